@@ -1,0 +1,10 @@
+//go:build tools
+
+package tools
+
+import (
+	_ "github.com/timescale/tsbs/cmd/tsbs_generate_data"
+	_ "github.com/timescale/tsbs/cmd/tsbs_generate_queries"
+	_ "github.com/timescale/tsbs/cmd/tsbs_load_victoriametrics"
+	_ "github.com/timescale/tsbs/cmd/tsbs_run_queries_victoriametrics"
+)
