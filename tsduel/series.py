@@ -1,0 +1,110 @@
+"""One round's raw files -> its time series: what the loader's CSV and the scraper's ticks say, second by second."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tsduel import counters as c
+from tsduel.exposition import Snapshot
+from tsduel.measure import RawRound
+from tsduel.rundir import Phase
+from tsduel.tsbs import LoadInterval
+
+_TAIL_FROM = 0.25  # of a reporting period: the rate of a shorter last interval is mostly rounding
+
+
+@dataclass(frozen=True)
+class Point:
+    """One line of timeseries.csv, but for what it shares with all of its round; seconds since the phase began."""
+
+    phase: str
+    query_type: str
+    elapsed_s: float
+    metric: str
+    value: float
+
+
+def points(raw: RawRound) -> Iterator[Point]:
+    """Yield every point of a round, in order of time within a phase."""
+    for elapsed, rate in load_curve(raw):
+        yield Point("load", "", elapsed, "load_rate", rate)
+    for phase in raw.round.phases:
+        if phase.phase in {"load", "settle", "query"}:
+            yield from _ticks(raw, phase)
+
+
+def load_curve(raw: RawRound) -> list[tuple[float, float]]:
+    """Load rate over time: (seconds since the load began, samples/s in the interval that ended then).
+
+    TSBS never prints its last, partial interval, so a load would seem to end early, and one shorter than a period
+    would have no curve at all: what the summary says beyond the last line is added as the last point.
+    """
+    if raw.load is None:
+        return []
+    period = raw.load_results.period_s if raw.load_results else _period(raw.load.intervals)
+    curve: list[tuple[float, float]] = []
+    at, first = 0.0, raw.load.intervals[0].clock if raw.load.intervals else 0
+    for interval in raw.load.intervals:
+        # The clock has whole seconds; the count of periods is exact until the loader is too busy for a period.
+        by_clock = interval.clock - first + period
+        at = by_clock if by_clock > at + period + 1 else at + period
+        curve.append((at, interval.rate))
+    if raw.load.samples is not None and raw.load.seconds is not None:
+        left, seconds = raw.load.samples - _acknowledged(raw.load.intervals), raw.load.seconds - at
+        if seconds > 0 and (seconds >= _TAIL_FROM * period or not curve):
+            curve.append((raw.load.seconds, max(left, 0.0) / seconds))
+    return curve
+
+
+def _period(intervals: tuple[LoadInterval, ...]) -> float:
+    gaps = [b.clock - a.clock for a, b in itertools.pairwise(intervals) if b.clock > a.clock]
+    return float(min(gaps)) if gaps else 1.0
+
+
+def _acknowledged(intervals: tuple[LoadInterval, ...]) -> float:
+    return intervals[-1].total if intervals else 0.0
+
+
+_LEVELS = (("rss_bytes", c.RSS),)
+_RATES = (
+    ("io_read_rate", c.IO_READ),
+    ("io_written_rate", c.IO_WRITTEN),
+    ("storage_read_rate", c.STORAGE_READ),
+    ("storage_written_rate", c.STORAGE_WRITTEN),
+)
+
+
+def _ticks(raw: RawRound, phase: Phase) -> Iterator[Point]:
+    target = raw.target
+    levels = (
+        *_LEVELS,
+        ("data_size_bytes", target.bytes_kept),
+        ("parts", target.parts),
+        ("pending_rows", target.pending_rows),
+        ("active_merges", target.active_merges),
+    )
+    rates = (*_RATES, ("inserted_rate", target.inserted), ("request_rate", target.requests), ("gc_cpu_cores", target.gc_cpu))
+    before: Snapshot | None = None
+    for tick in raw.snapshots:
+        if tick.phase or not phase.begin <= tick.epoch <= phase.end:
+            continue
+        elapsed = tick.epoch - phase.begin
+        for name, counter in levels:
+            if counter in tick.values:
+                yield Point(phase.phase, phase.query_type, elapsed, name, tick.values[counter])
+        if before is not None and tick.epoch > before.epoch:
+            seconds = tick.epoch - before.epoch
+            grown = {
+                name: tick.values[counter] - before.values[counter]
+                for name, counter in rates
+                if counter in tick.values and counter in before.values
+            }
+            if c.CPU_USER in tick.values and c.CPU_USER in before.values:
+                grown["cpu_cores"] = _cpu(tick) - _cpu(before)
+            for name, value in grown.items():
+                yield Point(phase.phase, phase.query_type, elapsed, name, value / seconds)
+        before = tick
+
+
+def _cpu(snapshot: Snapshot) -> float:
+    return snapshot.values[c.CPU_USER] + snapshot.values.get(c.CPU_SYSTEM, 0.0)
