@@ -1,0 +1,80 @@
+"""The command line: one stage a call, `python -m tsduel STAGE RUN`. The Makefile calls these in order."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tsduel.errors import UserError
+
+EXIT_USER = 2
+STAGES = {
+    "plan": "resolve the experiment and draw the order of rounds",
+    "provision": "say where the rounds run",
+    "tidy": "raw files -> tidy/*.csv",
+    "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
+    "report": "stats -> report.md and plots/",
+    "summary": "print the verdict table and where the report is",
+}
+
+
+def run_directory(name: str, *, must_exist: bool) -> Path:
+    """Return results/RUN for a run's name, `latest`, or a path that ends in one."""
+    run_dir = Path("results") / Path(name).name
+    if must_exist and not (run_dir / "plan" / "experiment.json").exists():
+        known = sorted(p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json"))
+        there = [k for k in known if k != "latest"]
+        raise UserError(f"{run_dir}: no such run; there are: {', '.join(there[-5:]) or 'none yet (make tsbs)'}")
+    return run_dir.resolve() if name == "latest" else run_dir
+
+
+def stage(name: str, run: str) -> None:
+    """Run one stage. Imports are late, since a stage needs only its own libraries."""
+    run_dir = run_directory(run, must_exist=name != "plan")
+    if name == "plan":
+        from tsduel import plan
+
+        plan.main(run_dir, os.environ)
+    elif name == "provision":
+        from tsduel import provision
+
+        provision.main(run_dir)
+    elif name == "tidy":
+        from tsduel import tidy
+
+        tidy.main(run_dir)
+    elif name == "compare":
+        from tsduel import compare
+
+        compare.main(run_dir)
+    elif name == "report":
+        from plots import report
+
+        report.main(run_dir)
+    else:
+        from plots import report
+
+        report.print_summary(run_dir)
+
+
+def main() -> int:
+    """Parse the arguments, run the stage, and turn a user's mistake into a sentence."""
+    parser = argparse.ArgumentParser(prog="tsduel", description=__doc__)
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    for name, text in STAGES.items():
+        stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
+    arguments = parser.parse_args()
+    try:
+        stage(arguments.stage, arguments.run)
+    except UserError as error:
+        print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
+        return EXIT_USER
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

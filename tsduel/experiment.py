@@ -1,0 +1,296 @@
+"""The written question: what an experiment file may say, and what is allowed in it.
+
+An experiment is YAML. Every field but `name` has a default; unknown keys, wrong types and impossible
+values are refused with the file, the key and a sentence that says what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from tsduel import metrics, tsbs_queries
+from tsduel.errors import UserError
+from tsduel.targets import TARGETS
+
+VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
+INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Variant(_Part):
+    """One side of the comparison: which revision of which database, built how, started with what."""
+
+    target: str = "victoriametrics"
+    source: Literal["module", "git", "path", "binary"] = "module"
+    ref: str = ""
+    repo: str = ""
+    path: str = ""
+    flags: list[str] = []
+    env: dict[str, str] = {}
+    go: Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")] = "local"
+
+    @field_validator("target")
+    @classmethod
+    def _known_target(cls, value: str) -> str:
+        if value not in TARGETS:
+            raise ValueError(f"unknown database; allowed: {', '.join(sorted(TARGETS))}")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"{name!r} is not a name of an environment variable")
+        return value
+
+    @field_validator("flags")
+    @classmethod
+    def _no_nul(cls, value: list[str]) -> list[str]:
+        if any("\0" in flag for flag in value):
+            raise ValueError("a flag cannot contain a NUL character")
+        return value
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Variant:
+        needs = {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[self.source]
+        for field in needs:
+            if not getattr(self, field):
+                raise ValueError(f"source {self.source} needs `{field}:`")
+        return self
+
+
+class Workload(_Part):
+    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
+
+    use_case: str = "cpu-only"
+    scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
+    start: str = "2025-06-10T00:00:00Z"
+    end: str = "2025-06-11T00:00:00Z"
+    interval: str = "80s"
+    seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    batch_size: Annotated[int, Field(ge=1)] = 10_000
+
+    @field_validator("use_case")
+    @classmethod
+    def _known_use_case(cls, value: str) -> str:
+        if value not in tsbs_queries.USE_CASES:
+            raise ValueError(f"unknown use case; allowed: {', '.join(tsbs_queries.USE_CASES)}")
+        return value
+
+    @field_validator("start", "end", mode="before")
+    @classmethod
+    def _utc_time(cls, value: object) -> str:
+        """Accept a YAML timestamp or a string; store RFC 3339 in UTC, whole seconds."""
+        try:
+            when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        except ValueError:
+            raise ValueError("not a time; write it like 2025-06-10T00:00:00Z") from None
+        if when.tzinfo is None or when.microsecond:
+            raise ValueError("write the time in whole seconds with its zone, like 2025-06-10T00:00:00Z")
+        return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @field_validator("interval")
+    @classmethod
+    def _interval(cls, value: str) -> str:
+        if not INTERVAL.fullmatch(value):
+            raise ValueError("write it like 80s, 1m or 1h")
+        return value
+
+    @property
+    def interval_s(self) -> int:
+        """The time between two samples of a series, in seconds."""
+        match = INTERVAL.fullmatch(self.interval)
+        assert match is not None  # noqa: S101 - the validator has seen to it
+        return int(match[1]) * SECONDS[match[2]]
+
+    @property
+    def window_s(self) -> int:
+        """The length of the data's window, in seconds."""
+        return int((datetime.fromisoformat(self.end) - datetime.fromisoformat(self.start)).total_seconds())
+
+    @model_validator(mode="after")
+    def _window(self) -> Workload:
+        if self.window_s < self.interval_s:
+            raise ValueError(f"the window {self.start} to {self.end} is shorter than one interval of {self.interval}")
+        return self
+
+
+class Queries(_Part):
+    """The query phases: types, client workers, how many queries, state of the database's caches."""
+
+    types: Annotated[list[str], Field(min_length=1)] = list(tsbs_queries.PARTITION_INDEX_TYPES)
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    count: Annotated[int, Field(ge=1)] | None = None
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
+    max_count: Annotated[int, Field(ge=20)] = 20_000
+    cache: Literal["as-loaded", "cold", "warm", "off"] = "as-loaded"
+    seed: Annotated[int, Field(ge=1)] = 8428
+    shared_seed: bool = False
+    responses: Annotated[int, Field(ge=1, le=1000)] = 20
+
+    @field_validator("seconds", mode="before")
+    @classmethod
+    def _whole_seconds(cls, value: object) -> object:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: list[str]) -> list[str]:
+        for name in value:
+            tsbs_queries.window_hours(name)
+        if len(set(value)) != len(value):
+            raise ValueError("a query type is named twice")
+        return value
+
+
+class Settle(_Part):
+    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
+
+    mode: Literal["natural", "merged"] = "natural"
+    timeout_s: Annotated[int, Field(ge=1)] = 600
+    polls: Annotated[int, Field(ge=1)] = 3
+    poll_s: Annotated[int, Field(ge=1)] = 2
+
+
+class Design(_Part):
+    """How many blocks, in which order; fixed in the plan before the first round."""
+
+    blocks: Annotated[int, Field(ge=1, le=99)] = 10
+    warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
+    seed: Annotated[int, Field(ge=0)] = 1
+    max_failed_rounds: Annotated[int, Field(ge=0)] = 2
+    thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
+
+    @field_validator("thresholds")
+    @classmethod
+    def _known_metrics(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in metrics.METRICS:
+                raise ValueError(f"{name!r} is no metric; allowed: {', '.join(sorted(metrics.METRICS))}")
+        return value
+
+
+class Watchdog(_Part):
+    """After how many seconds without progress a phase is ended."""
+
+    health_s: Annotated[int, Field(ge=1)] = 60
+    load_stall_s: Annotated[int, Field(ge=2)] = 20
+    query_stall_s: Annotated[int, Field(ge=2)] = 60
+    stop_s: Annotated[int, Field(ge=1)] = 120
+
+
+class Host(_Part):
+    """The measured machine."""
+
+    machine: str = "local"
+    port: Annotated[int, Field(ge=1024, le=65535)] = 8428
+    drop_caches: bool = False
+
+
+class Experiment(_Part):
+    """The whole written question."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
+    question: str = ""
+    kind: Literal["tsbs"] = "tsbs"
+    smoke: bool = False
+    variants: dict[str, Variant] = {
+        "baseline": Variant(ref="v1.132.0"),
+        "candidate": Variant(ref="v1.133.0"),
+    }
+    workload: Workload = Workload()
+    queries: Queries = Queries()
+    settle: Settle = Settle()
+    design: Design = Design()
+    watchdog: Watchdog = Watchdog()
+    host: Host = Host()
+
+    @field_validator("variants")
+    @classmethod
+    def _variant_names(cls, value: dict[str, Variant]) -> dict[str, Variant]:
+        for name in value:
+            if not VARIANT_NAME.fullmatch(name):
+                raise ValueError(f"{name!r}: a variant's name is lower-case letters, digits and dashes")
+        if not {"baseline", "candidate"} <= set(value):
+            raise ValueError("both `baseline` and `candidate` are needed")
+        return value
+
+    @model_validator(mode="after")
+    def _queries_fit(self) -> Experiment:
+        for name in self.queries.types:
+            hours = tsbs_queries.window_hours(name)
+            if hours * 3600 >= self.workload.window_s:
+                raise ValueError(
+                    f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
+                    f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
+                )
+        if self.queries.count is None and self.design.warmup_blocks == 0:
+            raise ValueError(
+                "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
+                "the count that fills queries.seconds is found",
+            )
+        return self
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read an experiment file as a mapping, not yet validated."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        known = ", ".join(sorted(str(p) for p in Path("experiments").glob("*.yml")))
+        raise UserError(f"{path}: {error.strerror}; experiments here: {known or 'none'}") from None
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: an experiment is a mapping that starts with `name:`")
+    return data
+
+
+def validate(data: dict[str, Any], where: str) -> Experiment:
+    """Check a mapping against the schema; `where` names its origin in messages."""
+    try:
+        return Experiment.model_validate(data)
+    except ValidationError as error:
+        sentences = [_sentence(item) for item in error.errors()]
+        raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
+
+
+def _sentence(item: Any) -> str:
+    path = [str(part) for part in item["loc"]]
+    key = ".".join(path)
+    if item["type"] == "extra_forbidden":
+        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1]))}"
+    if item["type"] == "value_error":
+        message = str(item["ctx"]["error"])
+        return f"{key}: {message}" if key else message
+    if item["type"] == "missing":
+        return f"{key}: is needed"
+    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r})"
+
+
+def _keys_at(path: list[str]) -> list[str]:
+    model: type[BaseModel] = Experiment
+    for part in path:
+        if part == "variants":
+            model = Variant
+        elif part in model.model_fields:
+            annotation = model.model_fields[part].annotation
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                model = annotation
+    return sorted(model.model_fields)

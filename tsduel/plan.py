@@ -1,0 +1,284 @@
+"""The first stage: an experiment with every value resolved, and the whole order of rounds, before anything starts."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import random
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tsduel
+from tsduel import experiment as schema
+from tsduel import knobs, sources, tsbs_queries
+from tsduel.errors import UserError
+from tsduel.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsduel.experiment import Experiment, Variant
+
+PROJECT = Path(__file__).resolve().parent.parent
+DEFAULT_EXPERIMENT = "experiments/local.yml"
+TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
+SCREEN_BLOCKS = 6
+# The responses sample asks other questions than the timed phase, so that it does not warm that phase's caches.
+RESPONSES_SEED_OFFSET = 100_000
+
+# For the estimate of disk, per sample or query; each well above what was measured (docs/operating.md).
+DATA_BYTES_A_LINE = 40
+QUERY_BYTES = 400
+DATABASE_BYTES_A_SAMPLE = 6
+DATABASE_BYTES_A_SERIES = 3000
+DATABASE_BYTES_LEAST = 300 << 20
+ROUND_BYTES = 10 << 20
+
+
+def main(run_dir: Path, environment: Mapping[str, str]) -> None:
+    """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
+    given = knobs.given(environment)
+    if (run_dir / "plan" / "experiment.json").exists():
+        _keep(run_dir, environment.get("EXPERIMENT", ""), given)
+    else:
+        _make(run_dir, environment, given)
+    _print(run_dir)
+
+
+def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
+    path = Path(environment.get("EXPERIMENT") or DEFAULT_EXPERIMENT)
+    written = schema.read(path)
+    data = knobs.apply(written, given)
+    asked = schema.validate(data, _where(path, given))
+    aa = given.get("AA") == "1"
+    plan = resolve(asked, run=run_dir.name, aa=aa)
+    plan["asked"] = {"experiment": str(path), "written": _plain(written), "knobs": dict(given)}
+    cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
+    latest = run_dir.parent / "latest"
+    fresh = run_dir.parent / f".latest.{os.getpid()}"
+    fresh.symlink_to(run_dir.name)
+    fresh.rename(latest)
+
+
+def _where(path: Path, given: Mapping[str, str]) -> str:
+    return f"{path} with {' '.join(given)}" if given else str(path)
+
+
+def _plain(data: Any) -> Any:
+    """YAML knows times; JSON does not."""
+    return json.loads(json.dumps(data, default=str))
+
+
+def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
+    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    asked = plan["asked"]
+    changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
+    if experiment and Path(experiment) != Path(asked["experiment"]):
+        changed.insert(0, "EXPERIMENT")
+    if changed:
+        raise UserError(
+            f"{run_dir}: its plan was fixed before its first round, and {', '.join(changed)} would change it; "
+            "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
+            "pleases finds differences that are not there",
+        )
+
+
+def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
+    """Return the contents of plan/experiment.json for a validated experiment."""
+    variants = dict(asked.variants)
+    if aa:
+        variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
+    workload, queries = asked.workload, asked.queries
+    lines = workload.window_s // workload.interval_s * workload.scale
+    samples = lines * tsbs_queries.SAMPLES_PER_LINE[workload.use_case]
+    data = {
+        "tsbs": TSBS_VERSION,
+        "format": "victoriametrics",
+        **{k: getattr(workload, k) for k in ("use_case", "scale", "start", "end", "interval", "seed")},
+    }
+    if len({v.target for v in variants.values()}) > 1:
+        raise UserError("variants: all have to be versions of the same database")
+    types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
+    largest = queries.count or queries.max_count
+    return {
+        "schema": 1,
+        "run": run,
+        "name": asked.name,
+        "question": asked.question,
+        "kind": asked.kind,
+        "smoke": asked.smoke,
+        "screen": asked.design.blocks < SCREEN_BLOCKS,
+        "aa": aa,
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "tsduel": {"version": tsduel.__version__, "commit": _own_commit()},
+        "tsbs": {"version": TSBS_VERSION},
+        "variants": [_variant(name, variant) for name, variant in variants.items()],
+        "workload": {
+            **workload.model_dump(),
+            "interval_s": workload.interval_s,
+            "format": data["format"],
+            "lines": lines,
+            "samples": samples,
+            "data_key": _key(data),
+            "estimated_bytes": lines * DATA_BYTES_A_LINE,
+        },
+        "queries": {**queries.model_dump(), "types": types},
+        "settle": asked.settle.model_dump(),
+        "design": asked.design.model_dump(),
+        "watchdog": asked.watchdog.model_dump(),
+        "host": asked.host.model_dump(),
+        "estimate": {
+            "data_bytes": lines * DATA_BYTES_A_LINE,
+            "query_bytes": len(types) * (largest + queries.responses) * QUERY_BYTES,
+            "database_bytes": max(
+                DATABASE_BYTES_LEAST,
+                samples * DATABASE_BYTES_A_SAMPLE + workload.scale * 10 * DATABASE_BYTES_A_SERIES,
+            ),
+            "results_bytes": (asked.design.blocks + asked.design.warmup_blocks) * len(variants) * ROUND_BYTES,
+        },
+        "rounds": rounds(list(variants), asked),
+    }
+
+
+def _variant(name: str, variant: Variant) -> dict[str, Any]:
+    target = TARGETS[variant.target]
+    found = sources.resolve(
+        target, variant=name, source=variant.source, ref=variant.ref, repo=variant.repo, path=variant.path
+    )
+    go = "" if variant.source == "binary" else sources.go_version(target.go_minimum, variant.go)
+    location = target.module if variant.source == "module" else sources.absolute_location(variant.repo)
+    key = sources.build_key(
+        target, found, source=variant.source, location=location, go=go, built_for=sources.platform()
+    )
+    return {
+        "name": name,
+        **variant.model_dump(),
+        "repo": sources.absolute_location(variant.repo) if variant.repo else "",
+        "path": sources.absolute_location(variant.path) if variant.path else "",
+        "label": found.label,
+        "revision": found.revision,
+        "version": found.version,
+        "sum": found.sum,
+        "dirty": found.dirty,
+        "build_key": key,
+    }
+
+
+def _query_type(asked: Experiment, name: str, number: int, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Seeds: one for each type, since with one seed all types ask for the same hosts and warm each other."""
+    queries = asked.queries
+    seed = queries.seed if queries.shared_seed else queries.seed + 1 + number
+    shape = {
+        **{k: v for k, v in data.items() if k not in {"interval", "seed"}},
+        "type": name,
+        "seed": seed,
+        "count": queries.count or queries.max_count,
+        "responses": queries.responses,
+    }
+    return {"name": name, "seed": seed, "responses_seed": seed + RESPONSES_SEED_OFFSET, "key": _key(shape)}
+
+
+def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
+    """Draw the order of all rounds: randomized complete blocks (Abedi & Brecht, ICPE 2017).
+
+    Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
+    position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
+    """
+    draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
+    orders: list[list[str]] = []
+    drawn: list[dict[str, Any]] = []
+    for block in range(1 - asked.design.warmup_blocks, asked.design.blocks + 1):
+        if not orders:
+            first = draw.sample(names, len(names))
+            orders = [first[shift:] + first[:shift] for shift in range(len(names))]
+            draw.shuffle(orders)
+        # The warm-up block is discarded, so it takes no part in the balance.
+        order = draw.sample(names, len(names)) if block == 0 else orders.pop()
+        types = draw.sample(asked.queries.types, len(asked.queries.types))
+        drawn += [
+            {
+                "block": block,
+                "position": position,
+                "variant": name,
+                "kind": "warmup" if block == 0 else "measured",
+                "query_types": ",".join(types),
+            }
+            for position, name in enumerate(order, start=1)
+        ]
+    return drawn
+
+
+def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict[str, Any]:
+    """Return what Ansible is told: where things lie, and what each variant is built from."""
+    variants = []
+    for variant in plan["variants"]:
+        target = TARGETS[variant["target"]]
+        variants.append(
+            {
+                **variant,
+                "module": target.module,
+                "output": target.output,
+                "build_command": list(target.build_command(variant["source"], variant["version"])),
+                "go_minimum": target.go_minimum,
+            }
+        )
+    return {
+        "project_dir": str(PROJECT),
+        "cache_dir": str(cache),
+        "run_dir": str(run_dir),
+        "target": "local",
+        "go_minimum": max((v["go_minimum"] for v in variants), key=_version),
+        "tsbs_version": plan["tsbs"]["version"],
+        "variants": variants,
+    }
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _key(parts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _own_commit() -> str:
+    done = subprocess.run(
+        ["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> None:
+    directory = run_dir / "plan"
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn = plan.pop("rounds")
+    with (directory / "rounds.tsv").open("w", encoding="utf-8", newline="") as stream:
+        table = csv.DictWriter(stream, list(drawn[0]), delimiter="\t", lineterminator="\n")
+        table.writeheader()
+        table.writerows(drawn)
+    (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
+    # Last, and at once: a plan that exists is a plan that is whole.
+    partial = directory / "experiment.json.partial"
+    partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
+    partial.rename(directory / "experiment.json")
+
+
+def _print(run_dir: Path) -> None:
+    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    design, workload = plan["design"], plan["workload"]
+    print(f"run       {run_dir}")
+    for variant in plan["variants"]:
+        print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
+    print(
+        f"workload  {workload['samples']:,} samples of {workload['scale']:,} hosts, "
+        f"{len(plan['queries']['types'])} query types"
+    )
+    print(f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up")
