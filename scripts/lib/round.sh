@@ -1,0 +1,124 @@
+# The parts of one round: phases, the server, snapshots, failure. Sourced by each kind of round.
+# shellcheck shell=bash
+# State: HERE RUN_DIR ROUND_DIR ROUND TARGET; SERVER_PID SCRAPER CLIENT; PHASE QUERY_TYPE FAILURE
+
+adapter() { # COMMAND [ARGS...]: one executable of the database's directory
+  "$HERE/targets/$TARGET/$1" "${@:2}"
+}
+
+fail() { # SENTENCE: this round is over; what is known of it is kept
+  FAILURE=$1
+  exit "$EXIT_FAILED"
+}
+
+begin_phase() { # NAME [QUERY_TYPE]
+  PHASE=$1 QUERY_TYPE=${2:-} PHASE_BEGIN=$EPOCHREALTIME
+  event phase-start round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
+}
+
+end_phase() { # EXIT [USER_S SYSTEM_S BEGIN END COUNT ATTEMPTS]: one line of round.json's list
+  jq -nc --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
+    --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "${5:-$EPOCHREALTIME}" \
+    --argjson count "${6:-0}" --argjson attempts "${7:-1}" \
+    '{phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
+      client_system_s: $system, count: $count, attempts: $attempts}' >>"$ROUND_DIR/phases.jsonl"
+  event phase-end round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
+}
+
+start_server() {
+  local -r deadline=$((SECONDS + P_WATCHDOG_HEALTH_S))
+  if port_is_open "$DB_PORT"; then
+    fail "port $DB_PORT on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=...\""
+  fi
+  adapter start
+  read -r SERVER_PID <"$DB_PID_FILE"
+  until adapter check; do
+    server_is_alive
+    ((SECONDS < deadline)) || fail "the server did not become healthy within $P_WATCHDOG_HEALTH_S s: $(last_words)"
+    pause 0.1
+  done
+}
+
+server_is_alive() {
+  is_alive "$SERVER_PID" || fail "the server (pid $SERVER_PID) died: $(last_words)"
+}
+
+last_words() { # the line of the server's log that matters most, for a sentence
+  local line
+  line=$(grep -E 'panic|fatal|FATAL|error:|flag provided' "$DB_LOG" | head -n 1 || true)
+  printf '%s (its log: %s)' "${line:-$(tail -n 1 "$DB_LOG")}" "${DB_LOG/.partial/}"
+}
+
+stop_server() {
+  server_is_alive
+  adapter stop || fail "the server (pid $SERVER_PID) had to be killed: it did not stop within $DB_STOP_S s"
+  SERVER_PID=""
+}
+
+edge() { # PHASE begin|end [QUERY_TYPE]: one full snapshot, the kernel's part at this very moment
+  local -r file=$ROUND_DIR/metrics.prom
+  local last
+  {
+    printf '# snapshot %s edge %s\n' "$EPOCHREALTIME" "$*"
+    process_lines
+    host_lines
+  } >"$file.edge"
+  # The server renders /metrics at most once a second: what it says at an end must not be older than the phase.
+  last=$(tail -c 8192 "$file" 2>/dev/null | grep '^# snapshot' | tail -n 1 | cut -d ' ' -f 3 || true)
+  if [[ $2 == end && ${last:-$LAST_EDGE} != 0 ]]; then wait_until "${last:-$LAST_EDGE}" 1050000; fi
+  metrics_body cat >>"$file.edge"
+  cat -- "$file.edge" >>"$file"
+  rm -- "$file.edge"
+  LAST_EDGE=$EPOCHREALTIME
+}
+
+wait_until() { # EPOCH MICROSECONDS: that long after that moment
+  local -r left=$((${1/./} + $2 - ${EPOCHREALTIME/./}))
+  ((left <= 0)) || pause "$((left / 1000000)).$(printf '%06d' $((left % 1000000)))"
+}
+
+start_scraper() {
+  "$HERE/scrape-metrics" "$ROUND_DIR/metrics.prom" "$SERVER_PID" "$DB_PORT" &
+  SCRAPER=$!
+}
+
+stop_scraper() {
+  [[ -n $SCRAPER ]] || return 0
+  kill -TERM "$SCRAPER" 2>/dev/null || true
+  wait "$SCRAPER" || true
+  SCRAPER=""
+}
+
+run_client() { # PREFIX WATCH COMMAND...: run it watched; sets CLIENT_EXIT USER_S SYSTEM_S BEGIN END
+  local -r prefix=$1 watch=$2
+  local turns=0
+  shift 2
+  # A session of its own, so that the client and its children can be ended as one group.
+  setsid "$HERE/run-client" "$prefix" "$@" &
+  CLIENT=$!
+  PROGRESS="" PROGRESS_AT=$SECONDS
+  while is_alive "$CLIENT"; do
+    pause 0.2
+    ((++turns % 5 == 0)) || continue
+    server_is_alive
+    is_alive "$PPID" || fail "the driver of this run is gone"
+    "$watch" "$prefix" || break
+  done
+  end_client
+  [[ -e $prefix.exit ]] || { CLIENT_EXIT=-1 && return; }
+  read -r CLIENT_EXIT USER_S SYSTEM_S BEGIN END <"$prefix.exit"
+}
+
+end_client() {
+  [[ -n $CLIENT ]] || return 0
+  kill -KILL -- "-$CLIENT" 2>/dev/null || true
+  wait "$CLIENT" 2>/dev/null || true
+  CLIENT=""
+}
+
+end_server() { # at once: what it stored is not needed any more
+  [[ -n $SERVER_PID ]] || return 0
+  kill -KILL "$SERVER_PID" 2>/dev/null || true
+  while is_alive "$SERVER_PID"; do pause 0.05; done
+  rm -f -- "$DB_PID_FILE"
+}

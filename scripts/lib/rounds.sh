@@ -1,0 +1,86 @@
+# What the driver of a run needs beside its loop: lock, strays, host, calibration, the way out.
+# shellcheck shell=bash
+
+clock() {
+  TZ=UTC printf '%(%H:%M:%S)T'
+}
+
+one_at_a_time() { # the kernel gives the lock back when this process is gone, however it went
+  local -r lock=$TSDUEL_CACHE/run.lock
+  exec 9>>"$lock"
+  flock -n 9 || die "$EXIT_USER" "another run is going on here: $(<"$lock"); wait for it, or stop it with kill"
+  printf 'pid %s, %s, since %s\n' $$ "$RUN_DIR" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$lock"
+}
+
+end_strays() { # what a killed driver left: every process of a round has our directory in its environment
+  local environ pid
+  for environ in /proc/[0-9]*/environ; do
+    pid=${environ//[!0-9]/}
+    [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
+    if grep -qzxF "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "$environ" 2>/dev/null; then
+      note "ending a process that an interrupted run left behind: $(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80) (pid $pid)"
+      kill -KILL "$pid" 2>/dev/null || true
+      while is_alive "$pid"; do pause 0.05; done
+    fi
+  done 2>/dev/null
+}
+
+check_host() { # before anything is measured
+  local tool port
+  for tool in jq zstd curl flock setsid gzip awk; do
+    command -v "$tool" >/dev/null || die "$EXIT_USER" "$tool is missing: run 'make build', which installs it or says how"
+  done
+  port=$(plan .host.port)
+  if port_is_open "$port"; then
+    die "$EXIT_USER" "port $port on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=$((port + 1000))\""
+  fi
+  check_disk
+}
+
+check_disk() { # data and queries are estimated by make-workload, where they are made
+  local -r needed=$(plan '.estimate.database_bytes + .estimate.results_bytes')
+  local free
+  free=$(df -B1 --output=avail -- "$TSDUEL_SCRATCH" | tail -n 1)
+  if ((free < needed)); then
+    die "$EXIT_USER" "$((free >> 20)) MiB are free in $TSDUEL_SCRATCH, and the database and the results need about $((needed >> 20)) MiB: free some, or point TSDUEL_CACHE to a larger disk"
+  fi
+}
+
+calibrate() { # once, after the warm-up block: the count that fills queries.seconds for the fastest variant
+  [[ ! -e $RUN_DIR/raw/calibration.json && $(plan .queries.count) == null ]] || return 0
+  local -a warm=("$RUN_DIR"/raw/00-*/round.json)
+  jq -s --argjson seconds "$(plan .queries.seconds)" --argjson max "$(plan .queries.max_count)" '
+    [.[].phases[] | select(.phase == "query")] | group_by(.query_type)
+    | map({key: .[0].query_type,
+           value: (map(.count / (.end - .begin)) | max * $seconds / 10 | ceil * 10 | if . < 20 then 20 elif . > $max then $max else . end)})
+    | {counts: from_entries}' "${warm[@]}" /dev/null >"$RUN_DIR/raw/calibration.json.partial"
+  jq -e --argjson types "$(plan '[.queries.types[].name]')" '.counts | keys == ($types | sort)' "$RUN_DIR/raw/calibration.json.partial" >/dev/null ||
+    die "$EXIT_FAILED" "the warm-up block did not get through every query type, so no count could be chosen: see $RUN_DIR/raw/00-*/round.json, or set queries.count"
+  mv -- "$RUN_DIR/raw/calibration.json.partial" "$RUN_DIR/raw/calibration.json"
+}
+
+failed_rounds() {
+  local -a rounds=("$RUN_DIR"/raw/*/round.json)
+  ((${#rounds[@]})) || { echo 0 && return; }
+  jq -rs 'map(select(.status == "failed")) | length' "${rounds[@]}"
+}
+
+round_summary() { # ROUND_DIR: one line of what a person wants to see go by
+  local rate
+  rate=$(sed -nE 's/^loaded .* (metrics|samples) .*mean rate ([0-9]+).*/, \2 samples\/s/p' "$1/load.csv" 2>/dev/null || true)
+  jq -r --arg rate "$rate" 'if .status == "failed"
+    then "FAILED in \(.failure.phase) \(.failure.query_type): \(.failure.message)" else "ok\($rate)" end' "$1/round.json"
+}
+
+leave() {
+  local -r code=$?
+  trap '' INT TERM HUP
+  if [[ -n $ROUND_PID ]]; then
+    kill -TERM "$ROUND_PID" 2>/dev/null || true
+    wait "$ROUND_PID" || true
+  fi
+  if ((code == EXIT_INTERRUPTED)); then
+    event run-end message interrupted
+    note "interrupted; finished rounds are kept. To go on: make tsbs RUN=${RUN_DIR##*/}"
+  fi
+}
