@@ -1,0 +1,83 @@
+# tsduel: is the candidate faster or slower than the baseline, by how much, and how sure are we?
+SHELL := bash
+.SHELLFLAGS := -Eeuo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Knobs. Each can be given on the command line: make tsbs CANDIDATE=v1.134.0 BLOCKS=10
+EXPERIMENT ?=# the question, a file in experiments/ (default: experiments/local.yml)
+BASELINE ?=# v1.132.0, git:REPO@REF, path:DIRECTORY or binary:FILE
+CANDIDATE ?=# the same for the other side
+BLOCKS ?=# how many blocks (rounds of each variant) are measured
+AA ?=# 1: the baseline against itself, to see what this machine can tell apart
+SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
+RUN ?=# go on with this run, or read it: a directory in results/, or latest
+# The knobs of VictoriaMetrics' own benchmarks/Makefile.
+TSBS_SCALE ?=# simulated hosts
+TSBS_START ?=# begin of the data, 2025-06-10T00:00:00Z
+TSBS_END ?=# end of the data
+TSBS_STEP ?=# interval between two samples of a series, 80s
+TSBS_QUERIES ?=# queries of each type
+TSBS_WORKERS ?=# parallel clients of load and queries
+# Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
+TSDUEL_CACHE ?= $(CURDIR)/.cache
+
+# A run that is asked for without a name is a new one; the other stages read the newest.
+ifneq ($(filter tsbs plan,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),experiments/local.yml)))
+endif
+override RUN := $(or $(RUN),$(NEW_RUN),latest)
+# Values reach the recipes through the environment, quoted, never as text of a command.
+export EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE
+export TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
+PYTHON := .venv/bin/python
+TSDUEL := $(PYTHON) -m tsduel
+
+##@ Compare
+tsbs: plan provision build run tidy compare report ## compare two versions on this machine: all the stages below
+	@$(TSDUEL) summary "$$RUN"
+
+##@ Stages (each reads what the one before wrote; RUN=latest unless given)
+plan: .venv ## resolve the experiment and draw the order of rounds
+	$(TSDUEL) plan "$$RUN"
+
+provision: .venv ## say where the rounds run
+	$(TSDUEL) provision "$$RUN"
+
+build: .venv ## install what is missing and build TSBS and the variants
+	ANSIBLE_CONFIG=ansible/ansible.cfg .venv/bin/ansible-playbook -i "results/$$RUN/host/inventory.json" -e "@results/$$RUN/plan/ansible-vars.json" ansible/site.yml
+
+run: ## run every round that has not been run yet
+	scripts/run-rounds "results/$$RUN"
+
+tidy: .venv ## raw files -> tidy/*.csv
+	$(TSDUEL) tidy "$$RUN"
+
+compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}
+	$(TSDUEL) compare "$$RUN"
+
+report: .venv ## stats -> report.md and plots/
+	$(TSDUEL) report "$$RUN"
+
+##@ Project
+test: .venv-dev ## everything that checks the project, with one real end-to-end run
+	scripts/test
+
+bench: .venv-dev ## our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
+	scripts/bench
+
+clean-cache: ## say what the cache holds and remove it
+	du -sh "$$TSDUEL_CACHE" && rm -rf -- "$$TSDUEL_CACHE"
+
+help: ## this text
+	@scripts/help Makefile
+
+.venv:
+	@scripts/bootstrap requirements.lock
+
+.venv-dev:
+	@scripts/bootstrap requirements-dev.lock
+
+.PHONY: tsbs plan provision build run tidy compare report test bench clean-cache help .venv .venv-dev
