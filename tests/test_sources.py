@@ -1,0 +1,206 @@
+"""What an experiment says of a variant becomes one exact revision, or a sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+
+import pytest
+from gitrepo import Repository
+
+from tsduel.errors import UserError
+from tsduel.sources import ResolvedSource, absolute_location, build_key, go_version, platform, resolve
+from tsduel.targets import find_target
+
+TARGET = find_target("victoriametrics")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Make a repository with one commit."""
+    made = Repository(tmp_path / "source")
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def fake_go(tmp_path, monkeypatch):
+    """Put a `go` on PATH that answers with a file's text and logs how it was called."""
+    directory = tmp_path / "fake"
+    directory.mkdir()
+    script = directory / "go"
+    script.write_text(
+        "#!/bin/sh\n"
+        'case $1 in\nversion) echo "go version go1.30.0 linux/amd64";;\nenv) echo;;\n'
+        f'*) echo "$*" "$GOFLAGS" "$GOENV" "${{GOAMD64-unset}}" >"{directory}/log"; cat "{directory}/answer"\n'
+        f'   exit "$(cat "{directory}/code")";;\nesac\n'
+    )
+    script.chmod(0o755)
+    (directory / "code").write_text("0")
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    return directory
+
+
+def test_module_takes_revision_and_checksum_from_the_proxy(fake_go, monkeypatch):
+    """The answer of `go mod download` is the resolution; the user's Go settings do not reach it."""
+    (fake_go / "answer").write_text('{"Version":"v1.2.3","Sum":"h1:x=","Origin":{"Hash":"' + "a" * 40 + '"}}')
+    monkeypatch.setenv("GOFLAGS", "-tags=mine")
+    monkeypatch.setenv("GOAMD64", "v3")
+    resolved = resolve(TARGET, variant="baseline", source="module", ref="v1.2.3")
+    assert resolved == ResolvedSource("a" * 40, "v1.2.3", "h1:x=", "", "v1.2.3")
+    expected = f"mod download -json {TARGET.module}@v1.2.3 -modcacherw -buildvcs=false off unset\n"
+    assert (fake_go / "log").read_text() == expected
+
+
+def test_module_of_a_proxy_without_origin_is_named_by_its_checksum(fake_go):
+    """Some proxies do not say which commit a version is."""
+    (fake_go / "answer").write_text('{"Version":"v1.2.3","Sum":"h1:x="}')
+    assert resolve(TARGET, variant="baseline", source="module", ref="v1.2.3").revision == "h1:x="
+
+
+def test_module_that_does_not_resolve_says_what_would(fake_go):
+    """The sentence has the variant, the reference, the reason and the way out."""
+    (fake_go / "answer").write_text('{"Error":"m@v9: not found"}')
+    (fake_go / "code").write_text("1")
+    with pytest.raises(UserError, match=r"variant baseline: 'v9' .*not found.*'source: git'"):
+        resolve(TARGET, variant="baseline", source="module", ref="v9")
+
+
+@pytest.mark.parametrize("ref", ["-v", "--upload-pack=x", "", "a b", "a\nb"])
+@pytest.mark.parametrize("source", ["module", "git"])
+def test_a_reference_is_never_an_option(source, ref, repository):
+    """What looks like an option, or like nothing, is refused before any program sees it."""
+    with pytest.raises(UserError, match="no name of a revision"):
+        resolve(TARGET, variant="v", source=source, ref=ref, repo=str(repository.path))
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+def test_git_resolves_every_kind_of_reference(repository, as_url, tmp_path, monkeypatch):
+    """Branch, both kinds of tag, full and short commit; by path and by URL."""
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "-a", "v1.0.0", "-m", "annotated")
+    repository.git("tag", "light")
+    second = repository.commit("other")
+    repository.git("branch", "topic/one")
+    repo = f"file://{repository.path}" if as_url else str(repository.path)
+
+    def resolved(ref: str) -> ResolvedSource:
+        return resolve(TARGET, variant="v", source="git", ref=ref, repo=repo)
+
+    assert resolved("v1.0.0") == ResolvedSource(first, "v1.0.0", "", "", "v1.0.0")
+    assert resolved("light").revision == first
+    assert resolved("topic/one") == ResolvedSource(
+        second, f"topic/one@{second[:12]}", "", "", f"topic/one@{second[:12]}"
+    )
+    assert resolved(second).revision == resolved(second[:9]).revision == second
+    assert resolved(first[:9]).label == first[:12]
+    third = repository.commit("third")
+    assert resolved("main").revision == resolved(third[:9]).revision == third
+    for missing in ("nosuch", "deadbeef", "d" * 40):
+        with pytest.raises(UserError, match=f"'{missing}' does not resolve in .*source"):
+            resolved(missing)
+
+
+@pytest.mark.parametrize("repo", ["", "/nonexistent/place", "file:///nonexistent/place"])
+def test_git_without_a_repository_is_a_sentence(repo):
+    """A missing, wrong or unreadable repository is named."""
+    with pytest.raises(UserError, match=r"variant v: .*repo:"):
+        resolve(TARGET, variant="v", source="git", ref="main", repo=repo)
+
+
+def test_path_sees_local_changes_and_leaves_the_checkout_alone(repository):
+    """Each state of the files has its own hash; a clean checkout has none; nothing is staged."""
+    repository.write(".gitignore", "*.o\n")
+    head = repository.commit_all("ignore objects")
+
+    def state() -> ResolvedSource:
+        return resolve(TARGET, variant="v", source="path", path=str(repository.path))
+
+    assert state() == ResolvedSource(head, f"source@{head[:12]}", "", "", f"source@{head[:12]}")
+    repository.write("made.o", "ignored")
+    assert not state().dirty
+    objects = sorted((repository.path / ".git").rglob("*"))
+    repository.write("file", "changed\n")
+    changed = state()
+    repository.write("new", "untracked\n")
+    with_new = state()
+    (repository.path / "file").unlink()
+    deleted = state()
+    assert len({changed.dirty, with_new.dirty, deleted.dirty}) == 3
+    assert all(len(one.dirty) == 64 and one.revision == head for one in (changed, with_new, deleted))
+    assert changed.label == f"source@{head[:12]}+{changed.dirty[:8]}"
+    assert repository.git("diff", "--cached", "--name-only") == ""
+    assert sorted((repository.path / ".git").rglob("*")) == objects
+
+
+def test_path_must_be_the_top_of_a_checkout(repository, tmp_path):
+    """A directory without git, a directory inside a checkout and a missing one are refused."""
+    inside = repository.write("deep/file", "x").parent
+    for path in (tmp_path, inside, tmp_path / "nosuch"):
+        with pytest.raises(UserError, match="not the top of a git checkout"):
+            resolve(TARGET, variant="v", source="path", path=str(path))
+
+
+def test_binary_is_its_sha256(tmp_path):
+    """The file's content is the revision; what cannot be run is refused."""
+    binary = tmp_path / "server"
+    binary.write_bytes(b"content")
+    with pytest.raises(UserError, match="no executable file"):
+        resolve(TARGET, variant="v", source="binary", path=str(binary))
+    binary.chmod(0o755)
+    digest = hashlib.sha256(b"content").hexdigest()
+    resolved = resolve(TARGET, variant="v", source="binary", path=str(binary))
+    assert (resolved.revision, resolved.label) == (f"sha256:{digest}", f"server@{digest[:12]}")
+
+
+def test_unknown_source_and_target_list_what_exists():
+    """A misspelt word is answered with the right ones."""
+    with pytest.raises(UserError, match="unknown source 'modul'; there are: module, git, path, binary"):
+        resolve(TARGET, variant="v", source="modul")
+    with pytest.raises(UserError, match="unknown target 'x'; there are: victoriametrics"):
+        find_target("x")
+
+
+def test_build_key_follows_what_shapes_the_binary():
+    """Everything that changes the bytes changes the key; a checkout's place does not."""
+    one = ResolvedSource("a" * 40, "v1", "h1:", "", "v1")
+    base = {"source": "git", "location": "/r", "go": "go1.26.8", "built_for": platform()}
+    key = build_key(TARGET, one, **base)
+    others = [
+        build_key(TARGET, replace(one, revision="b" * 40), **base),
+        build_key(TARGET, replace(one, dirty="c"), **base),
+        build_key(TARGET, one, **(base | {"go": "go1.25.5"})),
+        build_key(TARGET, one, **(base | {"built_for": "linux/aarch64"})),
+        build_key(TARGET, one, **(base | {"location": "/s"})),
+        build_key(TARGET, one, **(base | {"source": "module"})),
+        build_key(replace(TARGET, own_command=("make", "pure")), one, **base),
+    ]
+    assert len({key, *others}) == 8
+    assert len(key) == 16
+    by_path = base | {"source": "path"}
+    assert build_key(TARGET, one, **by_path) == build_key(TARGET, one, **(by_path | {"location": "/s"}))
+
+
+def test_locations_are_absolute_and_urls_stay(tmp_path, monkeypatch):
+    """A relative path means the working directory; a URL is left alone."""
+    monkeypatch.chdir(tmp_path)
+    assert absolute_location("x/y") == str(tmp_path / "x/y")
+    for url in ("https://host/x.git", "git@host:x/y.git", "file:///x"):
+        assert absolute_location(url) == url
+
+
+@pytest.mark.slow
+def test_module_really_resolves():
+    """The released version of the real module, with the commit that its tag names."""
+    resolved = resolve(TARGET, variant="baseline", source="module", ref="v1.132.0")
+    assert resolved.revision == "d04a42e8461c4f5b18193d6739ecfb92896c7f85"
+    assert resolved.sum.startswith("h1:")
+    assert go_version(TARGET.go_minimum).startswith("go1.")
+
+
+def test_a_misspelt_toolchain_is_a_sentence():
+    """`go:` names a version that does not exist."""
+    with pytest.raises(UserError, match=r"no Go toolchain for 'go: go1\.nosuch'"):
+        go_version(TARGET.go_minimum, "go1.nosuch")
