@@ -1,7 +1,7 @@
 """Raw rounds -> rows of checks.csv, which say whether all was stored, answered, and the same from every variant.
 
-A check that could not be made (a file or a counter is missing) is a failed check with an empty `actual`, never a missing
-row. The names that databases give their counters are in counters.py.
+A check that could not be made (a file or a counter is missing) is a failed check with an empty `actual`, never a
+missing row. The names that databases give their counters are in counters.py.
 """
 
 import re
@@ -16,6 +16,26 @@ from tsduel.exposition import difference, edge
 from tsduel.measure import RawRound
 from tsduel.responses import Summary, first_difference
 from tsduel.rundir import Phase, Round
+
+# What there is to check, in the order of a report: how often in a run, and a title for people.
+SCOPES = {
+    "round_finished": ("round", "the round came to its end"),
+    "samples_sent": ("round", "samples sent = samples in the data file"),
+    "samples_inserted": ("round", "samples accepted by the database = samples in the data file"),
+    "samples_stored": ("round", "samples stored by the database = samples in the data file"),
+    "samples_ignored": ("round", "no sample ignored"),
+    "samples_invalid": ("round", "no sample invalid"),
+    "load_exit": ("round", "the loader exited with 0"),
+    "load_retries": ("round", "the loader retried nothing"),
+    "responses_answered": ("answers", "every query of the sample was answered with success"),
+    "responses_empty": ("answers", "no answer of the sample is empty"),
+    "responses_same": ("pairs", "the same series and values as from the first variant"),
+    "query_exit": ("type", "the query client exited with 0"),
+    "queries_answered": ("type", "queries answered = queries asked for"),
+    "rows_read": ("type", "the database read rows for the queries"),
+    "server_log": ("round", "no panic and no fatal error in the server's log"),
+    "same_process": ("round", "the same server process from start to stop"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +64,9 @@ def _equal(
     check: str, phase: str, query_type: str, expected: float, actual: float | None, *, wrong: str, missing: str
 ) -> Check:
     if actual is None:
-        return Check(check, phase, query_type, f"{expected:.0f}", "", ok=False, message=f"could not be checked: {missing}")
+        return Check(
+            check, phase, query_type, f"{expected:.0f}", "", ok=False, message=f"could not be checked: {missing}"
+        )
     ok = actual == expected
     return Check(check, phase, query_type, f"{expected:.0f}", f"{actual:.0f}", ok=ok, message="" if ok else wrong)
 
@@ -54,7 +76,9 @@ def check_round(raw: RawRound, plan: dict[str, Any], answers: Answers) -> list[C
     if not raw.round.ok:
         failure = raw.round.failure or {}
         message = failure.get("message") or "the round failed and its record does not say why"
-        return [Check("round_finished", failure.get("phase", ""), "", "ok", raw.round.status, ok=False, message=message)]
+        return [
+            Check("round_finished", failure.get("phase", ""), "", "ok", raw.round.status, ok=False, message=message)
+        ]
     types = [str(entry["name"]) for entry in plan["queries"]["types"]]
     found = [Check("round_finished", "", "", "ok", "ok", ok=True), *_load(raw, float(plan["workload"]["samples"]))]
     for query_type in types:
@@ -67,7 +91,9 @@ def check_round(raw: RawRound, plan: dict[str, Any], answers: Answers) -> list[C
 def _exit(phase: Phase | None, check: str, name: str, query_type: str = "") -> Check:
     code = None if phase is None else phase.exit
     what = f"the client of phase {name}{' ' + query_type if query_type else ''}"
-    return _equal(check, name, query_type, 0, code, wrong=f"{what} exited with {code}", missing="the round has no such phase")
+    return _equal(
+        check, name, query_type, 0, code, wrong=f"{what} exited with {code}", missing="the round has no such phase"
+    )
 
 
 def _load(raw: RawRound, planned: float) -> Iterator[Check]:
@@ -158,7 +184,9 @@ def _queries(raw: RawRound, query_type: str) -> Iterator[Check]:
         yield Check("rows_read", "query", query_type, ">0", "", ok=False, message=f"could not be checked: {missing}")
     else:
         wrong = f"the queries of {query_type} read no data: {name} did not move"
-        yield Check("rows_read", "query", query_type, ">0", f"{rows:.0f}", ok=rows > 0, message="" if rows > 0 else wrong)
+        yield Check(
+            "rows_read", "query", query_type, ">0", f"{rows:.0f}", ok=rows > 0, message="" if rows > 0 else wrong
+        )
 
 
 def _log(raw: RawRound) -> Check:
@@ -168,7 +196,9 @@ def _log(raw: RawRound) -> Check:
     with path.open(encoding="utf-8", errors="replace") as stream:
         bad = [line.strip() for line in stream if pattern.search(line)]
     first = bad[0][:300] if bad else ""
-    return _equal("server_log", "", "", 0, len(bad), wrong=f"the server's log has a panic or a fatal error: {first}", missing="")
+    return _equal(
+        "server_log", "", "", 0, len(bad), wrong=f"the server's log has a panic or a fatal error: {first}", missing=""
+    )
 
 
 def _process(found: Round) -> Check:
@@ -186,7 +216,9 @@ def same_answers(ours: Answers, first: Answers, query_types: list[str], names: t
         a, b = first.summaries.get(query_type), ours.summaries.get(query_type)
         if a is None or b is None:
             why = first.problems.get(query_type) or ours.problems.get(query_type) or f"{query_type}.gz is missing"
-            yield Check("responses_same", "responses", query_type, "same", "", ok=False, message=f"could not be checked: {why}")
+            yield Check(
+                "responses_same", "responses", query_type, "same", "", ok=False, message=f"could not be checked: {why}"
+            )
             continue
         if a.answers == 0 or b.answers == 0:
             why = "could not be checked: a file of answers holds none"
@@ -197,10 +229,16 @@ def same_answers(ours: Answers, first: Answers, query_types: list[str], names: t
         except UserError as error:
             found = str(error)
         message = f"{names[1]} and {names[0]} answer {query_type} differently: {found}" if found else ""
-        yield Check("responses_same", "responses", query_type, "same", "differ" if found else "same", ok=not found, message=message)
+        yield Check(
+            "responses_same",
+            "responses",
+            query_type,
+            "same",
+            "differ" if found else "same",
+            ok=not found,
+            message=message,
+        )
 
 
 def _difference(first: Path, ours: Path, query_type: str) -> str | None:
     return first_difference(first / f"{query_type}.gz", ours / f"{query_type}.gz")
-
-

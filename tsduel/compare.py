@@ -75,7 +75,9 @@ def main(run_dir: Path) -> None:
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
     _write(out / "comparison.csv", _csv(rows))
-    _write(out / "comparison.json", json.dumps(_document(run, blocks, rows, checks), indent=1, ensure_ascii=False) + "\n")
+    _write(
+        out / "comparison.json", json.dumps(_document(run, blocks, rows, checks), indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def read_table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:

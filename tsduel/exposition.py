@@ -39,9 +39,7 @@ def read_snapshots(path: Path, wanted: Sequence[Counter]) -> list[Snapshot]:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             return list(parse_snapshots(stream.read(), wanted, str(path)))
     except (gzip.BadGzipFile, EOFError) as error:
-        raise UserError(
-            f"{path}: not a whole gzip file ({error}): the round's scraper was cut short"
-        ) from None
+        raise UserError(f"{path}: not a whole gzip file ({error}): the round's scraper was cut short") from None
 
 
 def parse_snapshots(text: str, wanted: Sequence[Counter], file: str = "metrics.prom") -> Iterator[Snapshot]:
@@ -98,9 +96,7 @@ def _add(
             values[counter] = values.get(counter, 0.0) + value
 
 
-def _tick_values(
-    body: str, owners: dict[str, tuple[Counter, ...]], wanted: Sequence[Counter]
-) -> dict[Counter, float]:
+def _tick_values(body: str, owners: dict[str, tuple[Counter, ...]], wanted: Sequence[Counter]) -> dict[Counter, float]:
     values: dict[Counter, float] = {}
     for line in body.split("\n"):
         series, _, number = line.rpartition(" ")

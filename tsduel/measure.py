@@ -105,9 +105,7 @@ def measure(raw: RawRound) -> list[Measurement]:
     for query_type in raw.query_results:
         found += _query(raw, query_type)
     return [
-        Measurement(phase, query_type, metric, value)
-        for phase, query_type, metric, value in found
-        if value is not None
+        Measurement(phase, query_type, metric, value) for phase, query_type, metric, value in found if value is not None
     ]
 
 

@@ -43,9 +43,7 @@ def summarize(path: Path, target: Target) -> Summary:
         with gzip.open(path, "rb") as stream:
             carry = b""
             while chunk := stream.read(_CHUNK):
-                head, newline, carry = (carry + chunk).rpartition(
-                    b"\n"
-                )  # no mark is cut in two: marks are in one line
+                head, newline, carry = (carry + chunk).rpartition(b"\n")  # no mark is cut in two: marks are in one line
                 text = head + newline
                 answers += text.count(good)
                 empties += text.count(empty)
@@ -84,9 +82,7 @@ def bodies(path: Path) -> Iterator[tuple[int, bytes]]:
             match = _ID.match(line)
             if match is None:
                 if line.strip():
-                    raise UserError(
-                        f"{path}:{line_number}: not a line of an answer ('ID n: ...'): {line[:80]!r}"
-                    )
+                    raise UserError(f"{path}:{line_number}: not a line of an answer ('ID n: ...'): {line[:80]!r}")
                 continue
             if int(match[1]) != number and lines:
                 yield number, b"".join(lines)

@@ -14,7 +14,7 @@ _ROUND_NAME = re.compile(r"^\d+-\d+-.+$")
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase of a round as the round clocked it: epoch seconds, exit code of its client, CPU seconds of its client."""
+    """One phase of a round as the round clocked it: epoch seconds, exit code and CPU seconds of its client."""
 
     phase: str
     query_type: str
@@ -108,22 +108,20 @@ class Run:
     def json(self, name: str) -> dict[str, Any]:
         """Read a JSON file below the run directory; an empty dictionary where there is none."""
         path = self.path / name
-        return _json(path) if path.exists() else {}
+        return read_json(path) if path.exists() else {}
 
 
 def open_run(path: Path) -> Run:
     """Open a run directory; the plan must be there."""
     plan = path / "plan/experiment.json"
     if not plan.exists():
-        raise UserError(
-            f"{path} is not a run directory: it has no plan/experiment.json. `ls results` shows the runs"
-        )
-    return Run(path, _json(plan))
+        raise UserError(f"{path} is not a run directory: it has no plan/experiment.json. `ls results` shows the runs")
+    return Run(path, read_json(plan))
 
 
 def read_round(path: Path) -> Round:
     """Read a round.json."""
-    raw = _json(path)
+    raw = read_json(path)
     try:
         return Round(
             path=path.parent,
@@ -138,9 +136,7 @@ def read_round(path: Path) -> Round:
             server_pid=raw.get("server_pid"),
             server_pid_end=raw.get("server_pid_end"),
             phases=tuple(_phase(p) for p in raw.get("phases", [])),
-            sizes={
-                name: float(value) for name, value in (raw.get("sizes") or {}).items() if value is not None
-            },
+            sizes={name: float(value) for name, value in (raw.get("sizes") or {}).items() if value is not None},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: {error!r} is missing or wrong in this round's record") from None
@@ -167,7 +163,8 @@ def _read(path: Path) -> str:
         raise UserError(f"{path} is missing: the stage that writes it has not run") from None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object, or say where it is none."""
     try:
         found = json.loads(_read(path))
     except json.JSONDecodeError as error:

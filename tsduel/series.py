@@ -83,7 +83,12 @@ def _ticks(raw: RawRound, phase: Phase) -> Iterator[Point]:
         ("pending_rows", target.pending_rows),
         ("active_merges", target.active_merges),
     )
-    rates = (*_RATES, ("inserted_rate", target.inserted), ("request_rate", target.requests), ("gc_cpu_cores", target.gc_cpu))
+    rates = (
+        *_RATES,
+        ("inserted_rate", target.inserted),
+        ("request_rate", target.requests),
+        ("gc_cpu_cores", target.gc_cpu),
+    )
     before: Snapshot | None = None
     for tick in raw.snapshots:
         if tick.phase or not phase.begin <= tick.epoch <= phase.end:

@@ -47,7 +47,9 @@ def main(run_dir: Path) -> None:
     """Write the three tables of a run."""
     run = open_run(run_dir)
     if not run.rounds:
-        raise UserError(f"{run_dir}: no round has finished, there is nothing to tidy. `make run RUN={run_dir.name}` continues")
+        raise UserError(
+            f"{run_dir}: no round has finished, there is nothing to tidy. `make run RUN={run_dir.name}` continues"
+        )
     out = run_dir / "tidy"
     out.mkdir(exist_ok=True)
     with _Table(out / "timeseries.csv", TIMESERIES) as series:
@@ -64,7 +66,16 @@ def main(run_dir: Path) -> None:
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
             table.rows(
-                (*_who(tidied.round), k.phase, k.query_type, k.check, k.expected, k.actual, str(k.ok).lower(), k.message)
+                (
+                    *_who(tidied.round),
+                    k.phase,
+                    k.query_type,
+                    k.check,
+                    k.expected,
+                    k.actual,
+                    str(k.ok).lower(),
+                    k.message,
+                )
                 for k in [*tidied.checks, *_compared(tidied, done, run)]
             )
 
@@ -76,9 +87,7 @@ def tidy_round(run: Run, found: Round) -> TidyRound:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     who = _who(found)
-    rows.writerows(
-        (*who, p.phase, p.query_type, f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in points(raw)
-    )
+    rows.writerows((*who, p.phase, p.query_type, f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in points(raw))
     return TidyRound(found, measure(raw), check_round(raw, run.plan, answers), answers, text.getvalue())
 
 

@@ -144,9 +144,7 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
 def _interval(line: str, file: str, number: int) -> LoadInterval | None:
     fields = line.split(",")
     if len(fields) != CSV_COLUMNS:
-        raise TsbsFormatError(
-            file, number, f"{len(fields)} columns where a TSBS loader writes {CSV_COLUMNS}: {line!r}"
-        )
+        raise TsbsFormatError(file, number, f"{len(fields)} columns where a TSBS loader writes {CSV_COLUMNS}: {line!r}")
     clock, rate, total = fields[0], fields[1], fields[2]
     if rate == "-" or total == "-":
         return None
@@ -167,15 +165,11 @@ def parse_query_stdout(text: str, file: str = "query.stdout") -> QueryOutput:
         stats = _QUERY_STATS.match(line) or stats
         wall = _WALL.match(line) or wall
     if head is None:
-        raise TsbsFormatError(
-            file, len(lines), "no line 'Run complete after N queries': run_queries did not finish"
-        )
+        raise TsbsFormatError(file, len(lines), "no line 'Run complete after N queries': run_queries did not finish")
     if stats is None:
         if int(head["count"]) == 0:
             return QueryOutput(0, int(head["workers"]), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
-        raise TsbsFormatError(
-            file, len(lines), "no line 'min: ... mean: ... count:' after the summary's head"
-        )
+        raise TsbsFormatError(file, len(lines), "no line 'min: ... mean: ... count:' after the summary's head")
     return QueryOutput(
         count=int(stats["count"]),
         workers=int(head["workers"]),
@@ -219,9 +213,7 @@ def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
             batch_size=int(config["batch-size"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TsbsFormatError(
-            file, 1, f"not a results file of a TSBS loader: {error!r} is missing or wrong"
-        ) from None
+        raise TsbsFormatError(file, 1, f"not a results file of a TSBS loader: {error!r} is missing or wrong") from None
 
 
 def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
@@ -234,21 +226,15 @@ def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
             end=found["EndTime"] / 1000,
             seconds=found["DurationMillis"] / 1000,
             rate=float(totals["overallQueryRates"]["all_queries"]),
-            quantiles_ms={
-                name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()
-            },
+            quantiles_ms={name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()},
             workers=int(found["RunnerConfig"]["Workers"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TsbsFormatError(
-            file, 1, f"not a results file of run_queries: {error!r} is missing or wrong"
-        ) from None
+        raise TsbsFormatError(file, 1, f"not a results file of run_queries: {error!r} is missing or wrong") from None
 
 
 def _json(text: str, file: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise TsbsFormatError(
-            file, error.lineno, f"not JSON: {error.msg} (the file may be cut short)"
-        ) from None
+        raise TsbsFormatError(file, error.lineno, f"not JSON: {error.msg} (the file may be cut short)") from None

@@ -1,0 +1,1 @@
+"""tidy/ and stats/ -> pictures and words."""

@@ -1,0 +1,211 @@
+"""What a report says in words: what was compared, how it was measured, what is doubtful. All from plan and files."""
+
+import json
+import shlex
+from typing import Any
+
+import pandas as pd
+
+from plots import numbers
+from plots.tables import Comparison
+from tsduel.compare import SCREEN_BELOW, SHORT_PHASE_S
+from tsduel.metrics import GEOMEAN
+from tsduel.rundir import Run
+
+CLIENT_BUDGET = 0.8
+
+
+def labels(run: Run) -> dict[str, str]:
+    """Return the names of the variants for people; the variant's own name is added where two would be alike."""
+    by_name = {str(v["name"]): str(v.get("label") or v["name"]) for v in run.plan["variants"]}
+    named = {name: by_name[name] for name in run.variants}
+    if len(set(named.values())) == len(named):
+        return named
+    return {name: f"{label} ({name})" for name, label in named.items()}
+
+
+def differences(run: Run) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
+    """Return what differs between variants (name, a value a variant) and what they have in common (name, value)."""
+    rows: list[tuple[str, list[str]]] = []
+    described = [_variant(run, name) for name in run.variants]
+    for key in described[0]:
+        values = [one[key] for one in described]
+        if any(values):
+            rows.append((key, [value or "none" for value in values]))
+    differ = [(key, values) for key, values in rows if len(set(values)) > 1]
+    common = [(key, values[0]) for key, values in rows if len(set(values)) == 1]
+    return differ, common
+
+
+def _variant(run: Run, name: str) -> dict[str, str]:
+    plan = next(v for v in run.plan["variants"] if v["name"] == name)
+    build = run.json(f"build/{name}.json")
+    env = " ".join(f"{key}={value}" for key, value in (plan.get("env") or {}).items())
+    return {
+        "database": str(plan["target"]),
+        "version": str(plan.get("version") or plan.get("ref") or ""),
+        "source": " ".join(str(plan.get(key) or "") for key in ("source", "repo", "path")).strip(),
+        "revision": str(build.get("revision") or plan.get("revision") or ""),
+        "local changes (sha256 of the diff)": str(plan.get("dirty") or ""),
+        "flags": f"`{shlex.join(plan['flags'])}`" if plan.get("flags") else "",
+        "environment": f"`{env}`" if env else "",
+        "Go": str(build.get("go_version") or ""),
+        "sha256 of the binary": str(build.get("sha256") or ""),
+    }
+
+
+def machine(run: Run) -> list[tuple[str, str]]:
+    """Return what the rounds ran on and with; what was not recorded is left out."""
+    host, workload = run.json("raw/host.json"), run.plan["workload"]
+    data = run.json("raw/workload.json").get("data") or {}
+    cpu = f"{host.get('cpu_model', '')}, {host.get('cpus', '?')} CPUs" if host.get("cpu_model") else ""
+    wide = [
+        ("machine", _joined(run.plan["host"].get("machine"), host.get("virtualization"))),
+        ("CPU", cpu),
+        ("memory", numbers.size(host.get("memory_bytes")) if host.get("memory_bytes") else ""),
+        ("kernel", str(host.get("kernel") or "")),
+        ("system", str(host.get("os") or "")),
+        ("filesystem", str(host.get("filesystem") or "")),
+        ("data", _data(workload)),
+        ("sha256 of the data", str(data.get("sha256") or "")),
+        ("TSBS", str(run.json("build/tsbs.json").get("version") or "")),
+        ("tsduel", " ".join(str(part) for part in run.plan["tsduel"].values() if part)),
+    ]  # fmt: skip
+    return [(name, value) for name, value in wide if value]
+
+
+def _joined(*parts: object) -> str:
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _data(workload: dict[str, Any]) -> str:
+    window = f"{workload['start']} to {workload['end']} every {workload['interval']}"
+    hosts, samples = numbers.count(workload["scale"]), numbers.count(workload["samples"])
+    return f"{workload['use_case']}, {hosts} hosts, {window}, {samples} samples, seed {workload['seed']}"
+
+
+def standing(run: Run, blocks: int) -> list[str]:
+    """Say what the whole is worth, before any figure."""
+    said = []
+    if run.plan.get("smoke"):
+        said.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
+    if blocks < SCREEN_BELOW:
+        plural = "block" if blocks == 1 else "blocks"
+        said.append(
+            f"**This is a screen, not a result:** {blocks} valid {plural}, and {SCREEN_BELOW} is the fewest for one."
+        )
+    if run.plan.get("aa"):
+        said.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
+    said.append(
+        "The figures are estimates. No significance test has been made, so every verdict is `inconclusive`: "
+        "a difference below may be chance."
+    )
+    return said
+
+
+def answer(comparison: Comparison) -> list[str]:
+    """Return the short answer: a sentence for each of the five things that people ask about."""
+    words = (
+        ("load_rate", "", "Ingestion", "faster", "slower"),
+        ("query_mean_ms", GEOMEAN, "Queries (geometric mean of service times over the types)", "slower", "faster"),
+        ("cpu_seconds", "", "CPU of the whole round", "more", "less"),
+        ("rss_peak_bytes", "", "Peak memory", "more", "less"),
+        ("disk_bytes", "", "Disk", "more", "less"),
+    )
+    said = []
+    for metric, query_type, name, up, down in words:
+        row = comparison.row(metric, query_type)
+        if row is None or row["change_pct"] is None:
+            said.append(f"{name}: not measured")
+            continue
+        if row["verdict"] == "failed":
+            said.append(f"{name}: **failed**, {row['warnings']}")
+            continue
+        change = numbers.change(abs(row["change_pct"])).lstrip("+")
+        size = (
+            f"{change} % {up if row['change_pct'] > 0 else down}" if float(change) else "no difference in the estimate"
+        )
+        said.append(f"{name}: {size} ({row['verdict']})")
+    return said
+
+
+def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> list[str]:
+    """Say what makes figures doubtful: short phases, blocks left out, metrics of one side only, a busy client."""
+    said = [
+        f"Block {dropped['block']} does not count: {dropped['reason']}."
+        for dropped in comparison.document["blocks"]["dropped"]
+    ]
+    short: list[str] = []
+    for row in comparison.document["rows"]:
+        sides = [s for s in (row["baseline"], row["candidate"]) if s is not None]
+        if row["metric"] in {"load_seconds", "query_seconds"} and sides and min(sides) < SHORT_PHASE_S:
+            short.append(f"{row['query_type'] or 'the load'} ({min(sides):.1f} s)")
+        if "not comparable" in row["warnings"]:
+            said.append(
+                f"`{row['metric']}`{' of ' + row['query_type'] if row['query_type'] else ''}: {row['warnings']}."
+            )
+    if short:
+        said.append(f"Phases under {SHORT_PHASE_S:.0f} s, whose figures scatter: {', '.join(short)}.")
+    return said + _busy_client(run, measurements)
+
+
+def _busy_client(run: Run, measurements: pd.DataFrame) -> list[str]:
+    cpus = float(run.json("raw/host.json").get("cpus") or 1)
+    table = measurements.pivot_table(index=["round", "query_type"], columns="metric", values="value")
+    said = []
+    for client, seconds, workers, what in (
+        ("load_client_cpu_seconds", "load_seconds", run.plan["workload"]["workers"], "load"),
+        ("query_client_cpu_seconds", "query_seconds", run.plan["queries"]["workers"], "query"),
+    ):
+        if {client, seconds} <= set(table.columns):
+            budget = min(cpus, float(workers))
+            share = float((table[client] / table[seconds] / budget).max())
+            if share > CLIENT_BUDGET:
+                said.append(
+                    f"The {what} client used up to {share:.0%} of its {budget:g} CPUs: it may be the bottleneck."
+                )
+    return said
+
+
+def method(run: Run) -> list[str]:
+    """Say how it was measured, from the plan."""
+    plan = run.plan
+    design, queries, settle = plan["design"], plan["queries"], plan["settle"]
+    counts = run.json("raw/calibration.json").get("counts")
+    warm = design["warmup_blocks"]
+    asked = f"{queries['count']} queries a type" if queries["count"] else (
+        f"as many queries a type as last {queries['seconds']:g} s at least, counted in the warm-up block, "
+        f"at most {numbers.count(queries['max_count'])}"
+    )  # fmt: skip
+    plural = "" if warm == 1 else "s"
+    batch = numbers.count(plan["workload"]["batch_size"])
+    seeds = "one seed for all types" if queries.get("shared_seed") else "a seed of its own for each type"
+    said = [
+        f"{design['blocks']} blocks after {warm} discarded warm-up block{plural}. A block is one round of each variant; "
+        f"their order was drawn at random (seed {design['seed']}) before the first round.",
+        "A round is a fresh process on an empty data directory: start, load, settle, queries, stop. It gives one value "
+        "of each metric. The tables show medians over rounds; diff % is the Hodges-Lehmann estimate of the ratio "
+        "within blocks, which need not be the ratio of the medians.",
+        f"Load: {plan['workload']['workers']} workers, batches of {batch} lines, the same file for every round.",
+        f"Settle: {settle['mode']}, until nothing was pending or merging for {settle['polls']} polls "
+        f"{settle['poll_s']} s apart.",
+        f"Queries: {queries['workers']} workers in a closed loop, {asked}; caches {queries['cache']}; {seeds}; "
+        "the order of types was drawn for each block.",
+    ]
+    if counts:
+        said.append("Counts: " + ", ".join(f"{name} {numbers.count(n)}" for name, n in counts.items()) + ".")
+    return said
+
+
+def command(run: Run) -> str:
+    """Return the command that makes this run again."""
+    asked: dict[str, Any] = run.plan.get("asked") or {}
+    words = ["make", "tsbs", f"EXPERIMENT={asked.get('experiment', run.plan['name'])}"]
+    knobs = asked.get("knobs")
+    if knobs is None:
+        refs = {v["name"]: str(v["ref"]) for v in run.plan["variants"]}
+        knobs = {"BASELINE": refs.get("baseline", ""), "CANDIDATE": refs.get("candidate", "")}
+    words += [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in knobs.items() if value
+    ]
+    return " ".join(shlex.quote(word) for word in words)

@@ -1,0 +1,54 @@
+"""How numbers look, in the report and in the terminal: the one place that decides."""
+
+from tsduel.metrics import Metric
+
+_BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
+DIGITS = 4
+MISSING = "–"  # noqa: RUF001 - an en dash is what a table has where there is nothing
+
+
+def number(value: float | None, digits: int = DIGITS) -> str:
+    """Print with significant digits and thousands separators: 1716771.07 -> 1,717,000; 0.0123456 -> 0.01235."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits}g}")
+    if value == int(value) and abs(value) < 10**digits:
+        return f"{value:.0f}"
+    whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
+    if whole >= digits:
+        return f"{rounded:,.0f}"
+    if whole:
+        return f"{rounded:.{digits - whole}f}"
+    return f"{rounded:.{digits}g}"
+
+
+def count(value: float | None) -> str:
+    """Print a count in full: 10,800,000."""
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def change(percent: float | None) -> str:
+    """Print a change in percent with its sign and no unit: +8.1, -12.3, +142, 0.0."""
+    if percent is None:
+        return MISSING
+    text = f"{percent:+.0f}" if abs(percent) >= 100 else f"{percent:+.1f}"  # noqa: PLR2004 - three digits are enough
+    return text.lstrip("+-") if float(text) == 0 else text
+
+
+def scale(metric: Metric, *values: float | None) -> tuple[str, list[str]]:
+    """Print values of one metric in one unit that suits the largest: ("GB", ["1.441", "1.246"])."""
+    if metric.format != "bytes":
+        return metric.unit, [number(value) for value in values]
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    unit, factor = next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])
+    return unit, [number(value / factor if value is not None else None) for value in values]
+
+
+def size(value: float | None) -> str:
+    """Print bytes with their unit: 33.66 GB."""
+    if value is None:
+        return MISSING
+    unit, factor = next((b for b in reversed(_BYTES) if value >= b[1]), _BYTES[0])
+    return f"{number(value / factor)} {unit}"

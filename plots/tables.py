@@ -1,0 +1,174 @@
+"""Tables: functions from stats and tidy to rows of text. The look is that of people's own design documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from tabulate import tabulate
+
+from plots import numbers
+from tsduel.checks import SCOPES
+from tsduel.metrics import GEOMEAN, METRICS, Metric, threshold
+from tsduel.rundir import Run
+
+# The seven of VictoriaMetrics' document first, then what says more about the whole round.
+LOAD_METRICS = (
+    "load_cpu_system_seconds",
+    "load_cpu_seconds",
+    "load_cpu_user_seconds",
+    "load_rss_end_bytes",
+    "load_io_read_bytes",
+    "load_io_written_bytes",
+    "load_storage_written_bytes",
+)
+ROUND_METRICS = (
+    "cpu_seconds",
+    "gc_cpu_seconds",
+    "rss_peak_bytes",
+    "rss_mean_bytes",
+    "storage_written_bytes",
+    "disk_bytes",
+    "bytes_per_sample",
+    "slow_inserts",
+    "rows_merged",
+    "merges",
+    "drain_seconds",
+    "major_faults",
+    "cache_hit_ratio",
+)
+PRIMARY = (
+    ("load_rate", ""),
+    ("query_mean_ms", GEOMEAN),
+    ("cpu_seconds", ""),
+    ("rss_peak_bytes", ""),
+    ("disk_bytes", ""),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """stats/comparison.json with look-up by metric and query type, and the names of both sides for people."""
+
+    document: dict[str, Any]
+    labels: tuple[str, str]
+    thresholds: dict[str, float]
+
+    def row(self, metric: str, query_type: str = "") -> dict[str, Any] | None:
+        """Return a row, or None where no round has the metric."""
+        wanted = (r for r in self.document["rows"] if (r["metric"], r["query_type"]) == (metric, query_type))
+        return next(wanted, None)
+
+    def mark(self, row: dict[str, Any]) -> str:
+        """Say better or worse by the metric's own direction, from its practical threshold on; else nothing."""
+        if row["verdict"] == "failed":
+            return "✗ check failed"
+        change, metric = row["change_pct"], METRICS[row["metric"]]
+        if change is None or metric.better == "none" or abs(change) < threshold(metric, self.thresholds):
+            return ""
+        return "✓ better" if (change > 0) == (metric.better == "higher") else "✗ worse"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Lay out a Markdown table whose source lines up too. `right` are the columns of numbers."""
+    align = ["right" if i in right else "left" for i in range(len(header))]
+    escaped = [[_cell(cell) for cell in row] for row in rows]
+    return tabulate(escaped, headers=list(header), tablefmt="pipe", colalign=align, disable_numparse=True)
+
+
+def _cell(text: str) -> str:
+    text = text.replace("|", "\\|").replace("\n", " ")
+    return text if text.startswith("`") else text.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def load_lines(comparison: Comparison, run: Run) -> list[str]:
+    """Return one line a variant, worded as the loader's summary."""
+    rate, seconds = comparison.row("load_rate"), comparison.row("load_seconds")
+    if rate is None:
+        return ["- no load came to its end"]
+    samples, workers = run.plan["workload"]["samples"], run.plan["workload"]["workers"]
+    return [
+        f"- {label}: loaded {numbers.count(samples)} samples in {numbers.number(seconds[side] if seconds else None)} s"
+        f" with {workers} workers (mean rate {numbers.number(rate[side])} samples/s)"
+        for label, side in zip(comparison.labels, ("baseline", "candidate"), strict=True)
+    ]
+
+
+def metrics_table(comparison: Comparison, names: Sequence[str]) -> str:
+    """Return the table of process and database metrics; a metric that no round has is left out."""
+    rows = []
+    for name in names:
+        row, metric = comparison.row(name), METRICS[name]
+        if row is None or (row["baseline"] is None and row["candidate"] is None):
+            continue
+        unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
+        known_as = f"`{metric.known_as}`" if metric.known_as else ""
+        rows.append([metric.title, known_as, unit, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+    header = ["Metric", "Known as", "Unit", *comparison.labels, "diff %", ""]
+    return markdown(header, rows, right=(3, 4, 5))
+
+
+def query_table(comparison: Comparison, metric: Metric, query_types: Sequence[str]) -> str:
+    """Return the table of one metric by query type, the geometric mean last."""
+    rows = []
+    for query_type in (*query_types, GEOMEAN):
+        row = comparison.row(metric.name, query_type)
+        if row is None:
+            continue
+        name = "**geometric mean**" if query_type == GEOMEAN else query_type
+        sides = [numbers.number(row["baseline"]), numbers.number(row["candidate"])]
+        rows.append([name, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+    sides = [f"{label}, {metric.unit}" for label in comparison.labels]
+    return markdown(["Query type", *sides, "diff %", ""], rows, right=(1, 2, 3))
+
+
+def planned_checks(run: Run) -> dict[str, int]:
+    """Return how many times each check has to be made in the whole planned run."""
+    rounds, types = len(run.planned), len(run.query_types)
+    first = run.variants[0]
+    later = sum(line["variant"] != first for line in run.planned)
+    asked = types if run.plan["queries"].get("responses") else 0
+    times = {"round": rounds, "type": rounds * types, "answers": rounds * asked, "pairs": later * asked}
+    return {check: times[scope] for check, (scope, _) in SCOPES.items() if times[scope]}
+
+
+def checks_table(run: Run, checks: pd.DataFrame) -> str:
+    """Return checked N of M and the number of failures, a line a check; "checked 0 of M" is a failure."""
+    rows = []
+    for check, planned in planned_checks(run).items():
+        mine = checks[checks["check"] == check]
+        made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
+        verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
+        if verdict == "✓" and made < planned:
+            verdict = f"✓, {planned - made} to come"
+        rows.append([SCOPES[check][1], f"checked {made} of {planned}", verdict])
+    return markdown(["Check", "How often", ""], rows)
+
+
+def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
+    """Return one sentence for all checks: checked N of M, how many failed."""
+    planned, made = sum(planned_checks(run).values()), int((checks["actual"] != "").sum())
+    failed = int((checks["ok"] != "true").sum())
+    never = [c for c in planned_checks(run) if not (checks["actual"][checks["check"] == c] != "").any()]
+    text = f"checked {numbers.count(made)} of {numbers.count(planned)}"
+    if failed:
+        return f"{text}, {failed} FAILED"
+    if never:
+        return f"{text}: FAILED, never checked: {', '.join(never)}"
+    return f"{text}, none failed"
+
+
+def plain(comparison: Comparison, query_types: Sequence[str]) -> str:
+    """Return the table of verdicts for a terminal."""
+    wanted = [*PRIMARY, *(("query_rate", t) for t in (*query_types, GEOMEAN))]
+    rows = []
+    for name, query_type in wanted:
+        row, metric = comparison.row(name, query_type), METRICS[name]
+        if row is None:
+            continue
+        unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
+        title = metric.title if not query_type else f"{metric.title}, {query_type}"
+        rows.append([title, unit, *sides, numbers.change(row["change_pct"]), comparison.mark(row), row["verdict"]])
+    header = ["metric", "unit", *comparison.labels, "diff %", "", "verdict"]
+    align = ("left", "left", "right", "right", "right", "left", "left")
+    return tabulate(rows, headers=header, tablefmt="simple", colalign=align if rows else None, disable_numparse=True)
