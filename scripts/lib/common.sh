@@ -1,5 +1,7 @@
 # Sourced by every script on the measured host: strict mode, messages, the plan, the event log.
 # shellcheck shell=bash
+# Read by the scripts that source this.
+# shellcheck disable=SC2034
 
 set -Eeuo pipefail
 shopt -s inherit_errexit nullglob
@@ -9,8 +11,8 @@ export LC_ALL=C
 # Exit codes, as in docs/operating.md.
 readonly EXIT_USER=2 EXIT_FAILED=3 EXIT_INTERRUPTED=130
 
-note() {
-  printf '%s\n' "$*" >&2
+note() { # a reader who is gone must not end us
+  printf '%s\n' "$*" >&2 || true
 }
 
 die() { # CODE SENTENCE

@@ -1,7 +1,12 @@
 # Snapshots: what the kernel says of the server process and the host, then the server's own /metrics.
 # Builtins only, but for one `grep` or `cat` a snapshot: this runs every second while a phase is timed.
 # shellcheck shell=bash
+# Read by the scripts that source this.
+# shellcheck disable=SC2034
 # Needs DB_PORT and SERVER_PID; every function prints Prometheus text.
+
+# A server that hangs must not take us with it.
+readonly SCRAPE_TIMEOUT_S=10
 
 # What a tick keeps of /metrics: the series that the report draws over time.
 readonly TICK_SERIES='^(process_resident_memory_bytes|vm_rows_inserted_total\{type="influx"|vm_pending_rows|vm_active_merges|vm_data_size_bytes|vm_parts\{|vm_slow_row_inserts_total|vm_new_timeseries_created_total|vm_http_requests_total\{path="/api/v1/query_range"|go_gc_cpu|vm_rows\{)'
@@ -11,9 +16,9 @@ ticks_to_seconds() { # CLOCK_TICKS: USER_HZ is 100 on every Linux that Go runs o
 }
 
 process_lines() {
-  local stat line key value rest
-  local -a field
-  read -r stat <"/proc/$SERVER_PID/stat" || return 0
+  local stat line name
+  local -a field lines
+  { read -r stat <"/proc/$SERVER_PID/stat"; } 2>/dev/null || return 0
   # The command name in parentheses may hold spaces: count fields after it.
   read -r -a field <<<"${stat##*) }"
   ticks_to_seconds "${field[11]}"
@@ -21,22 +26,25 @@ process_lines() {
   ticks_to_seconds "${field[12]}"
   printf 'tsduel_process_cpu_seconds_total{mode="system"} %s\n' "$REPLY"
   printf 'tsduel_process_major_faults_total %s\n' "${field[9]}"
-  while read -r key value rest; do
-    case $key in
-    VmHWM:) printf 'tsduel_process_resident_memory_peak_bytes %s\n' $((value * 1024)) ;;
-    VmRSS:) printf 'tsduel_process_resident_memory_bytes %s\n' $((value * 1024)) ;;
+  # It may die at any moment: then the rest is missing, which is no error of ours.
+  { mapfile -t lines <"/proc/$SERVER_PID/status"; } 2>/dev/null || return 0
+  for line in "${lines[@]}"; do
+    case $line in
+    VmHWM:*) printf 'tsduel_process_resident_memory_peak_bytes %s\n' $((${line//[!0-9]/} * 1024)) ;;
+    VmRSS:*) printf 'tsduel_process_resident_memory_bytes %s\n' $((${line//[!0-9]/} * 1024)) ;;
     esac
-  done <"/proc/$SERVER_PID/status"
-  while read -r key value; do
-    case $key in
-    rchar:) line=io_read ;;
-    wchar:) line=io_written ;;
-    read_bytes:) line=io_storage_read ;;
-    write_bytes:) line=io_storage_written ;;
+  done
+  { mapfile -t lines <"/proc/$SERVER_PID/io"; } 2>/dev/null || return 0
+  for line in "${lines[@]}"; do
+    case ${line%: *} in
+    rchar) name=io_read ;;
+    wchar) name=io_written ;;
+    read_bytes) name=io_storage_read ;;
+    write_bytes) name=io_storage_written ;;
     *) continue ;;
     esac
-    printf 'tsduel_process_%s_bytes_total %s\n' "$line" "$value"
-  done <"/proc/$SERVER_PID/io"
+    printf 'tsduel_process_%s_bytes_total %s\n' "$name" "${line#*: }"
+  done
 }
 
 host_lines() {
@@ -61,7 +69,7 @@ metrics_body() { # COMMAND...: the server's /metrics through COMMAND; nothing wh
   { exec {fd}<>"/dev/tcp/127.0.0.1/$DB_PORT"; } 2>/dev/null || return 0
   # HTTP/1.0: the body comes unchunked and ends with the connection.
   printf 'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' >&"$fd"
-  while IFS= read -r line <&"$fd" && [[ $line != $'\r' ]]; do :; done
-  "$@" <&"$fd" || true
+  while IFS= read -r -t "$SCRAPE_TIMEOUT_S" line <&"$fd" && [[ $line != $'\r' ]]; do :; done
+  timeout "$SCRAPE_TIMEOUT_S" "$@" <&"$fd" || true
   exec {fd}>&-
 }

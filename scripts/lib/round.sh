@@ -1,9 +1,20 @@
 # The parts of one round: phases, the server, snapshots, failure. Sourced by each kind of round.
 # shellcheck shell=bash
-# State: HERE RUN_DIR ROUND_DIR ROUND TARGET; SERVER_PID SCRAPER CLIENT; PHASE QUERY_TYPE FAILURE
+# Read by the scripts that source this.
+# shellcheck disable=SC2034
+# State: HERE RUN_DIR ROUND_DIR ROUND TARGET; SERVER_PID SCRAPER CLIENT ADAPTER; PHASE QUERY_TYPE FAILURE
 
 adapter() { # COMMAND [ARGS...]: one executable of the database's directory
   "$HERE/targets/$TARGET/$1" "${@:2}"
+}
+
+long_adapter() { # the same for one that takes its time: bash acts on a signal while it waits, not in the foreground
+  local code=0
+  setsid "$HERE/targets/$TARGET/$1" "${@:2}" &
+  ADAPTER=$!
+  wait "$ADAPTER" || code=$?
+  ADAPTER=""
+  return "$code"
 }
 
 fail() { # SENTENCE: this round is over; what is known of it is kept
@@ -51,7 +62,7 @@ last_words() { # the line of the server's log that matters most, for a sentence
 
 stop_server() {
   server_is_alive
-  adapter stop || fail "the server (pid $SERVER_PID) had to be killed: it did not stop within $DB_STOP_S s"
+  long_adapter stop || fail "the server (pid $SERVER_PID) had to be killed: it did not stop within $DB_STOP_S s"
   SERVER_PID=""
 }
 
@@ -101,19 +112,24 @@ run_client() { # PREFIX WATCH COMMAND...: run it watched; sets CLIENT_EXIT USER_
     pause 0.2
     ((++turns % 5 == 0)) || continue
     server_is_alive
-    is_alive "$PPID" || fail "the driver of this run is gone"
     "$watch" "$prefix" || break
   done
   end_client
-  [[ -e $prefix.exit ]] || { CLIENT_EXIT=-1 && return; }
-  read -r CLIENT_EXIT USER_S SYSTEM_S BEGIN END <"$prefix.exit"
+  # -1: it was ended by us, and nobody measured it.
+  CLIENT_EXIT=-1 USER_S=0 SYSTEM_S=0 BEGIN=$EPOCHREALTIME END=$EPOCHREALTIME
+  [[ ! -e $prefix.exit ]] || read -r CLIENT_EXIT USER_S SYSTEM_S BEGIN END <"$prefix.exit"
 }
 
 end_client() {
-  [[ -n $CLIENT ]] || return 0
-  kill -KILL -- "-$CLIENT" 2>/dev/null || true
-  wait "$CLIENT" 2>/dev/null || true
+  end_session "$CLIENT"
   CLIENT=""
+}
+
+end_session() { # PID of a child that `setsid` started, with all it started; nothing if empty
+  [[ -n $1 ]] || return 0
+  # Until it has become the leader of its session there is no group of that number: try again.
+  while ! kill -KILL -- "-$1" 2>/dev/null && is_alive "$1"; do pause 0.02; done
+  wait "$1" 2>/dev/null || true
 }
 
 end_server() { # at once: what it stored is not needed any more

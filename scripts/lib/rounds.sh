@@ -9,20 +9,25 @@ one_at_a_time() { # the kernel gives the lock back when this process is gone, ho
   local -r lock=$TSDUEL_CACHE/run.lock
   exec 9>>"$lock"
   flock -n 9 || die "$EXIT_USER" "another run is going on here: $(<"$lock"); wait for it, or stop it with kill"
+  LOCKED=1
   printf 'pid %s, %s, since %s\n' $$ "$RUN_DIR" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$lock"
 }
 
-end_strays() { # what a killed driver left: every process of a round has our directory in its environment
+end_strays() { # whatever is left of a round: all its processes have our directory in their environment
   local environ pid
   for environ in /proc/[0-9]*/environ; do
     pid=${environ//[!0-9]/}
     [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
     if grep -qzxF "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "$environ" 2>/dev/null; then
-      note "ending a process that an interrupted run left behind: $(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80) (pid $pid)"
+      note "ending what an interrupted round left behind: $(command_line "$pid") (pid $pid)"
       kill -KILL "$pid" 2>/dev/null || true
       while is_alive "$pid"; do pause 0.05; done
     fi
-  done 2>/dev/null
+  done
+}
+
+command_line() { # PID
+  { tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-80; } 2>/dev/null || true
 }
 
 check_host() { # before anything is measured
@@ -34,7 +39,19 @@ check_host() { # before anything is measured
   if port_is_open "$port"; then
     die "$EXIT_USER" "port $port on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=$((port + 1000))\""
   fi
+  if [[ -e $TSDUEL_SCRATCH/data && ! -e $TSDUEL_SCRATCH/data.tsduel-data ]]; then
+    die "$EXIT_USER" "$TSDUEL_SCRATCH/data is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"
+  fi
+  check_built
   check_disk
+}
+
+check_built() {
+  local variant binary
+  while read -r variant; do
+    binary=$(jq -r .binary "$RUN_DIR/build/$variant.json" 2>/dev/null || true)
+    [[ -x $binary ]] || die "$EXIT_USER" "$variant is not built: run 'make build RUN=${RUN_DIR##*/}'"
+  done < <(plan '.variants[].name')
 }
 
 check_disk() { # data and queries are estimated by make-workload, where they are made
@@ -74,11 +91,13 @@ round_summary() { # ROUND_DIR: one line of what a person wants to see go by
 
 leave() {
   local -r code=$?
-  trap '' INT TERM HUP
-  if [[ -n $ROUND_PID ]]; then
-    kill -TERM "$ROUND_PID" 2>/dev/null || true
-    wait "$ROUND_PID" || true
+  trap '' INT TERM HUP PIPE
+  if [[ -n $CHILD ]]; then
+    kill -TERM "$CHILD" 2>/dev/null || true
+    wait "$CHILD" || true
   fi
+  # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
+  ((code == 0 || LOCKED == 0)) || end_strays
   if ((code == EXIT_INTERRUPTED)); then
     event run-end message interrupted
     note "interrupted; finished rounds are kept. To go on: make tsbs RUN=${RUN_DIR##*/}"

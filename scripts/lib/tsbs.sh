@@ -1,5 +1,7 @@
 # The phases of a TSBS round, in their order. Sourced by round-tsbs.
 # shellcheck shell=bash
+# Read by the scripts that source this.
+# shellcheck disable=SC2034
 
 # Enough to see a rate; few enough for queries that take a second each.
 readonly PROBE=20
@@ -39,7 +41,7 @@ check_sent() { # before an hour of queries on half the data
 phase_settle() {
   begin_phase settle
   start_scraper
-  adapter settle "$P_SETTLE_MODE" "$P_SETTLE_TIMEOUT_S" "$P_SETTLE_POLLS" "$P_SETTLE_POLL_S" \
+  long_adapter settle "$P_SETTLE_MODE" "$P_SETTLE_TIMEOUT_S" "$P_SETTLE_POLLS" "$P_SETTLE_POLL_S" \
     2>"$ROUND_DIR/settle.stderr" || fail "$(tail -n 1 "$ROUND_DIR/settle.stderr"); $(last_words)"
   rm -f -- "$ROUND_DIR/settle.stderr"
   stop_scraper
@@ -64,12 +66,12 @@ phase_responses() { # TYPES...: a few queries of each type, untimed, with their 
 
 phase_query() { # TYPE
   local -r type=$1
-  local path workers count
+  local path workers count=""
   path=$(query_field "$type" path) workers=$P_QUERIES_WORKERS
   STALL_S=$P_WATCHDOG_QUERY_STALL_S
   begin_phase query "$type"
   [[ $DB_CACHE != cold ]] || restart_cold
-  count=$(query_count "$type" "$path" "$workers")
+  choose_count "$type" "$path" "$workers"
   [[ $DB_CACHE != warm ]] || send "$ROUND_DIR/query/$type.warm" "$path" "$count" "$workers"
   edge query begin "$type"
   start_scraper
@@ -90,6 +92,7 @@ send() { # PREFIX FILE COUNT WORKERS [TSBS_FLAGS...]: to its end, or the round f
     event note round "$ROUND" query_type "$QUERY_TYPE" message "run_queries hung at its start (a fault of the client): started again"
   done
   server_is_alive
+  ((CLIENT_EXIT != -1)) || fail "run_queries hung at its start $ATTEMPTS times in a row (a fault of the client, not of the server): run it again"
   ((CLIENT_EXIT == 0)) || fail "queries of $QUERY_TYPE ended with exit code $CLIENT_EXIT: $(query_error "$prefix")"
 }
 
@@ -101,8 +104,8 @@ query_field() { # TYPE FIELD of raw/workload.json
   jq -r --arg type "$1" --arg field "$2" '.queries[] | select(.type == $type) | .[$field]' "$RUN_DIR/raw/workload.json"
 }
 
-query_count() { # TYPE FILE WORKERS: as planned, as calibrated, or in the warm-up block as a probe suggests
-  local count
+choose_count() { # TYPE FILE WORKERS: sets count as planned, as calibrated, or in the warm-up block as a probe suggests
+  # Not in a $(...): a probe can fail the round, and a signal has to reach us meanwhile.
   count=$P_QUERIES_COUNT
   if [[ -z $count && -e $RUN_DIR/raw/calibration.json ]]; then
     count=$(jq -r --arg type "$1" '.counts[$type]' "$RUN_DIR/raw/calibration.json")
@@ -112,7 +115,6 @@ query_count() { # TYPE FILE WORKERS: as planned, as calibrated, or in the warm-u
     count=$(awk -v n="$PROBE" -v s="$P_QUERIES_SECONDS" -v begin="$BEGIN" -v end="$END" -v max="$P_QUERIES_MAX_COUNT" \
       'BEGIN { n = int(n / (end - begin) * s); print n < 20 ? 20 : n > max ? max : n }')
   fi
-  printf '%s\n' "$count"
 }
 
 restart_cold() {

@@ -13,10 +13,10 @@ progress() { # VALUE: remember it; true while it has changed within the last STA
 }
 
 watch_load() { # the loader retries for ever, so a total that stands still is the only sign
-  local -a lines
-  local total status
+  local -a lines=()
+  local total="" status
   mapfile -t lines <"$1.stdout"
-  total=${lines[-1]:-}
+  ((${#lines[@]} == 0)) || total=${lines[-1]}
   # time, rate, total, ...: the third field is the samples acknowledged so far.
   IFS=, read -r _ _ total _ <<<"$total"
   if ! progress "$total"; then
