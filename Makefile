@@ -22,16 +22,21 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 # Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
-TSDUEL_CACHE ?= $(CURDIR)/.cache
+TSDUEL_CACHE ?=
+
+# Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
+# expanded by make or by a shell.
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE \
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
+$(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
+export $(KNOBS)
+override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
 
 # A run that is asked for without a name is a new one; the other stages read the newest.
 ifneq ($(filter tsbs plan,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),experiments/local.yml)))
 endif
 override RUN := $(or $(RUN),$(NEW_RUN),latest)
-# Values reach the recipes through the environment, quoted, never as text of a command.
-export EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE
-export TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
 from tsduel.errors import UserError
 
 EXIT_USER = 2
+# A run's name is a directory's and stands in commands that a user copies.
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
     "plan": "resolve the experiment and draw the order of rounds",
     "provision": "say where the rounds run",
@@ -23,11 +26,13 @@ STAGES = {
 def run_directory(name: str, *, must_exist: bool) -> Path:
     """Return results/RUN for a run's name, `latest`, or a path that ends in one."""
     run_dir = Path("results") / Path(name).name
-    if must_exist and not (run_dir / "plan" / "experiment.json").exists():
+    if not RUN_NAME.fullmatch(run_dir.name):
+        raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
+    if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
         known = sorted(p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json"))
         there = [k for k in known if k != "latest"]
         raise UserError(f"{run_dir}: no such run; there are: {', '.join(there[-5:]) or 'none yet (make tsbs)'}")
-    return run_dir.resolve() if name == "latest" else run_dir
+    return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
 def stage(name: str, run: str) -> None:

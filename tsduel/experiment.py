@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -17,6 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tsduel import metrics, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
@@ -54,13 +57,6 @@ class Variant(_Part):
                 raise ValueError(f"{name!r} is not a name of an environment variable")
         return value
 
-    @field_validator("flags")
-    @classmethod
-    def _no_nul(cls, value: list[str]) -> list[str]:
-        if any("\0" in flag for flag in value):
-            raise ValueError("a flag cannot contain a NUL character")
-        return value
-
     @model_validator(mode="after")
     def _source_is_complete(self) -> Variant:
         needs = {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[self.source]
@@ -95,7 +91,7 @@ class Workload(_Part):
         """Accept a YAML timestamp or a string; store RFC 3339 in UTC, whole seconds."""
         try:
             when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ValueError("not a time; write it like 2025-06-10T00:00:00Z") from None
         if when.tzinfo is None or when.microsecond:
             raise ValueError("write the time in whole seconds with its zone, like 2025-06-10T00:00:00Z")
@@ -253,7 +249,10 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error.strerror}; experiments here: {known or 'none'}") from None
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    # PyYAML raises a bare ValueError for a date like 2025-13-45.
+    except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f":{where.line + 1}" if where else ""
         raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
@@ -264,11 +263,29 @@ def read(path: Path) -> dict[str, Any]:
 
 def validate(data: dict[str, Any], where: str) -> Experiment:
     """Check a mapping against the schema; `where` names its origin in messages."""
+    for key, text in _strings(data):
+        # No file's name, flag or variable can hold one, and between flags it would be a separator.
+        if "\0" in text:
+            raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:
         return Experiment.model_validate(data)
     except ValidationError as error:
         sentences = [_sentence(item) for item in error.errors()]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
+
+
+def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every string of a mapping with the key that it stands at, keys themselves too."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _strings(item, f"{key}.{number}")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            inner = f"{key}.{name}".removeprefix(".")
+            yield inner, str(name)
+            yield from _strings(item, inner)
 
 
 def _sentence(item: Any) -> str:

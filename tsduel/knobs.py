@@ -65,7 +65,7 @@ def _assignments(text: str) -> list[str]:
 def _value(text: str, where: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # the latter for a date like 2025-13-45
         raise UserError(f"{where}: {text!r} is not a value") from None
 
 
