@@ -1,0 +1,139 @@
+# How a data or query file comes to be, and how it is known to be good.
+# A file F is good when F.json beside it names its size and sha256 and how many lines or queries are in it. The record
+# goes away before F is replaced and comes back last, so a kill at any moment leaves a file without a record at worst.
+# The sha256 is that of the file as it lies on the disk: 0.1 s to verify where the content would take seconds, so
+# it is verified on every start of a run. The content of the data file is identified by `content_checksum`, the
+# 32 bits of XXH64 that zstd puts at a frame's end and checks when it unpacks: free, and the same for every zstd.
+# shellcheck shell=bash
+
+# A line of data is at most about this long, a query about this (single-groupby-5-8-1: 516).
+readonly LINE_BYTES=360 QUERY_BYTES=1000
+
+is_good() { # FILE ENTRIES: FILE is there and whole, and has that many lines or queries
+  local -r file=$1
+  local bytes sha256 entries
+  [[ -e $file && -e $file.json ]] || return 1
+  read -r bytes sha256 entries < <(jq -r '"\(.bytes) \(.sha256) \(.entries)"' "$file.json" 2>/dev/null) || true
+  [[ ${entries:-} == "$2" ]] || return 1
+  if [[ $(stat -c %s -- "$file") == "$bytes" && $(sha256_of "$file") == "$sha256" ]]; then return 0; fi
+  note "$file is not as it was written (cut short, or changed): making it again"
+  return 1
+}
+
+check_free_space() { # before the first byte is written
+  local needed=0 free file count
+  for file in "${MISSING[@]}"; do
+    if [[ $file == "$DATA" ]]; then
+      needed=$((needed + P_WORKLOAD_ESTIMATED_BYTES))
+    else
+      count=${QUERY_FILES[$file]##*$'\t'}
+      needed=$((needed + count * QUERY_BYTES))
+    fi
+  done
+  ((needed > 0)) || return 0
+  free=$(df -B1 --output=avail -- "$DIR" | tail -n 1)
+  ((free >= needed)) || die "$EXIT_USER" "too little disk for the data and query files: about $(mebibytes "$needed") are needed and $(mebibytes "$free") are free in $DIR: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller"
+}
+
+make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/new.json; publish both as FILE
+  local -r file=$1
+  local code=0
+  shift
+  # In the background and in a process group of its own: so a signal is acted on at once, and ends the whole pipeline.
+  set -m
+  "$@" &
+  MAKER=$!
+  set +m
+  wait "$MAKER" || code=$?
+  MAKER=""
+  ((code == 0)) || exit "$code"
+  rm -f -- "$file.json"
+  mv -- "$WORK/new" "$file"
+  mv -- "$WORK/new.json" "$file.json"
+}
+
+generate_data() {
+  local -a options
+  local lines checksum reason code=0
+  read -r -a options <<<"$(zstd_options)"
+  # What the pipeline gains over `| gzip`: a garbage collector that runs less often, and zstd at its lightest with a window of
+  # several time steps. Unpacking and counting at once costs no time, since the generator is the slowest, and proves that
+  # the file can be read. The bytes are those of the generator, in its order.
+  lines=$(GOGC=400 "$TSBS_BIN/tsbs_generate_data" --format="$P_WORKLOAD_FORMAT" --use-case="$P_WORKLOAD_USE_CASE" --scale="$P_WORKLOAD_SCALE" \
+    --seed="$P_WORKLOAD_SEED" --timestamp-start="$P_WORKLOAD_START" --timestamp-end="$P_WORKLOAD_END" \
+    --log-interval="$P_WORKLOAD_INTERVAL" 2>"$WORK/stderr" | zstd -qc "${options[@]}" | tee -- "$WORK/new" | zstd -dqc | wc -l) || code=$?
+  # TSBS reports its errors among the data and exits 0, so the count is what tells; the reason is the last line.
+  if ((code != 0 || lines != P_WORKLOAD_LINES)); then
+    reason=$({ cat -- "$WORK/stderr" && zstd -dqc -- "$WORK/new" | tail -n 1 | cut -c 1-500; } 2>/dev/null | first_error)
+    die "$EXIT_FAILED" "tsbs_generate_data wrote ${lines:-0} lines instead of $P_WORKLOAD_LINES (exit code $code)${reason:+: $reason}; nothing was kept"
+  fi
+  checksum=$(tail -c 4 -- "$WORK/new" | od -An -tx4 | tr -d ' ')
+  record "$lines" --arg content_checksum "$checksum"
+}
+
+generate_queries() { # TYPE SEED COUNT
+  local found reason code=0
+  # Through cat, because the generator does not look at the result of its last write: a full disk would go unseen.
+  "$TSBS_BIN/tsbs_generate_queries" --format="$P_WORKLOAD_FORMAT" --use-case="$P_WORKLOAD_USE_CASE" --query-type="$1" --scale="$P_WORKLOAD_SCALE" \
+    --seed="$2" --queries="$3" --timestamp-start="$P_WORKLOAD_START" --timestamp-end="$P_WORKLOAD_END" 2>"$WORK/stderr" | cat >"$WORK/new" || code=$?
+  # "VictoriaMetrics max of ...: 20000 points", on stderr once it is done.
+  found=$(awk '/: [0-9]+ points$/ { n += $(NF - 1) } END { print n + 0 }' "$WORK/stderr")
+  if ((code != 0 || found != $3)) || grep -qa '^error: ' "$WORK/new"; then
+    reason=$({ cat -- "$WORK/stderr" && head -c 500 -- "$WORK/new"; } | first_error)
+    # A type TSBS knows nothing of is for the user to mend.
+    [[ $reason == "" ]] || die "$EXIT_USER" "queries.types: tsbs_generate_queries makes no $1 for $P_WORKLOAD_USE_CASE: $reason"
+    die "$EXIT_FAILED" "tsbs_generate_queries made $found queries of $1 instead of $3 (exit code $code); nothing was kept"
+  fi
+  record "$found"
+}
+
+zstd_options() { # the window has to hold the last line of the same host, one time step back, or no tag is found again
+  local -r step=$((LINE_BYTES * P_WORKLOAD_LINES * P_WORKLOAD_INTERVAL_S / $(plan '.workload | (.end | fromdate) - (.start | fromdate)')))
+  local window=22
+  if ((step < 1 << window)); then
+    echo '-1 --zstd=wlog=22,hlog=18 -T1'
+    return
+  fi
+  # Larger than 27 would need --memory to unpack.
+  while ((window < 27 && step * 5 / 4 > 1 << window)); do window=$((window + 1)); done
+  echo "-1 --long=$window --zstd=lmml=128,lhrlog=7,lhlog=20 -T1"
+}
+
+record() { # ENTRIES [JQ_ARGS...]: of $WORK/new
+  local -r entries=$1
+  shift
+  jq -n --arg sha256 "$(sha256_of "$WORK/new")" --argjson bytes "$(stat -c %s -- "$WORK/new")" --argjson entries "$entries" "$@" \
+    '{sha256: $sha256, bytes: $bytes, entries: $entries} + ($ARGS.named | del(.sha256, .bytes, .entries))' >"$WORK/new.json"
+}
+
+sha256_of() {
+  local sum
+  sum=$(sha256sum <"$1")
+  printf '%s' "${sum%% *}"
+}
+
+first_error() { # of TSBS's output: what it says itself, without Go's stack
+  LC_ALL=C sed -nE '/^(error|panic): /{s///p;q}' | tr -cd '[:print:]'
+}
+
+mebibytes() {
+  printf '%d MiB' $((($1 + (1 << 20) - 1) >> 20))
+}
+
+remove_stale_partials() { # of processes that were killed
+  local partial
+  for partial in "$DIR"/partial.*; do
+    is_alive "${partial##*.}" || rm -rf -- "$partial"
+  done
+}
+
+leave() {
+  local -r code=$?
+  trap '' INT TERM HUP
+  if [[ -n $MAKER ]]; then
+    kill -TERM -- "-$MAKER" 2>/dev/null || true
+    wait "$MAKER" 2>/dev/null || true
+  fi
+  rm -rf -- "$WORK"
+  exit "$code"
+}
