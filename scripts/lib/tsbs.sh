@@ -113,7 +113,7 @@ choose_count() { # TYPE FILE WORKERS: sets count as planned, as calibrated, or i
     send "$ROUND_DIR/query/$1.probe" "$2" "$PROBE" "$3"
     rm -f -- "$ROUND_DIR/query/$1".probe.*
     count=$(awk -v n="$PROBE" -v s="$P_QUERIES_SECONDS" -v begin="$BEGIN" -v end="$END" -v max="$P_QUERIES_MAX_COUNT" \
-      'BEGIN { n = int(n / (end - begin) * s); print n < 20 ? 20 : n > max ? max : n }')
+      'BEGIN { n = int(n / (end - begin) * s); print (n < 20 ? 20 : (n > max ? max : n)) }')
   fi
 }
 
