@@ -292,7 +292,7 @@ def test_builds_do_not_see_the_users_settings(cache):
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | mine)
     values = dict(line.split("=", 1) for line in done.stdout.splitlines())
     assert not {"GOAMD64", "CGO_CFLAGS", "MAKEFLAGS"} & set(values)
-    assert (values["GOFLAGS"], values["GOPROXY"]) == ("-modcacherw -buildvcs=false", "off")
+    assert (values["GOFLAGS"], values["GOPROXY"]) == ("-trimpath -buildvcs=false -modcacherw", "off")
     assert values["GOMODCACHE"] == str(cache / "go" / "mod")
 
 
@@ -376,7 +376,7 @@ def test_released_versions_and_the_projects_own_build_really_build(run, tmp_path
     module_record, git_record = run.record("baseline"), run.record("candidate")
     assert git_record["revision"] == revision
     assert git_record["cgo_enabled"] is module_record["cgo_enabled"] is True
-    for record, version in ((module_record, "victoria-metrics-v1.132.0"), (git_record, "-v1.132.0")):
+    for record, version in ((module_record, "metrics-v1.132.0"), (git_record, "-tags-v1.132.0-")):
         command = [str(record["binary"]), "-version"]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        assert said.strip().endswith(version)
+        assert version in said

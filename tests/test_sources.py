@@ -49,7 +49,7 @@ def test_module_takes_revision_and_checksum_from_the_proxy(fake_go, monkeypatch)
     monkeypatch.setenv("GOAMD64", "v3")
     resolved = resolve(TARGET, variant="baseline", source="module", ref="v1.2.3")
     assert resolved == ResolvedSource("a" * 40, "v1.2.3", "h1:x=", "", "v1.2.3")
-    expected = f"mod download -json {TARGET.module}@v1.2.3 -modcacherw -buildvcs=false off unset\n"
+    expected = f"mod download -json {TARGET.module}@v1.2.3 -trimpath -buildvcs=false -modcacherw off unset\n"
     assert (fake_go / "log").read_text() == expected
 
 

@@ -31,9 +31,9 @@ class Target:
             return ()
         if source != "module":
             return self.own_command
-        # As the project's own Makefile does it, but for -trimpath: the same bytes wherever the cache is.
+        # As the project's own Makefile does it.
         stamp = f"-X '{self.version_variable}={self.version_prefix}{version}'"
-        go_build = ("go", "build", "-trimpath", "-ldflags", stamp, "-o", "{output}", self.package)
+        go_build = ("go", "build", "-ldflags", stamp, "-o", "{output}", self.package)
         return ("env", "CGO_ENABLED=1", *go_build)
 
 
