@@ -16,6 +16,7 @@ STYLE = Path(__file__).with_name("bench.mplstyle")
 # The first is always the baseline.
 LOOKS = (("#0072B2", "-"), ("#D55E00", (0, (4, 1.4))), ("#009E73", (0, (1, 1))), ("#CC79A7", (0, (6, 1, 1, 1))))
 MOST_POINTS = 120
+SHORT_NAME, LONGEST_NAME = 26, 56
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _SCALES = ((1e6, "million "), (1e3, "thousand "), (1.0, ""))
 
@@ -57,14 +58,20 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         axes.set_xlabel("seconds since the load began")
         axes.set_ylabel(f"{prefix}samples/s" + (f", means of {window:.0f} s" if window else ""))
         axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.4g}"))
-        axes.set_title("Load rate over time, samples/s (higher is better)", pad=22)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=2, borderaxespad=0, handlelength=3.2)
+        # Between title and axes, where it hides no curve: one row where the names are short enough for it.
+        columns = 2 if max(len(_literal(label)) for label in labels.values()) <= SHORT_NAME else 1
+        rows = -(-len(labels) // columns)
+        axes.set_title("Load rate over time, samples/s (higher is better)", pad=8 + 14 * rows)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=columns, borderaxespad=0, handlelength=3.2)
         return figure
 
 
 def _literal(text: str) -> str:
-    """Keep matplotlib from reading a label as mathematics, or as one to hide."""
-    return text.replace("$", r"\$").lstrip("_")
+    """Shorten a long label, and keep matplotlib from reading it as mathematics or as one to hide."""
+    text = text.lstrip("_")
+    if len(text) > LONGEST_NAME:
+        text = f"{text[: LONGEST_NAME // 2]}…{text[-LONGEST_NAME // 2 :]}"
+    return text.replace("$", r"\$")
 
 
 def _window(series: pd.DataFrame) -> float:

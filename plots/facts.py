@@ -180,18 +180,25 @@ def method(run: Run) -> list[str]:
     plural = "" if warm == 1 else "s"
     batch = numbers.count(plan["workload"]["batch_size"])
     seeds = "one seed for all types" if queries.get("shared_seed") else "a seed of its own for each type"
-    said = [
-        f"{design['blocks']} blocks after {warm} discarded warm-up block{plural}. A block is one round of each variant; "
-        f"their order was drawn at random (seed {design['seed']}) before the first round.",
+    first = (
+        f"{design['blocks']} blocks after {warm} discarded warm-up block{plural}. A block is one round of each "
+        f"variant; their order was drawn at random (seed {design['seed']}) before the first round."
+    )
+    values = (
         "A round is a fresh process on an empty data directory: start, load, settle, queries, stop. It gives one value "
         "of each metric. The tables show medians over rounds; diff % is the Hodges-Lehmann estimate of the ratio "
-        "within blocks, which need not be the ratio of the medians.",
-        f"Load: {plan['workload']['workers']} workers, batches of {batch} lines, the same file for every round.",
-        f"Settle: {settle['mode']}, until nothing was pending or merging for {settle['polls']} polls "
-        f"{settle['poll_s']} s apart.",
+        "within blocks, which need not be the ratio of the medians."
+    )
+    load = f"Load: {plan['workload']['workers']} workers, batches of {batch} lines, the same file for every round."
+    settled = (
+        f"Settle: {settle['mode']}, until nothing was pending or merging; polled every {settle['poll_s']} s, "
+        f"{settle['polls']} times quiet in a row."
+    )
+    queried = (
         f"Queries: {queries['workers']} workers in a closed loop, {asked}; caches {queries['cache']}; {seeds}; "
-        "the order of types was drawn for each block.",
-    ]
+        "the order of types was drawn for each block."
+    )
+    said = [first, values, load, settled, queried]
     if counts:
         said.append("Counts: " + ", ".join(f"{name} {numbers.count(n)}" for name, n in counts.items()) + ".")
     return said

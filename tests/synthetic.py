@@ -76,7 +76,7 @@ def write_run(path: Path, spec: Spec) -> Path:
 
 
 def plan(run: str, spec: Spec) -> dict[str, Any]:
-    """The resolved experiment, as the contract says."""
+    """Return a resolved experiment as plan/experiment.json holds it."""
     variants = [
         {
             "name": name, "label": version, "target": "victoriametrics", "source": "module", "ref": version,
@@ -175,11 +175,13 @@ class _Server:
         return "\n".join(lines) + "\n"
 
 
-def write_round(path: Path, spec: Spec, block: int, position: int, variant: str, clock: float) -> float:
+def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small things
+    path: Path, spec: Spec, block: int, position: int, variant: str, clock: float
+) -> float:
     """Write one round that starts at `clock` (epoch seconds) and return when it ends."""
     (path / "query").mkdir(parents=True)
     (path / "responses").mkdir()
-    rng = random.Random(f"{spec.seed}/{block}/{variant}")
+    rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
     factor = {k: v if variant == "candidate" else 1.0 for k, v in spec.factors.items()}
     vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731
     server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
@@ -190,7 +192,8 @@ def write_round(path: Path, spec: Spec, block: int, position: int, variant: str,
 
     def phase(name: str, begin: float, end: float, query_type: str = "", count: int = 0) -> None:
         phases.append({"phase": name, "query_type": query_type, "begin": begin, "end": end, "exit": 0,
-                       "client_user_s": (end - begin) * 0.3, "client_system_s": 0.1, "count": count, "attempts": 1})  # fmt: skip
+                       "client_user_s": (end - begin) * 0.3, "client_system_s": 0.1, "count": count,
+                       "attempts": 1})  # fmt: skip
 
     phase("start", clock, clock + 0.3)
     clock += 1.0
@@ -204,7 +207,7 @@ def write_round(path: Path, spec: Spec, block: int, position: int, variant: str,
         server.cpu, server.written = 0.5 + cpu * second, spec.samples * 5.2 * share
         server.rss = vary(3e8 + 8e8 * share, "rss")
         snap(begin + second, "tick")
-    server.inserted, server.cpu = spec.samples, 0.5 + cpu * seconds
+    server.inserted, server.cpu, server.rss = spec.samples, 0.5 + cpu * seconds, vary(1.1e9, "rss")
     clock = begin + seconds
     snap(clock, "edge load end")
     phase("load", begin, clock)
@@ -226,7 +229,7 @@ def write_round(path: Path, spec: Spec, block: int, position: int, variant: str,
         server.cpu, server.rows_read, clock = base_cpu + 3.1 * seconds, server.rows_read + count * 4000, begin + seconds
         snap(clock, f"edge query end {query_type}")
         phase("query", begin, clock, query_type, count)
-        _query_files(path / "query", query_type, count, rate, begin, clock)
+        _query_files(path / "query", query_type, count, rate, (begin, clock))
         _responses(path / "responses" / f"{query_type}.gz", spec.responses, rng.randrange(1, 9))
     snap(clock, "edge stop begin")
     phase("stop", clock, clock + 0.4)
@@ -271,7 +274,8 @@ def _load_files(path: Path, spec: Spec, begin: float, seconds: float, shape: lis
     })  # fmt: skip
 
 
-def _query_files(path: Path, query_type: str, count: int, rate: float, begin: float, end: float) -> None:
+def _query_files(path: Path, query_type: str, count: int, rate: float, times: tuple[float, float]) -> None:
+    begin, end = times
     mean = 4000 / rate
     stats = (
         f"min: {mean / 3:8.2f}ms, med: {mean * 0.9:8.2f}ms, mean: {mean:8.2f}ms, max: {mean * 9:7.2f}ms,"

@@ -1,7 +1,7 @@
 """The names that each target database gives to what we want to know: one table a database, and the only one.
 
-A new database is one more entry in `TARGETS`. `tsduel_*` names are ours (read from the kernel by scripts/scrape-metrics)
-and the same for every database.
+A new database is one more entry in `TARGETS`. `tsduel_*` names are ours, read
+from the kernel by scripts/scrape-metrics, and the same for every database.
 """
 
 import re

@@ -10,7 +10,7 @@ from tsduel.measure import RawRound
 from tsduel.rundir import Phase
 from tsduel.tsbs import LoadInterval
 
-_TAIL_FROM = 0.25  # of a reporting period: the rate of a shorter last interval is mostly rounding
+_TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
 
 
 @dataclass(frozen=True)

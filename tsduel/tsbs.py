@@ -108,8 +108,8 @@ def _lines(text: str) -> list[str]:
 def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
     """Read the loader's whole stdout: CSV lines, then a summary, which is missing when the loader died.
 
-    Lines before the first acknowledged batch hold `-` in place of numbers and are skipped, and so is whatever
-    surrounds the CSV (make's own lines, "Saving results json file").
+    Lines before the first acknowledged batch hold `-` in place of numbers: nothing was acknowledged in that period.
+    Whatever surrounds the CSV is skipped (make's own lines, "Saving results json file").
     """
     intervals: list[LoadInterval] = []
     summary: dict[str, re.Match[str]] = {}
@@ -118,9 +118,7 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
         if _CSV_HEADER.match(line):
             in_csv = True
         elif in_csv and _CSV_LINE.match(line):
-            interval = _interval(line, file, number)
-            if interval is not None:
-                intervals.append(interval)
+            intervals.append(_interval(line, file, number))
         elif line.startswith("Summary:"):
             in_csv = False
         elif line.startswith("loaded "):
@@ -141,14 +139,14 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
     )
 
 
-def _interval(line: str, file: str, number: int) -> LoadInterval | None:
+def _interval(line: str, file: str, number: int) -> LoadInterval:
     fields = line.split(",")
     if len(fields) != CSV_COLUMNS:
         raise TsbsFormatError(file, number, f"{len(fields)} columns where a TSBS loader writes {CSV_COLUMNS}: {line!r}")
     clock, rate, total = fields[0], fields[1], fields[2]
-    if rate == "-" or total == "-":
-        return None
     try:
+        if rate == "-" or total == "-":
+            return LoadInterval(int(clock), 0.0, 0.0)
         return LoadInterval(int(clock), float(rate), float(total))
     except ValueError:
         raise TsbsFormatError(file, number, f"not a number in {line!r}") from None

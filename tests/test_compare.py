@@ -1,0 +1,210 @@
+"""Estimates and directions; honesty about everything else."""
+
+import csv
+import json
+import math
+
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsduel import compare, tidy
+from tsduel.errors import UserError
+from tsduel.estimate import hodges_lehmann, log_ratios, percent
+
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=8, query_s=6)
+COLUMNS = (
+    "metric,query_type,unit,better,baseline,candidate,change_pct,lo_pct,hi_pct,p,p_adj,blocks,mde_pct,blocks_needed,"
+    "verdict,warnings"
+)
+BASELINE = [100, 102, 98.5, 101, 97, 103, 99.5, 100.5]
+CANDIDATE = [104, 105.5, 103, 103.5, 101.5, 106, 104.5, 102]
+positive = st.floats(1e-3, 1e6)
+pairs = st.lists(st.tuples(positive, positive), min_size=1, max_size=12)
+
+
+def write(tmp_path, **changes):
+    """Write and tidy a run."""
+    run = synthetic.write_run(tmp_path / "run", synthetic.Spec(**(vars(SPEC) | changes)))
+    tidy.main(run)
+    return run
+
+
+def rows(run):
+    """Compare, and return the rows by metric and query type."""
+    compare.main(run)
+    with (run / "stats/comparison.csv").open() as stream:
+        return {(row["metric"], row["query_type"]): row for row in csv.DictReader(stream)}
+
+
+def test_the_vector_of_the_specification():
+    """MEASUREMENT.md's figures give its estimate."""
+    ratios = log_ratios(BASELINE, CANDIDATE)
+    assert ratios is not None
+    assert percent(hodges_lehmann(ratios)) == pytest.approx(3.6334, abs=5e-5)
+
+
+@given(pairs)
+def test_swapping_the_variants_mirrors_the_estimate(values):
+    """A against B is B against A with the other sign."""
+    baseline, candidate = [b for b, _ in values], [c for _, c in values]
+    forth, back = log_ratios(baseline, candidate), log_ratios(candidate, baseline)
+    assert forth is not None
+    assert back is not None
+    assert hodges_lehmann(forth) == pytest.approx(-hodges_lehmann(back), abs=1e-9)
+
+
+@given(pairs, positive)
+def test_a_unit_does_not_matter(values, factor):
+    """Scaling both sides changes nothing."""
+    plain = log_ratios([b for b, _ in values], [c for _, c in values])
+    scaled = log_ratios([b * factor for b, _ in values], [c * factor for _, c in values])
+    assert plain is not None
+    assert scaled is not None
+    assert hodges_lehmann(plain) == pytest.approx(hodges_lehmann(scaled), abs=1e-9)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=12))
+def test_the_estimate_is_the_median_of_walsh_averages(differences):
+    """The definition, by brute force."""
+    n = len(differences)
+    walsh = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
+    middle = (walsh[(len(walsh) - 1) // 2] + walsh[len(walsh) // 2]) / 2
+    assert hodges_lehmann(differences) == pytest.approx(middle, abs=1e-12)
+
+
+def test_columns_and_verdicts(tmp_path):
+    """The columns are those of the contract; what is not computed yet is empty and never a guess."""
+    run = write(tmp_path)
+    found = rows(run)
+    assert (run / "stats/comparison.csv").read_text().splitlines()[0] == COLUMNS
+    for row in found.values():
+        assert row["verdict"] == "inconclusive"
+        assert not any(row[name] for name in ("lo_pct", "hi_pct", "p", "p_adj", "mde_pct", "blocks_needed"))
+        assert row["blocks"] == "6"
+
+
+def test_directions_and_known_factors(tmp_path):
+    """The factors that were put in come out with their direction."""
+    run = write(tmp_path, noise=0.0, factors={"rate": 0.9, "query_rate": 1.25, "bytes": 1.1, "rss": 0.8})
+    found = rows(run)
+    for name, change, better in (
+        ("load_rate", -10, "higher"),
+        ("load_seconds", 100 / 9, "lower"),
+        ("disk_bytes", 10, "lower"),
+        ("rss_peak_bytes", -20, "lower"),
+    ):
+        row = found[name, ""]
+        assert float(row["change_pct"]) == pytest.approx(change, abs=0.1)
+        assert row["better"] == better
+    assert float(found["query_rate", "geomean"]["change_pct"]) == pytest.approx(25, abs=0.1)
+    assert float(found["query_mean_ms", "geomean"]["change_pct"]) == pytest.approx(-20, abs=1)
+
+
+def test_geomean_is_that_of_the_types(tmp_path):
+    """Its change is the mean of log ratios over types in each block."""
+    found = rows(write(tmp_path))
+    sides = [float(found["query_rate", t]["baseline"]) for t in SPEC.query_types]
+    assert float(found["query_rate", "geomean"]["baseline"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
+
+
+def test_warmup_is_left_out(tmp_path):
+    """The figures of block 0 change nothing."""
+    run = write(tmp_path)
+    before = rows(run)
+    path = run / "tidy/measurements.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if not line.startswith("0,")) + "\n")
+    assert rows(run) == before
+
+
+def test_a_failed_round_drops_its_block(tmp_path):
+    """The whole block goes, with its reason; under 6 blocks it is a screen."""
+    run = write(tmp_path)
+    path = next(run.glob("raw/03-*-candidate")) / "round.json"
+    record = json.loads(path.read_text()) | {"status": "failed", "failure": {"phase": "load", "message": "it died"}}
+    path.write_text(json.dumps(record))
+    tidy.main(run)
+    row = rows(run)["load_rate", ""]
+    assert row["blocks"] == "5"
+    assert "a screen" in row["warnings"]
+    document = json.loads((run / "stats/comparison.json").read_text())
+    assert document["blocks"]["dropped"] == [{"block": 3, "reason": "candidate failed: it died"}]
+    assert document["blocks"]["valid"] == [1, 2, 4, 5, 6]
+
+
+def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
+    """After three blocks there are estimates over three."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    for path in [*run.glob("raw/0[456]-*"), *run.glob("raw/03-2-*")]:
+        path.rename(path.with_name(path.name + ".partial"))
+    tidy.main(run)
+    assert rows(run)["load_rate", ""]["blocks"] == "2"
+    document = json.loads((run / "stats/comparison.json").read_text())
+    assert [dropped["block"] for dropped in document["blocks"]["dropped"]] == [3, 4, 5, 6]
+
+
+def test_a_failed_check_fails_what_it_touches(tmp_path):
+    """Wrong answers of one type fail its metrics and the sums, not the others; lost samples fail everything."""
+    run = write(tmp_path)
+    path = run / "tidy/checks.csv"
+    good = path.read_text()
+    path.write_text(good + "1,2,01-2-baseline,baseline,responses,cpu-max-all-1,responses_same,same,differ,false,no\n")
+    found = rows(run)
+    assert found["query_rate", "cpu-max-all-1"]["verdict"] == "failed"
+    assert found["query_rate", "geomean"]["verdict"] == "failed"
+    assert found["cpu_seconds", ""]["verdict"] == "failed"
+    assert found["query_rate", "double-groupby-1"]["verdict"] == "inconclusive"
+    assert found["load_rate", ""]["verdict"] == "inconclusive"
+    path.write_text(good + "1,2,01-2-baseline,baseline,load,,samples_stored,5,4,false,lost\n")
+    assert {row["verdict"] for row in rows(run).values()} == {"failed"}
+
+
+def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
+    """Names come and go between versions: the side that has it is shown."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    lines = [line for line in path.read_text().splitlines() if not ("candidate" in line and ",slow_inserts," in line)]
+    path.write_text("\n".join(lines) + "\n")
+    row = rows(run)["slow_inserts", ""]
+    assert row["warnings"] == "not comparable: candidate never has it"
+    assert (row["candidate"], row["change_pct"], row["blocks"]) == ("", "", "0")
+    assert row["baseline"] != ""
+
+
+def test_zero_has_no_ratio(tmp_path):
+    """No epsilon is added to a zero."""
+    row = rows(write(tmp_path))["major_faults", ""]
+    assert row["change_pct"] == ""
+    assert "no ratio" in row["warnings"]
+
+
+def test_short_phases_carry_a_warning(tmp_path):
+    """What was measured in under 5 s says how long it was."""
+    found = rows(write(tmp_path, query_s=2.0, noise=0.0))
+    assert "a phase of" in found["query_rate", "cpu-max-all-1"]["warnings"]
+    assert "a phase of" not in found["load_rate", ""]["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "message"),
+    [
+        ("metric,value,unit", "metric,valu,unit", r"measurements\.csv:1: column value is missing"),
+        ("load_seconds,", "load_seconds,nan", r"measurements\.csv:3: value is 'nan"),
+    ],
+)
+def test_broken_tables_are_sentences(tmp_path, pattern, replacement, message):
+    """A table that somebody edited names file and line."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    path.write_text(path.read_text().replace(pattern, replacement))
+    with pytest.raises(UserError, match=message):
+        compare.main(run)
+
+
+def test_missing_tidy_names_the_command(tmp_path):
+    """What to do next is said."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    with pytest.raises(UserError, match="make tidy"):
+        compare.main(run)

@@ -1,0 +1,103 @@
+"""Snapshots of /metrics: edges and ticks give the same sums, and a missing name is no error."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsduel.counters import RSS, TARGETS, Counter, counters_of
+from tsduel.errors import UserError
+from tsduel.exposition import difference, edge, parse_snapshots, read_snapshots
+
+VM = TARGETS["victoriametrics"]
+WANTED = counters_of(VM)
+BODY = """tsduel_process_resident_memory_bytes 1000
+process_cpu_cores_available 2
+vm_rows_inserted_total{type="influx"} 1.08e+06
+vm_rows_inserted_total{type="csvimport"} 7
+vm_data_size_bytes{type="storage/small"} 100
+vm_data_size_bytes{type="indexdb/file"} 11
+vm_rows{type="storage/inmemory"} 5
+vm_rows{type="indexdb/file"} 9252
+vm_http_requests_total{path="/api/v1/query_range"} 3
+vm_http_requests_total{path="/api/v1/query_range",protocol="x y"} 2
+vm_rows_ignored_total{reason="big_timestamp"} 0
+flag{name="x", value="a b } c", is_set="false"} 1
+"""
+
+
+def snapshots(text):
+    """Parse with everything that is wanted of VictoriaMetrics."""
+    return list(parse_snapshots(text, WANTED))
+
+
+def test_edge_sums_what_belongs_together():
+    """Only matching labels are summed, and other families are not looked at."""
+    (found,) = snapshots(f"# snapshot 10.500000 edge query end cpu-max-all-1\n{BODY}")
+    assert (found.epoch, found.phase, found.edge, found.query_type) == (10.5, "query", "end", "cpu-max-all-1")
+    assert found.values[VM.inserted] == 1_080_000
+    assert found.values[VM.bytes_kept] == 111
+    assert found.values[VM.rows_kept] == 5
+    assert found.values[VM.requests] == 5
+    assert found.values[RSS] == 1000
+    assert VM.merges not in found.values
+
+
+def test_tick_reads_the_same_as_edge():
+    """The fast path for ticks and the library's parser agree."""
+    at_edge, tick = snapshots(f"# snapshot 1 edge load begin\n{BODY}# snapshot 2 tick\n{BODY}")
+    assert tick.phase == ""
+    assert tick.values == at_edge.values
+
+
+def test_a_cut_line_of_a_tick_loses_only_itself():
+    """A scrape that broke in the middle of a line leaves the lines before it."""
+    (found,) = snapshots(
+        '# snapshot 1 tick\ntsduel_process_resident_memory_bytes 9\nvm_rows{type="stor\nvm_slow_row_inserts'
+    )
+    assert found.values == {RSS: 9}
+
+
+def test_text_before_the_first_head_is_ignored():
+    """A file may begin with anything."""
+    assert [s.epoch for s in snapshots("junk 1\n\n# snapshot 2 tick\n")] == [2]
+    assert snapshots("") == []
+
+
+@pytest.mark.parametrize("head", ["x tick", "", "1 edge load", "1 edge load middle", "1 tock"])
+def test_a_bad_head_names_its_line(head):
+    """A head that the scraper does not write is an error with its line."""
+    with pytest.raises(UserError, match=r"^m\.prom:3: "):
+        list(parse_snapshots(f"# snapshot 1 tick\na 1\n# snapshot {head}\nb 2\n", WANTED, "m.prom"))
+
+
+def test_cut_gzip_is_a_sentence(tmp_path):
+    """A file that a crash has cut says so."""
+    path = tmp_path / "metrics.prom.gz"
+    path.write_bytes(gzip.compress(BODY.encode() * 50)[:60])
+    with pytest.raises(UserError, match="not a whole gzip file"):
+        read_snapshots(path, WANTED)
+
+
+def test_difference_and_last_attempt():
+    """A counter that appears during a phase counts from 0; one that never appears is None; a repeated edge wins."""
+    text = (
+        "# snapshot 1 edge load begin\na 5\n# snapshot 2 edge load end\na 7\nb 3\n"
+        "# snapshot 3 edge load end\na 9\nb 4\n"
+    )
+    a, b, c = Counter("a"), Counter("b"), Counter("c")
+    found = list(parse_snapshots(text, (a, b, c)))
+    begin, end = edge(found, "load", "begin"), edge(found, "load", "end")
+    assert [difference(begin, end, counter) for counter in (a, b, c)] == [4, 4, None]
+    assert edge(found, "settle", "end") is None
+    assert difference(begin, None, a) is None
+
+
+@given(st.lists(st.floats(0, 1e15), min_size=1, max_size=5), st.booleans())
+def test_sums_are_exact_enough(values, tick):
+    """The sum over label values is that of the printed numbers, on both paths."""
+    counter = Counter("x_total", {"type": "a.*"})
+    lines = "".join(f'x_total{{type="a{i}"}} {value!r}\nx_total{{type="b{i}"}} 1\n' for i, value in enumerate(values))
+    (found,) = parse_snapshots(f"# snapshot 1 {'tick' if tick else 'edge load begin'}\n{lines}", (counter,))
+    assert found.values[counter] == pytest.approx(sum(values))

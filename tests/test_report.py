@@ -1,0 +1,254 @@
+"""The report of any run is made, says what it is worth, and looks the same for the same data."""
+
+import json
+import os
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plots import charts, numbers, report
+from tsduel import compare, tidy
+from tsduel.errors import UserError
+from tsduel.metrics import METRICS
+
+GOLDEN = Path(__file__).with_name("golden")
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=20, query_s=6)
+
+
+def made(path, spec=SPEC, edit=None):
+    """Write a run, edit it, and take it all the way to its report."""
+    run = synthetic.write_run(path / "20261120T140000Z-synthetic", spec)
+    if edit:
+        edit(run)
+    tidy.main(run)
+    compare.main(run)
+    report.main(run)
+    return run
+
+
+def edit_plan(run, **changes):
+    """Change fields of the plan."""
+    path = run / "plan/experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def text(run):
+    """Return the report."""
+    return (run / "report.md").read_text()
+
+
+def golden(name, found):
+    """Compare with a recorded file; UPDATE_GOLDEN=1 records it again, to be looked at before it is committed."""
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(found)
+    assert found == path.read_text()
+
+
+def test_report_and_summary_are_as_recorded(tmp_path, capsys):
+    """The whole report and the terminal's table, to be looked at in review."""
+    run = made(tmp_path)
+    golden("report.md", text(run))
+    report.print_summary(run)
+    golden("summary.txt", capsys.readouterr().out.replace(str(run), "RUN"))
+
+
+def test_same_data_same_bytes(tmp_path):
+    """The same data gives the same report and pictures, byte for byte, with no date in them."""
+    one, two = made(tmp_path / "a"), made(tmp_path / "b")
+    for name in ("report.md", "plots/load-rate.svg", "plots/load-rate.png"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    assert ET.parse(one / "plots/load-rate.svg").getroot().tag.endswith("svg")  # noqa: S314 - our own file
+    assert "<dc:date>" not in (one / "plots/load-rate.svg").read_text()
+
+
+def test_every_link_is_there_and_no_number_is_long(tmp_path):
+    """Links are relative and lead somewhere; no figure has digits that nobody needs."""
+    run = made(tmp_path)
+    for link in re.findall(r"\]\(([^)]+)\)", text(run)):
+        assert (run / link).exists()
+    assert not re.search(r"\d\.\d{6}", text(run))
+
+
+def test_smoke_and_screen_say_so(tmp_path):
+    """A smoke run is not a result; less than 6 blocks are a screen."""
+    run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": 2})), lambda run: edit_plan(run, smoke=True))
+    assert "This is not a result" in text(run)
+    assert "a screen, not a result" in text(run)
+    assert "a screen, not a result" not in text(made(tmp_path / "full"))
+
+
+def test_aa_tells_the_sides_apart(tmp_path):
+    """The same binary twice has two columns with two names."""
+
+    def same(run):
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        for variant in plan["variants"]:
+            variant.update(label="v1.132.0", version="v1.132.0", revision="r" * 40)
+        edit_plan(run, variants=plan["variants"], aa=True)
+        shutil.copy(run / "build/baseline.json", run / "build/candidate.json")
+
+    found = text(made(tmp_path, edit=same))
+    assert "the same binary" in found
+    assert "v1.132.0 (baseline)" in found
+    assert "v1.132.0 (candidate)" in found
+    assert "The variants do not differ." in found
+
+
+def test_flags_of_variants_are_side_by_side(tmp_path):
+    """What differs is in the table of differences, what does not is said once."""
+
+    def flagged(run):
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        plan["variants"][1].update(flags=["-search.disableCache", "-x=a|b"], env={"GOGC": "50"})
+        edit_plan(run, variants=plan["variants"])
+
+    found = text(made(tmp_path, edit=flagged))
+    assert re.search(r"\| flags +\| none +\| `-search\.disableCache", found)
+    assert re.search(r"\| environment +\| none +\| `GOGC=50`", found)
+    assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", found)
+
+
+def test_marks_follow_the_metrics_direction(tmp_path):
+    """More of what should be less is worse; below the threshold there is no mark."""
+    factors = {"rate": 1.2, "query_rate": 0.8, "bytes": 1.02, "rss": 1.3}
+    found = text(made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"factors": factors, "noise": 0.0}))))
+    assert re.search(r"cpu-max-all-1 .*-20\.0 \| ✗ worse", found)
+    assert re.search(r"Peak RSS .*\+30\.0 \| ✗ worse", found)
+    assert re.search(r"Bytes on disk .*\+2\.0 \| +\|", found)
+    assert "I.e. v1.133.0 was 20.0 % faster" in found
+
+
+def test_failed_round_and_failed_checks_are_sentences(tmp_path):
+    """A crash is reported, a failed check is in the answer, and the report is made all the same."""
+
+    def broken(run):
+        path = next(run.glob("raw/02-*-candidate")) / "round.json"
+        failure = {"phase": "load", "message": "the server was killed by signal 9 <html>"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
+        (next(run.glob("raw/03-*-candidate")) / "load.stderr").write_text("Retrying... HTTP status 503\n")
+
+    found = text(made(tmp_path, edit=broken))
+    assert "candidate failed in phase load: the server was killed by signal 9 &lt;html&gt;" in found
+    assert "Block 2 does not count" in found
+    assert re.search(r"Ingestion: \*\*failed\*\*", found)
+    assert "✗ check failed" in found
+    assert "FAILED" in found
+    assert "503" in found
+
+
+def test_a_killed_run_has_a_report(tmp_path):
+    """After one block there is a report that says how far it came."""
+
+    def killed(run):
+        for path in [*run.glob("raw/0[23456]-*"), *run.glob("raw/01-2-*")]:
+            path.rename(path.with_name(path.name + ".partial"))
+
+    found = text(made(tmp_path, edit=killed))
+    assert "0 valid blocks of 6" in found
+    assert "checked 3 of 14" in found
+    assert "no load came to its end" not in found or "not measured" in found
+
+
+def test_only_warmup_or_no_curve(tmp_path):
+    """Without a measured round there is no picture, and the report says so."""
+
+    def nothing(run):
+        for path in run.glob("raw/0[123456]-*"):
+            path.rename(path.with_name(path.name + ".partial"))
+
+    assert "No round has a load rate" in text(made(tmp_path, edit=nothing))
+
+
+def test_html_and_strange_names_do_no_harm(tmp_path):
+    """HTML in a question is text; long and odd revisions make a table and a picture."""
+
+    def odd(run):
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        plan["variants"][0]["label"] = "feature/" + "x" * 60 + "_$a$"
+        plan["variants"][1]["label"] = "_größer|als"
+        edit_plan(run, variants=plan["variants"], question="<script>alert(1)</script> Größer?")
+
+    found = text(made(tmp_path, edit=odd))
+    assert "<script>" not in found
+    assert "&lt;script&gt;" in found
+    assert "Größer?" in found
+
+
+def test_missing_host_and_builds_are_left_out(tmp_path):
+    """What was not recorded is not invented."""
+
+    def bare(run):
+        for path in [run / "raw/host.json", run / "raw/workload.json", *run.glob("build/*.json")]:
+            path.unlink()
+
+    assert "| kernel" not in text(made(tmp_path, edit=bare))
+
+
+def test_report_before_compare_is_a_sentence(tmp_path):
+    """What to do first is said."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    with pytest.raises(UserError, match="make compare"):
+        report.main(run)
+
+
+def test_the_command_repeats_the_knobs(tmp_path):
+    """The command is the one that was typed, quoted where a shell needs it."""
+    asked = {"experiment": "experiments/local.yml", "knobs": {"BLOCKS": "6", "SET": "workload.scale=9 design.seed=2"}}
+    found = text(made(tmp_path, edit=lambda run: edit_plan(run, asked=asked)))
+    assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
+
+
+def test_median_curve_goes_to_the_median_end():
+    """Rounds of different lengths: the median at a time is over those that still load."""
+    curves = [(np.arange(1.0, n + 1), np.full(n, float(n))) for n in (3, 4, 6)]
+    x, y = charts.median_curve(curves)
+    assert (x[0], x[-1]) == (1.0, 4.0)
+    assert list(y) == [4.0, 4.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        (1716771.07, "1,717,000"),
+        (42190959504, "42,190,000,000"),
+        (2296.15, "2,296"),
+        (815.43, "815.4"),
+        (1.38, "1.380"),
+        (0.0123456, "0.01235"),
+        (999.96, "1,000"),
+        (0, "0"),
+        (10.0, "10"),
+        (None, "–"),  # noqa: RUF001
+        (-3.14159, "-3.142"),
+    ],
+)
+def test_numbers(value, printed):
+    """Four significant digits, thousands readable."""
+    assert numbers.number(value) == printed
+
+
+@pytest.mark.parametrize(("value", "printed"), [(8.1234, "+8.1"), (-0.04, "0.0"), (142.3, "+142"), (-12.35, "-12.3")])
+def test_changes(value, printed):
+    """A sign always, but for nothing."""
+    assert numbers.change(value) == printed
+
+
+def test_bytes_share_a_unit():
+    """Both sides of a row are in the unit of the larger."""
+    assert numbers.scale(METRICS["rss_peak_bytes"], 950e6, 1440911360.0) == ("GB", ["0.95", "1.441"])
+    assert numbers.scale(METRICS["rss_peak_bytes"], None, None)[0] == "B"
+
+
+@given(st.floats(-1e15, 1e15))
+def test_printed_numbers_are_close(value):
+    """What is printed is within half a unit of the fourth digit."""
+    assert float(numbers.number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
