@@ -16,7 +16,7 @@ STYLE = Path(__file__).with_name("bench.mplstyle")
 # The first is always the baseline.
 LOOKS = (("#0072B2", "-"), ("#D55E00", (0, (4, 1.4))), ("#009E73", (0, (1, 1))), ("#CC79A7", (0, (6, 1, 1, 1))))
 MOST_POINTS = 120
-SHORT_NAME, LONGEST_NAME = 26, 56
+SHORT_NAME, LONGEST_NAME = 26, 44
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _SCALES = ((1e6, "million "), (1e3, "thousand "), (1.0, ""))
 
@@ -62,7 +62,10 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         columns = 2 if max(len(_literal(label)) for label in labels.values()) <= SHORT_NAME else 1
         rows = -(-len(labels) // columns)
         axes.set_title("Load rate over time, samples/s (higher is better)", pad=8 + 14 * rows)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=columns, borderaxespad=0, handlelength=3.2)
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=columns, borderaxespad=0, handlelength=3.2
+        )
+        legend.set_in_layout(False)  # a long name must not squeeze the axes
         return figure
 
 

@@ -119,7 +119,7 @@ def answer(comparison: Comparison) -> list[str]:
             said.append(f"{name}: not measured")
             continue
         if row["verdict"] == "failed":
-            said.append(f"{name}: **failed**, {row['warnings']}")
+            said.append(f"{name}: **failed**, see Checks")
             continue
         change = numbers.change(abs(row["change_pct"])).lstrip("+")
         size = (
@@ -139,7 +139,7 @@ def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> li
     for row in comparison.document["rows"]:
         sides = [s for s in (row["baseline"], row["candidate"]) if s is not None]
         if row["metric"] in {"load_seconds", "query_seconds"} and sides and min(sides) < SHORT_PHASE_S:
-            short.append(f"{row['query_type'] or 'the load'} ({min(sides):.1f} s)")
+            short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(sides), 3)} s)")
         if "not comparable" in row["warnings"]:
             said.append(
                 f"`{row['metric']}`{' of ' + row['query_type'] if row['query_type'] else ''}: {row['warnings']}."

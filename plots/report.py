@@ -7,7 +7,6 @@ import jinja2
 import pandas as pd
 
 from plots import charts, facts, tables
-from tsduel.checks import SCOPES
 from tsduel.compare import read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
@@ -59,7 +58,7 @@ def main(run_dir: Path) -> None:
         checks=tables.checks_table(run, checks),
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
-        warnings=facts.warnings(run, comparison, measurements),
+        warnings=[_plain(line) for line in facts.warnings(run, comparison, measurements)],
         method=facts.method(run),
         command=facts.command(run),
         run=run.path.name,
@@ -149,7 +148,7 @@ def _load_sentence(comparison: tables.Comparison, change: float | None, blocks: 
 def _failures(checks: pd.DataFrame) -> list[str]:
     bad = checks[(checks["ok"] != "true") & (checks["check"] != "round_finished")]
     lines = [
-        f"{round_}: {SCOPES.get(check, ('', check))[1]}: {_plain(message)}."
+        f"{round_}: {_plain(message)} (`{check}`)."
         for round_, check, message in zip(bad["round"], bad["check"], bad["message"], strict=True)
     ]
     if len(lines) > MOST_FAILURES:

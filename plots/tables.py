@@ -37,6 +37,7 @@ ROUND_METRICS = (
     "major_faults",
     "cache_hit_ratio",
 )
+NOTHING = "No valid block has any of this."
 PRIMARY = (
     ("load_rate", ""),
     ("query_mean_ms", GEOMEAN),
@@ -84,8 +85,8 @@ def _cell(text: str) -> str:
 def load_lines(comparison: Comparison, run: Run) -> list[str]:
     """Return one line a variant, worded as the loader's summary."""
     rate, seconds = comparison.row("load_rate"), comparison.row("load_seconds")
-    if rate is None:
-        return ["- no load came to its end"]
+    if rate is None or (rate["baseline"] is None and rate["candidate"] is None):
+        return ["- no valid block has a load"]
     samples, workers = run.plan["workload"]["samples"], run.plan["workload"]["workers"]
     return [
         f"- {label}: loaded {numbers.count(samples)} samples in {numbers.number(seconds[side] if seconds else None)} s"
@@ -104,6 +105,8 @@ def metrics_table(comparison: Comparison, names: Sequence[str]) -> str:
         unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
         known_as = f"`{metric.known_as}`" if metric.known_as else ""
         rows.append([metric.title, known_as, unit, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+    if not rows:
+        return NOTHING
     header = ["Metric", "Known as", "Unit", *comparison.labels, "diff %", ""]
     return markdown(header, rows, right=(3, 4, 5))
 
@@ -118,6 +121,8 @@ def query_table(comparison: Comparison, metric: Metric, query_types: Sequence[st
         name = "**geometric mean**" if query_type == GEOMEAN else query_type
         sides = [numbers.number(row["baseline"]), numbers.number(row["candidate"])]
         rows.append([name, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+    if all(row[1] == row[2] == numbers.MISSING for row in rows):
+        return NOTHING
     sides = [f"{label}, {metric.unit}" for label in comparison.labels]
     return markdown(["Query type", *sides, "diff %", ""], rows, right=(1, 2, 3))
 
@@ -140,7 +145,7 @@ def checks_table(run: Run, checks: pd.DataFrame) -> str:
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         if verdict == "✓" and made < planned:
-            verdict = f"✓, {planned - made} to come"
+            verdict = f"✓, {planned - made} not made"
         rows.append([SCOPES[check][1], f"checked {made} of {planned}", verdict])
     return markdown(["Check", "How often", ""], rows)
 
@@ -155,7 +160,8 @@ def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
         return f"{text}, {failed} FAILED"
     if never:
         return f"{text}: FAILED, never checked: {', '.join(never)}"
-    return f"{text}, none failed"
+    rest = f", {numbers.count(planned - made)} not made" if made < planned else ""
+    return f"{text}, none failed{rest}"
 
 
 def plain(comparison: Comparison, query_types: Sequence[str]) -> str:

@@ -142,7 +142,7 @@ def _retries(path: Path) -> Check:
         return _equal("load_retries", "load", "", 0, None, wrong="", missing=f"{path.name} is missing")
     lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     first = lines[0][:200] if lines else ""
-    wrong = f"the loader complained {len(lines)} times, first: {first}"
+    wrong = f"the loader complained on {len(lines)} lines of stderr, the first: {first}"
     return _equal("load_retries", "load", "", 0, len(lines), wrong=wrong, missing="")
 
 
