@@ -83,7 +83,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of the fake generators."""
+    """Return a run of the fake generators."""
     return Run(tmp_path)
 
 
