@@ -65,11 +65,19 @@ host_lines() {
 }
 
 metrics_body() { # COMMAND...: the server's /metrics through COMMAND; nothing when it does not answer
-  local fd line
-  { exec {fd}<>"/dev/tcp/127.0.0.1/$DB_PORT"; } 2>/dev/null || return 0
-  # HTTP/1.0: the body comes unchunked and ends with the connection.
-  printf 'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' >&"$fd"
-  while IFS= read -r -t "$SCRAPE_TIMEOUT_S" line <&"$fd" && [[ $line != $'\r' ]]; do :; done
+  local fd line try
+  # A busy server may reset a connection before it answers; once it has answered nothing is asked twice.
+  for try in 1 2 3; do
+    { exec {fd}<>"/dev/tcp/127.0.0.1/$DB_PORT"; } 2>/dev/null || return 0
+    # HTTP/1.0: the body comes unchunked and ends with the connection.
+    { printf 'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' >&"$fd"; } 2>/dev/null || true
+    line=""
+    while { IFS= read -r -t "$SCRAPE_TIMEOUT_S" line <&"$fd"; } 2>/dev/null && [[ $line != $'\r' ]]; do :; done
+    [[ $line == $'\r' ]] && break
+    exec {fd}>&-
+    ((try < 3)) || return 0
+    pause 0.1
+  done
   timeout "$SCRAPE_TIMEOUT_S" "$@" <&"$fd" || true
   exec {fd}>&-
 }
