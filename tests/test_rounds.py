@@ -43,7 +43,7 @@ class TestWholeRun:
         )
         project.run()
         assert project.rounds() == sorted(project.order())
-        assert [project.round(name)["status"] for name in project.order()] == ["ok"] * 4
+        assert [project.round(name)["failure"] for name in project.order()] == [None] * 4
 
         counts = json.loads((project.run_dir / "raw" / "calibration.json").read_text())["counts"]
         assert set(counts) == set(TYPES)
@@ -178,11 +178,13 @@ class TestFailures:
         assert result["ended"] - begin < 12
 
     def test_a_server_that_hangs_does_not_take_us_with_it(self, project):
-        """/metrics that never answers delays a snapshot, and the settle phase then says that it got no answer."""
-        project.plan(variants=mode("hang-metrics"), settle={"timeout_s": 2})
+        """/metrics that never answers delays a snapshot, is not taken for a quiet server, and fails the settle phase."""
+        project.plan(variants=mode("hang-metrics"), settle={"timeout_s": 60})
         replace(project.scripts / "lib" / "metrics.sh", "SCRAPE_TIMEOUT_S=10", "SCRAPE_TIMEOUT_S=1")
         replace(project.scripts / "targets/victoriametrics/settle", "--max-time 300", "--max-time 2")
-        assert project.round_alone()["failure"]["phase"] == "settle"
+        failure = project.round_alone()["failure"]
+        assert failure["phase"] == "settle"
+        assert "curl: (28) Operation timed out" in failure["message"]
 
     def test_a_database_that_never_settles(self, project):
         """The settle phase ends at its time limit and says how much was still to do."""
@@ -287,11 +289,11 @@ class TestInterrupted:
         """However a run was ended, the same command finishes it; no finished round is repeated or changed."""
         project.plan(design={"blocks": 2})
         draw = random.Random(seed)  # noqa: S311 - moments, no secret
-        kinds = ["term", "ctrl-c", "hang-up", "kill-driver", "kill-round", "term-round", "term"]
+        kinds = ["term", "ctrl-c", "hang-up", "kill-driver", "kill-round", "term-round"]
         draw.shuffle(kinds)
         kept: dict[str, str] = {}
         for kind in kinds:
-            said = self._end(project, kind, draw.uniform(0.1, 5.0))
+            said = self._end(project, kind, draw.uniform(0.1, 4.5))
             for name in project.rounds():
                 text = (project.run_dir / "raw" / name / "round.json").read_text()
                 assert kept.setdefault(name, text) == text, said
