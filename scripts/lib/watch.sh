@@ -31,7 +31,6 @@ watch_query() { # a client that uses no CPU waits for the server, or hangs at it
   local -a field=(0 0 0 0 0 0 0 0 0 0 0 0 0)
   { read -r child <"/proc/$CLIENT/task/$CLIENT/children"; } 2>/dev/null || true
   [[ -n $child ]] || return 0
-  [[ -n $child ]] || return 0
   { read -r stat <"/proc/${child%% *}/stat"; } 2>/dev/null || return 0
   read -r -a field <<<"${stat##*) }"
   if ! progress "${field[11]} ${field[12]}"; then
