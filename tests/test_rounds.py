@@ -198,7 +198,7 @@ class TestFailures:
         assert failure["message"] == "the loader says it sent 470 samples, and the plan has 480"
 
     def test_a_client_that_hangs_at_its_start_is_started_again(self, project):
-        """run_queries without a connection and without progress is a fault of the client: a second attempt."""
+        """run_queries that sleeps while the server has nothing to do is a fault of the client: a second attempt."""
         project.plan()
         hangs = project.root / "hangs"
         hangs.write_text("timed\n")

@@ -92,7 +92,7 @@ send() { # PREFIX FILE COUNT WORKERS [TSBS_FLAGS...]: to its end, or the round f
     event note round "$ROUND" query_type "$QUERY_TYPE" message "run_queries hung at its start (a fault of the client): started again"
   done
   server_is_alive
-  ((CLIENT_EXIT != -1)) || fail "run_queries hung at its start $ATTEMPTS times in a row (a fault of the client, not of the server): run it again"
+  ((CLIENT_EXIT != -1)) || fail "run_queries was started $ATTEMPTS times for $QUERY_TYPE, and each time neither it nor the server did anything; $(last_words)"
   ((CLIENT_EXIT == 0)) || fail "queries of $QUERY_TYPE ended with exit code $CLIENT_EXIT: $(query_error "$prefix")"
 }
 
