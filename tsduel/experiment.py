@@ -91,11 +91,12 @@ class Workload(_Part):
         """Accept a YAML timestamp or a string; store RFC 3339 in UTC, whole seconds."""
         try:
             when = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+            in_utc = when.astimezone(UTC)
         except (ValueError, OverflowError):
             raise ValueError("not a time; write it like 2025-06-10T00:00:00Z") from None
         if when.tzinfo is None or when.microsecond:
             raise ValueError("write the time in whole seconds with its zone, like 2025-06-10T00:00:00Z")
-        return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return in_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     @field_validator("interval")
     @classmethod
@@ -247,10 +248,10 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         known = ", ".join(sorted(str(p) for p in Path("experiments").glob("*.yml")))
         raise UserError(f"{path}: {error.strerror}; experiments here: {known or 'none'}") from None
-    try:
-        data = yaml.safe_load(text)
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    try:
+        data = yaml.safe_load(text)
     # PyYAML raises a bare ValueError for a date like 2025-13-45.
     except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)

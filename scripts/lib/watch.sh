@@ -40,7 +40,8 @@ watch_query() { # a client that uses no CPU waits for the server, or hangs at it
 
 has_connection() { # is anyone connected to the server's port? 01 is ESTABLISHED
   local port
-  printf -v port ':%04X 01' "$DB_PORT"
+  # The space matters: without it, "01" is also the begin of 0100007F, a peer's address in any state.
+  printf -v port ':%04X 01 ' "$DB_PORT"
   local line
   while read -r line; do
     [[ $line != *"$port"* ]] || return 0

@@ -1,0 +1,274 @@
+"""What an experiment and its knobs may say, and the sentence for everything else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tsduel import experiment, knobs
+from tsduel.errors import UserError
+
+PROJECT = Path(__file__).resolve().parent.parent
+FILE = "experiments/x.yml"
+
+
+def refused(data):
+    """Return the sentence that an experiment is refused with."""
+    with pytest.raises(UserError) as caught:
+        experiment.validate(data, FILE)
+    return str(caught.value)
+
+
+def nested(key, value):
+    """Return an experiment in which a.b.c has a value."""
+    data = {"name": "x"}
+    *path, last = key.split(".")
+    place = data
+    for part in path:
+        place = place.setdefault(part, {})
+    place[last] = value
+    return data
+
+
+def with_sides(**fields):
+    """Return variants whose baseline has these fields too."""
+    return {"baseline": {"ref": "v1"} | fields, "candidate": {"ref": "v2"}}
+
+
+@pytest.mark.parametrize("path", sorted((PROJECT / "experiments").glob("*.yml")), ids=lambda p: p.stem)
+def test_the_experiments_of_the_project_are_valid(path):
+    """Every file in experiments/ is accepted and named as its file."""
+    assert experiment.validate(experiment.read(path), str(path)).name == path.stem
+
+
+def test_only_a_name_is_needed():
+    """Everything but the name has a default."""
+    asked = experiment.validate({"name": "x"}, FILE)
+    assert asked.workload.interval_s == 80
+    assert asked.workload.window_s == 86400
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed"),
+    [
+        ("blocks", "design, host, kind, name, queries"),
+        ("design.block", "blocks, max_failed_rounds, seed"),
+        ("workload.hosts", "batch_size, end, interval, scale"),
+        ("queries.type", "cache, count, max_count, responses, seconds"),
+        ("settle.time", "mode, poll_s, polls, timeout_s"),
+        ("watchdog.load", "health_s, load_stall_s"),
+        ("host.ports", "drop_caches, machine, port"),
+        ("variants.baseline.flag", "env, flags, go, path, ref, repo, source, target"),
+    ],
+)
+def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
+    """The sentence has the file, the whole key and the keys of that place."""
+    data = nested(key, 1) if not key.startswith("variants") else {"name": "x", "variants": with_sides(flag=1)}
+    said = refused(data)
+    assert said.startswith(f"{FILE}: {key}: unknown key; allowed here: ")
+    assert allowed in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("name", "Not Good", "name: string should match pattern"),
+        ("name", None, "name: input should be a valid string (it is None)"),
+        ("kind", "nope", "kind: input should be 'tsbs' (it is 'nope')"),
+        ("workload", [], "workload: input should be"),
+        ("workload.scale", "many", "workload.scale: input should be a valid integer (it is 'many')"),
+        ("workload.scale", "4000", "workload.scale: input should be a valid integer (it is '4000')"),
+        ("workload.scale", 0, "workload.scale: input should be greater than or equal to 1 (it is 0)"),
+        ("workload.scale", True, "workload.scale: input should be a valid integer"),
+        ("workload.seed", 0, "workload.seed: input should be greater than or equal to 1"),
+        ("workload.use_case", "iot", "workload.use_case: unknown use case; allowed: cpu-only"),
+        ("workload.interval", "80", "workload.interval: write it like 80s, 1m or 1h"),
+        ("workload.interval", "0s", "workload.interval: write it like 80s, 1m or 1h"),
+        ("workload.start", "yesterday", "workload.start: not a time; write it like 2025-06-10T00:00:00Z"),
+        ("workload.start", "2025-06-10", "workload.start: write the time in whole seconds with its zone"),
+        ("workload.start", "0001-01-01T00:00:00+14:00", "workload.start: not a time"),
+        ("workload.end", "2025-06-09T00:00:00Z", "is shorter than one interval of 80s"),
+        ("queries.types", [], "queries.types: list should have at least 1 item"),
+        (
+            "queries.types",
+            ["lastpoint"],
+            "queries.types: unknown query type 'lastpoint'; allowed: single-groupby-1-1-1",
+        ),
+        ("queries.types", ["cpu-max-all-1", "cpu-max-all-1"], "queries.types: a query type is named twice"),
+        ("queries.types", ["cpu-max-all-32-24"], "cpu-max-all-32-24 reads 24 h, which must be strictly shorter"),
+        ("queries.cache", "hot", "queries.cache: input should be 'as-loaded', 'cold', 'warm' or 'off'"),
+        ("queries.seconds", float("nan"), "queries.seconds: "),
+        ("queries.seconds", True, "queries.seconds: input should be a valid number"),
+        ("design.blocks", 0, "design.blocks: input should be greater than or equal to 1"),
+        ("design.warmup_blocks", 0, "queries.count: needed when design.warmup_blocks is 0"),
+        ("design.thresholds", {"speed": 1.0}, "design.thresholds: 'speed' is no metric; allowed: "),
+        ("host.port", 80, "host.port: input should be greater than or equal to 1024"),
+        ("variants", {"baseline": {"ref": "v1"}}, "variants: both `baseline` and `candidate` are needed"),
+        (
+            "variants",
+            with_sides(target="mysql"),
+            "variants.baseline.target: unknown database; allowed: victoriametrics",
+        ),
+        ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path' or"),
+        ("variants", with_sides(source="git"), "variants.baseline: source git needs `repo:`"),
+        ("variants", with_sides(source="binary"), "variants.baseline: source binary needs `path:`"),
+        ("variants", with_sides(ref=1.132), "variants.baseline.ref: input should be a valid string (it is 1.132)"),
+        ("variants", with_sides(flags="-x=y"), "variants.baseline.flags: input should be a valid list"),
+        ("variants", with_sides(flags=["a\0b"]), "variants.baseline.flags.0: 'a\\x00b' contains a NUL character"),
+        ("variants", with_sides(env={"A": "a\0b"}), "variants.baseline.env.A: 'a\\x00b' contains a NUL character"),
+        (
+            "variants",
+            with_sides(env={"A B": "x"}),
+            "variants.baseline.env: 'A B' is not a name of an environment variable",
+        ),
+        ("variants", with_sides(path="a\0b"), "variants.baseline.path: 'a\\x00b' contains a NUL character"),
+        ("variants", with_sides(go="1.25"), "variants.baseline.go: string should match pattern"),
+        ("variants", with_sides() | {"Third": {"ref": "v3"}}, "variants: 'Third': a variant's name is lower-case"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
+    """The sentence begins with the file and the key and ends with what was given or is allowed."""
+    said = refused(nested(key, value))
+    assert said.startswith(f"{FILE}: ")
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+def test_every_mistake_is_told_at_once():
+    """Two mistakes are two sentences."""
+    assert len(refused(nested("workload", {"scale": 0, "seed": 0})).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"name: [x", "x.yml:2: not YAML: "),
+        (b"- name", "x.yml: an experiment is a mapping that starts with `name:`"),
+        (b"", "x.yml: an experiment is a mapping that starts with `name:`"),
+        (b"name: \xff\xfe", "x.yml: not UTF-8: invalid start byte at byte 6"),
+        (b"name: a\0b", "x.yml: not YAML: "),
+        (b"start: 2025-13-45", "x.yml: not YAML: "),
+    ],
+)
+def test_a_file_that_is_no_experiment(tmp_path, content, sentence):
+    """What is wrong with the file, and in which line where that is known."""
+    path = tmp_path / "x.yml"
+    path.write_bytes(content + (b"\n" if b"[" in content else b""))
+    with pytest.raises(UserError) as caught:
+        experiment.read(path)
+    assert sentence in str(caught.value)
+
+
+def test_a_file_that_is_not_there(monkeypatch):
+    """The experiments that are there are listed."""
+    monkeypatch.chdir(PROJECT)
+    with pytest.raises(UserError, match=r"nope.yml: No such file.*experiments/local.yml"):
+        experiment.read(Path("experiments/nope.yml"))
+
+
+class TestKnobs:
+    """The knobs of the Makefile."""
+
+    @pytest.mark.parametrize(
+        ("given", "side"),
+        [
+            ("v1.9.0", {"ref": "v1.9.0", "flags": ["-x"]}),
+            ("git:/some/repo@main", {"source": "git", "repo": "/some/repo", "ref": "main", "flags": ["-x"]}),
+            ("git:git@host:a/b.git@v1", {"source": "git", "repo": "git@host:a/b.git", "ref": "v1", "flags": ["-x"]}),
+            ("path:../vm", {"source": "path", "path": "../vm", "flags": ["-x"]}),
+            ("binary:/a b/vm", {"source": "binary", "path": "/a b/vm", "flags": ["-x"]}),
+        ],
+    )
+    def test_a_side_is_a_revision_or_a_source(self, given, side):
+        """BASELINE and CANDIDATE say where a variant comes from; its flags stay."""
+        data = {"name": "x", "variants": {"baseline": {"ref": "v1", "flags": ["-x"]}}}
+        assert knobs.apply(data, {"BASELINE": given})["variants"]["baseline"] == side
+        assert data["variants"]["baseline"]["ref"] == "v1"
+
+    def test_set_takes_any_field(self):
+        """SET's values are YAML, quoted as for a shell."""
+        given = {
+            "SET": "workload.scale=7 'variants.baseline.flags=[-a=b c, \"-d\"]' queries.count=null settle.mode=merged"
+        }
+        result = knobs.apply({"name": "x"}, given)
+        assert result["workload"] == {"scale": 7}
+        assert result["variants"]["baseline"]["flags"] == ["-a=b c", "-d"]
+        assert result["queries"] == {"count": None}
+        assert result["settle"] == {"mode": "merged"}
+
+    def test_the_knobs_of_victoriametrics_makefile(self):
+        """TSBS_* set what they set there; TSBS_WORKERS those of load and queries."""
+        given = {
+            "TSBS_SCALE": "10",
+            "TSBS_START": "2025-06-01T00:00:00Z",
+            "TSBS_END": "2025-06-02T00:00:00Z",
+            "TSBS_STEP": "10s",
+            "TSBS_QUERIES": "30",
+            "TSBS_WORKERS": "3",
+        }
+        asked = experiment.validate(knobs.apply({"name": "x"}, knobs.given(given)), FILE)
+        assert (asked.workload.scale, asked.workload.interval_s, asked.workload.start[:10]) == (10, 10, "2025-06-01")
+        assert (asked.queries.count, asked.queries.workers, asked.workload.workers) == (30, 3, 3)
+
+    def test_empty_knobs_are_not_given(self):
+        """The Makefile hands every knob over, most of them empty."""
+        assert knobs.given({"SET": " ", "AA": "", "BLOCKS": "3", "OTHER": "x"}) == {"BLOCKS": "3"}
+
+    @pytest.mark.parametrize(
+        ("knob", "value", "sentence"),
+        [
+            ("SET", "workload.scale", "SET: 'workload.scale' is not field=value; write SET="),
+            ("SET", "=4", "SET: '=4' is not field=value"),
+            ("SET", "a='b", "SET: No closing quotation"),
+            ("SET", "name.x=1", "SET: name.x: name holds no fields"),
+            ("SET", "workload.scale=[", "SET workload.scale: '[' is not a value"),
+            ("TSBS_START", "2025-13-45", "TSBS_START: '2025-13-45' is not a value"),
+            ("BASELINE", "git:/some/repo", "BASELINE: 'git:/some/repo' names no revision; write git:REPO@REF"),
+            ("AA", "yes", "AA: 'yes' is neither 1 nor 0"),
+        ],
+    )
+    def test_a_bad_knob_is_named(self, knob, value, sentence):
+        """The sentence begins with the knob."""
+        with pytest.raises(UserError) as caught:
+            knobs.apply({"name": "x"}, {knob: value})
+        assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "sentence"),
+    [
+        (
+            ["plan", "test-x"],
+            {"TSBS_SCALE": "many"},
+            "tsduel: experiments/local.yml with TSBS_SCALE: workload.scale: input",
+        ),
+        (
+            ["plan", "test-x"],
+            {"SET": "desing.blocks=2"},
+            "tsduel: experiments/local.yml with SET: desing: unknown key; allowed",
+        ),
+        (["plan", "test-x"], {"EXPERIMENT": "experiments"}, "tsduel: experiments: Is a directory; experiments here: "),
+        (["plan", "../x y"], {}, "tsduel: RUN: '../x y' is no name of a run"),
+        (["plan", ".."], {}, "tsduel: RUN: '..' is no name of a run"),
+        (["tidy", "no-such-run"], {}, "tsduel: results/no-such-run: no such run; there are: "),
+    ],
+)
+def test_the_command_line_ends_with_a_sentence_and_2(arguments, environment, sentence):
+    """A user's mistake gives a sentence on stderr, exit code 2, no stack trace and no run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tsduel", *arguments],
+        cwd=PROJECT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(sentence)
+    assert "Traceback" not in done.stderr
+    assert not (PROJECT / "results" / "test-x").exists()

@@ -1,0 +1,81 @@
+"""The Makefile: what it prints, in which order it works, and that no value of a knob is ever run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def make(*arguments, **environment):
+    """Run make in the project; no knob but the given ones."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in KNOBS}
+    return subprocess.run(
+        ["make", *arguments], cwd=PROJECT, env=clean | environment, capture_output=True, text=True, check=False
+    )
+
+
+KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "SET", "RUN")
+STAGES = ["plan", "provision", "ansible-playbook", "run-rounds", "tidy", "compare", "report", "summary"]
+
+
+def test_make_alone_prints_help():
+    """Every stage and every knob with a sentence each; nothing is done."""
+    done = make()
+    assert done.returncode == 0
+    for word in ("make tsbs", "make plan", "make report", "make test", "make bench", *KNOBS, "TSBS_SCALE"):
+        assert f"  {word} " in done.stdout
+
+
+def test_tsbs_is_all_stages_in_order():
+    """`make tsbs` is the stages, each once, for one run that is named after its experiment."""
+    done = make("-n", "tsbs", "EXPERIMENT=experiments/smoke.yml")
+    assert done.returncode == 0, done.stderr
+    places = [done.stdout.index(f" {word} " if word in STAGES[4:] else word) for word in STAGES]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("target", ["provision", "tidy", "compare", "report"])
+def test_every_stage_is_a_target(target):
+    """A stage alone reads the newest run, whatever it is called."""
+    assert f'-m tsduel {target} "$RUN"' in make("-n", target).stdout
+
+
+@pytest.mark.parametrize("given_as", ["argument", "environment"])
+@pytest.mark.parametrize(
+    ("knob", "value", "sentence"),
+    [
+        ("BASELINE", "$(touch pwned)", "'$(touch pwned)' is no name of a revision"),
+        ("BASELINE", "$(shell touch pwned)", "'$(shell touch pwned)' is no name of a revision"),
+        ("CANDIDATE", "'; touch pwned; '", "is no name of a revision"),
+        ("SET", '"; touch pwned; "', "SET: '; touch pwned; ' is not field=value"),
+        ("SET", "workload.scale=`touch${IFS}pwned`", "workload.scale: '`touch${IFS}pwned`' is not a value"),
+        ("SET", "name=$$(shell touch pwned)", "SET: 'touch' is not field=value"),
+        ("EXPERIMENT", "$(touch pwned).yml", "$(touch pwned).yml: No such file or directory; experiments here: "),
+        ("RUN", "$(touch pwned)", "RUN: '$(touch pwned)' is no name of a run"),
+        ("RUN", '"; touch pwned; "', "is no name of a run"),
+        ("RUN", "#hash 'quotes'", "RUN: \"#hash 'quotes'\" is no name of a run"),
+    ],
+)
+def test_a_knob_is_text_and_nothing_else(knob, value, sentence, given_as):
+    """Neither make nor a shell expands anything in it; it is named as it was typed."""
+    arguments = [f"{knob}={value}"] if given_as == "argument" else []
+    environment = {knob: value} if given_as == "environment" else {}
+    if knob != "RUN":
+        environment["RUN"] = "test-knobs"
+    done = make("plan", *arguments, **environment)
+    assert done.returncode == 2
+    assert not (PROJECT / "pwned").exists()
+    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert "Traceback" not in done.stderr
+    assert sentence in done.stderr
+
+
+def test_a_run_that_is_not_there():
+    """A stage of a run that does not exist names those that do, or says how to make one."""
+    assert "is no run: there is no plan/experiment.json in it" in make("run", "RUN=no-such").stderr
+    assert "results/no-such: no such run; there are: " in make("tidy", "RUN=no-such").stderr
