@@ -7,7 +7,7 @@ import jinja2
 import pandas as pd
 
 from plots import charts, facts, tables
-from tsduel.compare import read_table
+from tsduel.blocks import read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
 from tsduel.rundir import Run, open_run, read_json

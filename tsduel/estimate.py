@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tsduel.signedrank import Floats, critical_count
 
@@ -28,7 +27,7 @@ def walsh_averages(differences: Sequence[float]) -> Floats:
     """Return the n(n+1)/2 averages (d_i + d_j)/2, i <= j, sorted."""
     d = np.asarray(differences, dtype=float)
     i, j = np.triu_indices(len(d))
-    averages: NDArray[np.float64] = np.sort((d[i] + d[j]) / 2)
+    averages: Floats = np.sort((d[i] + d[j]) / 2)
     return averages
 
 

@@ -13,7 +13,7 @@ _EQUAL = 1e-9
 
 
 def sign_vectors(blocks: int, seed: int) -> Floats:
-    """Return sign vectors, one a row, the identity first; |t| of s and -s is the same, so one of each pair is enough."""
+    """Return sign vectors, one a row, the identity first; s and -s give the same |t|, so one of each is enough."""
     if blocks <= EXACT_BLOCKS:
         numbers = np.arange(2 ** max(blocks - 1, 0))[:, None]
         rest = 1 - 2 * ((numbers >> np.arange(max(blocks - 1, 0))) & 1)
