@@ -8,7 +8,7 @@ from fakeproject import Project
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with a fake database, of which nothing runs on after the test."""
+    """Return a project with a fake database, of which nothing runs on after the test."""
     project = Project(tmp_path)
     yield project
     project.clean_up()

@@ -1,7 +1,8 @@
 """A project of its own for a test of the rounds: the real scripts, a fake database and fake TSBS commands.
 
-Only what costs time and says nothing is exchanged: the canary, the making of the workload and the wait for
-VictoriaMetrics' cache reset. Every call of an adapter is written to a log, as hyperfine's tests do.
+Only what costs time and says nothing is exchanged: the canary, the making of the workload, and the waits for
+VictoriaMetrics' cache reset and its rendering of /metrics.
+Every call of an adapter is written to a log, as hyperfine's tests do.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsduel import experiment, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parent.parent
 FAKES = PROJECT / "tests" / "fakes"
 LINE = "cpu,hostname=host_0 " + ",".join(f"usage_{n}={n}i" for n in range(10)) + " 1749513600000000000\n"
 TYPES = ["single-groupby-1-1-1", "cpu-max-all-1"]
-PATIENCE_S = 90.0  # for anything that a loaded machine may take long for
+PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
 
 
 def free_port() -> int:
@@ -59,6 +63,7 @@ class Project:
         self.cache = root / "cache"
         self.run_dir = root / "results" / "r"
         self.calls_log = root / "calls"
+        self.said = root / "said"
         self.scripts = root / "scripts"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "TSBS_", "FAKE_"))}
         self.env |= {"TSDUEL_CACHE": str(self.cache), "FAKE_CALLS": str(self.calls_log)}
@@ -74,9 +79,8 @@ class Project:
         for adapter in real.iterdir():
             log = f'printf \'%s\\n\' "{adapter.name} ${{*##*/}}" >>"$FAKE_CALLS"\n'
             _write_program(logged / adapter.name, f'{log}exec {real / adapter.name} "$@"')
-        settle = (real / "settle").read_text()
-        assert "CACHE_RESET_S=6\n" in settle
-        (real / "settle").write_text(settle.replace("CACHE_RESET_S=6\n", "CACHE_RESET_S=0\n"))
+        replace(real / "settle", "CACHE_RESET_S=6\n", "CACHE_RESET_S=0\n")
+        replace(self.scripts / "lib" / "round.sh", " 1050000;", " 1000;")
 
     def plan(self, **parts: dict[str, Any]) -> dict[str, Any]:
         """Write the plan, the record of the builds and the workload of an experiment (see `written`)."""
@@ -104,22 +108,27 @@ class Project:
             queries.append({"type": query_type["name"], "path": str(path), "responses_path": str(path)})
         (self.run_dir / "workload.json").write_text(json.dumps({"data": {"path": str(data)}, "queries": queries}))
 
-    def start(self, **env: str) -> subprocess.Popen[str]:
-        """Start run-rounds as `make` would; stdout and stderr together."""
-        return subprocess.Popen(
-            [self.scripts / "run-rounds", self.run_dir],
-            env=self.env | env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            process_group=0,
-        )
+    def start(self, **env: str) -> subprocess.Popen[bytes]:
+        """Start run-rounds as `make` would. What it says goes to a file, since a pipe ends with its last holder."""
+        with self.said.open("wb") as stream:
+            return subprocess.Popen(
+                [self.scripts / "run-rounds", self.run_dir],
+                env=self.env | env,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    def end(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait for run-rounds and return what it said."""
+        process.wait(timeout=PATIENCE_S)
+        return self.said.read_text()
 
     def run(self, expect: int = 0, **env: str) -> str:
         """Run all rounds, require the exit code and that nothing is left running; return what was said."""
         process = self.start(**env)
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        said = self.end(process)
         assert process.returncode == expect, said
         assert self.alive() == []
         return said
@@ -191,6 +200,21 @@ class Project:
         for pid in self._alive():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Exchange the only place of `old` in a file."""
+    text = path.read_text()
+    assert text.count(old) == 1, f"{old!r} in {path}"
+    path.write_text(text.replace(old, new))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Return when the condition holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _write_program(path: Path, body: str) -> None:

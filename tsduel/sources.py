@@ -42,9 +42,7 @@ def _run(
     command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     # Neither the repository of a git hook that runs us nor a question for a password may come in between.
-    inherited = {
-        k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}
-    }
+    inherited = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
     environment = inherited | {"GIT_TERMINAL_PROMPT": "0"} | dict(env or {})
     words = [str(word) for word in command]
     try:
@@ -140,9 +138,7 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     done = _run(["git", "ls-remote", "--", repo])
     if done.returncode != 0:
         reason = _last_line(done.stderr)
-        raise UserError(
-            f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'"
-        )
+        raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
     known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
     # git's own order of names; an annotated tag points to its commit with ^{}.
     for name in (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/{ref}"):
@@ -162,14 +158,11 @@ def _resolve_git(_target: Target, ref: str, repo: str, variant: str) -> Resolved
     location = absolute_location(repo)
     is_path = location.startswith("/")
     if is_path and _run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
-        raise UserError(
-            f"variant {variant}: {location} is no git repository that can be read; look at 'repo:'"
-        )
+        raise UserError(f"variant {variant}: {location} is no git repository that can be read; look at 'repo:'")
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
         raise UserError(
-            f"variant {variant}: '{ref}' does not resolve in {location}; "
-            "give a branch, a tag or a commit that is there"
+            f"variant {variant}: '{ref}' does not resolve in {location}; give a branch, a tag or a commit that is there"
         )
     label = _git_label(ref, revision)
     return ResolvedSource(revision, label, "", "", label)
@@ -250,9 +243,7 @@ def platform() -> str:
     return f"{machine.sysname.lower()}/{machine.machine}"
 
 
-def build_key(
-    target: Target, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str
-) -> str:
+def build_key(target: Target, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str) -> str:
     """Return 16 hex digits over everything that shapes the binary.
 
     ``location``: the module or repository (a path's own name does not matter: its commit and changes do);

@@ -26,9 +26,11 @@ watch_load() { # the loader retries for ever, so a total that stands still is th
 }
 
 watch_query() { # a client that uses no CPU waits for the server, or hangs at its start
-  local child stat=""
+  # Set, since it may be over by now, and an unset one would end this shell without a word.
+  local child="" stat=""
   local -a field=(0 0 0 0 0 0 0 0 0 0 0 0 0)
   { read -r child <"/proc/$CLIENT/task/$CLIENT/children"; } 2>/dev/null || true
+  [[ -n $child ]] || return 0
   { read -r stat <"/proc/${child%% *}/stat"; } 2>/dev/null || return 0
   read -r -a field <<<"${stat##*) }"
   if ! progress "${field[11]} ${field[12]}"; then

@@ -1,0 +1,69 @@
+"""Measure everything, print each figure beside its target, and exit 1 if one is missed: python -m bench [PART...]."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from bench import analysis, overhead, pipelines
+from bench.figures import PROJECT, Figure, run
+
+PARTS = ("generate", "feed", "overhead", "analysis")
+
+
+def main() -> int:
+    """Make what is measured, then the parts that were asked for."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all unless given")
+    parts = parser.parse_args().parts or list(PARTS)
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    work = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").resolve() / "bench"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    figures = list[Figure]()
+
+    def add(*new: Figure) -> None:
+        for figure in new:
+            sys.stdout.write(f"{figure}\n")
+            sys.stdout.flush()
+        figures.extend(new)
+
+    if {"generate", "feed", "overhead"} & set(parts):
+        run_dir = prepare(work)
+        plan = json.loads((run_dir / "plan/experiment.json").read_text(encoding="utf-8"))
+        bin_dir = Path(json.loads((run_dir / "build/tsbs.json").read_text(encoding="utf-8"))["bin_dir"])
+        if {"generate", "feed"} & set(parts):
+            add(*pipelines.generation(run_dir, plan, bin_dir, work))
+        if "feed" in parts:
+            add(pipelines.feeding(plan, bin_dir, work))
+        if "overhead" in parts:
+            add(overhead.own_cost(run_dir))
+    if "analysis" in parts:
+        add(*analysis.stages(work))
+    shutil.rmtree(work)
+    missed = [figure for figure in figures if not figure.met]
+    sys.stdout.write(f"\n{len(figures) - len(missed)} of {len(figures)} targets met\n")
+    return 1 if missed else 0
+
+
+def prepare(work: Path) -> Path:
+    """Plan and build a run of bench.yml below `work`, out of sight of results/latest; return its directory."""
+    env = {"PYTHONPATH": str(PROJECT), "TSDUEL_CACHE": str(work.parent), "EXPERIMENT": str(PROJECT / "bench/bench.yml")}
+    env["ANSIBLE_CONFIG"] = str(PROJECT / "ansible/ansible.cfg")
+    (work / "results").mkdir()
+    for stage in ("plan", "provision"):
+        run([sys.executable, "-m", "tsduel", stage, "bench"], cwd=work, env=env)
+    run_dir = work / "results/bench"
+    playbook = [Path(sys.executable).parent / "ansible-playbook", PROJECT / "ansible/site.yml"]
+    run(
+        [*playbook, "-i", run_dir / "host/inventory.json", "-e", f"@{run_dir}/plan/ansible-vars.json"],
+        cwd=work,
+        env=env,
+    )
+    return run_dir
+
+
+sys.exit(main())
