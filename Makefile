@@ -42,7 +42,6 @@ TSDUEL := $(PYTHON) -m tsduel
 
 ##@ Compare
 tsbs: plan provision build run tidy compare report ## compare two versions on this machine: all the stages below
-	@$(TSDUEL) summary "$$RUN"
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
@@ -52,6 +51,7 @@ provision: .venv ## say where the rounds run
 	$(TSDUEL) provision "$$RUN"
 
 build: .venv ## install what is missing and build TSBS and the variants
+	@echo "building what the cache does not have; from nothing it takes some minutes" >&2
 	ANSIBLE_CONFIG=ansible/ansible.cfg .venv/bin/ansible-playbook -i "results/$$RUN/host/inventory.json" -e "@results/$$RUN/plan/ansible-vars.json" ansible/site.yml
 
 run: ## run every round that has not been run yet
@@ -63,7 +63,7 @@ tidy: .venv ## raw files -> tidy/*.csv
 compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
 
-report: .venv ## stats -> report.md and plots/
+report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
 
 ##@ Second opinion

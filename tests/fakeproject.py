@@ -79,7 +79,7 @@ class Project:
         for adapter in real.iterdir():
             log = f'printf \'%s\\n\' "{adapter.name} ${{*##*/}}" >>"$FAKE_CALLS"\n'
             _write_program(logged / adapter.name, f'{log}exec {real / adapter.name} "$@"')
-        replace(real / "settle", "CACHE_RESET_S=6\n", "CACHE_RESET_S=0\n")
+        replace(real / "settle", "CACHE_RESET_US=5500000\n", "CACHE_RESET_US=0\n")
         replace(self.scripts / "lib" / "round.sh", " 1050000;", " 1000;")
 
     def plan(self, **parts: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def make(*arguments, **environment):
 
 
 KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "SET", "RUN")
-STAGES = ["plan", "provision", "ansible-playbook", "run-rounds", "tidy", "compare", "report", "summary"]
+STAGES = ["plan", "provision", "ansible-playbook", "run-rounds", "tidy", "compare", "report"]
 
 
 def test_make_alone_prints_help():

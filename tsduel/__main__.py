@@ -18,8 +18,7 @@ STAGES = {
     "provision": "say where the rounds run",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md and plots/",
-    "summary": "print the verdict table and where the report is",
+    "report": "stats -> report.md and plots/, and the verdict table on the terminal",
 }
 
 
@@ -54,13 +53,10 @@ def stage(name: str, run: str) -> None:
         from tsduel import compare
 
         compare.main(run_dir)
-    elif name == "report":
-        from plots import report
-
-        report.main(run_dir)
     else:
         from plots import report
 
+        report.main(run_dir)
         report.print_summary(run_dir)
 
 
