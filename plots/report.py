@@ -17,9 +17,9 @@ PLOT = "plots/load-rate"
 MOST_FAILURES = 20
 LEGEND = (
     "diff % is the Hodges-Lehmann estimate with its exact 95 % interval over blocks; p is adjusted for all metrics of "
-    "its family (Westfall-Young), so that one false alarm in twenty is meant for the whole family. ✗ and ✓: real, and "
-    "at least the metric's threshold (5 % for rates, mean service times, memory and disk, 3 % for CPU seconds, 10 % for "
-    "p99 and the rest, unless the experiment says otherwise); clearly: the whole interval is. ≈: real, below the "
+    "its family (Westfall-Young), so that one false alarm in twenty is meant for the whole family. ✗ and ✓: real, "
+    "and at least the metric's threshold (5 % for rates, mean service times, memory and disk, 3 % for CPU seconds, 10 "
+    "% for p99 and the rest, unless the experiment says otherwise); clearly: the whole interval is. ≈: real, below the "
     "threshold. =: equivalent, the 90 % interval is within the threshold. ?: inconclusive, which does not mean no "
     "change. What has no verdict says the same as another row, or is for information."
 )

@@ -7,7 +7,8 @@ from tsduel.verdict import VERDICTS
 
 ROW = {
     "baseline": 100.0, "candidate": 96.0, "change_pct": -4.1, "lo_pct": -5.5, "hi_pct": -2.6, "p_adj": 0.002,
-    "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False, "threshold_pct": 5.0, "warnings": "",
+    "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
+    "threshold_pct": 5.0, "warnings": "",
 }  # fmt: skip
 
 

@@ -3,8 +3,8 @@
     python -m tsduel.simulate [--sessions 2000] [--seed 1]
 
 prints the tables of docs/method.md. A round's log value is the machine's noise (2 to 4 % a round, half of its variance
-common to all metrics of the round), a random walk that has wandered by 5 to 10 % (one standard deviation) after 20 rounds,
-and in 3 % of the rounds a disturbance that makes everything 20 % worse. The same seed prints the same tables.
+common to all metrics of the round), a random walk that has wandered by 5 to 10 % (one standard deviation) after 20
+rounds, and in 3 % of the rounds a disturbance that makes everything 20 % worse. The same seed prints the same tables.
 """
 
 import argparse
