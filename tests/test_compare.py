@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 
 import pytest
 import synthetic
@@ -178,6 +179,19 @@ def test_geomean_is_that_of_the_types(tmp_path):
     found = rows(write(tmp_path))
     sides = [float(found["query_rate", t]["baseline"]) for t in SPEC.query_types]
     assert float(found["query_rate", "geomean"]["baseline"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
+
+
+def test_geomean_says_what_it_leaves_out(tmp_path):
+    """A type that lacks a value in one block is in no block's mean; its own row has the other blocks."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    missing = re.compile(r"3,.*,candidate,query,cpu-max-all-1,query_mean_ms,")
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not missing.match(line)))
+    found = rows(run)
+    assert found["query_mean_ms", "geomean"]["warnings"].startswith("without cpu-max-all-1, not above zero in every")
+    assert found["query_mean_ms", "geomean"]["baseline"] == found["query_mean_ms", "double-groupby-1"]["baseline"]
+    assert found["query_mean_ms", "cpu-max-all-1"]["blocks"] == "5"
+    assert found["query_mean_ms", "geomean"]["blocks"] == "6"
 
 
 def test_warmup_is_left_out(tmp_path):

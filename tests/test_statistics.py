@@ -86,6 +86,7 @@ def test_signed_rank_is_scipys_where_that_is_exact(n):
     assert signed_rank_p(d.tolist()) == pytest.approx(stats.wilcoxon(d, method="exact").pvalue, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(untied)
 def test_interval_excludes_zero_exactly_when_significant(differences):
     """The interval is the test turned around (without ties)."""
@@ -96,6 +97,7 @@ def test_interval_excludes_zero_exactly_when_significant(differences):
         assert (found.low > 0 or found.high < 0) == (p <= 0.05)
 
 
+@settings(deadline=None)
 @given(untied)
 def test_intervals_nest_and_hold_the_estimate(differences):
     """90 % lies within 95 %, and the estimate within both."""
@@ -105,6 +107,7 @@ def test_intervals_nest_and_hold_the_estimate(differences):
     assert wide.level >= 0.95
 
 
+@settings(deadline=None)
 @given(tied)
 def test_mirrored_differences_have_a_mirrored_result(differences):
     """The same p, and the interval changes its sign."""
@@ -115,6 +118,7 @@ def test_mirrored_differences_have_a_mirrored_result(differences):
         assert (back.low, back.high) == (-there.high, -there.low)
 
 
+@settings(deadline=None)
 @given(tied, st.floats(1e-6, 1e6))
 def test_the_unit_of_differences_does_not_matter(differences, factor):
     """Ties stay ties when all are multiplied."""
@@ -264,6 +268,7 @@ def test_blocks_needed_is_the_smallest_with_power(effect, deviation):
     assert power(effect, deviation, n) == pytest.approx(by_scipy(n), abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.floats(1e-6, 10), st.floats(1e-9, 10))
 def test_blocks_needed_is_always_an_answer(effect, deviation):
     """Tiny or huge: 6 or more, or None for what no session can settle."""

@@ -97,18 +97,21 @@ def values(measurements: pd.DataFrame, valid: list[int], pair: list[str]) -> dic
     }
 
 
-def geomean(per_type: list[list[Pair]]) -> list[Pair]:
-    """Return the geometric mean by block over the types that are present in all blocks of both variants.
+def geomean(per_type: dict[str, list[Pair]]) -> tuple[list[Pair], list[str]]:
+    """Return the geometric mean by block over the types that have it in all blocks of both variants, and the others.
 
     Its log ratio is the mean of the types' log ratios, which is how MEASUREMENT.md 5.6 defines it.
     """
-    whole = [pairs for pairs in per_type if all(b and c and b > 0 and c > 0 for b, c in pairs)]
-    if not whole:
-        return [(None, None) for _ in per_type[0]]
-    return [
-        (_geometric([pairs[i][0] for pairs in whole]), _geometric([pairs[i][1] for pairs in whole]))
-        for i in range(len(whole[0]))
+    whole = {t: pairs for t, pairs in per_type.items() if all(b and c and b > 0 and c > 0 for b, c in pairs)}
+    columns = list(whole.values())
+    blocks = range(len(next(iter(per_type.values()))))
+    means: list[Pair] = [
+        (_geometric([pairs[i][0] for pairs in columns]), _geometric([pairs[i][1] for pairs in columns]))
+        if columns
+        else (None, None)
+        for i in blocks
     ]
+    return means, [t for t in per_type if t not in whole]
 
 
 def _geometric(values: list[float | None]) -> float:

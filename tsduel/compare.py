@@ -104,12 +104,16 @@ def compare(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, blocks: 
     failures = checks[(checks["ok"] != "true") & (checks["block"] > 0) & (checks["check"] != "round_finished")]
     thresholds = run.plan["design"].get("thresholds") or {}
     wanted: list[tuple[Metric, str, list[Pair]]] = []
+    notes: dict[str, str] = {}
     for metric in METRICS.values():
         types = run.query_types if metric.per_type else [""]
         per_type = {t: by_name[metric.name, t] for t in types if (metric.name, t) in by_name}
         wanted += [(metric, query_type, pairs) for query_type, pairs in per_type.items()]
         if metric.geomean and per_type:
-            wanted.append((metric, GEOMEAN, geomean(list(per_type.values()))))
+            pairs, left_out = geomean(per_type)
+            left_out += [t for t in types if t not in per_type]
+            wanted.append((metric, GEOMEAN, pairs))
+            notes[metric.name] = f"without {', '.join(left_out)}, not above zero in every block" if left_out else ""
     samples = [
         Sample(
             pairs=pairs,
@@ -119,6 +123,7 @@ def compare(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, blocks: 
             threshold=threshold(metric, thresholds),
             unit=metric.unit,
             failed=touched(failures, metric, query_type),
+            note=notes.get(metric.name, "") if query_type == GEOMEAN else "",
         )
         for metric, query_type, pairs in wanted
     ]

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tsduel.estimate import Interval, hodges_lehmann, interval, log_ratios
 from tsduel.metrics import Better, Family
@@ -23,7 +23,7 @@ class Sample:
     """One metric (and query type) over the valid blocks, and how it is to be judged.
 
     `second` says for each block whether the candidate ran second; `threshold` is in percent; `failed` names the failed
-    checks that touch the metric.
+    checks that touch the metric; `note` is one more warning.
     """
 
     pairs: Sequence[Pair]
@@ -33,6 +33,7 @@ class Sample:
     threshold: float
     unit: str = ""
     failed: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,13 @@ def examine(sample: Sample) -> Findings:
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
     deviation = statistics.stdev(known)
-    return Findings(
-        **{
-            **vars(plain),
-            "ci95": interval(known, LEVEL),
-            "ci90": interval(known, TOST_LEVEL),
-            "p": signed_rank_p(known),
-            "deviation": deviation,
-            "mde": None if native else mde(deviation, plain.n),
-            "blocks_needed": blocks_needed(limit, deviation),
-            "order": order_effect(known, [sample.second[i] for i, _, _ in both]),
-        }
+    return replace(
+        plain,
+        ci95=interval(known, LEVEL),
+        ci90=interval(known, TOST_LEVEL),
+        p=signed_rank_p(known),
+        deviation=deviation,
+        mde=None if native else mde(deviation, plain.n),
+        blocks_needed=blocks_needed(limit, deviation),
+        order=order_effect(known, [sample.second[i] for i, _, _ in both]),
     )

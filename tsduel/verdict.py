@@ -122,6 +122,7 @@ def _notes(judged: Judged) -> list[str]:
         _missing(sample, found),
         _screen(found),
         sample.failed,
+        sample.note,
         _native(sample, found),
         "identical in every block" if found.identical else "",
         "the same difference in every block, so there is nothing to test"
