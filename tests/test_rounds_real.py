@@ -16,7 +16,8 @@ from fakeproject import PATIENCE_S, free_port, wait_for
 from tsduel import experiment, plan, provision
 
 PROJECT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.slow
+# One after the other, whatever runs beside them: they share the cache and load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 
 
 @pytest.fixture(scope="session")

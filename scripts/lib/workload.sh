@@ -91,12 +91,12 @@ zstd_options() { # the window has to hold the last line of the same host, one ti
   local -r step=$((LINE_BYTES * P_WORKLOAD_LINES * P_WORKLOAD_INTERVAL_S / $(plan '.workload | (.end | fromdate) - (.start | fromdate)')))
   local window=22
   if ((step < 1 << window)); then
-    echo '-1 --zstd=wlog=22,hlog=18 -T1'
+    echo '-1 --zstd=wlog=22,hlog=18 -T2'
     return
   fi
   # Larger than 27 would need --memory to unpack.
   while ((window < 27 && step * 5 / 4 > 1 << window)); do window=$((window + 1)); done
-  echo "-1 --long=$window --zstd=lmml=128,lhrlog=7,lhlog=20 -T1"
+  echo "-1 --long=$window --zstd=lmml=128,lhrlog=7,lhlog=20 -T2"
 }
 
 record() { # ENTRIES [JQ_ARGS...]: of $WORK/new
