@@ -60,11 +60,15 @@ run: ## run every round that has not been run yet
 tidy: .venv ## raw files -> tidy/*.csv
 	$(TSDUEL) tidy "$$RUN"
 
-compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}
+compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
 
 report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ Second opinion
+benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
+	scripts/benchstat "results/$$RUN"
 
 ##@ Project
 test: .venv-dev ## everything that checks the project, with one real end-to-end run
@@ -85,4 +89,4 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs plan provision build run tidy compare report benchstat test bench clean-cache help .venv .venv-dev

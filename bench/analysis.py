@@ -6,6 +6,8 @@ from pathlib import Path
 
 from bench.figures import PROJECT, Figure, run
 
+JUDGED = {12: 3.0, 20: 5.0}
+"""Seconds that compare may take, by number of blocks."""
 STAGES = ("tidy", "compare", "report")
 
 
@@ -17,6 +19,7 @@ def stages(work: Path) -> list[Figure]:
     run([sys.executable, PROJECT / "tests/synthetic.py", home / "results/synthetic"], cwd=home)
     env = {"PYTHONPATH": str(PROJECT)}
     costs = {s: run([sys.executable, "-m", "tsduel", s, "synthetic"], cwd=home, env=env) for s in STAGES}
+    judged = [_judging(home, env, blocks, target) for blocks, target in JUDGED.items()]
     shutil.rmtree(home)
     each = ", ".join(f"{stage} {cost.wall_s:.1f} s" for stage, cost in costs.items())
     return [
@@ -24,4 +27,16 @@ def stages(work: Path) -> list[Figure]:
                unit="s", detail=each),
         Figure("the same: memory", max(c.rss_bytes for c in costs.values()) / 2**20, 1024, at_most=True, unit="MiB",
                detail="the largest resident set of the three"),
+        *judged,
     ]  # fmt: skip
+
+
+def _judging(home: Path, env: dict[str, str], blocks: int, target: float) -> Figure:
+    """Return seconds of compare alone: all 2,048 sign vectors of 12 blocks, 10,000 drawn ones of 20."""
+    name = f"blocks{blocks}"
+    shape = ["--blocks", str(blocks), "--ticks", "20"]
+    run([sys.executable, PROJECT / "tests/synthetic.py", home / "results" / name, *shape], cwd=home)
+    run([sys.executable, "-m", "tsduel", "tidy", name], cwd=home, env=env)
+    cost = run([sys.executable, "-m", "tsduel", "compare", name], cwd=home, env=env)
+    return Figure(f"compare of {blocks} blocks: seconds", cost.wall_s, target, at_most=True, unit="s",
+                  detail="more than 60 metrics")  # fmt: skip

@@ -9,7 +9,7 @@ import pandas as pd
 from plots import numbers
 from plots.tables import Comparison
 from tsduel.compare import SCREEN_BELOW, SHORT_PHASE_S
-from tsduel.metrics import GEOMEAN
+from tsduel.metrics import METRICS
 from tsduel.rundir import Run
 
 CLIENT_BUDGET = 0.8
@@ -96,36 +96,6 @@ def standing(run: Run, blocks: int) -> list[str]:
         )
     if run.plan.get("aa"):
         said.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
-    said.append(
-        "The figures are estimates. No significance test has been made, so every verdict is `inconclusive`: "
-        "a difference below may be chance."
-    )
-    return said
-
-
-def answer(comparison: Comparison) -> list[str]:
-    """Return the short answer: a sentence for each of the five things that people ask about."""
-    words = (
-        ("load_rate", "", "Ingestion", "faster", "slower"),
-        ("query_mean_ms", GEOMEAN, "Queries (geometric mean of service times over the types)", "slower", "faster"),
-        ("cpu_seconds", "", "CPU of the whole round", "more", "less"),
-        ("rss_peak_bytes", "", "Peak memory", "more", "less"),
-        ("disk_bytes", "", "Disk", "more", "less"),
-    )
-    said = []
-    for metric, query_type, name, up, down in words:
-        row = comparison.row(metric, query_type)
-        if row is None or row["change_pct"] is None:
-            said.append(f"{name}: not measured")
-            continue
-        if row["verdict"] == "failed":
-            said.append(f"{name}: **failed**, see Checks")
-            continue
-        change = numbers.change(abs(row["change_pct"])).lstrip("+")
-        size = (
-            f"{change} % {up if row['change_pct'] > 0 else down}" if float(change) else "no difference in the estimate"
-        )
-        said.append(f"{name}: {size} ({row['verdict']})")
     return said
 
 
@@ -134,6 +104,16 @@ def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> li
     said = [
         f"Block {dropped['block']} does not count: {dropped['reason']}."
         for dropped in comparison.document["blocks"]["dropped"]
+    ]
+    failed = {name: count for name, count in comparison.document["failed_rounds"].items() if count}
+    if failed:
+        said.append(f"Rounds that failed, by variant: {', '.join(f'{n} {count}' for n, count in failed.items())}.")
+    said += [
+        f"{METRICS[row['metric']].title}{', ' + row['query_type'] if row['query_type'] else ''}: {note}."
+        for row in comparison.document["rows"]
+        if row["family"] == "primary"
+        for note in row["warnings"].split("; ")
+        if note.startswith(("order effect", "the interval does not"))
     ]
     short: list[str] = []
     for row in comparison.document["rows"]:

@@ -37,6 +37,18 @@ def change(percent: float | None) -> str:
     return text.lstrip("+-") if float(text) == 0 else text
 
 
+def probability(p: float | None) -> str:
+    """Print a p-value: 0.04, 0.002, 2e-04; "1" and not "1.000"."""
+    if p is None:
+        return MISSING
+    return f"{p:.0e}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more zeros are not read
+
+
+def between(low: float | None, high: float | None) -> str:
+    """Print an interval in percent: +2.6 to +5.5."""
+    return MISSING if low is None or high is None else f"{change(low)} to {change(high)}"
+
+
 def scale(metric: Metric, *values: float | None) -> tuple[str, list[str]]:
     """Print values of one metric in one unit that suits the largest: ("GB", ["1.441", "1.246"])."""
     if metric.format != "bytes":

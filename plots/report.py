@@ -6,8 +6,8 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from plots import charts, facts, tables
-from tsduel.compare import read_table
+from plots import charts, facts, tables, words
+from tsduel.blocks import read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
 from tsduel.rundir import Run, open_run, read_json
@@ -16,9 +16,12 @@ from tsduel.tidy import CHECKS, MEASUREMENTS, TIMESERIES
 PLOT = "plots/load-rate"
 MOST_FAILURES = 20
 LEGEND = (
-    "✓ and ✗ stand where the estimate is at least the metric's practical threshold "
-    "(5 % for rates, mean service times, memory and disk, 3 % for CPU seconds, 10 % for the rest, unless the "
-    "experiment says otherwise); they are no verdict."
+    "diff % is the Hodges-Lehmann estimate with its exact 95 % interval over blocks; p is adjusted for all metrics of "
+    "its family (Westfall-Young), so that one false alarm in twenty is meant for the whole family. ✗ and ✓: real, "
+    "and at least the metric's threshold (5 % for rates, mean service times, memory and disk, 3 % for CPU seconds, 10 "
+    "% for p99 and the rest, unless the experiment says otherwise); clearly: the whole interval is. ≈: real, below the "
+    "threshold. =: equivalent, the 90 % interval is within the threshold. ?: inconclusive, which does not mean no "
+    "change. What has no verdict says the same as another row, or is for information."
 )
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -41,7 +44,7 @@ def main(run_dir: Path) -> None:
         candidate=comparison.labels[1],
         blocks=blocks,
         planned_blocks=run.plan["design"]["blocks"],
-        answer=facts.answer(comparison),
+        answer=words.answer(comparison),
         differ=tables.markdown(["", *names.values()], [[key, *values] for key, values in differ])
         if differ
         else "The variants do not differ.",
@@ -77,6 +80,9 @@ def print_summary(run_dir: Path) -> None:
     print(f"\n{_title(run, comparison)}\n")
     print(tables.plain(comparison, run.query_types))
     print()
+    for line in words.answer(comparison):
+        print(line.replace("**", ""))
+    print()
     for line in facts.standing(run, len(blocks["valid"])):
         print(line.replace("**", "").replace("`", ""))
     print(f"Blocks: {len(blocks['valid'])} valid of {run.plan['design']['blocks']}.", end=" ")
@@ -93,8 +99,7 @@ def _open(run_dir: Path) -> tuple[Run, tables.Comparison]:
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
     names = facts.labels(run)
     first, second = run.variants[:2]
-    thresholds = run.plan["design"].get("thresholds") or {}
-    return run, tables.Comparison(read_json(path), (names[first], names[second]), thresholds)
+    return run, tables.Comparison(read_json(path), (names[first], names[second]))
 
 
 def _title(run: Run, comparison: tables.Comparison) -> str:

@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from plots import numbers
 from tsduel.checks import SCOPES
-from tsduel.metrics import GEOMEAN, METRICS, Metric, threshold
+from tsduel.metrics import GEOMEAN, METRICS, Metric
 from tsduel.rundir import Run
 
 # The seven of VictoriaMetrics' document first, then what says more about the whole round.
@@ -37,6 +37,8 @@ ROUND_METRICS = (
     "major_faults",
     "cache_hit_ratio",
 )
+# In a closed loop the rate is workers / mean service time: one of the two is judged (MEASUREMENT.md 3).
+_JUDGED_AS = {"query_rate": "query_mean_ms", "load_seconds": "load_rate"}
 NOTHING = "No valid block has any of this."
 PRIMARY = (
     ("load_rate", ""),
@@ -53,7 +55,6 @@ class Comparison:
 
     document: dict[str, Any]
     labels: tuple[str, str]
-    thresholds: dict[str, float]
 
     def row(self, metric: str, query_type: str = "") -> dict[str, Any] | None:
         """Return a row, or None where no round has the metric."""
@@ -61,13 +62,27 @@ class Comparison:
         return next(wanted, None)
 
     def mark(self, row: dict[str, Any]) -> str:
-        """Say better or worse by the metric's own direction, from its practical threshold on; else nothing."""
-        if row["verdict"] == "failed":
-            return "✗ check failed"
-        change, metric = row["change_pct"], METRICS[row["metric"]]
-        if change is None or metric.better == "none" or abs(change) < threshold(metric, self.thresholds):
-            return ""
-        return "✓ better" if (change > 0) == (metric.better == "higher") else "✗ worse"
+        """Return the verdict as a mark and a word; a rate that is only shown has that of its service time."""
+        if row["verdict"] == "shown":
+            twin = self.row(_JUDGED_AS.get(row["metric"], ""), row["query_type"])
+            return self.mark(twin) if twin else ""
+        clearly = "clearly " if row.get("clear") else ""
+        return {
+            "failed": "✗ check failed",
+            "regression": f"✗ {clearly}worse",
+            "improvement": f"✓ {clearly}better",
+            "negligible": "≈ negligible",
+            "equivalent": "= equivalent",
+            "not comparable": "not comparable",
+        }.get(row["verdict"], f"? {row['verdict']}")
+
+    def evidence(self, row: dict[str, Any]) -> list[str]:
+        """Return the cells of change, interval, adjusted p and verdict."""
+        interval = numbers.between(row["lo_pct"], row["hi_pct"])
+        return [numbers.change(row["change_pct"]), interval, numbers.probability(row["p_adj"]), self.mark(row)]
+
+
+EVIDENCE = ("diff %", "95 % CI", "p", "verdict")
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -104,11 +119,11 @@ def metrics_table(comparison: Comparison, names: Sequence[str]) -> str:
             continue
         unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
         known_as = f"`{metric.known_as}`" if metric.known_as else ""
-        rows.append([metric.title, known_as, unit, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+        rows.append([metric.title, known_as, unit, *sides, *comparison.evidence(row)])
     if not rows:
         return NOTHING
-    header = ["Metric", "Known as", "Unit", *comparison.labels, "diff %", ""]
-    return markdown(header, rows, right=(3, 4, 5))
+    header = ["Metric", "Known as", "Unit", *comparison.labels, *EVIDENCE]
+    return markdown(header, rows, right=(3, 4, 5, 6, 7))
 
 
 def query_table(comparison: Comparison, metric: Metric, query_types: Sequence[str]) -> str:
@@ -120,11 +135,11 @@ def query_table(comparison: Comparison, metric: Metric, query_types: Sequence[st
             continue
         name = "**geometric mean**" if query_type == GEOMEAN else query_type
         sides = [numbers.number(row["baseline"]), numbers.number(row["candidate"])]
-        rows.append([name, *sides, numbers.change(row["change_pct"]), comparison.mark(row)])
+        rows.append([name, *sides, *comparison.evidence(row)])
     if all(row[1] == row[2] == numbers.MISSING for row in rows):
         return NOTHING
     sides = [f"{label}, {metric.unit}" for label in comparison.labels]
-    return markdown(["Query type", *sides, "diff %", ""], rows, right=(1, 2, 3))
+    return markdown(["Query type", *sides, *EVIDENCE], rows, right=(1, 2, 3, 4, 5))
 
 
 def planned_checks(run: Run) -> dict[str, int]:
@@ -166,7 +181,7 @@ def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
 
 def plain(comparison: Comparison, query_types: Sequence[str]) -> str:
     """Return the table of verdicts for a terminal."""
-    wanted = [*PRIMARY, *(("query_rate", t) for t in (*query_types, GEOMEAN))]
+    wanted = [*PRIMARY, *(("query_mean_ms", t) for t in query_types)]
     rows = []
     for name, query_type in wanted:
         row, metric = comparison.row(name, query_type), METRICS[name]
@@ -174,7 +189,7 @@ def plain(comparison: Comparison, query_types: Sequence[str]) -> str:
             continue
         unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
         title = metric.title if not query_type else f"{metric.title}, {query_type}"
-        rows.append([title, unit, *sides, numbers.change(row["change_pct"]), comparison.mark(row), row["verdict"]])
-    header = ["metric", "unit", *comparison.labels, "diff %", "", "verdict"]
-    align = ("left", "left", "right", "right", "right", "left", "left")
+        rows.append([title, unit, *sides, *comparison.evidence(row)])
+    header = ["metric", "unit", *comparison.labels, *EVIDENCE]
+    align = ("left", "left", "right", "right", "right", "right", "right", "left")
     return tabulate(rows, headers=header, tablefmt="simple", colalign=align if rows else None, disable_numparse=True)

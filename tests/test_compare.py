@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 
 import pytest
 import synthetic
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tsduel import compare, tidy
 from tsduel.errors import UserError
 from tsduel.estimate import hodges_lehmann, log_ratios, percent
+from tsduel.verdict import VERDICTS
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=8, query_s=6)
 COLUMNS = (
@@ -75,14 +77,84 @@ def test_the_estimate_is_the_median_of_walsh_averages(differences):
 
 
 def test_columns_and_verdicts(tmp_path):
-    """The columns are those of the contract; what is not computed yet is empty and never a guess."""
+    """The columns are those of the contract, and what was put in is found."""
     run = write(tmp_path)
     found = rows(run)
     assert (run / "stats/comparison.csv").read_text().splitlines()[0] == COLUMNS
-    for row in found.values():
-        assert row["verdict"] == "inconclusive"
-        assert not any(row[name] for name in ("lo_pct", "hi_pct", "p", "p_adj", "mde_pct", "blocks_needed"))
-        assert row["blocks"] == "6"
+    rate = found["load_rate", ""]
+    assert rate["verdict"] == "regression"
+    assert float(rate["lo_pct"]) < -8 < float(rate["hi_pct"]) < 0
+    assert (rate["p"], rate["p_adj"]) == ("0.03125", "0.03125")
+    assert float(rate["mde_pct"]) > 0
+    assert int(rate["blocks_needed"]) >= 6
+    assert found["query_mean_ms", "geomean"]["verdict"] == "improvement"
+    assert found["query_rate", "geomean"]["verdict"] == "shown"
+    assert found["rows_merged", ""]["verdict"] == "equivalent"
+    assert {row["verdict"] for row in found.values()} <= set(VERDICTS)
+    assert {row["blocks"] for row in found.values()} == {"6"}
+
+
+def test_the_document_has_more(tmp_path):
+    """Level, order effect, spread and benchstat's p are in comparison.json, and only proper JSON."""
+    run = write(tmp_path)
+    rows(run)
+    document = json.loads((run / "stats/comparison.json").read_text(), parse_constant=pytest.fail)
+    rate = next(row for row in document["rows"] if row["metric"] == "load_rate")
+    assert (rate["family"], rate["threshold_pct"], rate["level"]) == ("primary", 5.0, 0.96875)
+    assert rate["s_d"] > 0
+    assert rate["order_effect_p"] <= 1
+    assert rate["mann_whitney_p"] < 0.05
+    assert rate["lo90_pct"] >= rate["lo_pct"]
+    assert document["failed_rounds"] == {"baseline": 0, "candidate": 0}
+
+
+def test_thresholds_of_the_experiment_count(tmp_path):
+    """What matters is the user's to say, before the run."""
+    run = write(tmp_path)
+    path = run / "plan/experiment.json"
+    plan = json.loads(path.read_text())
+    plan["design"]["thresholds"] = {"load_rate": 20.0}
+    path.write_text(json.dumps(plan))
+    assert rows(run)["load_rate", ""]["verdict"] == "negligible"
+
+
+def test_a_block_that_was_not_planned_does_not_count(tmp_path):
+    """A run cannot quietly gain blocks."""
+    run = write(tmp_path)
+    path = run / "plan/rounds.tsv"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("6\t")))
+    assert rows(run)["load_rate", ""]["verdict"] == "inconclusive (n < 6)"
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    assert dropped == [{"block": 6, "reason": "it is not in plan/rounds.tsv, which was drawn before the run"}]
+
+
+def test_a_second_value_is_refused(tmp_path):
+    """A round that stands twice in the table is a sentence with the line."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[1]]) + "\n")
+    with pytest.raises(UserError, match=rf"measurements\.csv:{len(lines) + 1}: block 0, .* has a second value of "):
+        compare.main(run)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2,3\n4,5,6,7\n"])
+def test_no_table_at_all_is_a_sentence(tmp_path, text):
+    """An empty or ragged file is no stack trace."""
+    run = write(tmp_path)
+    (run / "tidy/measurements.csv").write_text(text)
+    with pytest.raises(UserError, match=r"measurements\.csv:.*make tidy"):
+        compare.main(run)
+
+
+def test_rounds_of_one_variant_only(tmp_path):
+    """Every block is dropped with its reason; nothing is judged."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if ",candidate," not in line))
+    assert {row["verdict"] for row in rows(run).values()} == {"inconclusive (n < 6)", "shown"}
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    assert [one["reason"] for one in dropped] == ["candidate was not run"] * 6
 
 
 def test_directions_and_known_factors(tmp_path):
@@ -107,6 +179,19 @@ def test_geomean_is_that_of_the_types(tmp_path):
     found = rows(write(tmp_path))
     sides = [float(found["query_rate", t]["baseline"]) for t in SPEC.query_types]
     assert float(found["query_rate", "geomean"]["baseline"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
+
+
+def test_geomean_says_what_it_leaves_out(tmp_path):
+    """A type that lacks a value in one block is in no block's mean; its own row has the other blocks."""
+    run = write(tmp_path)
+    path = run / "tidy/measurements.csv"
+    missing = re.compile(r"3,.*,candidate,query,cpu-max-all-1,query_mean_ms,")
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not missing.match(line)))
+    found = rows(run)
+    assert found["query_mean_ms", "geomean"]["warnings"].startswith("without cpu-max-all-1, not above zero in every")
+    assert found["query_mean_ms", "geomean"]["baseline"] == found["query_mean_ms", "double-groupby-1"]["baseline"]
+    assert found["query_mean_ms", "cpu-max-all-1"]["blocks"] == "5"
+    assert found["query_mean_ms", "geomean"]["blocks"] == "6"
 
 
 def test_warmup_is_left_out(tmp_path):
@@ -155,8 +240,8 @@ def test_a_failed_check_fails_what_it_touches(tmp_path):
     assert found["query_rate", "cpu-max-all-1"]["verdict"] == "failed"
     assert found["query_rate", "geomean"]["verdict"] == "failed"
     assert found["cpu_seconds", ""]["verdict"] == "failed"
-    assert found["query_rate", "double-groupby-1"]["verdict"] == "inconclusive"
-    assert found["load_rate", ""]["verdict"] == "inconclusive"
+    assert found["query_mean_ms", "double-groupby-1"]["verdict"] == "improvement"
+    assert found["load_rate", ""]["verdict"] == "regression"
     path.write_text(good + "1,2,01-2-baseline,baseline,load,,samples_stored,5,4,false,lost\n")
     assert {row["verdict"] for row in rows(run).values()} == {"failed"}
 

@@ -118,12 +118,12 @@ def test_flags_of_variants_are_side_by_side(tmp_path):
 
 
 def test_marks_follow_the_metrics_direction(tmp_path):
-    """More of what should be less is worse; below the threshold there is no mark."""
+    """More of what should be less is worse; below the threshold it is negligible."""
     factors = {"rate": 1.2, "query_rate": 0.8, "bytes": 1.02, "rss": 1.3}
     found = text(made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"factors": factors, "noise": 0.0}))))
-    assert re.search(r"cpu-max-all-1 .*-20\.0 \| ✗ worse", found)
-    assert re.search(r"Peak RSS .*\+30\.0 \| ✗ worse", found)
-    assert re.search(r"Bytes on disk .*\+2\.0 \| +\|", found)
+    assert re.search(r"cpu-max-all-1 .*-20\.0 \|.*\| ✗ clearly worse", found)
+    assert re.search(r"Peak RSS .*\+30\.0 \|.*\| ✗ clearly worse", found)
+    assert re.search(r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible", found)
     assert "I.e. v1.133.0 was 20.0 % faster" in found
 
 
@@ -241,6 +241,15 @@ def test_numbers(value, printed):
 def test_changes(value, printed):
     """A sign always, but for nothing."""
     assert numbers.change(value) == printed
+
+
+@pytest.mark.parametrize(
+    ("p", "printed"),
+    [(1, "1"), (0.0497, "0.05"), (0.001953125, "0.002"), (0.0001, "1e-04"), (None, "–")],  # noqa: RUF001
+)
+def test_probabilities(p, printed):
+    """Two digits."""
+    assert numbers.probability(p) == printed
 
 
 def test_bytes_share_a_unit():

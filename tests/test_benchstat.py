@@ -1,0 +1,127 @@
+"""The two files for benchstat: their format, and benchstat itself as referee of every row."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from tsduel import compare, tidy
+from tsduel.benchfmt import unit
+from tsduel.metrics import GEOMEAN, METRICS
+
+SCRIPT = Path(__file__).parent.parent / "scripts/benchstat"
+SPEC = synthetic.Spec(blocks=7, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=8, query_s=6)
+LINE = re.compile(r"BenchmarkTSBS(/[a-z]+=[a-zA-Z0-9-]+)+/[a-z]+=\d+ \d+( [0-9.e+-]+ \S+)+")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Write a run, in which a metric is missing in one round and figures of another are equal."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    tidy.main(run)
+    path = run / "tidy/measurements.csv"
+    text = [
+        line
+        for line in path.read_text().splitlines(keepends=True)
+        if not re.match(r"3,.*candidate.*,drain_seconds,", line)
+    ]
+    text = [re.sub(r"(rss_peak_bytes),1(\d)\d+(\.\d+)?", r"\1,1\g<2>00000000", line) for line in text]
+    path.write_text("".join(text))
+    compare.main(run)
+    return run
+
+
+def test_the_format(run):
+    """Same configuration in both files, no name that ends in -N, one line a round, no unit twice in it."""
+    files = [(run / f"stats/{side}.bench.txt").read_text().splitlines() for side in ("baseline", "candidate")]
+    heads = [[line for line in lines if line and not line.startswith("Benchmark")] for lines in files]
+    assert heads[0] == heads[1]
+    assert "Unit queries/s better=higher" in heads[0]
+    assert not any(line.startswith(("round:", "commit:")) for line in heads[0])
+    for lines in files:
+        benchmarks = [line for line in lines if line.startswith("Benchmark")]
+        assert all(LINE.fullmatch(line) for line in benchmarks)
+        names = [line.split(" ")[0] for line in benchmarks]
+        assert {names.count(name) for name in names} == {SPEC.blocks}
+        assert "BenchmarkTSBS/phase=query/type=cpu-max-all-8/workers=4" in names
+        for line in benchmarks:
+            units = line.split(" ")[3::2]
+            assert len(set(units)) == len(units)
+    counts = {line.split(" ")[1] for line in files[0] if "cpu-max-all-8" in line}
+    assert counts == {"18000"}
+
+
+def test_units():
+    """As the specification names them; bytes and seconds so that benchstat scales them."""
+    for name, label in (
+        ("query_rate", "queries/s"),
+        ("load_rate", "samples/s"),
+        ("query_p50_ms", "p50-ns"),
+        ("cpu_seconds", "cpu-sec"),
+        ("disk_bytes", "disk-B"),
+    ):
+        assert unit(METRICS[name])[0] == label
+
+
+@pytest.mark.slow
+def test_benchstat_is_of_our_opinion(run):
+    """For every row: medians, p and the change of medians."""
+    done = subprocess.run([SCRIPT, run, "-format", "csv", "-alpha", "1"], capture_output=True, text=True, check=True)
+    theirs = parse(done.stdout)
+    document = json.loads((run / "stats/comparison.json").read_text())
+    compared = [row for row in document["rows"] if row["query_type"] != GEOMEAN]
+    phases = {
+        line["metric"]: line["phase"]
+        for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
+    }
+    assert len(theirs) == len(compared)
+    tied = 0
+    for row in compared:
+        label, factor = unit(METRICS[row["metric"]])
+        # benchstat shows ns as seconds.
+        label, factor = (label.replace("-ns", "-sec"), factor / 1e9) if label.endswith("-ns") else (label, factor)
+        key = row["query_type"] or phases[row["metric"]] or "round"
+        baseline, candidate, change, said = theirs[label, key]
+        assert float(baseline) == pytest.approx(row["baseline"] * factor, rel=1e-9)
+        assert float(candidate) == pytest.approx(row["candidate"] * factor, rel=1e-9)
+        p = row["mann_whitney_p"]
+        assert said == f"p={1 if p is None else p:.3f} n={row['blocks']}"
+        if p is None or p == 1 or row["baseline"] == row["candidate"]:
+            tied += 1
+        else:
+            assert change == f"{100 * (row['candidate'] / row['baseline'] - 1):+.2f}%"
+    assert tied < len(compared) / 2
+
+
+def parse(text):
+    """Read benchstat's CSV: cells by unit and by phase or query type."""
+    rows, label = {}, ""
+    for cells in csv.reader(io.StringIO(text)):
+        if len(cells) == 7 and cells[0] == "" and cells[2] == "CI":
+            label = cells[1]
+        elif len(cells) == 7 and cells[0].startswith("TSBS/"):
+            keys = dict(part.split("=") for part in cells[0].split("/")[1:])
+            rows[label, keys.get("type") or keys["phase"]] = (cells[1], cells[3], cells[5], cells[6])
+    return rows
+
+
+@pytest.mark.slow
+def test_what_benchstat_cannot_read_fails(run):
+    """It exits 0 on errors; our script does not."""
+    path = run / "stats/candidate.bench.txt"
+    path.write_text(path.read_text().replace("Unit queries/s better=higher", "Unit queries/s better"))
+    done = subprocess.run([SCRIPT, run], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "errors of benchstat" in done.stderr
+
+
+def test_a_run_without_statistics(tmp_path):
+    """The command that is missing is named."""
+    done = subprocess.run([SCRIPT, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "run `make compare` first" in done.stderr

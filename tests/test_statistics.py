@@ -1,0 +1,296 @@
+"""The statistics against their definitions: by brute force, by properties, and against the specification's figures."""
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tsduel.estimate import hodges_lehmann, interval, log_ratios, percent
+from tsduel.permutation import sign_vectors, westfall_young
+from tsduel.power import blocks_needed, mde, order_effect, power
+from tsduel.signedrank import critical_count, mann_whitney_p, signed_rank_p
+
+BASELINE = [100, 102, 98.5, 101, 97, 103, 99.5, 100.5]
+CANDIDATE = [104, 105.5, 103, 103.5, 101.5, 106, 104.5, 102]
+# Small whole numbers are full of ties and zeros.
+tied = st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=10)
+untied = st.integers(1, 12).flatmap(
+    lambda n: st.tuples(
+        st.permutations(range(1, n + 1)), st.lists(st.booleans(), min_size=n, max_size=n), st.floats(0.01, 3)
+    ).map(lambda drawn: [(rank**1.3 * drawn[2]) * (1 if up else -1) for rank, up in zip(*drawn[:2], strict=True)])
+)
+matrices = st.tuples(st.integers(2, 7), st.integers(1, 5), st.integers(0, 2**32 - 1)).map(
+    lambda drawn: np.random.default_rng(drawn[2]).normal(0.3, 1, size=drawn[:2]).round(2)
+)
+
+
+def test_the_vector_of_the_specification():
+    """MEASUREMENT.md 5 gives these figures."""
+    d = log_ratios(BASELINE, CANDIDATE)
+    assert d is not None
+    assert percent(hodges_lehmann(d)) == pytest.approx(3.6334, abs=5e-5)
+    wide, narrow = interval(d, 0.95), interval(d, 0.90)
+    assert wide is not None
+    assert narrow is not None
+    assert [percent(wide.low), percent(wide.high)] == pytest.approx([2.4574, 4.6392], abs=5e-5)
+    assert wide.level == pytest.approx(0.9609, abs=5e-5)
+    assert [percent(narrow.low), percent(narrow.high)] == pytest.approx([2.6937, 4.5685], abs=5e-5)
+    assert signed_rank_p(d) == pytest.approx(0.00781, abs=5e-6)
+    assert statistics.stdev(d) == pytest.approx(0.01180, abs=5e-6)
+    assert stats.ttest_1samp(d, 0).pvalue == pytest.approx(0.000067, abs=5e-7)
+    assert mann_whitney_p(BASELINE, CANDIDATE) == pytest.approx(0.001865, abs=5e-7)
+
+
+@pytest.mark.parametrize(("n", "level"), [(6, 0.96875), (8, 0.9609375), (10, 0.951171875), (12, 0.95751953125)])
+def test_attained_levels(n, level):
+    """95 % needs 6 blocks; with 10 it is 95.1 %."""
+    found = interval([float(i) for i in range(n)], 0.95)
+    assert found is not None
+    assert found.level == level
+
+
+def test_too_few_for_a_level():
+    """Five differences cannot exclude anything at 95 %, but at 90 % they can."""
+    assert interval([1.0, 2, 3, 4, 5], 0.95) is None
+    assert interval([1.0, 2, 3, 4, 5], 0.90) is not None
+
+
+def brute_force_p(differences):
+    """Enumerate all 2^k signs of Pratt's test."""
+    sizes = [abs(d) for d in differences]
+    ranks = stats.rankdata(sizes)
+    carrying = [rank for rank, d in zip(ranks, differences, strict=True) if d]
+    seen = sum(rank for rank, d in zip(ranks, differences, strict=True) if d > 0)
+    sums = [sum(itertools.compress(carrying, signs)) for signs in itertools.product([0, 1], repeat=len(carrying))]
+    low = sum(s <= seen for s in sums) / len(sums)
+    high = sum(s >= seen for s in sums) / len(sums)
+    return min(1.0, 2 * min(low, high))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tied)
+def test_signed_rank_is_the_enumeration(differences):
+    """With ties and zeros, over all signs."""
+    assert signed_rank_p(differences) == pytest.approx(brute_force_p(differences), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", range(1, 16))
+def test_signed_rank_is_scipys_where_that_is_exact(n):
+    """Without ties and zeros, scipy's exact method agrees."""
+    d = np.random.default_rng(n).normal(0.5, 1, size=n)
+    assert signed_rank_p(d.tolist()) == pytest.approx(stats.wilcoxon(d, method="exact").pvalue, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(untied)
+def test_interval_excludes_zero_exactly_when_significant(differences):
+    """The interval is the test turned around (without ties)."""
+    found, p = interval(differences, 0.95), signed_rank_p(differences)
+    if found is None:
+        assert p > 0.05
+    else:
+        assert (found.low > 0 or found.high < 0) == (p <= 0.05)
+
+
+@settings(deadline=None)
+@given(untied)
+def test_intervals_nest_and_hold_the_estimate(differences):
+    """90 % lies within 95 %, and the estimate within both."""
+    narrow, wide = interval(differences, 0.90), interval(differences, 0.95)
+    assume(narrow is not None and wide is not None)
+    assert wide.low <= narrow.low <= hodges_lehmann(differences) <= narrow.high <= wide.high
+    assert wide.level >= 0.95
+
+
+@settings(deadline=None)
+@given(tied)
+def test_mirrored_differences_have_a_mirrored_result(differences):
+    """The same p, and the interval changes its sign."""
+    mirrored = [-d for d in differences]
+    assert signed_rank_p(mirrored) == signed_rank_p(differences)
+    there, back = interval(differences, 0.90), interval(mirrored, 0.90)
+    if there is not None:
+        assert (back.low, back.high) == (-there.high, -there.low)
+
+
+@settings(deadline=None)
+@given(tied, st.floats(1e-6, 1e6))
+def test_the_unit_of_differences_does_not_matter(differences, factor):
+    """Ties stay ties when all are multiplied."""
+    assert signed_rank_p([d * factor for d in differences]) == signed_rank_p(differences)
+
+
+def test_rounding_does_not_break_ties():
+    """4/2, 6/3 and 1.4/0.7 are one ratio."""
+    d = log_ratios([2, 3, 0.7, 7, 9], [4, 6, 1.4, 3.5, 4.5])
+    assert len({abs(one) for one in d}) == 1
+
+
+def test_the_critical_count_of_tables():
+    """Hollander, Wolfe and Chicken: P(T+ <= 8) = .0244 for n = 10."""
+    k, missed = critical_count(10, 0.05)
+    assert (k, missed / 2) == (9, pytest.approx(0.0244, abs=5e-5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5),
+    st.lists(st.integers(0, 6).map(float), min_size=1, max_size=5),
+)
+def test_mann_whitney_is_the_enumeration(first, second):
+    """Over all choices of ranks, with ties; None where all is equal."""
+    both = first + second
+    found = mann_whitney_p(first, second)
+    if len(set(both)) == 1:
+        assert found is None
+        return
+    ranks = stats.rankdata(both)
+    n, m = len(first), len(second)
+    seen = sum(ranks[:n])
+    sums = [sum(choice) for choice in itertools.combinations(ranks, n)]
+    middle = n * (n + m + 1) / 2
+    tail = sum(s <= seen for s in sums) if seen < middle else sum(s >= seen for s in sums)
+    assert found == pytest.approx(1.0 if seen == middle else min(1.0, 2 * tail / len(sums)), abs=1e-12)
+
+
+@pytest.mark.parametrize(("size", "decimals"), [(30, 1), (60, 9)])
+def test_mann_whitney_of_many_is_the_normal_approximation(size, decimals):
+    """Beyond benchstat's limits it is scipy's asymptotic one."""
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(size=size).round(decimals), rng.normal(0.4, size=size).round(decimals)
+    expected = stats.mannwhitneyu(first, second, method="asymptotic").pvalue
+    assert mann_whitney_p(first.tolist(), second.tolist()) == pytest.approx(expected, rel=1e-9)
+
+
+def t_value(column):
+    """Return |t| by its textbook formula."""
+    spread = statistics.stdev(column)
+    return abs(statistics.fmean(column)) / (spread / math.sqrt(len(column))) if spread > 1e-9 else math.inf
+
+
+def brute_force_step_down(matrix):
+    """Westfall and Young's algorithm as it is written down, over all signs and plain lists."""
+    n, m = matrix.shape
+    seen = [t_value(matrix[:, j]) for j in range(m)]
+    order = sorted(range(m), key=lambda j: -seen[j])
+    counts = [0] * m
+    for signs in itertools.product([1, -1], repeat=n):
+        flipped = [t_value(matrix[:, j] * signs) for j in range(m)]
+        for at, j in enumerate(order):
+            counts[at] += max(flipped[k] for k in order[at:]) >= seen[j] * (1 - 1e-9)
+    adjusted, most = [0.0] * m, 0.0
+    for at, j in enumerate(order):
+        most = max(most, counts[at] / 2**n)
+        adjusted[j] = most
+    return adjusted
+
+
+@settings(max_examples=40, deadline=None)
+@given(matrices)
+def test_step_down_is_the_enumeration(matrix):
+    """All signs, all metrics, no cleverness."""
+    assume(all(np.ptp(column) > 0.05 for column in matrix.T))
+    assert westfall_young(matrix, 1) == pytest.approx(brute_force_step_down(matrix), abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices)
+def test_adjusted_p_is_monotone_and_not_below_its_floor(matrix):
+    """A larger |t| has no larger p; 2^-(n-1) is the least; a family costs, so one alone has no larger p."""
+    assume(all(np.ptp(column) > 0.05 for column in matrix.T))
+    found = westfall_young(matrix, 1)
+    order = sorted(range(len(found)), key=lambda j: -t_value(matrix[:, j]))
+    assert [found[j] for j in order] == sorted(found)
+    assert min(found) >= 0.5 ** (len(matrix) - 1)
+    for j, p in enumerate(found):
+        assert westfall_young(matrix[:, [j]], 1)[0] <= p + 1e-12
+    assert westfall_young(-matrix, 1) == pytest.approx(found)
+    assert westfall_young(matrix * 1e9, 1) == pytest.approx(found)
+
+
+@pytest.mark.parametrize(("blocks", "vectors"), [(6, 32), (12, 2048), (13, 10_000), (20, 10_000)])
+def test_sign_vectors(blocks, vectors):
+    """All up to 12 blocks, sampled beyond; the identity first; no vector beside its mirror."""
+    found = sign_vectors(blocks, 1)
+    assert found.shape == (vectors, blocks)
+    assert (found[0] == 1).all()
+    if blocks <= 12:
+        assert len({tuple(row) for row in found} | {tuple(-row) for row in found}) == 2 * vectors
+    assert (found == sign_vectors(blocks, 1)).all()
+    assert blocks <= 12 or not (found == sign_vectors(blocks, 2)).all()
+
+
+def test_sampled_signs_do_not_go_below_the_exact_floor():
+    """10,000 vectors of 13 blocks need not hold the mirror of the identity; the exact test would."""
+    matrix = np.random.default_rng(1).normal(10, 1, size=(13, 2))
+    assert min(westfall_young(matrix, 1)) >= 2**-12
+
+
+def test_a_metric_that_lacks_blocks_uses_its_own():
+    """Alone, with two of eight blocks missing, it is the metric of six blocks; its floor is that of six."""
+    rng = np.random.default_rng(3)
+    six = rng.normal(2, 1, size=6)
+    lacking = np.array([six[0], np.nan, *six[1:4], np.nan, *six[4:]])
+    alone = westfall_young(six[:, None], 1)[0]
+    assert westfall_young(lacking[:, None], 1)[0] == pytest.approx(alone)
+    other = rng.normal(size=8)
+    assert westfall_young(np.column_stack([lacking, other]), 1)[0] >= 2**-5
+
+
+def test_no_metric_at_all():
+    """An empty family has no p."""
+    assert westfall_young(np.empty((6, 0)), 1) == []
+
+
+def test_the_effect_that_could_be_seen():
+    """(t_.975,7 + t_.80,7) s / sqrt(8) for the vector: 1.37 %."""
+    expected = (stats.t.ppf(0.975, 7) + stats.t.ppf(0.8, 7)) * 0.0118 / math.sqrt(8)
+    assert mde(0.0118, 8) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("effect", "deviation"), [(0.03, 0.04), (0.05, 0.04), (0.01, 0.05), (0.05, 0.2), (0.05, 0.03)])
+def test_blocks_needed_is_the_smallest_with_power(effect, deviation):
+    """One block fewer is not enough; never fewer than 6."""
+
+    def by_scipy(n):
+        df, off = n - 1, effect / deviation * math.sqrt(n)
+        critical = stats.t.ppf(0.975, df)
+        return stats.nct.sf(critical, df, off) + stats.nct.cdf(-critical, df, off)
+
+    n = blocks_needed(effect, deviation)
+    assert by_scipy(n) >= 0.8
+    assert n == 6 or by_scipy(n - 1) < 0.8
+    assert power(effect, deviation, n) == pytest.approx(by_scipy(n), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(st.floats(1e-6, 10), st.floats(1e-9, 10))
+def test_blocks_needed_is_always_an_answer(effect, deviation):
+    """Tiny or huge: 6 or more, or None for what no session can settle."""
+    n = blocks_needed(effect, deviation)
+    assert n is None or 6 <= n < 10_000
+    assert blocks_needed(effect, 0.0) == 6
+    assert blocks_needed(0.0, deviation) is None
+
+
+def test_order_effect_is_the_regression():
+    """Slope and p of d on o, by scipy."""
+    rng = np.random.default_rng(5)
+    second = [True, False, False, True, True, False, False, True, True, False]
+    d = rng.normal(0.02, 0.01, size=10) + 0.015 * np.where(second, 1, -1)
+    expected = stats.linregress(np.where(second, 1, -1), d)
+    found = order_effect(d.tolist(), second)
+    assert found is not None
+    assert (found.delta, found.p) == (pytest.approx(expected.slope), pytest.approx(expected.pvalue))
+
+
+def test_order_effect_needs_both_orders():
+    """No effect can be told where the order never changed, or from three blocks."""
+    assert order_effect([0.1, 0.2, 0.3, 0.1], [True] * 4) is None
+    assert order_effect([0.1, 0.2, 0.3], [True, False, True]) is None
+    assert order_effect([0.1, -0.1, 0.1, -0.1], [True, False, True, False]).p == 0
