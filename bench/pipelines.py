@@ -7,14 +7,15 @@ from typing import Any
 from bench.figures import PROJECT, Cost, Figure, alternate, median_ratio, run
 
 TIMES = 5
-# make-workload's own function, with nothing around it but what it needs.
+# make-workload's own function, with nothing around it but what it needs. (make-workload then unpacks and counts what it
+# packed, which the other side never does: 0.4 s here.)
 OURS = """
 RUN_DIR=$1 WORK=$2 TSBS_BIN=$3
 . "$4/scripts/lib/common.sh"
 . "$4/scripts/lib/workload.sh"
 read_plan workload
 cd -- "$WORK/empty"
-generate_data
+pack_data
 """
 THEIRS = """
 set -o pipefail
