@@ -275,6 +275,7 @@ def _print(run_dir: Path) -> None:
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
     design, workload = plan["design"], plan["workload"]
     print(f"run       {run_dir}")
+    print(f"go on     make tsbs RUN={run_dir.name}  (after an interruption)")
     for variant in plan["variants"]:
         print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
     print(
