@@ -314,7 +314,8 @@ def test_missing_packages_are_installed_only_where_that_needs_no_question(tmp_pa
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     done = packages(tmp_path, "sh=dash", "nosuch-a=zstd", "/nosuch=jq", sudo=False)
     assert done.returncode == 2
-    assert done.stderr.endswith("type: sudo apt-get install -y --no-install-recommends zstd jq\n")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(": sudo apt-get update && sudo apt-get install -y --no-install-recommends zstd jq\n")
     assert not (tmp_path / "apt").exists()
     done = packages(tmp_path, "nosuch-a=zstd", "/nosuch=jq", sudo=True)
     assert (done.returncode, done.stdout) == (0, "zstd\njq\n")
