@@ -31,6 +31,9 @@ KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE \
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
+# What would otherwise write into the home directory does it there.
+export ANSIBLE_HOME := $(TSDUEL_CACHE)/ansible
+export MPLCONFIGDIR := $(TSDUEL_CACHE)/matplotlib
 
 # A run that is asked for without a name is a new one; the other stages read the newest.
 ifneq ($(filter tsbs plan,$(MAKECMDGOALS)),)
