@@ -78,7 +78,7 @@ class Run:
 
     def left(self) -> list[str]:
         """Every file in the cache that is not a record."""
-        return sorted(p.name for p in self.cache.rglob("*") if p.is_file() and p.suffix != ".json")
+        return sorted(p.name for p in self.cache.rglob("*") if p.is_file() and p.suffix not in {".json", ".lines"})
 
 
 @pytest.fixture
@@ -107,6 +107,24 @@ def test_makes_every_file_and_says_what_is_in_it(run):
     assert [first["type"], first["count"]] == ["cpu-max-all-1", 50]
     assert Path(first["path"]).read_text(encoding="utf-8").count("seed=8435") == 50
     assert Path(first["responses_path"]).read_text(encoding="utf-8").count("seed=9435") == 20
+
+
+def test_small_data_is_unpacked_for_the_loader(run):
+    """Once for all rounds, into the scratch directory; the record of the run says what is fed."""
+    run.make()
+    feed = Path(run.workload()["data"]["feed_path"])
+    assert feed == run.cache / "scratch/feed.lines"
+    assert feed.read_bytes() == unpacked(run.data)
+
+
+def test_without_room_the_loader_gets_the_packed_data(run, tmp_path):
+    """It must not take the disk from the database."""
+    run.make()
+    (tmp_path / "df").write_text("#!/bin/sh\necho Avail\necho 4096\n", encoding="utf-8")
+    (tmp_path / "df").chmod(0o755)
+    run.make(PATH=f"{tmp_path}:{run.env['PATH']}")
+    assert run.workload()["data"]["feed_path"] == str(run.data)
+    assert not (run.cache / "scratch/feed.lines").exists()
 
 
 def test_a_fixed_count_takes_the_place_of_the_largest_one(run):
@@ -220,7 +238,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_counts(run, number, fault):
         assert generators_in(run.files) == []
     for pid in generators_in(run.files):
         os.kill(pid, signal.SIGKILL)
-    assert [f for f in run.left() if not f.startswith(("new", "stderr", "data.zst"))] == []
+    assert [f for f in run.left() if not f.startswith(("new", "stderr", "counts", "data.zst"))] == []
     run.make()
     assert not list(run.files.glob("partial.*"))
     assert run.left().count("data.zst") == 1

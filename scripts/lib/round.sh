@@ -109,8 +109,8 @@ run_client() { # PREFIX WATCH COMMAND...: run it watched; sets CLIENT_EXIT USER_
   CLIENT=$!
   PROGRESS="" PROGRESS_AT=$SECONDS
   while is_alive "$CLIENT"; do
-    pause 0.1
-    ((++turns % 10 == 0)) || continue
+    pause 0.2
+    ((++turns % 5 == 0)) || continue
     server_is_alive
     "$watch" "$prefix" || break
   done

@@ -19,7 +19,7 @@ phase_load() {
   edge load begin
   begin_phase load
   start_scraper
-  run_client "$prefix" watch_load "$HERE/targets/$TARGET/load" "$(jq -r .data.path "$RUN_DIR/raw/workload.json")" \
+  run_client "$prefix" watch_load "$HERE/targets/$TARGET/load" "$(jq -r '.data.feed_path // .data.path' "$RUN_DIR/raw/workload.json")" \
     "$P_WORKLOAD_WORKERS" "$P_WORKLOAD_BATCH_SIZE" "$ROUND_DIR/load.json"
   stop_scraper
   edge load end

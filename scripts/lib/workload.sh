@@ -5,6 +5,8 @@
 # it is verified on every start of a run. The content of the data file is identified by `content_checksum`, the
 # 32 bits of XXH64 that zstd puts at a frame's end and checks when it unpacks: free, and the same for every zstd.
 # shellcheck shell=bash
+# Read by make-workload.
+# shellcheck disable=SC2034
 
 # A line of data is at most about this long, a query about this (single-groupby-5-8-1: 516).
 readonly LINE_BYTES=360 QUERY_BYTES=1000
@@ -53,16 +55,19 @@ make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/n
 }
 
 generate_data() {
-  local code=0 lines="" checksum
+  local code=0 lines="" bytes=0 checksum
   pack_data || code=$?
   # TSBS reports its errors among the data and exits 0, so the count is what tells; the reason is the last line. Unpacking
   # all of it (1 s for 20 million samples) also proves that it can be, and zstd compares the content's checksum.
-  ((code != 0)) || lines=$(zstd -dqc -- "$WORK/new" | wc -l) || code=$?
+  if ((code == 0)); then
+    zstd -dqc -- "$WORK/new" | wc -lc >"$WORK/counts" || code=$?
+    read -r lines bytes <"$WORK/counts"
+  fi
   if ((code != 0 || lines != P_WORKLOAD_LINES)); then
     data_is_not_whole "$code" "${lines:-$(zstd -dqc -- "$WORK/new" 2>/dev/null | wc -l)}"
   fi
   checksum=$(tail -c 4 -- "$WORK/new" | od -An -tx4 | tr -d ' ')
-  record "$lines" --arg content_checksum "$checksum"
+  record "$lines" --arg content_checksum "$checksum" --argjson content_bytes "$bytes"
 }
 
 pack_data() { # -> $WORK/new
@@ -110,6 +115,26 @@ zstd_options() { # the window has to hold the last line of the same host, one ti
   # Larger than 27 would need --memory to unpack.
   while ((window < 27 && step * 5 / 4 > 1 << window)); do window=$((window + 1)); done
   echo "-1 --long=$window --zstd=lmml=128,lhrlog=7,lhlog=20 -T2"
+}
+
+# Of the memory: so that the unpacked data stays in the page cache and leaves the database what it needs.
+readonly FEED_SHARE=8
+
+unpack_to_feed() { # -> FEED: what the loader reads, the data unpacked once for all rounds where that is small, else the data file
+  local -r file=$SCRATCH/feed.lines
+  local bytes memory free
+  FEED=$DATA
+  # zstd beside the loader takes half as much CPU as the loader itself, from the server that is measured.
+  rm -f -- "$file"
+  bytes=$(jq -r '.content_bytes // 0' "$DATA.json")
+  memory=$(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 1024))
+  mkdir -p -- "$SCRATCH"
+  free=$(df -B1 --output=avail -- "$SCRATCH" | tail -n 1)
+  ((bytes > 0 && bytes <= memory / FEED_SHARE && bytes <= free / FEED_SHARE)) || return 0
+  # zstd compares the content's checksum, so what is whole is right.
+  zstd -dqc -- "$DATA" >"$file.partial"
+  mv -- "$file.partial" "$file"
+  FEED=$file
 }
 
 record() { # ENTRIES [JQ_ARGS...]: of $WORK/new
