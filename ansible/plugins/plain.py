@@ -1,0 +1,39 @@
+"""Ansible's usual output, but a failure is told in the words of what failed: to be read, and pasted into a terminal."""  # noqa: INP001
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.plugins.callback.default import CallbackModule as Default
+
+if TYPE_CHECKING:
+    from ansible.executor.stats import AggregateStats
+    from ansible.executor.task_result import CallbackTaskResult
+
+DOCUMENTATION = """
+name: plain
+type: stdout
+short_description: Say why it failed in the words of what failed, and nothing after them
+description:
+  - What ansible.builtin.fail is given is printed as it is. Every other failure is a defect, and printed in full.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+"""
+
+
+class CallbackModule(Default):
+    """Prints what `ansible.builtin.fail` is given as it is."""
+
+    CALLBACK_NAME = "plain"
+
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 (Ansible's)
+        """Print why."""
+        if result.task.action != "ansible.builtin.fail":
+            return super().v2_runner_on_failed(result, ignore_errors)
+        return self._display.display("\n" + str(result.result["msg"]).rstrip("\n"), stderr=True)
+
+    def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
+        """Count what was done, unless that would hide why not all was."""
+        if not stats.failures:
+            super().v2_playbook_on_stats(stats)
