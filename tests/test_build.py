@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -209,7 +210,11 @@ def test_an_interrupted_build_leaves_nothing(run, repository, number):
     run.add("candidate", "git", ref="main", repo=str(repository.path))
 
     def sleeps() -> bool:
-        return subprocess.run(["pgrep", "-f", f"^sleep {mark}"], check=False, capture_output=True).returncode == 0
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if path.read_bytes() == f"sleep\0{mark}\0".encode():
+                    return True
+        return False
 
     def halves() -> list[Path]:
         return [path for path in (run.cache / "variants").iterdir() if path.is_dir()]
