@@ -17,7 +17,7 @@ from tsduel.verdict import VERDICTS
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=8, query_s=6)
 COLUMNS = (
-    "metric,query_type,unit,better,baseline,candidate,change_pct,lo_pct,hi_pct,p,p_adj,blocks,mde_pct,blocks_needed,"
+    "metric,query_type,unit,better,baseline,candidate,baseline_median,candidate_median,change_pct,lo_pct,hi_pct,p,p_adj,blocks,mde_pct,blocks_needed,"
     "verdict,warnings"
 )
 BASELINE = [100, 102, 98.5, 101, 97, 103, 99.5, 100.5]
@@ -124,7 +124,7 @@ def test_a_block_that_was_not_planned_does_not_count(tmp_path):
     path = run / "plan/rounds.tsv"
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("6\t")))
     assert rows(run)["load_rate", ""]["verdict"] == "inconclusive (n < 6)"
-    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["dropped"]
     assert dropped == [{"block": 6, "reason": "it is not in plan/rounds.tsv, which was drawn before the run"}]
 
 
@@ -153,7 +153,7 @@ def test_rounds_of_one_variant_only(tmp_path):
     path = run / "tidy/measurements.csv"
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if ",candidate," not in line))
     assert {row["verdict"] for row in rows(run).values()} == {"inconclusive (n < 6)", "shown"}
-    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["dropped"]
     assert [one["reason"] for one in dropped] == ["candidate was not run"] * 6
 
 
@@ -177,8 +177,8 @@ def test_directions_and_known_factors(tmp_path):
 def test_geomean_is_that_of_the_types(tmp_path):
     """Its change is the mean of log ratios over types in each block."""
     found = rows(write(tmp_path))
-    sides = [float(found["query_rate", t]["baseline"]) for t in SPEC.query_types]
-    assert float(found["query_rate", "geomean"]["baseline"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
+    sides = [float(found["query_rate", t]["baseline_median"]) for t in SPEC.query_types]
+    assert float(found["query_rate", "geomean"]["baseline_median"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
 
 
 def test_geomean_says_what_it_leaves_out(tmp_path):
@@ -189,7 +189,10 @@ def test_geomean_says_what_it_leaves_out(tmp_path):
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not missing.match(line)))
     found = rows(run)
     assert found["query_mean_ms", "geomean"]["warnings"].startswith("without cpu-max-all-1, not above zero in every")
-    assert found["query_mean_ms", "geomean"]["baseline"] == found["query_mean_ms", "double-groupby-1"]["baseline"]
+    assert (
+        found["query_mean_ms", "geomean"]["baseline_median"]
+        == found["query_mean_ms", "double-groupby-1"]["baseline_median"]
+    )
     assert found["query_mean_ms", "cpu-max-all-1"]["blocks"] == "5"
     assert found["query_mean_ms", "geomean"]["blocks"] == "6"
 
@@ -215,8 +218,8 @@ def test_a_failed_round_drops_its_block(tmp_path):
     assert row["blocks"] == "5"
     assert "a screen" in row["warnings"]
     document = json.loads((run / "stats/comparison.json").read_text())
-    assert document["blocks"]["dropped"] == [{"block": 3, "reason": "candidate failed: it died"}]
-    assert document["blocks"]["valid"] == [1, 2, 4, 5, 6]
+    assert document["blocks"]["candidate"]["dropped"] == [{"block": 3, "reason": "candidate failed: it died"}]
+    assert document["blocks"]["candidate"]["valid"] == [1, 2, 4, 5, 6]
 
 
 def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
@@ -227,7 +230,7 @@ def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
     tidy.main(run)
     assert rows(run)["load_rate", ""]["blocks"] == "2"
     document = json.loads((run / "stats/comparison.json").read_text())
-    assert [dropped["block"] for dropped in document["blocks"]["dropped"]] == [3, 4, 5, 6]
+    assert [dropped["block"] for dropped in document["blocks"]["candidate"]["dropped"]] == [3, 4, 5, 6]
 
 
 def test_a_failed_check_fails_what_it_touches(tmp_path):
@@ -254,8 +257,8 @@ def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     row = rows(run)["slow_inserts", ""]
     assert row["warnings"] == "not comparable: candidate never has it"
-    assert (row["candidate"], row["change_pct"], row["blocks"]) == ("", "", "0")
-    assert row["baseline"] != ""
+    assert (row["candidate_median"], row["change_pct"], row["blocks"]) == ("", "", "0")
+    assert row["baseline_median"] != ""
 
 
 def test_zero_has_no_ratio(tmp_path):
