@@ -12,7 +12,7 @@ from tsduel.findings import Pair
 from tsduel.metrics import GEOMEAN, Metric
 from tsduel.rundir import Run
 
-_NUMBERS = {"block", "position", "value", "elapsed_s"}
+_NUMBERS = {"block", "position", "value", "elapsed_s", "begin", "end"}
 _KEY = ["block", "variant", "metric", "query_type"]
 
 

@@ -171,6 +171,9 @@ def _query(raw: RawRound, query_type: str) -> Iterator[_Value]:
     yield put("query_p95_ms", results.quantiles_ms.get("q95"))
     if output is not None:
         yield put("query_mean_ms", mean_ms(output))
+        yield put("query_min_ms", output.min_ms)
+        yield put("query_max_ms", output.max_ms)
+        yield put("query_stddev_ms", output.stddev_ms)
         yield put("query_count", output.count)
         # The p99 of fewer requests is the time of a handful of them.
         yield put("query_p99_ms", results.quantiles_ms.get("q99") if output.count >= P99_FROM else None)

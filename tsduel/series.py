@@ -11,6 +11,7 @@ from tsduel.rundir import Phase
 from tsduel.tsbs import LoadInterval
 
 _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
+_LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def points(raw: RawRound) -> Iterator[Point]:
     for phase in raw.round.phases:
         if phase.phase in {"load", "settle", "query"}:
             yield from _ticks(raw, phase)
+    yield from _course(raw)
 
 
 def load_curve(raw: RawRound) -> list[tuple[float, float]]:
@@ -63,6 +65,33 @@ def _period(intervals: tuple[LoadInterval, ...]) -> float:
 
 def _acknowledged(intervals: tuple[LoadInterval, ...]) -> float:
     return intervals[-1].total if intervals else 0.0
+
+
+def _course(raw: RawRound) -> Iterator[Point]:
+    """Yield the whole round as one, under the phase `round`: seconds since the load began, to the begin of the stop.
+
+    Edges count as well as ticks, since a short query phase has no tick; what was written counts from the load's begin.
+    """
+    load, stop = raw.round.phase("load"), raw.round.phase("stop")
+    if load is None:
+        return
+    first = before = None
+    for snapshot in raw.snapshots:
+        if snapshot.epoch < load.begin or (stop is not None and snapshot.epoch > stop.begin):
+            continue
+        first, before = first or snapshot, before or snapshot
+        elapsed, found = snapshot.epoch - load.begin, dict[str, float]()
+        for name, counter in (*_LEVELS, ("data_size_bytes", raw.target.bytes_kept)):
+            if counter in snapshot.values:
+                found[name] = snapshot.values[counter]
+        if c.STORAGE_WRITTEN in snapshot.values and c.STORAGE_WRITTEN in first.values:
+            found["storage_written_bytes"] = snapshot.values[c.STORAGE_WRITTEN] - first.values[c.STORAGE_WRITTEN]
+        seconds = snapshot.epoch - before.epoch
+        if seconds >= _LEAST_S and c.CPU_USER in snapshot.values and c.CPU_USER in before.values:
+            found["cpu_cores"] = (_cpu(snapshot) - _cpu(before)) / seconds
+            before = snapshot
+        for name, value in found.items():
+            yield Point("round", "", elapsed, name, value)
 
 
 _LEVELS = (("rss_bytes", c.RSS),)

@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, checks.csv. Reads one round at a time, two at once.
+"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, phases.csv, checks.csv. Reads one round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
@@ -25,6 +25,7 @@ from tsduel.series import points
 
 MEASUREMENTS = ("block", "position", "round", "variant", "phase", "query_type", "metric", "value", "unit")
 TIMESERIES = ("block", "position", "round", "variant", "phase", "query_type", "elapsed_s", "metric", "value")
+PHASES = ("block", "position", "round", "variant", "phase", "query_type", "begin", "end")
 CHECKS = (
     *("block", "position", "round", "variant", "phase", "query_type"),
     *("check", "expected", "actual", "ok", "message"),
@@ -44,7 +45,7 @@ class TidyRound:
 
 
 def main(run_dir: Path) -> None:
-    """Write the three tables of a run."""
+    """Write the tables of a run."""
     run = open_run(run_dir)
     if not run.rounds:
         raise UserError(
@@ -62,6 +63,11 @@ def main(run_dir: Path) -> None:
             table.rows(
                 (*_who(tidied.round), m.phase, m.query_type, m.metric, _number(m.value), m.unit)
                 for m in tidied.measurements
+            )
+    with _Table(out / "phases.csv", PHASES) as table:
+        for found in run.rounds:
+            table.rows(
+                (*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases
             )
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
