@@ -18,7 +18,7 @@ STAGES = {
     "provision": "say where the rounds run",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md and plots/, and the verdict table on the terminal",
+    "report": "stats -> report.md, plots/ and exports/, and the verdict table on the terminal",
 }
 
 
@@ -54,10 +54,12 @@ def stage(name: str, run: str) -> None:
 
         compare.main(run_dir)
     else:
-        from plots import report
+        from plots import exports, report
 
         report.main(run_dir)
+        exported = exports.main(run_dir)
         report.print_summary(run_dir)
+        print(exported)
 
 
 def main() -> int:
