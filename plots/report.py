@@ -58,6 +58,7 @@ def main(run_dir: Path) -> None:
         method=facts.method(run),
         command=facts.command(run),
         run=run.path.name,
+        imported=bool(run.plan.get("imported")),
         cpus=run.json("raw/host.json").get("cpus"),
     )
     partial = run_dir / "report.md.partial"

@@ -49,7 +49,9 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
     said = {
         "equivalent": f"no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
-        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}",
+        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}"
+        if row["blocks"] > 1
+        else f"{size}, one round each: no verdict",
         "negligible": f"{size} ({_evidence(row)}): real, but below the {matters} that matter (negligible)",
     }
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:

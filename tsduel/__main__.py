@@ -16,6 +16,7 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
     "plan": "resolve the experiment and draw the order of rounds",
     "provision": "say where the rounds run",
+    "import": "two terminal logs of `make tsbs` -> a run directory",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
     "report": "stats -> report.md, plots/ and exports/, and the verdict table on the terminal",
@@ -36,7 +37,7 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
 
 def stage(name: str, run: str) -> None:
     """Run one stage. Imports are late, since a stage needs only its own libraries."""
-    run_dir = run_directory(run, must_exist=name != "plan")
+    run_dir = run_directory(run, must_exist=name not in {"plan", "import"})
     if name == "plan":
         from tsduel import plan
 
@@ -45,6 +46,10 @@ def stage(name: str, run: str) -> None:
         from tsduel import provision
 
         provision.main(run_dir)
+    elif name == "import":
+        from tsduel import importing
+
+        importing.main(run_dir, os.environ)
     elif name == "tidy":
         from tsduel import tidy
 
@@ -68,9 +73,15 @@ def main() -> int:
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name, text in STAGES.items():
         stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
+    stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
     arguments = parser.parse_args()
     try:
-        stage(arguments.stage, arguments.run)
+        if arguments.stage == "plot-load":
+            from plots import plot_load
+
+            plot_load.main(os.environ)
+        else:
+            stage(arguments.stage, arguments.run)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return EXIT_USER
