@@ -167,6 +167,8 @@ def forms():
         "noise": burn_in,
         "other lines in the load": retries,
         "no newline at the end": BASELINE.rstrip("\n"),
+        "a scale that looks like a year": BASELINE.replace("-400-2025", "-2025-2025"),
+        "only the names of files": re.sub(r"^make tsbs-run.*\n", "", BASELINE, flags=re.MULTILINE),
         "labelled metrics": re.sub(r"^(process_\w+) ", r'\1{instance="a"} ', BASELINE, flags=re.MULTILINE),
     }
 

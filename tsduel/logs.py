@@ -22,7 +22,10 @@ _HEADER = re.compile(r"time,per\. (?:metric|sample)/s,")
 _LOAD = re.compile(r"\d+,|Summary:|loaded ")
 _PROCESS = re.compile(rf"({'|'.join(PROCESS)})(?:\{{[^}}]*\}})? (\S+)$")
 _RUN = re.compile(r"run[-_]queries")
-_TYPES = (re.compile(r"\bTSBS_QUERY_TYPE=([\w-]+)"), re.compile(r"tsbs-queries-([a-z][\w-]*?)-\d+-\d{4}-"))
+_TYPES = (
+    re.compile(r"\bTSBS_QUERY_TYPE=([\w-]+)"),
+    re.compile(r"tsbs-queries-([a-z][\w-]*)-\d+-\d{4}-\d\d-\d\dT\S*?-\d{4}-"),
+)
 _FLAG = re.compile(r"--(use-case|scale|seed|timestamp-start|timestamp-end|log-interval)=(\S+)")
 _LABELS = (
     (re.compile(r"(\d+) cpu metric\(s\), random +(\d+) hosts, random (\d+)h"), "single-groupby-{}-{}-{}"),
