@@ -115,7 +115,7 @@ def _listed(reasons: Sequence[str]) -> str:
 
 def calibration(run: Run) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
-    if run.plan.get("imported"):
+    if run.plan.get("aa") or run.plan.get("imported"):
         return ""
     kept = aa.calibration(run)
     if kept is None:
