@@ -54,7 +54,7 @@ def scale(metric: Metric, *values: float | None) -> tuple[str, list[str]]:
     if metric.format != "bytes":
         return metric.unit, [number(value) for value in values]
     largest = max((abs(value) for value in values if value is not None), default=0.0)
-    unit, factor = next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])
+    unit, factor = byte_unit(largest)
     return unit, [number(value / factor if value is not None else None) for value in values]
 
 
@@ -62,5 +62,10 @@ def size(value: float | None) -> str:
     """Print bytes with their unit: 33.66 GB."""
     if value is None:
         return MISSING
-    unit, factor = next((b for b in reversed(_BYTES) if value >= b[1]), _BYTES[0])
+    unit, factor = byte_unit(value)
     return f"{number(value / factor)} {unit}"
+
+
+def byte_unit(largest: float) -> tuple[str, float]:
+    """Return the unit in which the largest of some values in bytes is at least 1, and its factor: ("MB", 1e6)."""
+    return next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])

@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from plots import charts, facts, tables, words
+from plots import facts, tables, words
 from tsduel.blocks import read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
