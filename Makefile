@@ -66,8 +66,12 @@ tidy: .venv ## raw files -> tidy/*.csv
 compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
 
-report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
+report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ Share
+comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
+	@$(TSDUEL) comment "$$RUN"
 
 ##@ Second opinion
 benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
@@ -92,4 +96,4 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs plan provision build run tidy compare report comment benchstat test bench clean-cache help .venv .venv-dev

@@ -37,6 +37,12 @@ def change(percent: float | None) -> str:
     return text.lstrip("+-") if float(text) == 0 else text
 
 
+def signed(value: float | None, digits: int = 3) -> str:
+    """Print a difference with its sign: +0.052, -12.3, 0."""
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 else text
+
+
 def probability(p: float | None) -> str:
     """Print a p-value: 0.04, 0.002, 2e-04; "1" and not "1.000"."""
     if p is None:

@@ -1,19 +1,21 @@
 """tidy/ and stats/ -> the pictures of a report: which there are, what each shows, and the data that it is drawn from."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from plots import markup
 from plots.charts import look
 from plots.charts.change import Change, forest
 from plots.charts.course import PARTS, course
 from plots.charts.load import load_rate
 from plots.charts.order import Lane, by_round
 from plots.charts.service import QUANTILES, service_times
+from plots.opened import Opened
 from plots.tables import PRIMARY, Comparison
 from tsduel.blocks import read_table
 from tsduel.metrics import GEOMEAN, METRICS
@@ -52,11 +54,13 @@ _RATIO = {"regression", "improvement", "negligible"}
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that was drawn: `path` without its suffix, relative to the run; `alt` and `caption` say what it shows."""
+    """A picture of the report: `path` without its suffix, relative to the run; `alt` and `caption` say what it shows."""
 
     path: str
+    name: str
     alt: str
     caption: str
+    drawn: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,23 +77,27 @@ class Data:
 
 
 def draw(data: Data) -> list[Picture]:
-    """Draw every picture that there is data for; the others are left out."""
-    drawn = []
+    """Draw every picture that there is data for, and return all of them with what has been drawn."""
+    found = []
     for picture, make in _all(data):
-        figure = make()
+        figure, path = make(), data.run.path / picture.path
+        # What an earlier report has drawn from other data must not stay.
+        for suffix in (".svg", ".png"):
+            path.with_suffix(suffix).unlink(missing_ok=True)
         if figure is not None:
-            look.save(figure, data.run.path / picture.path)
-            drawn.append(picture)
-    return drawn
+            look.save(figure, path)
+        found.append(replace(picture, drawn=figure is not None))
+    return found
 
 
-def read(run: Run, labels: dict[str, str], comparisons: Sequence[Comparison], *tables: pd.DataFrame) -> Data:
+def read(opened: Opened) -> Data:
     """Read what else pictures need; a run recorded without its time series has fewer pictures."""
+    tidy = opened.run.path / "tidy"
     return Data(
-        run, labels, comparisons, *tables,
-        series=_optional(run.path / "tidy/timeseries.csv", TIMESERIES),
-        phases=_optional(run.path / "tidy/phases.csv", PHASES),
-    )  # fmt: skip
+        **vars(opened),
+        series=_optional(tidy / "timeseries.csv", TIMESERIES),
+        phases=_optional(tidy / "phases.csv", PHASES),
+    )
 
 
 def _optional(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -97,10 +105,11 @@ def _optional(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
 
 
 def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
-    names = " and ".join(data.labels.values())
+    names = markup.text(" and ".join(data.labels.values()))
     yield (
         Picture(
             "plots/load-rate",
+            "load rate over time",
             f"Load rate over time, samples/s: {names}",
             "Thin lines are rounds, thick lines the medians over rounds; a bar marks the median end.",
         ),
@@ -109,6 +118,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     yield (
         Picture(
             "plots/course",
+            "the server over the round",
             f"CPU, RSS, bytes written and bytes kept over the round: {names}",
             "The parts of a round side by side, each from its own begin to its own end. The order of query types "
             "differs between blocks. Thin lines are rounds, thick lines the medians.",
@@ -120,6 +130,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     yield (
         Picture(
             "plots/change-by-metric",
+            "change by metric",
             f"Change of each metric with its 95 % interval: {names}",
             f"Worse is always to the right, whatever the metric's direction; the figures have the metric's own sign. {READ}",
         ),
@@ -128,6 +139,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     yield (
         Picture(
             "plots/change-by-query",
+            "change by query type",
             f"Change of the service times of each query type with its 95 % interval: {names}",
             f"Mean service time, and p99 where it was measured. {READ}",
         ),
@@ -136,6 +148,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     yield (
         Picture(
             "plots/service-times",
+            "service times",
             f"Quantiles of the service time of each query type in every round: {names}",
             "Quantiles of each round, since TSBS keeps no single service times. The axes are logarithmic and differ.",
         ),
@@ -144,6 +157,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     yield (
         Picture(
             "plots/rounds",
+            "round by round",
             f"Primary metrics round by round in the order of execution: {names}",
             "What slopes is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
         ),

@@ -18,7 +18,8 @@ STAGES = {
     "provision": "say where the rounds run",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md and plots/, and the verdict table on the terminal",
+    "report": "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
+    "comment": "stats -> comment.md, a Markdown block for a pull request, printed too",
 }
 
 
@@ -53,6 +54,10 @@ def stage(name: str, run: str) -> None:
         from tsduel import compare
 
         compare.main(run_dir)
+    elif name == "comment":
+        from plots import comment
+
+        print(comment.main(run_dir), end="")
     else:
         from plots import report
 

@@ -12,7 +12,6 @@ from plots.charts.look import PALE, STYLE, headed, key, looks, readable, scaled
 
 PARTS = ("load", "settle", "queries")
 _NARROWEST = 0.2
-_FEW_POINTS = 30
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,9 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
             unit, factor = scaled(panel.unit, float(of_panel["value"].max()))
             values = of_panel.assign(value=of_panel["value"] / factor)
             for axes, part in zip(row, parts, strict=True):
-                _panel(axes, values[values["part"] == part], labels, panel)
+                # Phases in another order in every block are a thicket unless their rates are averaged.
+                most = curves.MOST_POINTS if not panel.rate else 12 if part == "queries" else 30
+                _panel(axes, values[values["part"] == part], labels, rates=panel.rate, most=most)
             row[0].set_ylim(bottom=0)
             row[0].set_ylabel(f"{panel.name},\n{unit}")
             readable(row[0], most=4)
@@ -70,10 +71,9 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, series: pd.DataFrame, labels: dict[str, str], panel: Panel) -> None:
+def _panel(axes: Axes, series: pd.DataFrame, labels: dict[str, str], *, rates: bool, most: int) -> None:
     if series.empty:
         return
-    # Rates of phases in another order every time are a thicket unless they are averaged.
-    seconds = curves.window(series, _FEW_POINTS if panel.rate else curves.MOST_POINTS)
+    seconds = curves.window(series, most)
     for variant, look in looks(labels).items():
-        curves.draw(axes, curves.by_round(series, variant, seconds), look, rates=panel.rate)
+        curves.draw(axes, curves.by_round(series, variant, seconds), look, rates=rates)

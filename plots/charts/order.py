@@ -44,7 +44,7 @@ def by_round(values: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str])
             of_lane = values[values["metric"] == lane.metric]
             unit, factor = scaled(lane.unit, float(of_lane["value"].max()))
             _lane(axes, of_lane.assign(value=of_lane["value"] / factor), labels)
-            axes.set_ylabel(f"{lane.name},\n{unit}", fontsize=8.5)
+            axes.set_ylabel(f"{lane.name},\n{unit}", fontsize=8)
             axes.annotate("↑ better" if lane.higher_is_better else "↓ better", (1.0, 1.0), xycoords="axes fraction",
                           ha="right", va="bottom", fontsize=7.5, color=GREY)  # fmt: skip
             axes.margins(y=0.15)
