@@ -1,4 +1,4 @@
-"""stats/ + plan -> a short Markdown block for a pull request: the verdict first, the figures and the way there folded."""
+"""stats/ + plan -> a short Markdown block for a pull request: the verdict first, all else folded."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def main(run_dir: Path) -> str:
     opened = open_report(run_dir)
     differ, _ = facts.differences(opened.run)
     names = [str(markup.text(label)) for label in opened.labels.values()]
-    told = [markup.block(facts.command(opened.run), "shell")]
+    told: list[str] = [markup.block(facts.command(opened.run), "shell")]
     if differ:
         told.append(tables.markdown(["", *opened.labels.values()], [[key, *values] for key, values in differ]))
     told.append(tables.markdown(["", ""], [list(pair) for pair in facts.machine(opened.run)]))

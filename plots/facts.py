@@ -24,9 +24,8 @@ def labels(run: Run) -> dict[str, str]:
     """Return the names of the variants for people; the variant's own name is added where two would be alike."""
     by_name = {str(v["name"]): str(v.get("label") or v["name"]) for v in run.plan["variants"]}
     named = {name: by_name[name] for name in run.variants}
-    if len(set(named.values())) == len(named):
-        return named
-    return {name: f"{label} ({name})" for name, label in named.items()}
+    found = list(named.values())
+    return {name: f"{label} ({name})" if found.count(label) > 1 else label for name, label in named.items()}
 
 
 def differences(run: Run) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:

@@ -15,7 +15,7 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return "0"
     rounded = float(f"{value:.{digits}g}")
     if value == int(value) and abs(value) < 10**digits:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
     if whole >= digits:
         return f"{rounded:,.0f}"

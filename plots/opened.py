@@ -47,7 +47,7 @@ def open_report(run_dir: Path) -> Opened:
 
 
 def template(name: str) -> jinja2.Template:
-    """Return a template of Markdown, which is no HTML: what comes from people is escaped where it is put in (markup)."""
+    """Return a template of Markdown, which is no HTML: what people wrote is escaped where it is put in (markup)."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=False,  # noqa: S701

@@ -1,10 +1,10 @@
-"""tidy/ and stats/ -> the pictures of a report: which there are, what each shows, and the data that it is drawn from."""
+"""tidy/ and stats/ -> the pictures of a report: which there are, what each shows, what it is drawn from."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -22,10 +22,9 @@ from tsduel.metrics import GEOMEAN, METRICS
 from tsduel.rundir import Run
 from tsduel.tidy import PHASES, TIMESERIES
 
-
 READ = (
-    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most 0.05), a "
-    "hollow one may be chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
+    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most "
+    "0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
 )
 MOST_ROWS = 44
 # The CPU of each query type has its own row in the tables; drawn, it would double the picture.
@@ -54,7 +53,7 @@ _RATIO = {"regression", "improvement", "negligible"}
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of the report: `path` without its suffix, relative to the run; `alt` and `caption` say what it shows."""
+    """A picture of the report: `path` from the run without its suffix; `alt` and `caption` say what it shows."""
 
     path: str
     name: str
@@ -126,13 +125,12 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
         lambda: _course(data),
     )
 
-
     yield (
         Picture(
             "plots/change-by-metric",
             "change by metric",
             f"Change of each metric with its 95 % interval: {names}",
-            f"Worse is always to the right, whatever the metric's direction; the figures have the metric's own sign. {READ}",
+            f"Worse is always to the right; the figures have the metric's own sign. {READ}",
         ),
         lambda: _changes(data, by_type=False),
     )
@@ -199,7 +197,7 @@ def _course(data: Data) -> Figure | None:
 
 def _parts(phases: pd.DataFrame) -> dict[str, "pd.Series[float]"]:
     """Return when each part of a round began, in seconds since its load, by round."""
-    begins = phases.groupby(["phase", "round"])["begin"].min().unstack("phase")
+    begins = phases.pivot_table(index="round", columns="phase", values="begin", aggfunc="min")
     if "load" not in begins:
         return {}
     named = {"load": "load", "settle": "settle", "queries": "responses" if "responses" in begins else "query"}
@@ -287,6 +285,6 @@ def _geomean(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     whole = wide.dropna(axis="columns")
     if whole.empty or (whole <= 0).any(axis=None):
         return table.iloc[:0]
-    means = np.exp(np.log(whole).mean(axis="columns"))
+    means = whole.map(math.log).mean(axis="columns").map(math.exp)
     rounds = table.drop_duplicates("round")
     return rounds.assign(metric=metric, value=rounds["round"].map(means)).dropna(subset=["value"])

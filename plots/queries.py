@@ -44,7 +44,7 @@ def _cell(comparison: Comparison, metric: str, query_type: str) -> str:
     sides = f"{numbers.number(row['baseline_median'])} → {numbers.number(row['candidate_median'])}"
     if row["change_pct"] is None:
         return sides
-    return f"{sides} ({numbers.change(row['change_pct'])}) {comparison.mark(row)[:1]}".rstrip()
+    return f"{sides} ({numbers.change(row['change_pct'])}) {comparison.symbol(row)}".rstrip()
 
 
 def details(comparison: Comparison, query_types: Sequence[str]) -> str:

@@ -102,7 +102,7 @@ def print_summary(run_dir: Path) -> None:
         print(f"Blocks: {comparison.valid_blocks} valid of {run.plan['design']['blocks']}.\n")
     for line in [*facts.standing(run, comparisons), facts.calibration(run)]:
         print(line.replace("**", "").replace("`", ""))
-    print(f"Checks: {tables.checks_sentence(run, checks)}.")
+    print(f"{tables.checks_sentence(run, checks)}.")
     for line in [*_failures(checks)[:5], *_failed_rounds(checks)]:
         print(f"  {line}")
     print(f"Report: {run_dir / 'report.md'}, with its pictures in one file: {run_dir / 'report.html'}")

@@ -93,6 +93,11 @@ class Comparison:
             "not comparable": "not comparable",
         }.get(row["verdict"], f"? {row['verdict']}")
 
+    def symbol(self, row: dict[str, Any]) -> str:
+        """Return the mark alone; a failed check keeps its word, since its cross means something else."""
+        mark = self.mark(row)
+        return mark if row["verdict"] in {"failed", "not comparable"} else mark[:1]
+
     def evidence(self, row: dict[str, Any]) -> list[str]:
         """Return the cells of change, interval, adjusted p and verdict."""
         interval = numbers.between(row["lo_pct"], row["hi_pct"])
@@ -145,14 +150,17 @@ def metrics_tables(comparisons: Sequence[Comparison], names: Sequence[str]) -> s
     rows = []
     for name in names:
         found = [comparison.row(name) for comparison in comparisons]
-        values = [found[0]["baseline_median"] if found[0] else None, *(r["candidate_median"] if r else None for r in found)]
+        values = [
+            found[0]["baseline_median"] if found[0] else None,
+            *(r["candidate_median"] if r else None for r in found),
+        ]
         if all(value is None for value in values):
             continue
         unit, sides = numbers.scale(METRICS[name], *values)
         changes = [
             cell
             for side, row, one in zip(sides[1:], found, comparisons, strict=True)
-            for cell in (side, f"{numbers.change(row['change_pct'])} {one.mark(row)[:1]}".rstrip() if row else "")
+            for cell in (side, f"{numbers.change(row['change_pct'])} {one.symbol(row)}".rstrip() if row else "")
         ]
         rows.append([METRICS[name].title, unit, sides[0], *changes])
     if not rows:
@@ -213,7 +221,7 @@ def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
     planned, made = sum(planned_checks(run).values()), int((checks["actual"] != "").sum())
     failed = int((checks["ok"] != "true").sum())
     never = [c for c in planned_checks(run) if not (checks["actual"][checks["check"] == c] != "").any()]
-    text = f"checked {numbers.count(made)} of {numbers.count(planned)}"
+    text = f"Checked {numbers.count(made)} of {numbers.count(planned)}"
     if failed:
         return f"{text}, {failed} FAILED"
     if never:

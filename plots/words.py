@@ -22,7 +22,14 @@ class Subject:
 
 SUBJECTS = (
     Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
-    Subject("query_mean_ms", GEOMEAN, "Queries (geometric mean of service times over the types)", "queries", "slower", "faster"),
+    Subject(
+        "query_mean_ms",
+        GEOMEAN,
+        "Queries (geometric mean of service times over the types)",
+        "queries",
+        "slower",
+        "faster",
+    ),
     Subject("cpu_seconds", "", "CPU of the whole round", "CPU", "more", "less"),
     Subject("rss_peak_bytes", "", "Peak memory", "memory", "more", "less"),
     Subject("disk_bytes", "", "Disk", "disk", "more", "less"),
@@ -118,7 +125,7 @@ def _possible(row: dict[str, Any]) -> str:
     if needed is None:
         return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
     if needed > row["blocks"]:
-        return f"{could}; {needed} blocks would settle {row['threshold_pct']:g} %"
+        return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
     return f"{could}; {_blocks(row)} see changes of {numbers.change(row['mde_pct']).lstrip('+')} % and more"
 
 

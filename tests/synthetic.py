@@ -29,7 +29,10 @@ HOST = {
 
 @dataclass(frozen=True)
 class Spec:
-    """Size and shape of a synthetic run. `factors` multiply the candidate's rate, cpu, query_rate, bytes, rss."""
+    """Size and shape of a synthetic run. `factors` multiply the candidate's rate, cpu, query_rate, bytes, rss.
+
+    `others` are further candidates with factors of their own; `order` is then a rotation of all variants.
+    """
 
     name: str = "synthetic"
     blocks: int = 6
@@ -43,7 +46,21 @@ class Spec:
     seed: int = 1
     noise: float = 0.02
     factors: dict[str, float] = field(default_factory=lambda: {"rate": 0.92, "cpu": 1.08, "query_rate": 1.2})
-    order: tuple[tuple[str, str], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
+    order: tuple[tuple[str, ...], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
+    others: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Variants and their versions, baseline first."""
+        return {"baseline": "v1.132.0", "candidate": "v1.133.0"} | {
+            name: f"v1.13{4 + i}.0" for i, name in enumerate(self.others)
+        }
+
+    def order_of(self, block: int) -> tuple[str, ...]:
+        """Return the variants of a block in the order in which they run."""
+        names = tuple(self.versions)
+        shift = block % len(names)
+        return names[shift:] + names[:shift] if self.others else self.order[block % len(self.order)]
 
 
 def write_run(path: Path, spec: Spec) -> Path:
@@ -54,14 +71,14 @@ def write_run(path: Path, spec: Spec) -> Path:
     lines = ["block\tposition\tvariant\tkind\tquery_types"]
     clock = 1_795_184_000.0
     for block in range(1 - spec.warmup_blocks, spec.blocks + 1):
-        for position, variant in enumerate(spec.order[block % len(spec.order)], start=1):
+        for position, variant in enumerate(spec.order_of(block), start=1):
             kind = "measured" if block else "warmup"
             lines.append(f"{block}\t{position}\t{variant}\t{kind}\t{','.join(spec.query_types)}")
             clock = write_round(path / f"raw/{block:02}-{position}-{variant}", spec, block, position, variant, clock)
     (path / "plan/rounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _dump(path / "raw/host.json", HOST)
     _dump(path / "raw/workload.json", _workload(spec))
-    for variant, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0")):
+    for variant, version in spec.versions.items():
         _dump(path / f"build/{variant}.json", {
             "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
             "revision": f"{variant:0<40}", "version": version, "go_version": "go1.25.5", "build_command": "go build",
@@ -83,7 +100,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
             "repo": "", "path": "", "revision": f"{name:0<40}", "version": version, "sum": "h1:x", "dirty": "",
             "flags": [], "env": {}, "go": "local", "build_key": f"{name:0<16}",
         }
-        for name, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0"))
+        for name, version in spec.versions.items()
     ]  # fmt: skip
     return {
         "schema": 1, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
@@ -182,7 +199,7 @@ def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small thi
     (path / "query").mkdir(parents=True)
     (path / "responses").mkdir()
     rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
-    factor = {k: v if variant == "candidate" else 1.0 for k, v in spec.factors.items()}
+    factor = {"baseline": {}, "candidate": spec.factors, **spec.others}[variant]
     vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731
     server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
 

@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, phases.csv, checks.csv. Reads one round at a time, two at once.
+"""raw/ + plan/ -> tidy/: measurements.csv, timeseries.csv, phases.csv, checks.csv. One round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
@@ -66,9 +66,7 @@ def main(run_dir: Path) -> None:
             )
     with _Table(out / "phases.csv", PHASES) as table:
         for found in run.rounds:
-            table.rows(
-                (*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases
-            )
+            table.rows((*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases)
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
             table.rows(

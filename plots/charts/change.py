@@ -56,9 +56,7 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
             shift = (candidates.index(one.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
             _bar(axes, one, middle + shift, limit, drawn[one.candidate])
             if len(candidates) == 1:
-                axes.annotate(
-                    _said(one), (1.03, middle), xycoords=("axes fraction", "data"), va="center", fontsize=7.5
-                )
+                axes.annotate(_said(one), (1.03, middle), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1.5)
         axes.set_xlim(-limit, limit)
         axes.set_ylim(max(order.values()) + 0.6, -0.6)

@@ -47,9 +47,7 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         widths = [max(seconds, _NARROWEST * sum(longest), 1e-3) for seconds in longest]
         handles = [key(labels[v], look) for v, look in looks(labels).items() if (series["variant"] == v).any()]
         figure = headed("The server over the round (lower is better)", handles, 6.5, 0.5 + 1.35 * len(panels))
-        grid = figure.subplots(
-            len(panels), len(parts), sharex="col", sharey="row", squeeze=False, width_ratios=widths
-        )
+        grid = figure.subplots(len(panels), len(parts), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
         for row, panel in zip(grid, panels, strict=True):
             of_panel = series[series["metric"] == panel.metric]
             unit, factor = scaled(panel.unit, float(of_panel["value"].max()))

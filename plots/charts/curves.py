@@ -71,9 +71,9 @@ def draw(axes: Axes, curves: list[Curve], look: Look, *, rates: bool = True) -> 
     if not curves:
         return
     steps = rates and max(len(x) for x, _ in curves) <= STEPS_BELOW
-    thin = {"linewidth": 0.6, "alpha": 0.4 if len(curves) <= _MANY_ROUNDS else 0.22}
+    alpha = 0.4 if len(curves) <= _MANY_ROUNDS else 0.22
     for x, y in curves:
-        axes.plot(*_stepped(x, y, steps=steps), color=look.colour, zorder=2, **thin)
+        axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linewidth=0.6, alpha=alpha, zorder=2)
     x, y = median_curve(curves, rates=rates)
     axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linestyle=look.dashes, linewidth=2.0, zorder=3)
     axes.plot(x[-1:], y[-1:], color=look.colour, marker="|", markersize=9, markeredgewidth=1.8, zorder=4)

@@ -1,4 +1,4 @@
-"""What all charts share: the look of each variant, titles and legends, how text is kept harmless, how a file is written."""
+"""What all charts share: the look of each variant, titles and legends, harmless text, how a file is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,9 @@ from plots import numbers
 STYLE = Path(__file__).with_name("bench.mplstyle")
 GREY, PALE = "#5f5f5f", "#ececec"
 SHORT_NAME, LONGEST_NAME = 26, 44
-_TITLE_IN, _LEGEND_IN = 0.26, 0.19
-_SCALES = ((1e6, "million "), (1e4, "thousand "), (1.0, ""))
+_TITLE_IN, _LEGEND_IN = 0.26, 0.2
+_SCALES = ((1e6, 1e6, "million "), (1e4, 1e3, "thousand "), (0.0, 1.0, ""))
+"""From which value on, divided by what, in words."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,10 @@ def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """Return the unit that suits the largest value of an axis, and its factor: ("GB", 1e9), ("million samples/s", 1e6)."""
+    """Return the unit that suits an axis's largest value, and its factor: ("GB", 1e9), ("million samples/s", 1e6)."""
     if unit == "B":
         return numbers.byte_unit(largest)
-    factor, word = next(s for s in _SCALES if largest >= s[0] or s[0] == 1.0)
+    _, factor, word = next(scale for scale in _SCALES if largest >= scale[0])
     return f"{word}{unit}", factor
 
 

@@ -36,7 +36,9 @@ def by_round(values: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str])
         drawn = looks(labels)
         handles = [key(labels[name], look, marker=look.marker, linewidth=1.0) for name, look in drawn.items()]
         if not values[values["block"] > 0]["counts"].all():
-            handles.append(Line2D([], [], linestyle="", marker="x", color="black", markersize=6, label="does not count"))
+            handles.append(
+                Line2D([], [], linestyle="", marker="x", color="black", markersize=6, label="does not count")
+            )
         figure = headed("Round by round, in the order they ran", handles, 6.5, 0.5 + 1.05 * len(lanes))
         grid = figure.subplots(len(lanes), 1, sharex=True, squeeze=False).ravel()
         rounds = values.drop_duplicates("order").sort_values("order")
@@ -44,7 +46,7 @@ def by_round(values: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str])
             of_lane = values[values["metric"] == lane.metric]
             unit, factor = scaled(lane.unit, float(of_lane["value"].max()))
             _lane(axes, of_lane.assign(value=of_lane["value"] / factor), labels)
-            axes.set_ylabel(f"{lane.name},\n{unit}", fontsize=8)
+            axes.set_ylabel(f"{lane.name},\n{unit}", fontsize=7.5)
             axes.annotate("↑ better" if lane.higher_is_better else "↓ better", (1.0, 1.0), xycoords="axes fraction",
                           ha="right", va="bottom", fontsize=7.5, color=GREY)  # fmt: skip
             axes.margins(y=0.15)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib import style, ticker
 from matplotlib.axes import Axes
@@ -84,4 +85,4 @@ def _ticks(low: float, high: float) -> list[float]:
         found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
         if len(found) >= 3:  # noqa: PLR2004 - fewer say nothing of a logarithmic scale
             return found[:: -(-len(found) // 5)]
-    return found
+    return [float(tick) for tick in np.geomspace(low, high, 4)[1:3]]
