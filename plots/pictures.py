@@ -260,7 +260,7 @@ def _rounds(data: Data) -> Figure | None:
         if not values.empty:
             lanes.append(Lane(metric, _LANES[metric], METRICS[metric].unit, METRICS[metric].better == "higher"))
             found.append(values)
-    if not found:
+    if _of_measured_rounds(data).empty:
         return None
     drawn = pd.concat(found)
     counting = set(data.comparisons[0].document["blocks"][data.comparisons[0].candidate]["valid"]).union(
