@@ -29,10 +29,7 @@ HOST = {
 
 @dataclass(frozen=True)
 class Spec:
-    """Size and shape of a synthetic run. `factors` multiply the candidate's rate, cpu, query_rate, bytes, rss.
-
-    `others` are further candidates with factors of their own; `order` is then a rotation of all variants.
-    """
+    """Size and shape of a synthetic run. `factors` multiply the candidate's rate, cpu, query_rate, bytes, rss."""
 
     name: str = "synthetic"
     blocks: int = 6
@@ -47,20 +44,12 @@ class Spec:
     noise: float = 0.02
     factors: dict[str, float] = field(default_factory=lambda: {"rate": 0.92, "cpu": 1.08, "query_rate": 1.2})
     order: tuple[tuple[str, ...], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
-    others: dict[str, dict[str, float]] = field(default_factory=dict)
+    more_factors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def versions(self) -> dict[str, str]:
-        """Variants and their versions, baseline first."""
-        return {"baseline": "v1.132.0", "candidate": "v1.133.0"} | {
-            name: f"v1.13{4 + i}.0" for i, name in enumerate(self.others)
-        }
-
-    def order_of(self, block: int) -> tuple[str, ...]:
-        """Return the variants of a block in the order in which they run."""
-        names = tuple(self.versions)
-        shift = block % len(names)
-        return names[shift:] + names[:shift] if self.others else self.order[block % len(self.order)]
+        """Variants and their versions, baseline first; `more_factors` is for variants beyond the first two."""
+        return {name: f"v1.{132 + i}.0" for i, name in enumerate(sorted(self.order[0]))}
 
 
 def write_run(path: Path, spec: Spec) -> Path:
@@ -71,7 +60,7 @@ def write_run(path: Path, spec: Spec) -> Path:
     lines = ["block\tposition\tvariant\tkind\tquery_types"]
     clock = 1_795_184_000.0
     for block in range(1 - spec.warmup_blocks, spec.blocks + 1):
-        for position, variant in enumerate(spec.order_of(block), start=1):
+        for position, variant in enumerate(spec.order[block % len(spec.order)], start=1):
             kind = "measured" if block else "warmup"
             lines.append(f"{block}\t{position}\t{variant}\t{kind}\t{','.join(spec.query_types)}")
             clock = write_round(path / f"raw/{block:02}-{position}-{variant}", spec, block, position, variant, clock)
@@ -199,7 +188,8 @@ def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small thi
     (path / "query").mkdir(parents=True)
     (path / "responses").mkdir()
     rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
-    factor = {"baseline": {}, "candidate": spec.factors, **spec.others}[variant]
+    own = spec.factors if variant == "candidate" else spec.more_factors.get(variant, {})
+    factor = {name: own.get(name, 1.0) for name in spec.factors}
     vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731
     server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
 

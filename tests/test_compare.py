@@ -296,3 +296,47 @@ def test_missing_tidy_names_the_command(tmp_path):
     run = synthetic.write_run(tmp_path / "run", SPEC)
     with pytest.raises(UserError, match="make tidy"):
         compare.main(run)
+
+
+THREE = (("baseline", "candidate", "third"), ("third", "baseline", "candidate"), ("candidate", "third", "baseline"))
+
+
+def test_every_candidate_is_held_against_the_baseline(tmp_path):
+    """The column candidate names it; each has its own change; all of them are one family."""
+    run = write(tmp_path, blocks=9, order=THREE, more_factors={"third": {"rate": 1.15}})
+    compare.main(run)
+    with (run / "stats/comparison.csv").open() as stream:
+        found = {(r["candidate"], r["metric"], r["query_type"]): r for r in csv.DictReader(stream)}
+    assert {candidate for candidate, _, _ in found} == {"candidate", "third"}
+    assert {r["baseline"] for r in found.values()} == {"baseline"}
+    rates = [found[name, "load_rate", ""] for name in ("candidate", "third")]
+    assert [r["verdict"] for r in rates] == ["regression", "improvement"]
+    assert rates[0]["baseline_median"] == rates[1]["baseline_median"]
+    assert float(rates[1]["change_pct"]) == pytest.approx(15, abs=3)
+    texts = [(run / f"stats/{name}.bench.txt").read_text() for name in ("baseline", "candidate", "third")]
+    assert len({text.count("phase=load") for text in texts}) == 1
+    # In a family of its own the first candidate's p is no larger, and somewhere smaller.
+    two = write(tmp_path / "two", blocks=9, order=THREE, more_factors={"third": {"rate": 1.15}})
+    plan = json.loads((two / "plan/experiment.json").read_text())
+    plan["variants"] = plan["variants"][:2]
+    (two / "plan/experiment.json").write_text(json.dumps(plan))
+    alone = rows(two)
+    both = [(row["p_adj"], found["candidate", *name]["p_adj"]) for name, row in alone.items() if row["p_adj"]]
+    assert all(float(one) <= float(joint) + 1e-12 for one, joint in both)
+    assert any(float(one) < float(joint) for one, joint in both)
+
+
+def test_a_candidate_that_fails_does_not_take_the_others_blocks(tmp_path):
+    """A block counts for those that finished it; the other candidate lists what it lost, and why."""
+    run = write(tmp_path, blocks=7, order=THREE)
+    path = next(run.glob("raw/03-*-third")) / "round.json"
+    record = json.loads(path.read_text()) | {"status": "failed", "failure": {"phase": "load", "message": "it died"}}
+    path.write_text(json.dumps(record))
+    tidy.main(run)
+    compare.main(run)
+    blocks = json.loads((run / "stats/comparison.json").read_text())["blocks"]
+    assert blocks["candidate"] == {"valid": [1, 2, 3, 4, 5, 6, 7], "dropped": []}
+    assert blocks["third"]["dropped"] == [{"block": 3, "reason": "third failed: it died"}]
+    with (run / "stats/comparison.csv").open() as stream:
+        rate = [r for r in csv.DictReader(stream) if (r["candidate"], r["metric"]) == ("third", "load_rate")]
+    assert [r["blocks"] for r in rate] == ["6"]

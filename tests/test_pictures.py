@@ -20,6 +20,7 @@ from plots.charts.service import _ticks, service_times
 
 LABELS = {"baseline": "v1.132.0", "candidate": "v1.133.0"}
 CHANGE = Change("g", "Load rate", "candidate", 8.0, 5.0, 11.0, 5.0, higher_is_better=False, sure=True, screen=False)
+THREE = (("baseline", "candidate", "third"), ("third", "baseline", "candidate"), ("candidate", "third", "baseline"))
 ALL = {"load-rate", "course", "change-by-metric", "change-by-query", "service-times", "rounds"}
 
 
@@ -44,7 +45,7 @@ def test_all_pictures_of_several_candidates(tmp_path):
         failure = {"phase": "load", "message": "killed"}
         path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
 
-    spec = synthetic.Spec(**(vars(SPEC) | {"others": {"third": {"rate": 1.1}}}))
+    spec = synthetic.Spec(**(vars(SPEC) | {"order": THREE, "more_factors": {"third": {"rate": 1.1}}}))
     run = made(tmp_path, spec, failed)
     assert drawn(run) == ALL
     assert "v1.134.0" in text(run)

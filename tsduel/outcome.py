@@ -1,9 +1,12 @@
 """How a run ended, as an exit code for whoever started it: docs/operating.md lists them."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tsduel.errors import UserError
+from tsduel.rundir import open_run, read_json
 
 DONE = 0
 USER = 2
@@ -18,6 +21,15 @@ def fail_on(given: str) -> str:
     if given not in FAIL_ON:
         raise UserError(f"FAIL_ON: {given!r} is not known; FAIL_ON=regression is, or leave it out")
     return given
+
+
+def tell(run_dir: Path, given: str) -> int:
+    """Say on stderr why a compared run does not end with 0, if so, and return its exit code."""
+    run = open_run(run_dir)
+    code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=bool(run.plan.get("smoke")))
+    if why:
+        print(f"tsduel: {why}: exit code {code}", file=sys.stderr)
+    return code
 
 
 def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, str]:
