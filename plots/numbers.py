@@ -33,7 +33,9 @@ def change(percent: float | None) -> str:
     """Print a change in percent with its sign and no unit: +8.1, -12.3, +142, 0.0."""
     if percent is None:
         return MISSING
-    text = f"{percent:+.0f}" if abs(percent) >= 100 else f"{percent:+.1f}"  # noqa: PLR2004 - three digits are enough
+    text = f"{percent:+.1f}"
+    if abs(float(text)) >= 100:  # noqa: PLR2004 - three digits are enough
+        text = f"{percent:+,.0f}"
     return text.lstrip("+-") if float(text) == 0 else text
 
 

@@ -24,7 +24,8 @@ from tsduel.tidy import PHASES, TIMESERIES
 
 READ = (
     "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most "
-    "0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
+    "0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the "
+    "range of the blocks."
 )
 MOST_ROWS = 44
 # The CPU of each query type has its own row in the tables; drawn, it would double the picture.

@@ -108,7 +108,7 @@ def _shift(comparison: Comparison, query_type: str) -> str:
     if not least or not most:
         return table
     said = [f"{label} {numbers.number(least[side])} / {numbers.number(most[side])} ms" for label, side in sides.items()]
-    return f"{table}\n\nMin / max: {markup.text('; '.join(said))}."
+    return f"{table}\n\nMin / max, medians over rounds: {markup.text('; '.join(said))}."
 
 
 def _interval(shift: dict[str, float | None]) -> str:

@@ -44,6 +44,7 @@ _HEADLINES = {
     "negligible": ("≈ negligible", True),
     "equivalent": ("= equivalent", False),
     "inconclusive": ("? inconclusive", False),
+    "inconclusive: environment": ("? inconclusive, too noisy", False),
     "inconclusive (n < 6)": ("? a screen, no verdict", True),
     "not comparable": ("not comparable", False),
 }

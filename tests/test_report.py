@@ -224,7 +224,10 @@ def test_numbers(value, printed):
     assert numbers.number(value) == printed
 
 
-@pytest.mark.parametrize(("value", "printed"), [(8.1234, "+8.1"), (-0.04, "0.0"), (142.3, "+142"), (-12.35, "-12.3")])
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [(8.1234, "+8.1"), (-0.04, "0.0"), (142.3, "+142"), (99.97, "+100"), (9340.2, "+9,340"), (-12.35, "-12.3")],
+)
 def test_changes(value, printed):
     """A sign always, but for nothing."""
     assert numbers.change(value) == printed
