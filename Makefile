@@ -76,8 +76,12 @@ tidy: .venv ## raw files -> tidy/*.csv
 compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
 
-report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
+report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ Share
+comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
+	@$(TSDUEL) comment "$$RUN"
 
 ##@ Your own logs
 import: read-logs tidy compare report ## two logs of VictoriaMetrics' `make tsbs` -> a run and its report: BASELINE_LOG= CANDIDATE_LOG=
@@ -111,4 +115,4 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report import read-logs tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs plan provision build run tidy compare report comment import read-logs tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

@@ -1,6 +1,6 @@
 """What a report says of imported logs, where it cannot say how tsduel measured."""
 
-from plots import numbers
+from plots import markup, numbers
 from tsduel.importing import UNKNOWN
 from tsduel.rundir import Run
 
@@ -22,6 +22,11 @@ def known(run: Run) -> list[tuple[str, str]]:
         *((f"sha256 of the {variant}'s log", str(log["sha256"])) for variant, log in logs.items()),
         ("tsduel", " ".join(str(part) for part in run.plan["tsduel"].values() if part)),
     ]
+
+
+def notes(run: Run) -> list[str]:
+    """Return what import found doubtful."""
+    return [f"{markup.text(note)}." for note in (run.plan.get("imported") or {}).get("notes", [])]
 
 
 def method(run: Run) -> list[str]:

@@ -19,7 +19,8 @@ STAGES = {
     "import": "two terminal logs of `make tsbs` -> a run directory",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md, plots/ and exports/, and the verdict table on the terminal",
+    "report": "stats -> report.md, report.html, plots/ and exports/, and the verdict table on the terminal",
+    "comment": "stats -> comment.md, a Markdown block for a pull request, printed too",
 }
 
 
@@ -60,6 +61,10 @@ def stage(name: str, run: str) -> int:
         from tsduel import compare
 
         compare.main(run_dir)
+    elif name == "comment":
+        from plots import comment
+
+        print(comment.main(run_dir), end="")
     else:
         from plots import exports, report
 

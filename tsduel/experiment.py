@@ -196,6 +196,12 @@ class Host(_Part):
     drop_caches: bool = False
 
 
+class Report(_Part):
+    """What the report dwells on. `shift`: on the shift in service time; None for where one build is compared twice."""
+
+    shift: bool | None = None
+
+
 class Experiment(_Part):
     """The whole written question."""
 
@@ -213,6 +219,7 @@ class Experiment(_Part):
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
+    report: Report = Report()
 
     @field_validator("variants")
     @classmethod

@@ -138,6 +138,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
         "design": asked.design.model_dump(),
         "watchdog": asked.watchdog.model_dump(),
         "host": asked.host.model_dump(),
+        "report": asked.report.model_dump(),
         "estimate": {
             "data_bytes": lines * DATA_BYTES_A_LINE,
             "query_bytes": len(types) * (largest + queries.responses) * QUERY_BYTES,

@@ -82,10 +82,12 @@ def _course(raw: RawRound) -> Iterator[Point]:
         return
     first = before = None
     for snapshot in raw.snapshots:
-        if snapshot.epoch < load.begin or (stop is not None and snapshot.epoch > stop.begin):
+        # The edge of a begin is taken just before the phase's clock starts.
+        at_begin = (snapshot.phase, snapshot.edge) == ("load", "begin")
+        if (snapshot.epoch < load.begin and not at_begin) or (stop is not None and snapshot.epoch > stop.begin):
             continue
         first, before = first or snapshot, before or snapshot
-        elapsed, found = snapshot.epoch - load.begin, dict[str, float]()
+        elapsed, found = max(0.0, snapshot.epoch - load.begin), dict[str, float]()
         for name, counter in (*_LEVELS, ("data_size_bytes", raw.target.bytes_kept)):
             if counter in snapshot.values:
                 found[name] = snapshot.values[counter]

@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, phases.csv, checks.csv. Reads one round at a time, two at once.
+"""raw/ + plan/ -> tidy/: measurements.csv, timeseries.csv, phases.csv, checks.csv. One round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
