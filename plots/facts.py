@@ -244,6 +244,8 @@ def written(run: Run) -> str:
 
 def identities(run: Run) -> list[str]:
     """Return what has to be the same when it is done again: the revisions, the data and queries, tsduel and TSBS."""
+    if run.plan.get("imported"):
+        return imported.identities(run)
     said = []
     for name, label in labels(run).items():
         plan, build = next(v for v in run.plan["variants"] if v["name"] == name), run.json(f"build/{name}.json")

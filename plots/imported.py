@@ -12,16 +12,24 @@ STANDING = (
 
 def known(run: Run) -> list[tuple[str, str]]:
     """Return what the logs say of both sides, and which logs they were."""
-    workload, logs = run.plan["workload"], run.plan["imported"]["logs"]
+    workload = run.plan["workload"]
     window = f"{workload['start']} to {workload['end']} every {workload['interval']}"
     parts = [workload["use_case"], f"{workload['scale']} hosts", window, f"seed {workload['seed']}"]
     samples = f"{numbers.count(workload['samples'])} samples"
     data = ", ".join([*(part for part in parts if UNKNOWN not in part), samples])
     return [
         ("data", data),
-        *((f"sha256 of the {variant}'s log", str(log["sha256"])) for variant, log in logs.items()),
         ("tsduel", " ".join(str(part) for part in run.plan["tsduel"].values() if part)),
     ]
+
+
+def identities(run: Run) -> list[str]:
+    """Return which logs they were, and what has read them."""
+    said = [
+        f"{name}: a log with sha256 {markup.code(log['sha256'])}" for name, log in run.plan["imported"]["logs"].items()
+    ]
+    commit = " ".join(str(part) for part in run.plan["tsduel"].values() if part)
+    return [*said, f"tsduel {markup.text(commit)}"]
 
 
 def notes(run: Run) -> list[str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from plots import charts, numbers
+from plots import numbers
+from plots.charts.load import load_rate
+from plots.charts.look import save
 from tsduel.errors import UserError
 from tsduel.logs import read_lines, read_load
 from tsduel.series import curve_of, period
@@ -41,7 +43,7 @@ def main(environment: Mapping[str, str]) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     out = OUT / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
     # The endings are put behind the name: a version in it has dots.
-    charts.save(charts.load_rate(series, {name: name for name in names}), out.with_name(out.name + ".svg"))
+    save(load_rate(series, {name: name for name in names}), out.with_name(out.name + ".svg"))
     print(f"Picture: {out}.svg, {out}.png")
 
 

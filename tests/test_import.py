@@ -112,7 +112,7 @@ def test_what_a_log_cannot_show_is_not_made(run):
         assert set(made) == {"round_finished", "samples_sent"}
         assert made["samples_sent"]["expected"] == made["samples_sent"]["actual"] == str(400 * 1080 * 10)
     found = text(run)
-    assert "checked 4 of 53, none failed, 49 not made" in found
+    assert "Checked 4 of 53, none failed, 49 not made" in found
     assert re.search(r"the same series and values as from the first variant *\| checked 0 of 3 *\| not made", found)
     assert "never checked" not in found
 
@@ -261,9 +261,7 @@ def test_what_differs_is_said(tmp_path):
     assert (
         "single-groupby-1-1-1 is not the same on both sides: 'Run complete after 200 queries with 2 workers'" in found
     )
-    assert re.search(
-        r"- my branch\.log:\d+: make says: make\[1\]: \*\*\* \[Makefile:52: tsbs-run-queries\] Error 2", found
-    )
+    assert re.search(r"- my branch\.log:\d+: make says: make.*Makefile:52: tsbs-run-queries.* Error 2\.", found)
 
 
 def test_retries_that_a_log_shows_fail_the_check(tmp_path):
