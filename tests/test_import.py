@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,10 @@ def test_there_is_nothing_to_plan_or_run_in_it(run):
     """The stages before tidy refuse it, with a sentence."""
     with pytest.raises(UserError, match="imported from logs: there is nothing to build or to run in it"):
         plan.main(run, {})
+    script = Path(__file__).parent.parent / "scripts/run-rounds"
+    done = subprocess.run([script, run], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "was imported from logs: there is nothing to build or to run in it" in done.stderr
 
 
 def test_names_come_from_knobs_or_files(tmp_path):
