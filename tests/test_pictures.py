@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from matplotlib.text import Text
 from reports import SPEC, made, text
 
 from plots import report
@@ -101,6 +102,37 @@ def test_chance_is_hollow():
     unsure = Change(**(vars(CHANGE) | {"name": "other", "sure": False}))
     axes = forest([CHANGE, unsure], LABELS, "t").axes[0]
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "D"] == ["#D55E00", "white"]
+
+
+def outside(figure, path):
+    """Return what is written beyond the edges of a figure, or on top of its legend, when it is saved."""
+    look.save(figure, path / "plots/one.png")
+    renderer = figure.canvas.get_renderer()
+    found = []
+    for artist in figure.findobj(match=Text):
+        if artist.get_text() and artist.get_visible():
+            box = artist.get_window_extent(renderer)
+            if box.x0 < -1 or box.y0 < -1 or box.x1 > figure.bbox.x1 + 1 or box.y1 > figure.bbox.y1 + 1:
+                found.append(artist.get_text())
+    return found
+
+
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
+    """Names, ticks and figures stay inside, however wide they are."""
+    labels = {f"v{i}": f"a branch with a long name, number {i}" for i in range(candidates + 1)}
+    changes = [
+        Change(**(vars(CHANGE) | {"name": name, "candidate": candidate, "low": -99.9, "high": 12345.6}))
+        for name in ("x", "Mean, a query type with a name of its own")
+        for candidate in list(labels)[1:]
+    ]
+    assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) == []
+    loads = pd.concat([rates(variant, variant, [1e6, 2e6]) for variant in labels])
+    assert outside(load_rate(loads, labels), tmp_path) == []
+    whole = pd.concat(
+        [loads.assign(part=part, metric="rss_bytes", value=3e11) for part in ("load", "settle", "queries")]
+    )
+    assert outside(course(whole, labels), tmp_path) == []
 
 
 def rates(variant, number, values, **more):

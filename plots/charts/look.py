@@ -107,7 +107,7 @@ def save(figure: Figure, path: Path) -> None:
     """Write SVG and PNG beside each other, without dates or versions in them."""
     path.parent.mkdir(exist_ok=True)
     with style.context(STYLE):
-        # The layout costs as much as drawing: once for both files, in two steps, since the first moves what it measured.
+        # The layout costs as much as drawing: once for both files, in two steps, as the first moves what it measured.
         figure.draw_without_rendering()
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
