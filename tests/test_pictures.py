@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from matplotlib.text import Text
 from reports import SPEC, made, text
 
 from plots import report
@@ -105,16 +104,10 @@ def test_chance_is_hollow():
 
 
 def outside(figure, path):
-    """Return what is written beyond the edges of a figure, or on top of its legend, when it is saved."""
+    """Return how many inches of what is drawn lie beyond the edges of a figure when it is saved."""
     look.save(figure, path / "plots/one.png")
-    renderer = figure.canvas.get_renderer()
-    found = []
-    for artist in figure.findobj(match=Text):
-        if artist.get_text() and artist.get_visible():
-            box = artist.get_window_extent(renderer)
-            if box.x0 < -1 or box.y0 < -1 or box.x1 > figure.bbox.x1 + 1 or box.y1 > figure.bbox.y1 + 1:
-                found.append(artist.get_text())
-    return found
+    box = figure.get_tightbbox()
+    return max(0.0, -box.x0, -box.y0, box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight())
 
 
 @pytest.mark.parametrize("candidates", [1, 3])
@@ -126,13 +119,13 @@ def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
         for name in ("x", "Mean, a query type with a name of its own")
         for candidate in list(labels)[1:]
     ]
-    assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) == []
+    assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) < 0.01
     loads = pd.concat([rates(variant, variant, [1e6, 2e6]) for variant in labels])
-    assert outside(load_rate(loads, labels), tmp_path) == []
+    assert outside(load_rate(loads, labels), tmp_path) < 0.01
     whole = pd.concat(
         [loads.assign(part=part, metric="rss_bytes", value=3e11) for part in ("load", "settle", "queries")]
     )
-    assert outside(course(whole, labels), tmp_path) == []
+    assert outside(course(whole, labels), tmp_path) < 0.01
 
 
 def rates(variant, number, values, **more):
