@@ -33,10 +33,10 @@ def change(percent: float | None) -> str:
     """Print a change in percent with its sign and no unit: +8.1, -12.3, +142, 0.0."""
     if percent is None:
         return MISSING
-    text = f"{percent:+.1f}"
-    if abs(float(text)) >= 100:  # noqa: PLR2004 - three digits are enough
-        text = f"{percent:+,.0f}"
-    return text.lstrip("+-") if float(text) == 0 else text
+    rounded = round(percent, 1)
+    if abs(rounded) >= 100:  # noqa: PLR2004 - three digits are enough
+        return f"{percent:+,.0f}"
+    return f"{rounded:+.1f}" if rounded else "0.0"
 
 
 def signed(value: float | None, digits: int = 3) -> str:

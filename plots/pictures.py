@@ -224,6 +224,8 @@ def _of_candidate(comparison: Comparison, *, by_type: bool) -> Iterator[Change]:
         if row["family"] == "shown" or row["change_pct"] is None or single != by_type or metric.name in _LEFT_OUT:
             continue
         low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
+        if row["blocks"] == 1:
+            low = high = None
         name = _SHORT.get(metric.name, metric.title)
         if row["query_type"]:
             name = "Mean service time, all types" if row["query_type"] == GEOMEAN else f"{name}, {row['query_type']}"
@@ -253,29 +255,29 @@ def _of_measured_rounds(data: Data) -> pd.DataFrame:
 
 
 def _rounds(data: Data) -> Figure | None:
-    """Draw SUBJECTS over all finished rounds; the geometric mean is over the types that every round has."""
+    """Draw PRIMARY over all rounds; the geometric mean is over the types that every finished round has."""
+    if _of_measured_rounds(data).empty:
+        return None
+    begun = data.checks.drop_duplicates("round")[["block", "position", "round", "variant"]]
+    order = {name: number for number, name in enumerate(_in_order(data, begun), start=1)}
+    valid = {one.candidate: set(one.document["blocks"][one.candidate]["valid"]) for one in data.comparisons}
+    # A round of the baseline counts where it is compared with any candidate.
+    valid[data.run.variants[0]] = set().union(*valid.values())
+    counts = [block in valid[variant] for block, variant in zip(begun["block"], begun["variant"], strict=True)]
+    rounds = begun.assign(order=begun["round"].map(order), counts=counts)
     table = data.measurements[data.measurements["round"].isin(_finished(data))]
     lanes, found = [], []
     for metric, query_type in PRIMARY:
         values = _geomean(table, metric) if query_type == GEOMEAN else table[table["metric"] == metric]
         if not values.empty:
             lanes.append(Lane(metric, _LANES[metric], METRICS[metric].unit, METRICS[metric].better == "higher"))
-            found.append(values)
-    if _of_measured_rounds(data).empty:
-        return None
-    drawn = pd.concat(found)
-    counting = set(data.comparisons[0].document["blocks"][data.comparisons[0].candidate]["valid"]).union(
-        *(one.document["blocks"][one.candidate]["valid"] for one in data.comparisons)
-    )
-    order = {name: number for number, name in enumerate(_in_order(data), start=1)}
-    return by_round(
-        drawn.assign(order=drawn["round"].map(order), counts=drawn["block"].isin(counting)), lanes, data.labels
-    )
+            found.append(rounds.assign(metric=metric, value=rounds["round"].map(values.set_index("round")["value"])))
+    return by_round(pd.concat(found), lanes, data.labels) if found else None
 
 
-def _in_order(data: Data) -> list[str]:
+def _in_order(data: Data, begun: pd.DataFrame) -> list[str]:
     """Return the names of the rounds in the order in which they ran: by their clock, or as planned without one."""
-    rounds = data.measurements.drop_duplicates("round").sort_values(["block", "position"])
+    rounds = begun.sort_values(["block", "position"])
     clock = data.phases.groupby("round")["begin"].min()
     known = rounds["round"].isin(clock.index).all()
     return list((rounds.assign(at=rounds["round"].map(clock)).sort_values("at") if known else rounds)["round"])

@@ -104,7 +104,7 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
 
 def _size(change: float, up: str, down: str) -> str:
     text = numbers.change(abs(change)).lstrip("+")
-    return f"{text} % {up if change > 0 else down}" if float(text) else "no difference in the estimate"
+    return f"{text} % {up if change > 0 else down}" if text != "0.0" else "no difference in the estimate"
 
 
 def _blocks(row: dict[str, Any]) -> str:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from reports import SPEC, edit_plan, golden, made, text
 
-from plots import comment, markup, page, queries
-from tsduel import tidy
+from plots import comment, markup, page, queries, report
+from tsduel import compare, tidy
 from tsduel.rundir import open_run
 
 NASTY = "<b>bold</b> & `tick` | pipe $x^2$ *star* _under_ [link](javascript:alert(1)) ~~gone~~ <!-- \\ größer"
@@ -248,17 +248,31 @@ def test_any_code_is_one_span(said):
         assert shown == f"<code>{' '.join(said.split())}</code>"
 
 
-def test_a_run_is_reported_again_from_its_tables(tmp_path):
-    """What the example in results/ holds is enough: plan, tidy and stats give the committed report, word for word."""
-    from plots import report  # noqa: PLC0415
-    from tsduel import compare  # noqa: PLC0415
+EXAMPLE = page.TEMPLATES.parents[1] / "results/example"
 
-    example = page.TEMPLATES.parents[1] / "results/example"
+
+def test_the_example_is_made_from_its_tables(tmp_path):
+    """Plan, tables and the few raw files of results/example give its report and pictures again, byte for byte."""
     copy = tmp_path / "example"
-    shutil.copytree(example, copy)
-    shutil.rmtree(copy / "plots")
-    recorded = {path.relative_to(example): path.read_bytes() for path in example.glob("plots/*.svg")}
+    shutil.copytree(EXAMPLE, copy)
+    for path in [copy / "report.md", copy / "comment.md", *copy.glob("plots/*")]:
+        path.unlink()
     compare.main(copy)
     report.main(copy)
-    assert (copy / "report.md").read_text() == (example / "report.md").read_text()
-    assert {path.relative_to(copy): path.read_bytes() for path in copy.glob("plots/*.svg")} == recorded
+    assert comment.main(copy) == (EXAMPLE / "comment.md").read_text()
+    for name in ("report.md", *(path.relative_to(EXAMPLE) for path in EXAMPLE.glob("plots/*.svg"))):
+        assert (copy / name).read_bytes() == (EXAMPLE / name).read_bytes(), name
+
+
+def test_the_readme_shows_the_example(tmp_path, capsys):
+    """Its table and answers are those of the terminal, line for line, and its picture is there."""
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    report.print_summary(tmp_path / "example")
+    said = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    readme = (EXAMPLE.parents[1] / "README.md").read_text()
+    shown = readme.split("```")[3].splitlines()
+    lines = [" ".join(line.split()) for line in shown if line.strip() and not line.startswith("---")]
+    assert len(lines) > 10
+    assert [line for line in lines if line not in said] == []
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme):
+        assert (EXAMPLE.parents[1] / picture).exists()

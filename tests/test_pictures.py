@@ -103,6 +103,31 @@ def test_chance_is_hollow():
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "D"] == ["#D55E00", "white"]
 
 
+def outside(figure, path):
+    """Return how many inches of what is drawn lie beyond the edges of a figure when it is saved."""
+    look.save(figure, path / "plots/one.png")
+    box = figure.get_tightbbox()
+    return max(0.0, -box.x0, -box.y0, box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight())
+
+
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
+    """Names, ticks and figures stay inside, however wide they are."""
+    labels = {f"v{i}": f"a branch with a long name, number {i}" for i in range(candidates + 1)}
+    changes = [
+        Change(**(vars(CHANGE) | {"name": name, "candidate": candidate, "low": -99.9, "high": 12345.6}))
+        for name in ("x", "Mean, a query type with a name of its own")
+        for candidate in list(labels)[1:]
+    ]
+    assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) < 0.01
+    loads = pd.concat([rates(variant, variant, [1e6, 2e6]) for variant in labels])
+    assert outside(load_rate(loads, labels), tmp_path) < 0.01
+    whole = pd.concat(
+        [loads.assign(part=part, metric="rss_bytes", value=3e11) for part in ("load", "settle", "queries")]
+    )
+    assert outside(course(whole, labels), tmp_path) < 0.01
+
+
 def rates(variant, number, values, **more):
     """Return the load of one round, a value a second."""
     seconds = np.arange(1.0, len(values) + 1)

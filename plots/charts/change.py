@@ -46,7 +46,7 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
         candidates = [name for name in labels if any(one.candidate == name for one in changes)]
         drawn = {name: look for name, look in looks(labels).items() if name in candidates}
         handles = [key(labels[name], look, line=False) for name, look in drawn.items()]
-        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * (1 if len(candidates) < 3 else 1.3)  # noqa: PLR2004
+        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * max(1.0, 0.55 * len(candidates))
         figure = headed(title, handles, 6.5, height)
         axes = figure.add_subplot()
         limit = _limit(changes)
@@ -56,7 +56,10 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
             shift = (candidates.index(one.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
             _bar(axes, one, middle + shift, limit, drawn[one.candidate])
             if len(candidates) == 1:
-                axes.annotate(_said(one), (1.03, middle), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
+                axes.annotate(
+                    _said(one), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
+                    textcoords="offset points", va="center", fontsize=7.5,
+                )  # fmt: skip
         axes.axvline(0, color=GREY, linewidth=0.9, zorder=1.5)
         axes.set_xlim(-limit, limit)
         axes.set_ylim(max(order.values()) + 0.6, -0.6)
@@ -65,9 +68,9 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
         axes.set_yticks(list(order.values()), [literal(name, _LONGEST) for _, name in order])
         _directions(axes)
         if len(candidates) == 1:
-            what = "range of blocks" if all(one.screen for one in changes) else "95 % interval"
+            what = "range" if all(one.screen for one in changes) else "95 % CI"
             axes.annotate(
-                f"change, % ({what})", (1.03, 1.0), xytext=(0, 2), xycoords="axes fraction",
+                f"change ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
                 textcoords="offset points", va="bottom", fontsize=7.5, color=GREY,
             )  # fmt: skip
         return figure

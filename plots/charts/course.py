@@ -11,7 +11,7 @@ from plots.charts import curves
 from plots.charts.look import PALE, STYLE, headed, key, looks, readable, scaled
 
 PARTS = ("load", "settle", "queries")
-_NARROWEST = 0.2
+_NARROWEST, _SHORTEST = 0.2, 0.01
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,12 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
     `series`: columns variant, round, part (one of PARTS), elapsed_s (since the part began), metric, value.
     """
     with style.context(STYLE):
-        parts = [part for part in PARTS if (series["part"] == part).any()]
+        reach = series.groupby("part")["elapsed_s"].max()
+        # A part of a moment has no course.
+        parts = [part for part in PARTS if reach.get(part, 0.0) > _SHORTEST * reach.sum()]
         panels = [panel for panel in PANELS if (series["metric"] == panel.metric).any()]
-        longest = [float(series["elapsed_s"][series["part"] == part].max()) for part in parts]
-        widths = [max(seconds, _NARROWEST * sum(longest), 1e-3) for seconds in longest]
+        longest = [float(reach[part]) for part in parts]
+        widths = [max(seconds, _NARROWEST * sum(longest)) for seconds in longest]
         handles = [key(labels[v], look) for v, look in looks(labels).items() if (series["variant"] == v).any()]
         figure = headed("The server over the round (lower is better)", handles, 6.5, 0.5 + 1.35 * len(panels))
         grid = figure.subplots(len(panels), len(parts), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
@@ -62,7 +64,7 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         for axes, part in zip(grid[0], parts, strict=True):
             axes.set_title(part, fontsize=9, fontweight="normal", loc="center", backgroundcolor=PALE)
         for axes, seconds in zip(grid[-1], longest, strict=True):
-            axes.set_xlim(0, max(seconds, 1e-3))
+            axes.set_xlim(0, seconds)
             readable(axes, which="x", most=max(2, round(8 * seconds / sum(longest))))
         figure.align_ylabels(grid[:, 0])
         figure.supxlabel("seconds since each part began", fontsize=9)

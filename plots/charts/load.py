@@ -23,7 +23,7 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         rates = series.assign(value=series["value"] / factor)
         found = {variant: curves.by_round(rates, variant, seconds) for variant in labels}
         handles = [
-            key(f"{labels[variant]} (median of {_rounds(found[variant])})", look)
+            key(labels[variant], look, f" (median of {_rounds(found[variant])})")
             for variant, look in looks(labels).items()
             if found[variant]
         ]

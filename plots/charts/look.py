@@ -82,10 +82,10 @@ def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -
     return figure
 
 
-def key(label: str, look: Look, *, line: bool = True, **changes: object) -> Line2D:
-    """Return a legend's entry for a variant: its line, or its marker."""
+def key(label: str, look: Look, note: str = "", *, line: bool = True, **changes: object) -> Line2D:
+    """Return a legend's entry for a variant: its line or its marker, its name and a note that is never shortened."""
     style_ = {"linestyle": look.dashes, "linewidth": 2.0} if line else {"linestyle": "", "marker": look.marker}
-    return Line2D([], [], color=look.colour, label=literal(label), **{"markersize": 5} | style_ | changes)  # type: ignore[arg-type]
+    return Line2D([], [], color=look.colour, label=literal(label) + note, **{"markersize": 5} | style_ | changes)  # type: ignore[arg-type]
 
 
 def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:
@@ -107,7 +107,8 @@ def save(figure: Figure, path: Path) -> None:
     """Write SVG and PNG beside each other, without dates or versions in them."""
     path.parent.mkdir(exist_ok=True)
     with style.context(STYLE):
-        # The layout costs as much as drawing: once for both.
+        # The layout costs as much as drawing: once for both files, in two steps, as the first moves what it measured.
+        figure.draw_without_rendering()
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})

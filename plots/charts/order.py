@@ -28,9 +28,10 @@ class Lane:
 def by_round(values: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str]) -> Figure:
     """Draw a panel a metric over rounds in their order, so that drift of the machine and odd rounds are seen.
 
-    The warm-up block stands on grey; rounds whose block does not count are crossed out. The axes do not begin at 0.
+    The warm-up block stands on grey; rounds that do not count are crossed out, at the bottom where they have no value.
+    The axes do not begin at 0.
 
-    `values`: columns order (1 for the first round), block, variant, metric, value, counts (whether its block counts).
+    `values`: columns order (1 for the first round), block, variant, metric, value (may be nan), counts.
     """
     with style.context(STYLE):
         drawn = looks(labels)
@@ -67,6 +68,11 @@ def _lane(axes: Axes, values: pd.DataFrame, labels: Mapping[str, str]) -> None:
             markeredgewidth=0,
         )  # fmt: skip
     crossed = values[~values["counts"] & (values["block"] > 0)]
+    lost = crossed[crossed["value"].isna()]
+    axes.plot(
+        lost["order"], [0.06] * len(lost), transform=axes.get_xaxis_transform(), linestyle="", marker="x",
+        color="black", markersize=2 + 1.4 * size,
+    )  # fmt: skip
     axes.plot(crossed["order"], crossed["value"], linestyle="", marker="x", color="black", markersize=2 + 1.4 * size)
 
 
@@ -77,7 +83,8 @@ def _blocks(axes: Axes, rounds: pd.DataFrame) -> None:
     ends = np.append(firsts[1:], len(order))
     middles = [(order[a] + order[b - 1]) / 2 for a, b in zip(firsts, ends, strict=True)]
     few = -(-len(firsts) // _MOST_LABELS)
-    names = ["warm-up" if block[first] <= 0 else f"{block[first]:.0f}" for first in firsts]
+    warm = "warm-up" if few == 1 else ""
+    names = [warm if block[first] <= 0 else f"{block[first]:.0f}" for first in firsts]
     axes.set_xticks(middles[::few], names[::few])
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=False, axis="x")
@@ -86,5 +93,5 @@ def _blocks(axes: Axes, rounds: pd.DataFrame) -> None:
         left, right = order[first] - 0.5, order[end - 1] + 0.5
         if block[first] <= 0:
             axes.axvspan(left - 0.2, right, color=PALE, linewidth=0, zorder=0.5)
-        if end < len(order):
+        if end < len(order) and few == 1:
             axes.axvline(right, color=GREY, linewidth=0.4, zorder=0.6)

@@ -9,7 +9,6 @@ from matplotlib import style, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots import numbers
 from plots.charts.look import GREY, STYLE, headed, key, literal, looks
 from tsduel.measure import P99_FROM, P999_FROM
 
@@ -74,7 +73,7 @@ def _panel(axes: Axes, values: pd.DataFrame, present: Sequence[str], labels: Map
     axes.set_yticks(range(len(present)), [QUANTILES[metric] for metric in present])
     axes.grid(visible=False, axis="y")
     axes.set_xticks(_ticks(low / 1.15, high * 1.15))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: numbers.number(value, 3)))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
 
 
