@@ -6,8 +6,8 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from plots import charts, facts, tables, words
-from tsduel.blocks import read_table
+from plots import charts, facts, noise, tables, words
+from tsduel.blocks import read_noise, read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
 from tsduel.rundir import Run, open_run, read_json
@@ -61,6 +61,7 @@ def main(run_dir: Path) -> None:
         checks=tables.checks_table(run, checks),
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
+        noise=[_plain(line) for line in noise.section(run, read_noise(run_dir / "tidy/noise.csv"))],
         warnings=[_plain(line) for line in facts.warnings(run, comparison, measurements)],
         method=facts.method(run),
         command=facts.command(run),

@@ -55,12 +55,13 @@ def test_only_a_name_is_needed():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, host, kind, name, queries"),
+        ("blocks", "design, host, kind, name, noise, queries"),
         ("design.block", "blocks, max_failed_rounds, seed"),
         ("workload.hosts", "batch_size, end, interval, scale"),
         ("queries.type", "cache, count, max_count, responses, seconds"),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
         ("watchdog.load", "health_s, load_stall_s"),
+        ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, port"),
         ("variants.baseline.flag", "env, flags, go, path, ref, repo, source, target"),
     ],

@@ -20,6 +20,7 @@ from tsduel.blocks import (
     Blocks,
     candidate_second,
     geomean,
+    read_noise,
     read_table,
     refuse_duplicates,
     touched,
@@ -83,7 +84,7 @@ def main(run_dir: Path) -> None:
     checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
     if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError(f"{run_dir}: the plan has one variant only, there is nothing to compare")
-    blocks = valid_blocks(run, measurements, checks)
+    blocks = valid_blocks(run, measurements, checks, read_noise(run_dir / "tidy/noise.csv"))
     compared = compare(run, measurements, checks, blocks)
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
@@ -124,6 +125,8 @@ def compare(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, blocks: 
             unit=metric.unit,
             failed=touched(failures, metric, query_type),
             note=notes.get(metric.name, "") if query_type == GEOMEAN else "",
+            # What was planned as a screen is one, noisy or not.
+            environment=blocks.short and not (run.plan.get("screen") or run.plan.get("smoke")),
         )
         for metric, query_type, pairs in wanted
     ]

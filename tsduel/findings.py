@@ -23,7 +23,7 @@ class Sample:
     """One metric (and query type) over the valid blocks, and how it is to be judged.
 
     `second` says for each block whether the candidate ran second; `threshold` is in percent; `failed` names the failed
-    checks that touch the metric; `note` is one more warning.
+    checks that touch the metric; `note` is one more warning; `environment`: too many blocks were spoilt from outside.
     """
 
     pairs: Sequence[Pair]
@@ -34,6 +34,7 @@ class Sample:
     unit: str = ""
     failed: str = ""
     note: str = ""
+    environment: bool = False
 
 
 @dataclass(frozen=True)

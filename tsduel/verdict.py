@@ -24,11 +24,12 @@ NEGLIGIBLE = "negligible"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
 SCREEN = "inconclusive (n < 6)"
+ENVIRONMENT = "inconclusive: environment"
 NOT_COMPARABLE = "not comparable"
 SHOWN = "shown"
 VERDICTS = (
     *(FAILED, REGRESSION, IMPROVEMENT, NEGLIGIBLE, EQUIVALENT),
-    *(INCONCLUSIVE, SCREEN, NOT_COMPARABLE, SHOWN),
+    *(INCONCLUSIVE, SCREEN, ENVIRONMENT, NOT_COMPARABLE, SHOWN),
 )
 
 
@@ -74,6 +75,7 @@ def _untestable(sample: Sample, findings: Findings) -> str | None:
         (bool(sample.failed), FAILED),
         (one_sided, NOT_COMPARABLE),
         (sample.family == "shown" or sample.better == "none", SHOWN),
+        (sample.environment, ENVIRONMENT),
         (findings.n < FEWEST_BLOCKS, SCREEN),
         (dropped > MOST_DROPPED * len(sample.pairs), INCONCLUSIVE),
         (findings.identical, EQUIVALENT),
@@ -122,6 +124,7 @@ def _notes(judged: Judged) -> list[str]:
         _missing(sample, found),
         _screen(found),
         sample.failed,
+        "outside causes spoilt more blocks than spare ones could replace" if judged.verdict == ENVIRONMENT else "",
         sample.note,
         _native(sample, found),
         "identical in every block" if found.identical else "",
