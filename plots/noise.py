@@ -24,7 +24,7 @@ TITLES = {
     "canary_cpu_pct": "canary: CPU spin, % off the median",
     "canary_memory_pct": "canary: memory copy, % off the median",
     "canary_fsync_pct": "canary: fsync'd writes, % off the median",
-    "gc_pct": "garbage collection, % of the server's CPU",
+    "gc_pct": "garbage collection, % of the machine",
     "context_switches": "context switches/s",
     "swap_pages": "pages swapped",
     "clock_step_s": "clock step, s",

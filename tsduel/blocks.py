@@ -14,6 +14,7 @@ from tsduel.noise import COLUMNS as NOISE
 from tsduel.noise import INVALID
 from tsduel.rundir import Run
 
+MOST_CAUSES = 2
 _NUMBERS = {"block", "position", "value", "elapsed_s"}
 _KEY = ["block", "variant", "metric", "query_type"]
 
@@ -113,7 +114,12 @@ def _spoilt(noise: pd.DataFrame | None) -> dict[int, str]:
     said: dict[int, list[str]] = {}
     for block, message in zip(causes["block"].tolist(), causes["message"].tolist(), strict=True):
         said.setdefault(int(block), []).append(message)
-    return {block: "; ".join(messages) for block, messages in said.items()}
+    return {block: _first(messages) for block, messages in said.items()}
+
+
+def _first(messages: list[str]) -> str:
+    more = f"; and {len(messages) - MOST_CAUSES} more in tidy/noise.csv" if len(messages) > MOST_CAUSES else ""
+    return "; ".join(messages[:MOST_CAUSES]) + more
 
 
 def values(measurements: pd.DataFrame, valid: list[int], pair: list[str]) -> dict[tuple[str, str], list[Pair]]:

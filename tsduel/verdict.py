@@ -121,10 +121,10 @@ def _oriented(difference: float, better: str) -> float:
 def _notes(judged: Judged) -> list[str]:
     sample, found = judged.sample, judged.findings
     return [
+        "outside causes spoilt more blocks than spare ones could replace" if judged.verdict == ENVIRONMENT else "",
         _missing(sample, found),
         _screen(found),
         sample.failed,
-        "outside causes spoilt more blocks than spare ones could replace" if judged.verdict == ENVIRONMENT else "",
         sample.note,
         _native(sample, found),
         "identical in every block" if found.identical else "",

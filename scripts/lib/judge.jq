@@ -16,7 +16,7 @@ def line($of; $phase; $signal; $value; $unit; $limit; $flag; $said):
      else ["ok", ($flag // $limit)] end) as [$effect, $crossed]
   | {block: $of.block, position: $of.position, round: ($of | name), variant: $of.variant, phase: $phase.phase,
      query_type: $phase.query_type, signal: $signal, value: ($value | rounded), unit: $unit, limit: $crossed, effect: $effect,
-     message: (if $effect == "ok" then "" else "\($said), limit \($crossed)\(if $unit == "" then "" else " \($unit)" end)" end)};
+     message: (if $effect == "ok" then "" elif $unit == "" then $said else "\($said), limit \($crossed) \($unit)" end)};
 
 # A clock tick is 10 ms: phases too short to be judged alone are judged together.
 def units($of; $pool_s):
@@ -58,8 +58,7 @@ def of_canary($of; $medians; $limits):
   | ($of.canary | to_entries[]) as {key: $part, value: $seconds}
   | select($medians[$part] > 0)
   | (($seconds / $medians[$part] - 1) * 100) as $off
-  | (if $off > 0 then "more" else "less" end) as $which
-  | "the canary before \($of | name) took \($off | fabs | short) % \($which) than the run's median" as $said
+  | "the canary before \($of | name) took \($off | fabs | short) % \(if $off > 0 then "more" else "less" end) than the run's median" as $said
   # A disk's fsync varies by more than any limit on a shared machine, and a load waits for it rarely.
   | if $part == "fsync_s" then line($of; $round; "canary_fsync_pct"; $off; "%"; null; $limits.canary_fsync_flag_pct; "\($said) for its fsync'd writes")
     else line($of; $round; "canary_\($part | rtrimstr("_s"))_pct"; $off; "%"; $limits.canary_pct; $limits.canary_flag_pct;

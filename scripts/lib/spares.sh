@@ -10,7 +10,8 @@ replace_spoilt() { # a block whose round failed is not replaced: that is its var
     "$HERE/judge-noise" "$RUN_DIR"
     [[ -e $RUN_DIR/raw/noise.json ]] || return 0
     left=0
-    mapfile -t spoilt < <(jq -r '.blocks[] | select(.state == "invalid") | "\(.block) \(.causes | join("; "))"' "$RUN_DIR/raw/noise.json")
+    mapfile -t spoilt < <(jq -r '.blocks[] | select(.state == "invalid") | "\(.block) \(.causes[:2] | join("; "))\(.causes[2:] | if . == [] then "" else "; and \(length) more" end)"' \
+      "$RUN_DIR/raw/noise.json")
     # The first that is spoilt has the first spare, and so on: a spare that was run is not run again after an interruption.
     for i in "${!spoilt[@]}"; do
       read -r block causes <<<"${spoilt[i]}"
