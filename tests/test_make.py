@@ -19,7 +19,7 @@ def make(*arguments, **environment):
     )
 
 
-KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "SET", "RUN")
+KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "FAIL_ON", "SET", "RUN")
 STAGES = ["plan", "provision", "ansible-playbook", "run-rounds", "tidy", "compare", "report"]
 
 

@@ -179,7 +179,7 @@ class TestAnalysis:
     def test_a_spare_counts_in_place_of_what_was_spoilt(self, made):
         """As many blocks count as were planned; what does not is named with its cause."""
         run = made(3)
-        blocks = json.loads((run / "stats/comparison.json").read_text())["blocks"]
+        blocks = json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]
         assert blocks["valid"] == [1, 2, 4, 5, 6, 7]
         assert blocks["dropped"] == [
             {"block": 3, "reason": "spoilt from outside: foreign CPU 52 % of the machine during load, limit 5 %"},
@@ -218,7 +218,14 @@ class TestAnalysis:
     def test_a_spoilt_spare_leaves_its_place_open(self, made):
         """One spoilt, its spare spoilt, the next spare good: all places are taken."""
         run = made(2, 7)
-        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["valid"] == [1, 3, 4, 5, 6, 8]
+        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["valid"] == [
+            1,
+            3,
+            4,
+            5,
+            6,
+            8,
+        ]
         assert "inconclusive: environment" not in verdicts(run)
 
     def test_a_screen_stays_a_screen(self, made):
@@ -229,7 +236,7 @@ class TestAnalysis:
     def test_nothing_left(self, made):
         """All blocks spoilt: tables without figures, and no stack trace."""
         run = made(*range(1, 9))
-        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["valid"] == []
+        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["valid"] == []
         assert "spoilt from outside" in (run / "report.md").read_text()
 
     def test_a_run_from_before_noise_was_recorded(self, made):
@@ -241,7 +248,14 @@ class TestAnalysis:
         (run / "tidy/noise.csv").unlink()
         compare.main(run)
         report.main(run)
-        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["valid"] == [1, 2, 3, 4, 5, 6]
+        assert json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["valid"] == [
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+        ]
         assert "Nothing of it was recorded in this run." in (run / "report.md").read_text()
 
 

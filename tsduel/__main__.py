@@ -8,9 +8,9 @@ import re
 import sys
 from pathlib import Path
 
+from tsduel import outcome
 from tsduel.errors import UserError
 
-EXIT_USER = 2
 # A run's name is a directory's and stands in commands that a user copies.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
@@ -34,8 +34,10 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
-def stage(name: str, run: str) -> None:
-    """Run one stage. Imports are late, since a stage needs only its own libraries."""
+def stage(name: str, run: str) -> int:
+    """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries."""
+    # Before the first round too, and not ten minutes later.
+    fail_on = outcome.fail_on(os.environ.get("FAIL_ON", ""))
     run_dir = run_directory(run, must_exist=name != "plan")
     if name == "plan":
         from tsduel import plan
@@ -58,6 +60,8 @@ def stage(name: str, run: str) -> None:
 
         report.main(run_dir)
         report.print_summary(run_dir)
+        return outcome.tell(run_dir, fail_on)
+    return outcome.DONE
 
 
 def main() -> int:
@@ -68,13 +72,12 @@ def main() -> int:
         stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
     arguments = parser.parse_args()
     try:
-        stage(arguments.stage, arguments.run)
+        return stage(arguments.stage, arguments.run)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
-        return EXIT_USER
+        return outcome.USER
     except BrokenPipeError:
-        return 0
-    return 0
+        return outcome.DONE
 
 
 if __name__ == "__main__":

@@ -67,13 +67,13 @@ def read_noise(path: Path) -> pd.DataFrame:
 
 
 def valid_blocks(
-    run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, noise: pd.DataFrame | None = None
+    run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, noise: pd.DataFrame, candidate: str
 ) -> Blocks:
-    """Find the planned blocks in which both variants have a finished round and that nothing from outside has spoilt.
+    """Find the planned blocks in which the baseline and this candidate have finished and nothing from outside spoilt.
 
     A spare block counts in place of one that was spoilt, and a block with a failed round is not replaced.
     """
-    pair, dropped, valid = run.variants[:2], dict[int, str](), list[int]()
+    pair, dropped, valid = [run.variants[0], candidate], dict[int, str](), list[int]()
     unfinished = checks[(checks["check"] == "round_finished") & (checks["ok"] != "true")]
     keys = zip(unfinished["block"].tolist(), unfinished["variant"].tolist(), strict=True)
     failed = dict(zip(keys, unfinished["message"].tolist(), strict=True))
@@ -106,9 +106,9 @@ def valid_blocks(
     return Blocks(valid, dropped, short=open_places > 0)
 
 
-def _spoilt(noise: pd.DataFrame | None) -> dict[int, str]:
+def _spoilt(noise: pd.DataFrame) -> dict[int, str]:
     """Map each block that an outside cause has spoilt to its causes in words."""
-    if noise is None or noise.empty:
+    if noise.empty:
         return {}
     causes = noise[noise["effect"] == INVALID]
     said: dict[int, list[str]] = {}
