@@ -7,10 +7,11 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from plots import charts, facts, tables, words
-from tsduel.blocks import read_table
+from plots import charts, facts, noise, tables, words
+from tsduel.blocks import read_noise, read_table
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
+from tsduel.noise import INVALID
 from tsduel.rundir import Run, open_run, read_json
 from tsduel.tidy import CHECKS, MEASUREMENTS, TIMESERIES
 
@@ -32,7 +33,8 @@ def main(run_dir: Path) -> None:
     run, comparisons = _open(run_dir)
     checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
     measurements = read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS)
-    plotted = _plot(run, run_dir, checks)
+    disturbance = read_noise(run_dir / "tidy/noise.csv")
+    plotted = _plot(run, run_dir, checks, disturbance)
     differ, common = facts.differences(run)
     names = facts.labels(run)
     said = [line for one in comparisons for line in facts.warnings(run, one, measurements)]
@@ -54,6 +56,7 @@ def main(run_dir: Path) -> None:
         checks=tables.checks_table(run, checks),
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
+        noise=[_plain(line) for line in noise.section(run, disturbance)],
         warnings=[_plain(line) for line in dict.fromkeys(said)],
         method=facts.method(run),
         command=facts.command(run),
@@ -137,11 +140,13 @@ def _one_blank_line(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _plot(run: Run, run_dir: Path, checks: pd.DataFrame) -> bool:
-    """Draw the load rate of measured rounds that were finished; False where there is none."""
+def _plot(run: Run, run_dir: Path, checks: pd.DataFrame, disturbance: pd.DataFrame) -> bool:
+    """Draw the load rate of measured rounds that were finished and not spoilt; False where there is none."""
     finished = checks["round"][(checks["check"] == "round_finished") & (checks["ok"] == "true")]
     table = read_table(run_dir / "tidy/timeseries.csv", TIMESERIES)
-    rates = table[(table["metric"] == "load_rate") & (table["block"] > 0) & table["round"].isin(finished)]
+    spoilt = disturbance["block"][disturbance["effect"] == INVALID]
+    counts = (table["block"] > 0) & ~table["block"].isin(spoilt)
+    rates = table[(table["metric"] == "load_rate") & counts & table["round"].isin(finished)]
     if rates.empty:
         return False
     charts.save(charts.load_rate(rates, facts.labels(run)), run_dir / PLOT)

@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, checks.csv. Reads one round at a time, two at once.
+"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, checks.csv, noise.csv. Reads one round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tsduel import noise
 from tsduel.checks import Answers, Check, check_round, same_answers
 from tsduel.counters import target
 from tsduel.errors import UserError
@@ -44,7 +45,7 @@ class TidyRound:
 
 
 def main(run_dir: Path) -> None:
-    """Write the three tables of a run."""
+    """Write the four tables of a run."""
     run = open_run(run_dir)
     if not run.rounds:
         raise UserError(
@@ -63,6 +64,8 @@ def main(run_dir: Path) -> None:
                 (*_who(tidied.round), m.phase, m.query_type, m.metric, _number(m.value), m.unit)
                 for m in tidied.measurements
             )
+    with _Table(out / "noise.csv", noise.COLUMNS) as table:
+        table.rows(noise.rows(run, ((tidied.round, tidied.measurements) for tidied in done)))
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
             table.rows(
