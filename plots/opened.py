@@ -9,7 +9,7 @@ import pandas as pd
 
 from plots import facts
 from plots.tables import Comparison
-from tsduel.blocks import read_table
+from tsduel.blocks import read_noise, read_table
 from tsduel.errors import UserError
 from tsduel.rundir import Run, open_run, read_json
 from tsduel.tidy import CHECKS, MEASUREMENTS
@@ -26,6 +26,7 @@ class Opened:
     comparisons: list[Comparison]
     measurements: pd.DataFrame
     checks: pd.DataFrame
+    noise: pd.DataFrame
 
 
 def open_report(run_dir: Path) -> Opened:
@@ -43,6 +44,7 @@ def open_report(run_dir: Path) -> Opened:
         [Comparison(document, name, (labels[baseline], labels[name])) for name in candidates],
         read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS),
         read_table(run_dir / "tidy/checks.csv", CHECKS),
+        read_noise(run_dir / "tidy/noise.csv"),
     )
 
 

@@ -72,6 +72,7 @@ class Data:
     comparisons: Sequence[Comparison]
     measurements: pd.DataFrame
     checks: pd.DataFrame
+    noise: pd.DataFrame
     series: pd.DataFrame
     phases: pd.DataFrame
 
@@ -169,20 +170,22 @@ def _finished(data: Data) -> "pd.Series[str]":
     return checks["round"][(checks["check"] == "round_finished") & (checks["ok"] == "true")]
 
 
-def _measured(data: Data, metric_phase: str) -> pd.DataFrame:
-    """Return the time series of one phase in measured rounds that came to their end."""
-    table = data.series
-    return table[(table["phase"] == metric_phase) & (table["block"] > 0) & table["round"].isin(_finished(data))]
+def _counting(data: Data, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of rounds that count: finished, in a valid block of their candidate, or of any for a baseline."""
+    valid = {one.candidate: set(one.document["blocks"][one.candidate]["valid"]) for one in data.comparisons}
+    valid[data.run.variants[0]] = set().union(*valid.values())
+    counts = [block in valid[variant] for block, variant in zip(table["block"], table["variant"], strict=True)]
+    return table[pd.Series(counts, index=table.index, dtype=bool) & table["round"].isin(_finished(data))]
 
 
 def _load_rate(data: Data) -> Figure | None:
-    loads = _measured(data, "load")
-    rates = loads[loads["metric"] == "load_rate"]
+    loads = data.series[(data.series["metric"] == "load_rate") & (data.series["phase"] == "load")]
+    rates = _counting(data, loads)
     return None if rates.empty else load_rate(rates, data.labels)
 
 
 def _course(data: Data) -> Figure | None:
-    whole = _measured(data, "round")
+    whole = _counting(data, data.series[data.series["phase"] == "round"])
     begins = _parts(data.phases)
     found = []
     for part, following in zip(PARTS, (*PARTS[1:], ""), strict=True):
@@ -244,27 +247,16 @@ def _of_candidate(comparison: Comparison, *, by_type: bool) -> Iterator[Change]:
 
 
 def _service_times(data: Data) -> Figure | None:
-    table = _of_measured_rounds(data)
-    table = table[table["metric"].isin(QUANTILES)]
+    table = _counting(data, data.measurements[data.measurements["metric"].isin(QUANTILES)])
     return None if (table["value"] > 0).sum() == 0 else service_times(table, data.run.query_types, data.labels)
-
-
-def _of_measured_rounds(data: Data) -> pd.DataFrame:
-    table = data.measurements
-    return table[(table["block"] > 0) & table["round"].isin(_finished(data))]
 
 
 def _rounds(data: Data) -> Figure | None:
     """Draw PRIMARY over all rounds; the geometric mean is over the types that every finished round has."""
-    if _of_measured_rounds(data).empty:
-        return None
     begun = data.checks.drop_duplicates("round")[["block", "position", "round", "variant"]]
     order = {name: number for number, name in enumerate(_in_order(data, begun), start=1)}
-    valid = {one.candidate: set(one.document["blocks"][one.candidate]["valid"]) for one in data.comparisons}
-    # A round of the baseline counts where it is compared with any candidate.
-    valid[data.run.variants[0]] = set().union(*valid.values())
-    counts = [block in valid[variant] for block, variant in zip(begun["block"], begun["variant"], strict=True)]
-    rounds = begun.assign(order=begun["round"].map(order), counts=counts)
+    counting = set(_counting(data, begun)["round"])
+    rounds = begun.assign(order=begun["round"].map(order), counts=begun["round"].isin(counting))
     table = data.measurements[data.measurements["round"].isin(_finished(data))]
     lanes, found = [], []
     for metric, query_type in PRIMARY:
@@ -272,7 +264,8 @@ def _rounds(data: Data) -> Figure | None:
         if not values.empty:
             lanes.append(Lane(metric, _LANES[metric], METRICS[metric].unit, METRICS[metric].better == "higher"))
             found.append(rounds.assign(metric=metric, value=rounds["round"].map(values.set_index("round")["value"])))
-    return by_round(pd.concat(found), lanes, data.labels) if found else None
+    measured = table["block"] > 0
+    return by_round(pd.concat(found), lanes, data.labels) if found and measured.any() else None
 
 
 def _in_order(data: Data, begun: pd.DataFrame) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from plots import facts, markup, page, pictures, queries, tables, words
+from plots import facts, markup, noise, page, pictures, queries, tables, words
 from plots.opened import Opened, open_report, template, write
 
 MOST_FAILURES = 20
@@ -51,6 +51,7 @@ def main(run_dir: Path) -> None:
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
         left_out=_once(line for one in comparisons for line in facts.left_out(one)),
+        noise=noise.section(run, opened.noise),
         warnings=_once(line for one in comparisons for line in facts.warnings(run, one, opened.measurements)),
         method=facts.method(run),
         command=markup.block(facts.command(run), "shell"),

@@ -92,6 +92,7 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
     said = {
         "equivalent": f"no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
+        "inconclusive: environment": f"{verdict}, {_reason(row)}",
         "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}"
         if row["blocks"] > 1
         else f"{size}, one round each: no verdict",

@@ -111,6 +111,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
         raise UserError("variants: all have to be versions of the same database")
     types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
     largest = queries.count or queries.max_count
+    spares = asked.noise.spares(asked.design.blocks)
     return {
         "schema": 1,
         "run": run,
@@ -137,6 +138,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
         "settle": asked.settle.model_dump(),
         "design": asked.design.model_dump(),
         "watchdog": asked.watchdog.model_dump(),
+        "noise": {**asked.noise.model_dump(), "spare_blocks": spares},
         "host": asked.host.model_dump(),
         "report": asked.report.model_dump(),
         "estimate": {
@@ -146,7 +148,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
                 DATABASE_BYTES_LEAST,
                 samples * DATABASE_BYTES_A_SAMPLE + workload.scale * 10 * DATABASE_BYTES_A_SERIES,
             ),
-            "results_bytes": (asked.design.blocks + asked.design.warmup_blocks) * len(variants) * ROUND_BYTES,
+            "results_bytes": (asked.design.blocks + asked.design.warmup_blocks + spares) * len(variants) * ROUND_BYTES,
         },
         "rounds": rounds(list(variants), asked),
     }
@@ -195,11 +197,13 @@ def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
 
     Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
     position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
+    Last come the spare blocks, which are run only in place of those that outside causes spoil.
     """
+    last = asked.design.blocks + asked.noise.spares(asked.design.blocks)
     draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
     orders: list[list[str]] = []
     drawn: list[dict[str, Any]] = []
-    for block in range(1 - asked.design.warmup_blocks, asked.design.blocks + 1):
+    for block in range(1 - asked.design.warmup_blocks, last + 1):
         if not orders:
             first = draw.sample(names, len(names))
             orders = [first[shift:] + first[:shift] for shift in range(len(names))]
@@ -212,7 +216,7 @@ def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
                 "block": block,
                 "position": position,
                 "variant": name,
-                "kind": "warmup" if block == 0 else "measured",
+                "kind": "warmup" if block == 0 else "measured" if block <= asked.design.blocks else "spare",
                 "query_types": ",".join(types),
             }
             for position, name in enumerate(order, start=1)
@@ -290,4 +294,8 @@ def _print(run_dir: Path) -> None:
         f"workload  {workload['samples']:,} samples of {workload['scale']:,} hosts, "
         f"{len(plan['queries']['types'])} query types"
     )
-    print(f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up")
+    spares = plan.get("noise", {}).get("spare_blocks", 0)
+    print(
+        f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
+        f"{spares} spare for what outside causes spoil"
+    )

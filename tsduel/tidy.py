@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/: measurements.csv, timeseries.csv, phases.csv, checks.csv. One round at a time, two at once.
+"""raw/ + plan/ -> tidy/: measurements, timeseries, phases, noise and checks.csv. One round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tsduel import noise
 from tsduel.checks import Answers, Check, check_round, same_answers
 from tsduel.counters import target
 from tsduel.errors import UserError
@@ -67,6 +68,8 @@ def main(run_dir: Path) -> None:
     with _Table(out / "phases.csv", PHASES) as table:
         for found in run.rounds:
             table.rows((*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases)
+    with _Table(out / "noise.csv", noise.COLUMNS) as table:
+        table.rows(noise.rows(run, ((tidied.round, tidied.measurements) for tidied in done)))
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
             table.rows(

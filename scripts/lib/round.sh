@@ -1,4 +1,4 @@
-# The parts of one round: phases, the server, snapshots, failure. Sourced by each kind of round.
+# The parts of one round: the server, snapshots, clients, failure. Sourced by each kind of round.
 # shellcheck shell=bash
 # Read by the scripts that source this.
 # shellcheck disable=SC2034
@@ -20,20 +20,6 @@ long_adapter() { # the same for one that takes its time: bash acts on a signal w
 fail() { # SENTENCE: this round is over; what is known of it is kept
   FAILURE=$1
   exit "$EXIT_FAILED"
-}
-
-begin_phase() { # NAME [QUERY_TYPE]
-  PHASE=$1 QUERY_TYPE=${2:-} PHASE_BEGIN=$EPOCHREALTIME
-  event phase-start round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
-}
-
-end_phase() { # EXIT [USER_S SYSTEM_S BEGIN END COUNT ATTEMPTS]: one line of round.json's list
-  jq -nc --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
-    --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "${5:-$EPOCHREALTIME}" \
-    --argjson count "${6:-0}" --argjson attempts "${7:-1}" \
-    '{phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
-      client_system_s: $system, count: $count, attempts: $attempts}' >>"$ROUND_DIR/phases.jsonl"
-  event phase-end round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
 }
 
 start_server() {
@@ -88,7 +74,8 @@ wait_until() { # EPOCH MICROSECONDS: that long after that moment
   ((left <= 0)) || pause "$((left / 1000000)).$(printf '%06d' $((left % 1000000)))"
 }
 
-start_scraper() {
+start_scraper() { # and what the host has counted so far; both stop together, around what is timed
+  noise_edge "$ROUND_DIR/noise.begin"
   "$HERE/scrape-metrics" "$ROUND_DIR/metrics.prom" "$SERVER_PID" "$DB_PORT" &
   SCRAPER=$!
 }
@@ -98,6 +85,7 @@ stop_scraper() {
   kill -TERM "$SCRAPER" 2>/dev/null || true
   wait "$SCRAPER" || true
   SCRAPER=""
+  noise_edge "$ROUND_DIR/noise.end"
 }
 
 run_client() { # PREFIX WATCH COMMAND...: run it watched; sets CLIENT_EXIT USER_S SYSTEM_S BEGIN END
