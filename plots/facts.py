@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from plots import markup, numbers
+from plots import imported, markup, numbers
 from plots.tables import Comparison
 from tsduel import aa
 from tsduel.compare import SCREEN_BELOW
@@ -60,6 +60,8 @@ def _variant(run: Run, name: str) -> dict[str, str]:
 
 def machine(run: Run) -> list[tuple[str, str]]:
     """Return what the rounds ran on and with; what was not recorded is left out."""
+    if run.plan.get("imported"):
+        return imported.known(run)
     host, workload = run.json("raw/host.json"), run.plan["workload"]
     data = run.json("raw/workload.json").get("data") or {}
     cpu = f"{host.get('cpu_model', '')}, {host.get('cpus', '?')} CPUs" if host.get("cpu_model") else ""
@@ -90,11 +92,11 @@ def _data(workload: dict[str, Any]) -> str:
 
 def standing(run: Run, comparisons: Sequence[Comparison]) -> list[str]:
     """Say what the whole is worth, before any figure."""
-    said = []
+    said = [imported.STANDING] if run.plan.get("imported") else []
     blocks = min(comparison.valid_blocks for comparison in comparisons)
     if run.plan.get("smoke"):
         said.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
-    if blocks < SCREEN_BELOW:
+    if blocks < SCREEN_BELOW and not run.plan.get("imported"):
         plural = "block" if blocks == 1 else "blocks"
         said.append(
             f"**This is a screen, not a result:** {blocks} valid {plural}, and {SCREEN_BELOW} is the fewest for one."
@@ -114,7 +116,7 @@ def _listed(reasons: Sequence[str]) -> str:
 
 def calibration(run: Run) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
-    if run.plan.get("aa"):
+    if run.plan.get("aa") or run.plan.get("imported"):
         return ""
     kept = aa.calibration(run)
     if kept is None:
@@ -138,7 +140,8 @@ def left_out(comparison: Comparison) -> list[str]:
 
 def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> list[str]:
     """Say what makes figures doubtful: short phases, metrics of one side only, order effects, a busy client."""
-    said = [
+    said: list[str] = imported.notes(run)
+    said += [
         f"{METRICS[row['metric']].title}{', ' + row['query_type'] if row['query_type'] else ''}: {markup.text(note)}."
         for row in comparison.rows
         if row["family"] == "primary"
@@ -179,6 +182,8 @@ def _busy_client(run: Run, measurements: pd.DataFrame) -> list[str]:
 def method(run: Run) -> list[str]:
     """Say how it was measured, from the plan."""
     plan = run.plan
+    if plan.get("imported"):
+        return imported.method(run)
     design, queries, settle = plan["design"], plan["queries"], plan["settle"]
     counts = run.json("raw/calibration.json").get("counts")
     warm = design["warmup_blocks"]
@@ -216,7 +221,11 @@ def method(run: Run) -> list[str]:
 def command(run: Run) -> str:
     """Return the command that makes this run again."""
     asked: dict[str, Any] = run.plan.get("asked") or {}
-    words = ["make", "tsbs", f"EXPERIMENT={asked.get('experiment', run.plan['name'])}"]
+    words = (
+        ["make", "import"]
+        if run.plan.get("imported")
+        else ["make", "tsbs", f"EXPERIMENT={asked.get('experiment', run.plan['name'])}"]
+    )
     knobs = asked.get("knobs")
     if knobs is None:
         refs = {v["name"]: str(v["ref"]) for v in run.plan["variants"]}
@@ -235,6 +244,8 @@ def written(run: Run) -> str:
 
 def identities(run: Run) -> list[str]:
     """Return what has to be the same when it is done again: the revisions, the data and queries, tsduel and TSBS."""
+    if run.plan.get("imported"):
+        return imported.identities(run)
     said = []
     for name, label in labels(run).items():
         plan, build = next(v for v in run.plan["variants"] if v["name"] == name), run.json(f"build/{name}.json")

@@ -58,6 +58,7 @@ def main(run_dir: Path) -> None:
         identities=facts.identities(run),
         written=_written(run.plan, facts.written(run)),
         run=run.path.name,
+        imported=bool(run.plan.get("imported")),
         cpus=run.json("raw/host.json").get("cpus"),
     )
     text = write(run_dir / "report.md", text)

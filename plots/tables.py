@@ -19,6 +19,7 @@ LOAD_METRICS = (
     "load_cpu_seconds",
     "load_cpu_user_seconds",
     "load_rss_end_bytes",
+    "load_rss_peak_bytes",
     "load_io_read_bytes",
     "load_io_written_bytes",
     "load_storage_written_bytes",
@@ -198,18 +199,18 @@ def planned_checks(run: Run) -> dict[str, int]:
     rounds, types = len(run.planned), len(run.query_types)
     first = run.variants[0]
     later = sum(line["variant"] != first for line in run.planned)
-    asked = types if run.plan["queries"].get("responses") else 0
+    asked = types if run.plan["queries"].get("responses") or run.plan.get("imported") else 0
     times = {"round": rounds, "type": rounds * types, "answers": rounds * asked, "pairs": later * asked}
     return {check: times[scope] for check, (scope, _) in SCOPES.items() if times[scope]}
 
 
 def checks_table(run: Run, checks: pd.DataFrame) -> str:
     """Return checked N of M and the number of failures, a line a check; "checked 0 of M" is a failure."""
-    rows = []
+    never, rows = "not made" if run.plan.get("imported") else "✗ never checked", []
     for check, planned in planned_checks(run).items():
         mine = checks[checks["check"] == check]
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
-        verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
+        verdict = f"✗ {failed} failed" if failed else never if made == 0 else "✓"
         if verdict == "✓" and made < planned:
             verdict = f"✓, {planned - made} not made"
         rows.append([SCOPES[check][1], f"checked {made} of {planned}", verdict])
@@ -224,7 +225,7 @@ def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
     text = f"Checked {numbers.count(made)} of {numbers.count(planned)}"
     if failed:
         return f"{text}, {failed} FAILED"
-    if never:
+    if never and not run.plan.get("imported"):
         return f"{text}: FAILED, never checked: {', '.join(never)}"
     rest = f", {numbers.count(planned - made)} not made" if made < planned else ""
     return f"{text}, none failed{rest}"

@@ -37,6 +37,7 @@ SUBJECTS = (
 
 
 # In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
+ONE_ROUND = "one round each"
 _HEADLINES = {
     "failed": ("**✗ a check failed**", False),
     "regression": ("**✗ worse**", True),
@@ -46,6 +47,7 @@ _HEADLINES = {
     "inconclusive": ("? inconclusive", False),
     "inconclusive: environment": ("? inconclusive, too noisy", False),
     "inconclusive (n < 6)": ("? a screen, no verdict", True),
+    ONE_ROUND: ("? one round each, no verdict", True),
     "not comparable": ("not comparable", False),
 }
 
@@ -58,10 +60,12 @@ def headline(comparison: Comparison) -> str:
         if row is None or (row["baseline_median"] is None and row["candidate_median"] is None):
             said.setdefault("not measured", []).append(subject.short)
             continue
-        _, sized = _HEADLINES.get(row["verdict"], ("", False))
+        alone = row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1
+        verdict = ONE_ROUND if alone else row["verdict"]
+        _, sized = _HEADLINES.get(verdict, ("", False))
         sized = sized and row["change_pct"] is not None
         size = f" ({_size(row['change_pct'], subject.up, subject.down)})" if sized else ""
-        said.setdefault(row["verdict"], []).append(f"{subject.short}{size}")
+        said.setdefault(verdict, []).append(f"{subject.short}{size}")
     order = [*_HEADLINES, *(verdict for verdict in said if verdict not in _HEADLINES)]
     heads = {verdict: head for verdict, (head, _) in _HEADLINES.items()}
     return "; ".join(f"{heads.get(v, v)}: {', '.join(said[v])}" for v in order if v in said)
@@ -89,7 +93,9 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
         "equivalent": f"no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
-        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}",
+        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}"
+        if row["blocks"] > 1
+        else f"{size}, one round each: no verdict",
         "negligible": f"{size} ({_evidence(row)}): real, but below the {matters} that matter (negligible)",
     }
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:

@@ -45,6 +45,7 @@ _ALL = (
     Metric("load_cpu_user_seconds", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),
     Metric("load_cpu_system_seconds", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, system", "process_cpu_seconds_system_total"),
     Metric("load_rss_end_bytes", "B", "lower", "bytes", _RSS, "secondary", "RSS at the end of the load", "process_resident_memory_bytes"),
+    Metric("load_rss_peak_bytes", "B", "lower", "bytes", _RSS, "shown", "Peak RSS until the end of the load", "process_resident_memory_peak_bytes"),
     Metric("load_io_read_bytes", "B", "lower", "bytes", _OTHER, "secondary", "Bytes read by system calls in the load", "process_io_read_bytes_total"),
     Metric("load_io_written_bytes", "B", "lower", "bytes", _OTHER, "secondary", "Bytes written by system calls in the load", "process_io_written_bytes_total"),
     Metric("load_storage_read_bytes", "B", "lower", "bytes", _OTHER, "shown", "Bytes read from storage in the load", "process_io_storage_read_bytes_total"),

@@ -59,10 +59,14 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     plan["asked"] = {"experiment": str(path), "written": _plain(written), "knobs": dict(given)}
     cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
-    latest = run_dir.parent / "latest"
+    point_latest(run_dir)
+
+
+def point_latest(run_dir: Path) -> None:
+    """Let results/latest lead to this run."""
     fresh = run_dir.parent / f".latest.{os.getpid()}"
     fresh.symlink_to(run_dir.name)
-    fresh.rename(latest)
+    fresh.rename(run_dir.parent / "latest")
 
 
 def _where(path: Path, given: Mapping[str, str]) -> str:
@@ -76,6 +80,8 @@ def _plain(data: Any) -> Any:
 
 def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    if plan.get("imported"):
+        raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
     asked = plan["asked"]
     changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
     if experiment and Path(experiment) != Path(asked["experiment"]):
@@ -116,7 +122,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
         "screen": asked.design.blocks < SCREEN_BLOCKS,
         "aa": aa,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "tsduel": {"version": tsduel.__version__, "commit": _own_commit()},
+        "tsduel": {"version": tsduel.__version__, "commit": own_commit()},
         "tsbs": {"version": TSBS_VERSION},
         "variants": [_variant(name, variant) for name, variant in variants.items()],
         "workload": {
@@ -251,7 +257,8 @@ def _key(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _own_commit() -> str:
+def own_commit() -> str:
+    """Return the commit of this checkout of tsduel; empty where it is none."""
     done = subprocess.run(
         ["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,
