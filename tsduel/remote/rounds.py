@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from tsduel.remote.link import State
 
-EXIT_LOST = 1
 EXIT_INTERRUPTED = 130
 # How long a machine may be away before we stop trying; the rounds do not care.
 PATIENCE_S = 900.0
@@ -64,7 +63,10 @@ class Follower:
                         f"{error}\nno word for {self.patience_s:.0f} s; the rounds go on there if the machine lives. "
                         f"To come back: make tsbs RUN={self.link.run_dir.name}"
                     ) from None
-                say(f"tsduel: {error}\ntsduel: the rounds go on there; trying again in {pause:.0f} s")
+                say(
+                    f"tsduel: no connection to {self.link.host.name}; the rounds go on there; "
+                    f"trying again in {pause:.0f} s"
+                )
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
