@@ -72,8 +72,10 @@ class Follower:
 
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
-        if state.word in {"none", "lost"}:
-            if state.word == "lost" and self.started:
+        # Rounds that were stopped before we came are gone on with; how others ended is told first.
+        stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
+        if state.word in {"none", "lost"} or stopped:
+            if self.started:
                 raise UserError(
                     f"the rounds on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make tsbs RUN={self.link.run_dir.name}"
