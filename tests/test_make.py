@@ -19,7 +19,19 @@ def make(*arguments, **environment):
     )
 
 
-KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "SET", "RUN", "TARGET", "SSH_HOST", "REMOTE_DIR")
+KNOBS = (
+    "EXPERIMENT",
+    "BASELINE",
+    "CANDIDATE",
+    "BLOCKS",
+    "AA",
+    "FAIL_ON",
+    "SET",
+    "RUN",
+    "TARGET",
+    "SSH_HOST",
+    "REMOTE_DIR",
+)
 STAGES = ["plan", "provision", "build", "run", "tidy", "compare", "report"]
 
 
