@@ -22,6 +22,11 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+# Where the rounds run.
+TARGET ?=# local (this machine) or ssh (another one, which is not changed but for missing packages)
+SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
+SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
+REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
 # What you have already: logs of VictoriaMetrics' own `make tsbs`.
 BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
 CANDIDATE_LOG ?=# the same for the candidate
@@ -33,7 +38,7 @@ TSDUEL_CACHE ?=
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON SET RUN TSDUEL_CACHE \
-  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS \
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
   BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
@@ -63,12 +68,11 @@ plan: .venv ## resolve the experiment and draw the order of rounds
 provision: .venv ## say where the rounds run
 	$(TSDUEL) provision "$$RUN"
 
-build: .venv ## install what is missing and build TSBS and the variants
-	@echo "building what the cache does not have; from nothing it takes some minutes" >&2
-	ANSIBLE_CONFIG=ansible/ansible.cfg .venv/bin/ansible-playbook -i "results/$$RUN/host/inventory.json" -e "@results/$$RUN/plan/ansible-vars.json" ansible/site.yml
+build: .venv ## Ansible: install what is missing and build TSBS and the variants
+	$(TSDUEL) build "$$RUN"
 
-run: ## run every round that has not been run yet
-	scripts/run-rounds "results/$$RUN"
+run: .venv ## scripts/run-rounds: every round that has not been run yet
+	$(TSDUEL) run "$$RUN"
 
 tidy: .venv ## raw files -> tidy/*.csv
 	$(TSDUEL) tidy "$$RUN"
@@ -78,6 +82,19 @@ compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 
 report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ While the rounds run
+status: .venv ## what the rounds are doing, and how many are finished
+	@$(TSDUEL) status "$$RUN"
+
+stop: .venv ## end the rounds, wherever they run; finished ones are kept
+	@$(TSDUEL) stop "$$RUN"
+
+fetch: .venv ## TARGET=ssh: bring home what is finished by now
+	@$(TSDUEL) fetch "$$RUN"
+
+ssh: .venv ## TARGET=ssh: log in where the rounds run
+	@$(TSDUEL) ssh "$$RUN"
 
 ##@ Share
 comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
@@ -115,4 +132,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report comment import read-logs tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs plan provision build run tidy compare report status stop fetch ssh comment import read-logs tsbs-plot-load benchstat test bench clean-cache \
+  help .venv .venv-dev

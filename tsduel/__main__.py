@@ -16,11 +16,17 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
     "plan": "resolve the experiment and draw the order of rounds",
     "provision": "say where the rounds run",
+    "build": "install what is missing and build TSBS and the variants",
+    "run": "run every round that has not been run yet",
     "import": "two terminal logs of `make tsbs` -> a run directory",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
     "report": "stats -> report.md, report.html, plots/ and exports/, and the verdict table on the terminal",
     "comment": "stats -> comment.md, a Markdown block for a pull request, printed too",
+    "status": "say what the rounds are doing",
+    "stop": "end the rounds, wherever they run",
+    "fetch": "bring home what is finished elsewhere",
+    "ssh": "log in where the rounds run",
 }
 
 
@@ -53,6 +59,14 @@ def stage(name: str, run: str) -> int:
         from tsduel import importing
 
         importing.main(run_dir, os.environ)
+    elif name == "build":
+        from tsduel import build
+
+        return build.main(run_dir)
+    elif name == "run":
+        from tsduel import run as rounds
+
+        return rounds.main(run_dir)
     elif name == "tidy":
         from tsduel import tidy
 
@@ -65,6 +79,8 @@ def stage(name: str, run: str) -> int:
         from plots import comment
 
         print(comment.main(run_dir), end="")
+    elif name in {"status", "stop", "fetch", "ssh"}:
+        control(name, run_dir)
     else:
         from plots import exports, report
 
@@ -74,6 +90,20 @@ def stage(name: str, run: str) -> int:
         print(exported)
         return outcome.tell(run_dir, fail_on)
     return outcome.DONE
+
+
+def control(name: str, run_dir: Path) -> None:
+    """Look at the rounds, or lay a hand on them."""
+    from tsduel.remote import control as remote
+
+    if name == "status":
+        remote.status(run_dir, os.environ)
+    elif name == "stop":
+        remote.stop(run_dir, os.environ)
+    elif name == "fetch":
+        remote.fetch(run_dir)
+    else:
+        remote.login(run_dir)
 
 
 def main() -> int:
