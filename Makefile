@@ -21,13 +21,18 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+# Where the rounds run.
+TARGET ?=# local (this machine) or ssh (another one, which is not changed but for missing packages)
+SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
+SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
+REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
 # Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
 TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE \
-  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tsduel
 from tsduel import experiment as schema
-from tsduel import knobs, sources, tsbs_queries
+from tsduel import knobs, place, sources, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.targets import TARGETS
 
@@ -55,7 +55,7 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     data = knobs.apply(written, given)
     asked = schema.validate(data, _where(path, given))
     aa = given.get("AA") == "1"
-    plan = resolve(asked, run=run_dir.name, aa=aa)
+    plan = resolve(asked, run=run_dir.name, aa=aa, where=place.asked(given))
     plan["asked"] = {"experiment": str(path), "written": _plain(written), "knobs": dict(given)}
     cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
@@ -88,8 +88,8 @@ def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
         )
 
 
-def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
-    """Return the contents of plan/experiment.json for a validated experiment."""
+def resolve(asked: Experiment, *, run: str, aa: bool = False, where: Mapping[str, Any] = place.LOCAL) -> dict[str, Any]:
+    """Return the contents of plan/experiment.json for a validated experiment; ``where``: see place.asked."""
     variants = dict(asked.variants)
     if aa:
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
@@ -108,6 +108,7 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False) -> dict[str, Any]:
     return {
         "schema": 1,
         "run": run,
+        "place": dict(where),
         "name": asked.name,
         "question": asked.question,
         "kind": asked.kind,
@@ -214,7 +215,7 @@ def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
 
 
 def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict[str, Any]:
-    """Return what Ansible is told: where things lie, and what each variant is built from."""
+    """Return what Ansible is told: where things lie on the measured machine, and what each variant is built from."""
     variants = []
     for variant in plan["variants"]:
         target = TARGETS[variant["target"]]
@@ -228,10 +229,8 @@ def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict
             }
         )
     return {
-        "project_dir": str(PROJECT),
-        "cache_dir": str(cache),
-        "run_dir": str(run_dir),
-        "target": "local",
+        **place.directories(plan, run_dir=run_dir, cache=cache, project=PROJECT),
+        "target": place.place_of(plan)["kind"],
         "go_minimum": max((v["go_minimum"] for v in variants), key=_version),
         "tsbs_version": plan["tsbs"]["version"],
         "variants": variants,
