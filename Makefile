@@ -59,11 +59,10 @@ provision: .venv ## say where the rounds run
 	$(TSDUEL) provision "$$RUN"
 
 build: .venv ## install what is missing and build TSBS and the variants
-	@echo "building what the cache does not have; from nothing it takes some minutes" >&2
-	ANSIBLE_CONFIG=ansible/ansible.cfg .venv/bin/ansible-playbook -i "results/$$RUN/host/inventory.json" -e "@results/$$RUN/plan/ansible-vars.json" ansible/site.yml
+	$(TSDUEL) build "$$RUN"
 
-run: ## run every round that has not been run yet
-	scripts/run-rounds "results/$$RUN"
+run: .venv ## run every round that has not been run yet
+	$(TSDUEL) run "$$RUN"
 
 tidy: .venv ## raw files -> tidy/*.csv
 	$(TSDUEL) tidy "$$RUN"
@@ -73,6 +72,19 @@ compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 
 report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ While the rounds run
+status: .venv ## what the rounds are doing, and how many are finished
+	@$(TSDUEL) status "$$RUN"
+
+stop: .venv ## end the rounds, wherever they run; finished ones are kept
+	@$(TSDUEL) stop "$$RUN"
+
+fetch: .venv ## TARGET=ssh: bring home what is finished by now
+	@$(TSDUEL) fetch "$$RUN"
+
+ssh: .venv ## TARGET=ssh: log in where the rounds run
+	@$(TSDUEL) ssh "$$RUN"
 
 ##@ Second opinion
 benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
@@ -97,4 +109,4 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs plan provision build run tidy compare report status stop fetch ssh benchstat test bench clean-cache help .venv .venv-dev

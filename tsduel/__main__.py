@@ -16,9 +16,15 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
     "plan": "resolve the experiment and draw the order of rounds",
     "provision": "say where the rounds run",
+    "build": "install what is missing and build TSBS and the variants",
+    "run": "run every round that has not been run yet",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
     "report": "stats -> report.md and plots/, and the verdict table on the terminal",
+    "status": "say what the rounds are doing",
+    "stop": "end the rounds, wherever they run",
+    "fetch": "bring home what is finished elsewhere",
+    "ssh": "log in where the rounds run",
 }
 
 
@@ -34,8 +40,8 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
-def stage(name: str, run: str) -> None:
-    """Run one stage. Imports are late, since a stage needs only its own libraries."""
+def stage(name: str, run: str) -> int:
+    """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries."""
     run_dir = run_directory(run, must_exist=name != "plan")
     if name == "plan":
         from tsduel import plan
@@ -45,6 +51,14 @@ def stage(name: str, run: str) -> None:
         from tsduel import provision
 
         provision.main(run_dir)
+    elif name == "build":
+        from tsduel import build
+
+        return build.main(run_dir)
+    elif name == "run":
+        from tsduel import run as rounds
+
+        return rounds.main(run_dir)
     elif name == "tidy":
         from tsduel import tidy
 
@@ -53,11 +67,28 @@ def stage(name: str, run: str) -> None:
         from tsduel import compare
 
         compare.main(run_dir)
+    elif name in {"status", "stop", "fetch", "ssh"}:
+        control(name, run_dir)
     else:
         from plots import report
 
         report.main(run_dir)
         report.print_summary(run_dir)
+    return 0
+
+
+def control(name: str, run_dir: Path) -> None:
+    """Look at the rounds, or lay a hand on them."""
+    from tsduel.remote import control as remote
+
+    if name == "status":
+        remote.status(run_dir, os.environ)
+    elif name == "stop":
+        remote.stop(run_dir, os.environ)
+    elif name == "fetch":
+        remote.fetch(run_dir)
+    else:
+        remote.login(run_dir)
 
 
 def main() -> int:
@@ -68,13 +99,12 @@ def main() -> int:
         stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
     arguments = parser.parse_args()
     try:
-        stage(arguments.stage, arguments.run)
+        return stage(arguments.stage, arguments.run)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return EXIT_USER
     except BrokenPipeError:
         return 0
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tsduel import place, rundir
-from tsduel.remote import probe
+from tsduel.remote import probe, rounds
 from tsduel.remote.ssh import Host
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ def main(run_dir: Path) -> None:
     where = place.place_of(rundir.open_run(run_dir).plan)
     if where["kind"] == "local":
         write(run_dir, kind="local", host=None, provisioned=False)
+        return
+    if rounds.is_home(run_dir):
         return
     host = {
         **{name: where[name] for name in ("address", "port", "user", "config_file")},
