@@ -6,6 +6,8 @@ locals {
 resource "google_compute_network" "main" {
   name                    = var.name
   auto_create_subnetworks = false
+  # A network has no labels; `make reap` looks here.
+  description = "Made by tsduel for one run; expires ${var.expires}"
 
   timeouts {
     create = "4m"

@@ -25,6 +25,8 @@ STAGES = {
     "stop": "end the rounds, wherever they run",
     "fetch": "bring home what is finished elsewhere",
     "ssh": "log in where the rounds run",
+    "give-back": "delete a rented machine once all is at home, or once the run has failed",
+    "destroy": "delete everything of a rented machine, and see that nothing is left",
 }
 
 
@@ -40,8 +42,11 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
-def stage(name: str, run: str) -> int:
-    """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries."""
+def stage(name: str, run: str, code: int) -> int:
+    """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries.
+
+    ``code`` is the exit code of what failed before; it is for ``give-back`` alone.
+    """
     run_dir = run_directory(run, must_exist=name != "plan")
     if name == "plan":
         from tsduel import plan
@@ -67,6 +72,10 @@ def stage(name: str, run: str) -> int:
         from tsduel import compare
 
         compare.main(run_dir)
+    elif name in {"give-back", "destroy"}:
+        from tsduel.gcp import ending
+
+        return ending.main(run_dir, os.environ, code, forced=name == "destroy")
     elif name in {"status", "stop", "fetch", "ssh"}:
         control(name, run_dir)
     else:
@@ -96,10 +105,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tsduel", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name, text in STAGES.items():
-        stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
-    arguments = parser.parse_args()
+        arguments = stages.add_parser(name, help=text)
+        arguments.add_argument("run", help="a directory in results/, or latest")
+        arguments.add_argument("code", nargs="?", type=int, default=0, help="exit code of the stage that failed")
+    given = parser.parse_args()
     try:
-        return stage(arguments.stage, arguments.run)
+        return stage(given.stage, given.run, given.code)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return EXIT_USER

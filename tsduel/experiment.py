@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tsduel import metrics, tsbs_queries
 from tsduel.errors import UserError
+from tsduel.gcp.settings import Gcp
 from tsduel.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ class Experiment(_Part):
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
+    gcp: Gcp = Gcp()
 
     @field_validator("variants")
     @classmethod

@@ -106,7 +106,9 @@ class Compute:
         pause = 0.2
         while operation.get("status") != "DONE":
             if time.monotonic() > deadline:
-                raise messages.CloudError(0, "timeout", f"deleting {resource} has not come to its end in {OPERATION_S} s")
+                raise messages.CloudError(
+                    0, "timeout", f"deleting {resource} has not come to its end in {OPERATION_S} s"
+                )
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
             operation = self.get(f"{resource.place}/operations/{urllib.parse.quote(operation['name'])}")

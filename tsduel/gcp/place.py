@@ -80,12 +80,16 @@ def _ssh_from(text: str) -> tuple[str, list[str]]:
     return "public", ranges
 
 
-def complete(where: Mapping[str, Any], settings: Gcp, *, run: str, disk: Mapping[str, int], seconds: int) -> dict[str, Any]:
+def complete(
+    where: Mapping[str, Any], settings: Gcp, *, run: str, disk: Mapping[str, int], seconds: int
+) -> dict[str, Any]:
     """Return the place with machine, name, lifetime and price.
 
     ``disk``: bytes, the plan's ``estimate``; ``seconds``: the estimated time of the whole run.
     """
-    lifetime = int(settings.lifetime_h * 3600) if settings.lifetime_h else max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
+    lifetime = (
+        int(settings.lifetime_h * 3600) if settings.lifetime_h else max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
+    )
     # Twice the database, since a merge writes anew what it reads.
     needed = sum(disk.values()) + disk["database_bytes"]
     place = {

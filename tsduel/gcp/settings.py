@@ -19,7 +19,12 @@ class Gcp(BaseModel):
 
     machine: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{2,40}$")] = "e2-standard-8"
     # Tried in this order while a zone has no such machine left.
-    zones: Annotated[list[str], Field(min_length=1)] = ["us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"]
+    zones: Annotated[list[str], Field(min_length=1)] = [
+        "us-central1-a",
+        "us-central1-b",
+        "us-central1-c",
+        "us-central1-f",
+    ]
     spot: bool = False
     image: Annotated[str, Field(pattern=r"^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$")] = IMAGE
     disk_type: Literal["pd-balanced", "pd-ssd", "hyperdisk-balanced"] = "pd-balanced"
@@ -39,7 +44,9 @@ class Gcp(BaseModel):
             if not ZONE.fullmatch(zone):
                 raise ValueError(f"{zone!r} is no zone; write it like us-central1-a")
         if len({region_of(zone) for zone in value}) > 1:
-            raise ValueError(f"all in one region, since a price is a region's; these are in several: {', '.join(value)}")
+            raise ValueError(
+                f"all in one region, since a price is a region's; these are in several: {', '.join(value)}"
+            )
         return value
 
 

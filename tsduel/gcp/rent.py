@@ -6,11 +6,31 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tsduel import rundir
 from tsduel.errors import UserError
-from tsduel.gcp import prices
+from tsduel.gcp import place, prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+
+    from tsduel.gcp.settings import Gcp
+
+
+def offer(plan: dict[str, Any], settings: Gcp, environment: Mapping[str, str]) -> None:
+    """Complete a plan's ``place`` with machine, lifetime and price, and have the user agree to it."""
+    plan["place"] = place.complete(
+        plan["place"], settings, run=plan["run"], disk=plan["estimate"], seconds=plan["duration"]["total_s"]
+    )
+    plan["host"]["machine"] = settings.machine
+    ask(plan["place"], environment)
+
+
+def offer_again(run_dir: Path, plan: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Have the user agree once more where a run that is gone on with would rent a machine again."""
+    run = rundir.open_run(run_dir)
+    if not run.json("host/outputs.json").get("provisioned") and not run.json("host/fetched.json"):
+        ask(plan["place"], environment)
 
 
 def ask(place: dict[str, Any], environment: Mapping[str, str]) -> None:
