@@ -41,7 +41,7 @@ def provider() -> tuple[dict[str, str], str]:
     if _registry_answers():
         return {}, ""
     mirror = _built()
-    config = CACHE / "provider" / "terraform.rc"
+    config = mirror.with_suffix(".rc")
     text = f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n'
     if not config.exists() or config.read_text() != text:
         partial = config.with_suffix(f".{os.getpid()}")

@@ -16,7 +16,7 @@ SENTENCES = [
         "{zone} has no {machine} left at the moment",
     ),
     (
-        r"([Qq]uota '?[A-Z0-9_]*'? exceeded[^\n]*|quotaExceeded|QUOTA_EXCEEDED)",
+        r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ in region [a-z0-9-]+)?|quotaExceeded|QUOTA_EXCEEDED)",
         "the project's quota does not allow it ({0}): ask for more at IAM & Admin > Quotas in the console, take a smaller "
         'machine with SET="gcp.machine=e2-standard-4", or another region with SET="gcp.zones=[europe-west4-a]"',
     ),
@@ -40,8 +40,8 @@ SENTENCES = [
     ),
     (
         r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)",
-        "the account may not do this in {project} ({0}): it needs the role Compute Instance Admin (v1) and Compute Network "
-        "Admin and Compute Security Admin, see docs/operating.md",
+        "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute Network "
+        "Admin and Compute Security Admin: see docs/operating.md",
     ),
     (
         r"Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID",
