@@ -1,7 +1,7 @@
 """A small Compute Engine v1 REST API on loopback: networks, subnetworks, firewalls, routers, disks and instances.
 
-Enough for Terraform's google provider to create, read and delete them, and for what we ask ourselves. It refuses as Google
-does: unknown projects, wrong tokens, names that are taken, networks in use. Everything that changes is an operation.
+Enough for Terraform's google provider to create, read and delete them, and for what we ask ourselves. It refuses as
+Google does: unknown projects, wrong tokens, names that are taken, networks in use. Every change is an operation.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class RefusalError(Exception):
 
 
 def quota_exceeded() -> RefusalError:
-    """What Google answers when the project's quota is used up."""
+    """Return what Google answers when the project's quota is used up."""
     return RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded.  Limit: 8.0 in region us-central1.")
 
 
 def api_disabled() -> RefusalError:
-    """What Google answers when the API was never enabled in the project."""
+    """Return what Google answers when the API was never enabled in the project."""
     return RefusalError(
         403,
         "accessNotConfigured",
@@ -55,19 +55,19 @@ def api_disabled() -> RefusalError:
 
 
 def no_permission() -> RefusalError:
-    """What Google answers to an account without the role."""
+    """Return what Google answers to an account without the role."""
     return RefusalError(
         403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
     )
 
 
 def unavailable() -> RefusalError:
-    """What Google answers when it is overloaded."""
+    """Return what Google answers when it is overloaded."""
     return RefusalError(503, "backendError", "Service Unavailable")
 
 
 def exhausted(zone: str) -> dict[str, Any]:
-    """The error of an operation in a zone that has no such machine left."""
+    """Return the error of an operation in a zone that has no such machine left."""
     message = (
         f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request.  "
         "Try a different zone, or try again later."
@@ -117,14 +117,14 @@ class FakeCompute:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _answer
+            do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _answer  # noqa: N815 - the names are the library's
 
             def log_message(self, *_: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/compute/v1/"
 
     def close(self) -> None:
@@ -168,7 +168,9 @@ class FakeCompute:
                 raise RefusalError(404, "notFound", f"The resource 'projects/{owner}' was not found")
             return self._act(method, rest, body, query)
 
-    def _act(self, method: str, path: str, body: dict[str, Any], query: str) -> dict[str, Any]:
+    def _act(  # noqa: C901, PLR0911 - a table of what the API has
+        self, method: str, path: str, body: dict[str, Any], query: str
+    ) -> dict[str, Any]:
         if not path:
             return {"kind": "compute#project", "name": PROJECT, "selfLink": self._link("")}
         if found := re.fullmatch(rf"{PLACE}/operations/(?P<name>[^/]+)", path):
@@ -297,10 +299,10 @@ class FakeCompute:
         self.things[path] = body | known
 
     def _delete(self, path: str) -> dict[str, Any]:
-        link, name = self._link(path), path.rpartition("/")[2]
+        name = path.rpartition("/")[2]
         for other, thing in self.things.items():
             # What is being deleted may name itself; a disk may go with its instance.
-            if other != path and (link in json.dumps(thing) or f'/{path}"' in json.dumps(thing)):
+            if other != path and f'/{path}"' in json.dumps(thing):
                 message = f"The {path.split('/')[-2][:-1]} resource '{name}' is already being used by '{other}'"
                 raise RefusalError(400, "resourceInUseByAnotherResource", message)
         self._remove(path)

@@ -1,4 +1,4 @@
-"""Terraform and its google provider for the tests: the real 7.x where a registry answers, else 4.0.0 built from source."""
+"""Terraform and its google provider for the tests: the real 7.x where a registry answers, else 4.0.0, built here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ SOURCE = PROJECT / "tests" / "provider"
 # Nothing of the user's own Terraform comes through.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "GOOGLE_", "CLOUDSDK_", "GCP_"))}
 ENVIRONMENT |= {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TSDUEL_CACHE": str(CACHE)}
-PINNED = 'terraform {\n  required_providers {\n    google = {\n      source  = "hashicorp/google"\n      version = "4.0.0"\n    }\n  }\n}\n'
+PINNED = """
+terraform {
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = "4.0.0"
+    }
+  }
+}
+"""
 
 
 @functools.cache

@@ -1,9 +1,8 @@
-"""The Terraform configuration, with the real provider: its own tests, and machines that come and go in a fake Google."""
+"""The Terraform configuration, with the real provider: its own tests, and machines in a fake Google."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -14,12 +13,17 @@ import pytest
 import terraforming
 from fakecompute import FakeCompute, RefusalError
 
+from tsduel.gcp import place
+from tsduel.gcp.settings import Gcp
+
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIGURATION = PROJECT / "terraform"
 # One after the other: Terraform and its provider take half a gigabyte.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("provider")]
 # What takes minutes of patience in earnest takes seconds here.
-IMPATIENT = 'resource "google_compute_instance" "main" {\n  timeouts {\n    create = "15s"\n    delete = "15s"\n  }\n}\n'
+IMPATIENT = (
+    'resource "google_compute_instance" "main" {\n  timeouts {\n    create = "15s"\n    delete = "15s"\n  }\n}\n'
+)
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +78,6 @@ class Rented:
 
     def plan(self, **changes):
         """Write a plan of nothing but its place, and what Terraform is told."""
-        from tsduel.gcp import place
-        from tsduel.gcp.settings import Gcp
-
         asked = place.asked({"GCP_PROJECT": fakecompute.PROJECT, "SSH_FROM": changes.pop("ssh_from", "203.0.113.7")})
         where = place.complete(asked, Gcp(**changes), run="r", disk={"database_bytes": 10**9}, seconds=600)
         plan = {"run": "r", "place": where, "variants": []}
@@ -141,11 +142,11 @@ class TestComesAndGoes:
     """A machine from `provision` to `destroy`."""
 
     def test_all_that_was_made_is_deleted(self, rented):
-        """Five things come, as the variables say; the outputs say how to log in; then nothing is left, and it is said."""
-        place = rented.plan(disk_gb=120)
+        """Five things come, as the variables say; the outputs say how to log in; then nothing is left."""
+        where = rented.plan(disk_gb=120)
         done, host = rented.provision()
         assert done.returncode == 0, done.stderr
-        name = place["name"]
+        name = where["name"]
         kinds = ("disk", "instance", "network", "subnetwork")
         assert rented.api.names() == sorted([*(f"{kind} {name}" for kind in kinds), f"firewall {name}-ssh"])
 
@@ -168,7 +169,7 @@ class TestComesAndGoes:
 
         assert (host["address"], host["port"], host["user"]) == ("203.0.113.10", 22, "tsduel")
         assert Path(host["known_hosts_file"]).read_text() == "203.0.113.10 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
-        assert os.stat(host["key_file"]).st_mode & 0o777 == 0o600
+        assert Path(host["key_file"]).stat().st_mode & 0o777 == 0o600
         assert (rented.run_dir / "host").stat().st_mode & 0o777 == 0o700
 
         gone = rented.destroy()
@@ -199,14 +200,14 @@ class TestComesAndGoes:
 
     def test_without_a_public_address(self, rented):
         """With SSH_FROM=iap the machine has none, Cloud NAT lets it out, and gcloud's tunnel is the way in."""
-        place = rented.plan(ssh_from="iap")
+        where = rented.plan(ssh_from="iap")
         done, host = rented.provision()
         assert done.returncode == 0, done.stderr
         assert host["address"] == "10.84.28.2"
         assert "accessConfigs" not in rented.api.of_kind("instances")[0]["networkInterfaces"][0]
         router = rented.api.of_kind("routers")[0]
-        assert [nat["name"] for nat in router["nats"]] == [f"{place['name']}-nat"]
-        assert f"start-iap-tunnel {place['name']} 22 --listen-on-stdin" in Path(host["config_file"]).read_text()
+        assert [nat["name"] for nat in router["nats"]] == [f"{where['name']}-nat"]
+        assert f"start-iap-tunnel {where['name']} 22 --listen-on-stdin" in Path(host["config_file"]).read_text()
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
@@ -314,7 +315,7 @@ class TestFaults:
 
     def test_what_cannot_be_deleted_is_listed(self, rented):
         """A non-zero exit, and the commands to delete it by hand."""
-        place = rented.plan()
+        where = rented.plan()
         rented.provision()
 
         def no_deleting(method, path):
@@ -324,7 +325,7 @@ class TestFaults:
         rented.api.faults.append(no_deleting)
         done = rented.destroy()
         assert done.returncode == 2
-        assert f"gcloud compute networks delete {place['name']} --project={fakecompute.PROJECT} --quiet" in done.stderr
+        assert f"gcloud compute networks delete {where['name']} --project={fakecompute.PROJECT} --quiet" in done.stderr
         rented.api.faults.clear()
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# VictoriaMetrics' "Partition Index Performance Testing", e2-standard-8 and 4 workers: the slower version's load rate
-# (1,570,957 samples/s), the slowest of the light query types (617.68 queries/s), and double-groupby-1 over 100,000 hosts
-# (1.34 queries/s), whose time goes with the hosts and metrics that it reads.
+# VictoriaMetrics' "Partition Index Performance Testing", 4 workers: the slower version's load (1,570,957 samples/s),
+# the slowest of the light query types (617.68 queries/s), and double-groupby-1 over 100,000 hosts (1.34 queries/s),
+# whose time goes with the hosts and metrics that it reads.
 LOAD_SAMPLES_S = 1_500_000
 LIGHT_QUERIES_S = 600
 HEAVY_HOST_QUERIES_S = 134_000
 HEAVY_METRICS = {"double-groupby-1": 1, "double-groupby-5": 5, "double-groupby-all": 10}
 # Measured on two shared cores: 4.3 million lines in 30 s.
 GENERATED_LINES_S = 150_000
-# Measured there too: packages, Go, TSBS and two versions from an empty cache take 8 minutes; the rest is to boot and log in.
+# Measured there too: packages, Go, TSBS and two versions from an empty cache take 8 minutes; the rest is to boot.
 PREPARE_S = 900
-# Measured: canary, wipe, start, stop and sizes take 12 s, and a settle with the wait for the cache reset 10 s; partitions
-# with a billion samples merge for longer.
+# Measured: canary, wipe, start, stop and sizes take 12 s, and a settle with the wait for the cache reset 10 s;
+# partitions with a billion samples merge for longer.
 ROUND_FIXED_S = 30
 SETTLE_S = 60
 LEAST_QUERIES = 20
@@ -42,10 +42,10 @@ def estimate(plan: Mapping[str, Any], rounds: int) -> dict[str, int]:
 
 
 def _phase_s(name: str, queries: Mapping[str, Any], scale: int) -> float:
-    rate = float(LIGHT_QUERIES_S)
+    rate: float = LIGHT_QUERIES_S
     if name in HEAVY_METRICS:
         rate = min(rate, HEAVY_HOST_QUERIES_S / scale / HEAVY_METRICS[name])
     timed = queries["count"] / rate if queries["count"] else max(float(queries["seconds"]), LEAST_QUERIES / rate)
-    warm = timed if queries["cache"] == "warm" else 0.0
+    warm: float = timed if queries["cache"] == "warm" else 0
     # The answers are asked for one at a time, where the timed phase has workers.
-    return timed + warm + queries["responses"] / rate * min(4, queries["workers"])
+    return float(timed + warm + queries["responses"] / rate * min(4, queries["workers"]))

@@ -1,4 +1,4 @@
-"""Where the rounds run: on this machine, on another one over SSH, or on one that is rented. This module alone decides it."""
+"""Where the rounds run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ LOCAL: dict[str, Any] = {"kind": "local"}
 
 
 def asked(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return plan/experiment.json's ``place`` for the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR (of a rented
-    machine: the part of it that tsduel.gcp.place.asked describes).
+    """Return plan/experiment.json's ``place`` for the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR.
 
+    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.gcp.place.asked`` describes.
     ``{"kind": "local"}``, or ``kind``, ``user`` and ``port`` (None: what ssh's own configuration says), ``address``,
     ``config_file`` (None: the user's own) and ``directory``, where everything of ours lies on the other machine.
     """

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import experiment as schema
 from tsduel import duration, knobs, place, sources, tsbs_queries
+from tsduel import experiment as schema
 from tsduel.errors import UserError
 from tsduel.gcp import place as rented
 from tsduel.gcp import rent

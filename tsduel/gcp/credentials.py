@@ -20,8 +20,8 @@ PATIENCE_S = 60
 def token(environment: Mapping[str, str]) -> str:
     """Return GOOGLE_OAUTH_ACCESS_TOKEN, else a fresh token of gcloud's.
 
-    A token lives for an hour and a run for many, so ask again before each use. With GOOGLE_APPLICATION_CREDENTIALS it is
-    that file's account, else the one gcloud is logged in with.
+    A token lives for an hour and a run for many, so ask again before each use. With GOOGLE_APPLICATION_CREDENTIALS it
+    is that file's account, else the one gcloud is logged in with.
     """
     if given := environment.get(TOKEN, "").strip():
         return given

@@ -21,7 +21,7 @@ EXIT_INTERRUPTED = 130
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
     """Give the machine of a run back and return ``code``, the exit code of what failed before (0: nothing did).
 
-    Unless ``forced``, KEEP=1 keeps it, and so does a detached terminal, or rounds that may go on where nobody sees them.
+    Unless ``forced``, it is kept with KEEP=1, when the terminal was detached, and while rounds may go on unseen.
     """
     run = rundir.open_run(run_dir)
     where = place.place_of(run.plan)
@@ -79,5 +79,6 @@ def _fetch(run_dir: Path) -> str:
             return ""
         control.fetch(run_dir)
     except UserError as error:
-        return f"{error}\ngcp: not everything is at home, so the machine is kept; to come back: make tsbs RUN={run_dir.name}"
+        again = f"to come back: make tsbs RUN={run_dir.name}"
+        return f"{error}\ngcp: not everything is at home, so the machine is kept; {again}"
     return ""

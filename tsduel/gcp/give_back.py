@@ -40,10 +40,11 @@ def main(run_dir: Path, place: dict[str, Any]) -> None:
         sweep(compute.of_run(name), compute)
         left = compute.of_run(name)
     except CloudError as error:
+        hours = place["lifetime_s"] / 3600
         reason = messages.sentence(str(error), place, zone)
         raise UserError(
-            f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy RUN={run_dir.name}"
-            f" (Google deletes the machine {place['lifetime_s'] / 3600:.1f} h after its start in any case)"
+            f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy "
+            f"RUN={run_dir.name} (Google deletes the machine {hours:.1f} h after its start in any case)"
         ) from None
     if left:
         raise UserError(_list(left, place["project"]))

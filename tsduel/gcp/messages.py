@@ -9,7 +9,7 @@ from typing import Any
 from tsduel.errors import UserError
 from tsduel.gcp.credentials import HOW
 
-# Of a list, the first that is found in what was answered. {0} is what the expression caught, {project} and so on are ours.
+# The first that is found in what was answered; {0} is what the expression caught, {project} and the like are ours.
 SENTENCES = [
     (
         r"ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available",
@@ -17,18 +17,24 @@ SENTENCES = [
     ),
     (
         r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ in region [a-z0-9-]+)?|quotaExceeded|QUOTA_EXCEEDED)",
-        "the project's quota does not allow it ({0}): ask for more at IAM & Admin > Quotas in the console, take a smaller "
-        'machine with SET="gcp.machine=e2-standard-4", or another region with SET="gcp.zones=[europe-west4-a]"',
+        (
+            "the project's quota does not allow it ({0}): ask for more at IAM & Admin > Quotas in the console, take a "
+            'smaller machine with SET="gcp.machine=e2-standard-4", or another region with SET="gcp.zones=[us-east1-b]"'
+        ),
     ),
     (
         r"Machine type with name '[^']*' does not exist in zone '[^']*'",
-        "there is no {machine} in {zone}: `gcloud compute machine-types list --zones={zone}` shows those that are there; "
-        'choose with SET="gcp.machine=..." or SET="gcp.zones=[...]"',
+        (
+            "there is no {machine} in {zone}: `gcloud compute machine-types list --zones={zone}` shows those that "
+            'are there; choose with SET="gcp.machine=..." or SET="gcp.zones=[...]"'
+        ),
     ),
     (
         r"accessNotConfigured|SERVICE_DISABLED|has not been used in project|API is not enabled",
-        "the Compute Engine API is not enabled in {project}: `gcloud services enable compute.googleapis.com "
-        "--project={project}`, wait a minute, and type the same command again",
+        (
+            "the Compute Engine API is not enabled in {project}: `gcloud services enable compute.googleapis.com "
+            "--project={project}`, wait a minute, and type the same command again"
+        ),
     ),
     (
         r"BILLING_DISABLED|[Bb]illing (is|must be|has not been) (disabled|enabled)|requires billing",
@@ -40,18 +46,24 @@ SENTENCES = [
     ),
     (
         r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)",
-        "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute Network "
-        "Admin and Compute Security Admin: see docs/operating.md",
+        (
+            "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
+            "Network Admin and Compute Security Admin: see docs/operating.md"
+        ),
     ),
     (
         r"Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID",
-        "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; choose with "
-        "GCP_PROJECT=",
+        (
+            "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; "
+            "choose with GCP_PROJECT="
+        ),
     ),
     (
         r"resource 'projects/[^']*/images/([^']*)' was not found",
-        "the pinned image {0} is gone: `gcloud compute images list --filter='family=debian-12' --show-deprecated` shows "
-        'those that are there; choose with SET="gcp.image=projects/debian-cloud/global/images/NAME"',
+        (
+            "the pinned image {0} is gone: `gcloud compute images list --filter='family=debian-12' --show-deprecated` "
+            'shows those that are there; choose with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+        ),
     ),
     (
         r"timeout while waiting for state|context deadline exceeded|has not come to its end",
@@ -63,8 +75,10 @@ SENTENCES = [
     ),
     (
         r"Failed to query available provider packages|could not connect to [a-z.]*|Failed to install provider",
-        "Terraform cannot get its google provider: see that the Terraform registry, or a mirror of it in your Terraform CLI "
-        "configuration, can be reached",
+        (
+            "Terraform cannot get its google provider: see that the Terraform registry, or a mirror of it in your "
+            "Terraform CLI configuration, can be reached"
+        ),
     ),
 ]
 CAPACITY = re.compile(SENTENCES[0][0])
@@ -100,7 +114,7 @@ def from_body(status: int, body: bytes) -> CloudError:
 
 
 def sentence(said: str, place: dict[str, Any], zone: str) -> str:
-    """Return what to do about an error text of Google's or Terraform's; the text itself where we know nothing better."""
+    """Return what to do about an error text of Google's or Terraform's; the text itself where we know no better."""
     facts = {"project": place["project"], "machine": place["machine"], "zone": zone}
     for pattern, text in SENTENCES:
         if found := re.search(pattern, said):

@@ -30,7 +30,7 @@ LIFETIME_FACTOR = 2
 LEAST_LIFETIME_S = 2 * 3600
 # The system, Go, its modules and build cache, and the binaries; measured 6 GB, and a disk that is nearly full is slow.
 SYSTEM_GB = 20
-# The size of GKE's default disk: a persistent disk's speed goes with its size, so smaller ones would be another machine.
+# The size of GKE's default disk: a persistent disk's speed goes with its size, so a smaller one is another machine.
 LEAST_DISK_GB = 100
 
 

@@ -20,16 +20,16 @@ def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
                 hours = {"hour": 1, "GB-month": HOURS_A_MONTH}[row["unit"]]
                 return float(row["usd"]) / hours, row["as_of"]
     raise UserError(
-        f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: look it up, then add a "
-        'line there, or give the price of an hour of all of it with SET="gcp.price_h=0.42"'
+        f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: look it up, then "
+        'add a line there, or give the price of an hour of all of it with SET="gcp.price_h=0.42"'
     )
 
 
 def price(place: dict[str, Any], region: str, override_h: float | None) -> dict[str, Any]:
-    """Return USD: ``machine_h``, ``disk_h``, ``network_h``, ``hour`` (their sum), ``expected``, ``worst``, and ``as_of``.
+    """Return USD: ``machine_h``, ``disk_h``, ``network_h``, ``hour`` (their sum), ``expected``, ``worst``; ``as_of``.
 
-    ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A spot
-    machine is reckoned at the price of a standard one: it costs less, how much changes from day to day.
+    ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A
+    spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day.
     """
     if override_h is not None:
         parts, as_of = {"machine_h": override_h, "disk_h": 0.0, "network_h": 0.0}, "as given"
@@ -56,10 +56,11 @@ def describe(place: dict[str, Any]) -> list[str]:
     spot = ", spot: Google may take it away at any time" if place["spot"] else ""
     parts = f"machine {cost['machine_h']:.4f}, disk {cost['disk_h']:.4f}, network {cost['network_h']:.4f}"
     source = "as given" if cost["as_of"] == "as given" else f"list price of {cost['as_of']}; check yours"
+    hours, life = place["estimate_s"] / 3600, place["lifetime_s"] / 3600
     return [
         f"machine   {place['machine']} in {zones}, {place['disk_gb']} GB {place['disk_type']}{spot}",
         f"project   {place['project']}",
-        f"time      about {place['estimate_s'] / 3600:.1f} h; whatever happens, it is deleted after {place['lifetime_s'] / 3600:.1f} h",
+        f"time      about {hours:.1f} h; whatever happens, it is deleted after {life:.1f} h",
         f"price     {cost['hour']:.4f} USD an hour ({parts}; {source})",
         f"cost      about {cost['expected']:.2f} USD, at worst {cost['worst']:.2f} USD",
     ]

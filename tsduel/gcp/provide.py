@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tsduel.remote.ssh import Host
 
-# Its own clock begins when the machine runs, so its label is a little later than that: what is past it is truly left over.
+# The machine's own clock begins when it runs, so its label is a little later: what is past that is truly left over.
 START_S = 900
 EXPIRES = "%Y%m%dt%H%M%Sz"
 HOST_KEYS_S = 90
@@ -141,8 +141,8 @@ def _in_some_zone(terraform: Terraform, compute: Compute, place: dict[str, Any],
             say(str(refused).removeprefix("gcp: "))
             tried.append(zone)
     raise NoCapacityError(
-        f"gcp: no zone has a {place['machine']} left at the moment (asked: {', '.join(tried)}): try again later, or name "
-        'other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
+        f"gcp: no zone has a {place['machine']} left at the moment (asked: {', '.join(tried)}): try again later, or "
+        'name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
     )
 
 
@@ -153,19 +153,20 @@ def _zone_asked(terraform: Terraform) -> str:
 
 
 def _put_aside(run_dir: Path) -> None:
-    """Rounds of a machine that is gone are no rounds of the next one: keep them where no stage looks."""
+    """Keep the rounds of a machine that is gone where no stage looks: they are no rounds of the next one."""
     raw = run_dir / "raw"
     if not any(raw.glob("*/round.json")):
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
     say(
-        f"the machine of this run is gone, and rounds of two machines are not compared: they are in {aside}, and all begin anew"
+        f"the machine of this run is gone, and rounds of two machines are not compared: they are in {aside}, "
+        "and all begin anew"
     )
 
 
 def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path) -> Path:
-    """Write host/known_hosts with the keys that the machine has published through Google's API; empty where it has not."""
+    """Write host/known_hosts with the keys that the machine has published through Google's API, if it has."""
     path = run_dir / "host" / "known_hosts"
     place = f"zones/{outputs['zone']}/instances/{outputs['instance']}/getGuestAttributes?queryPath=hostkeys/"
     name = outputs["address"] if outputs["port"] == SSH_PORT else f"[{outputs['address']}]:{outputs['port']}"
