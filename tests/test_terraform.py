@@ -278,7 +278,8 @@ class TestFaults:
         rented.api.preempt()
         time.sleep(1.1)
         done, second = rented.provision()
-        assert second["expires"] > first["expires"], done.stderr
+        assert done.returncode == 0, done.stderr
+        assert second["expires"] > first["expires"]
         assert "rounds of two machines are not compared" in done.stderr
         assert (rented.run_dir / "raw-of-lost-machine-1" / "01-1-baseline" / "round.json").exists()
         assert not (rented.run_dir / "raw").exists()

@@ -123,6 +123,9 @@ def _in_some_zone(terraform: Terraform, compute: Compute, place: dict[str, Any],
     had = _zone_asked(terraform)
     if had and compute.exists(f"zones/{had}/instances/{place['name']}"):
         return terraform.apply()
+    if terraform.state.exists():
+        # What is left of an earlier one has another deadline in its names and labels.
+        give_back.main(terraform.run_dir, place)
     _put_aside(terraform.run_dir)
     public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     # One deadline for all zones: a network with another one would be another network.
