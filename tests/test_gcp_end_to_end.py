@@ -1,0 +1,163 @@
+"""The whole way on a rented machine: a fake Google boots a bare Debian 12, and everything else is real."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import barehost
+import fakecompute
+import pytest
+import terraforming
+from barehost import BareHost
+from fakecompute import FakeCompute
+from fakeproject import free_port, wait_for
+
+PROJECT = Path(__file__).resolve().parent.parent
+LATEST = PROJECT / "results" / "latest"
+# It builds and measures, as the other real ones do.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real"), pytest.mark.timeout(2400)]
+ROUNDS = ["01-1", "01-2", "02-1", "02-2"]
+
+
+class Machines:
+    """What the fake Google boots and shuts down: bare hosts, on which its guest agent makes the account."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.hosts = []
+        # A bare host ends with the thread that started it, and that of a request is soon over.
+        self.thread = ThreadPoolExecutor(max_workers=1)
+
+    def boot(self, instance):
+        """Start one, let in the key of the instance's metadata, and return its address."""
+        return self.thread.submit(self._boot, instance).result()
+
+    def _boot(self, instance):
+        host = BareHost(self.directory / f"m{len(self.hosts)}")
+        self.hosts.append(host)
+        host.start()
+        metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+        user, _, key = metadata["ssh-keys"].partition(":")
+        host.ssh(
+            f"useradd --create-home --shell /bin/bash {user} && install -d -m 700 -o {user} -g {user} /home/{user}/.ssh && "
+            f"printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys && chown {user}: /home/{user}/.ssh/* && "
+            f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
+            user="root",
+        )
+        return host.address
+
+    def host_keys(self, _):
+        """Return the newest one's host keys, as its guest agent tells Google."""
+        return [self.hosts[-1].known_hosts.read_text().partition(" ")[2]]
+
+    def shut_down(self, _):
+        """End the newest one."""
+        self.thread.submit(self.hosts[-1].stop).result()
+
+    def close(self):
+        """End all that a failed test has left."""
+        for host in self.hosts:
+            host.stop()
+        self.thread.shutdown()
+
+
+@pytest.fixture
+def google(tmp_path):
+    """Return a Google that boots real machines."""
+    barehost.require()
+    machines = Machines(tmp_path)
+    fake = FakeCompute(boot=machines.boot, shut_down=machines.shut_down, host_keys=machines.host_keys)
+    fake.machines = machines
+    yield fake
+    fake.close()
+    machines.close()
+
+
+@pytest.fixture
+def run_dir():
+    """Give a run of our own in results/, and leave results/ and the cache as they were."""
+    before = LATEST.readlink() if LATEST.is_symlink() else None
+    directory = PROJECT / "results" / f"rented-{os.getpid()}"
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(terraforming.CACHE / "terraform" / directory.name, ignore_errors=True)
+    LATEST.unlink(missing_ok=True)
+    if before is not None:
+        LATEST.symlink_to(before)
+
+
+@pytest.fixture
+def make(google, run_dir):
+    """Return `make` for this run, against the fake Google."""
+    environment, pinned = terraforming.provider()
+    work = terraforming.CACHE / "terraform" / run_dir.name
+    work.mkdir(parents=True)
+    (work / "test_override.tf").write_text(pinned)
+    log = run_dir.parent / f"{run_dir.name}.log"
+
+    def start(*words):
+        with log.open("a") as stream:
+            return subprocess.Popen(
+                ["make", *words, f"RUN={run_dir.name}"],
+                cwd=PROJECT, env=terraforming.ENVIRONMENT | environment | google.environment(),
+                stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    start.said = log.read_text
+    yield start
+    log.unlink(missing_ok=True)
+
+
+KNOBS = (
+    "EXPERIMENT=experiments/smoke.yml",
+    "TARGET=gcp",
+    f"GCP_PROJECT={fakecompute.PROJECT}",
+    "SSH_FROM=10.213.0.0/16",
+)
+
+
+def test_make_tsbs_rents_measures_and_gives_back(google, make, run_dir):
+    """`make tsbs TARGET=gcp` ends with a report at home and nothing at Google's, with a broken connection on the way."""
+    process = make("tsbs", *KNOBS, "YES=1", "MAX_COST=1", f"SET=host.port={free_port()}")
+    wait_for_file(run_dir / "raw" / "events.jsonl", process)
+    wait_for(lambda: "round-start" in (run_dir / "raw" / "events.jsonl").read_text())
+    assert google.machines.hosts[0].kill_connections() > 0
+    assert process.wait(timeout=1800) == 0, make.said()
+
+    said = make.said()
+    assert "about 0.4 h; whatever happens, it is deleted after 2.0 h" in said
+    assert "trying again in" in said
+    assert f"nothing of {json.loads((run_dir / 'plan/experiment.json').read_text())['place']['name']} is left" in said
+    assert google.names() == []
+    assert google.machines.hosts[0].processes() == {}
+
+    rounds = {path.parent.name: json.loads(path.read_text()) for path in run_dir.glob("raw/*/round.json")}
+    assert sorted(name[:4] for name in rounds) == ROUNDS
+    assert {found["status"] for found in rounds.values()} == {"ok"}
+    with (run_dir / "tidy" / "checks.csv").open(newline="") as stream:
+        checks = list(csv.DictReader(stream))
+    assert len(checks) > 50
+    assert [c for c in checks if c["ok"] != "true"] == []
+    assert "e2-standard-8" in (run_dir / "report.md").read_text()
+
+    # Everything is at home: the same command once more rents nothing.
+    asked = len(google.requests)
+    assert make("tsbs").wait(timeout=300) == 0, make.said()
+    assert len(google.requests) == asked
+
+
+def wait_for_file(path, process, patience_s=1500):
+    """Return when there is a file; a process that ends before has failed."""
+    deadline = time.monotonic() + patience_s
+    while not path.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
