@@ -6,6 +6,7 @@ Google does: unknown projects, wrong tokens, names that are taken, networks in u
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -115,7 +116,8 @@ class FakeCompute:
                 self.send_header("Content-Type", "application/json; charset=UTF-8")
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(text)
+                with contextlib.suppress(BrokenPipeError):
+                    self.wfile.write(text)
 
             do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _answer  # noqa: N815 - the names are the library's
 

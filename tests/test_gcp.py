@@ -267,12 +267,11 @@ def test_what_make_says():
             ["make", "-n", *words], cwd=root, env=clean, capture_output=True, text=True, check=True
         ).stdout
 
-    said = dry("tsbs", "TARGET=gcp")
-    lines = [line.strip() for line in said.splitlines() if "-m tsduel " in line]
-    stages = [line.partition("-m tsduel ")[2].partition(" ")[0] for line in lines]
-    assert stages == ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
-    assert ['|| .venv/bin/python -m tsduel give-back "$RUN" $?' in line for line in lines] == [
-        False, False, True, True, False, False, False, False,
-    ]  # fmt: skip
+    lines = [
+        line
+        for line in dry("tsbs", "TARGET=gcp").splitlines()
+        if line.endswith('|| .venv/bin/python -m tsduel give-back "$RUN" $?')
+    ]
+    assert [line.split(" -m tsduel ")[1].split()[0] for line in lines] == ["build", "run"]
     assert "give-back" not in dry("run")
     assert "-m tsduel.gcp.reap" in dry("reap")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -24,6 +25,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("provider")]
 IMPATIENT = (
     'resource "google_compute_instance" "main" {\n  timeouts {\n    create = "15s"\n    delete = "15s"\n  }\n}\n'
 )
+
+PROVISION = """
+import json, os, sys
+from pathlib import Path
+from tsduel import provision, rundir
+from tsduel.errors import UserError
+from tsduel.gcp import provide
+run_dir = Path("results/r")
+try:
+    host = provide.machine(run_dir, rundir.open_run(run_dir).plan["place"], os.environ)
+except UserError as error:
+    sys.exit(str(error))
+provision.write(run_dir, kind="gcp", host=host, provisioned=True)
+print(json.dumps(host))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -88,16 +104,15 @@ class Rented:
 
     def provision(self, **environment):
         """Rent the machine; return the process and, if it came, what is known of it."""
-        script = (
-            "import json, os, sys\nfrom pathlib import Path\nfrom tsduel import provision, rundir\n"
-            "from tsduel.errors import UserError\nfrom tsduel.gcp import provide\n"
-            "run_dir = Path('results/r')\n"
-            "try:\n    host = provide.machine(run_dir, rundir.open_run(run_dir).plan['place'], os.environ)\n"
-            "except UserError as error:\n    sys.exit(str(error))\n"
-            "provision.write(run_dir, kind='gcp', host=host, provisioned=True)\nprint(json.dumps(host))\n"
-        )
-        done = self._python("-c", script, **environment)
+        done = self._python("-c", PROVISION, **environment)
         return done, json.loads(done.stdout) if done.returncode == 0 else None
+
+    def start(self):
+        """Begin to rent it."""
+        words = [PROJECT / ".venv" / "bin" / "python", "-c", PROVISION]
+        return subprocess.Popen(
+            words, cwd=self.root, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def destroy(self, **environment):
         """Type `make destroy`."""
@@ -292,6 +307,21 @@ class TestFaults:
         rented.api.faults.append(refuse_inserts(kind, fakecompute.no_permission()))
         done, _ = rented.provision()
         assert "it needs the roles" in done.stderr
+        assert rented.api.names() == []
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_interrupted(self, rented, number):
+        """Ctrl-C, or the end of a session, while a machine is on its way: Terraform stops, and all is given back."""
+        rented.plan()
+        rented.api.stuck = lambda _: True
+        process = rented.start()
+        while not rented.api.of_kind("instances"):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "gcp: interrupted" in said
         assert rented.api.names() == []
 
     def test_keep(self, rented):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +111,8 @@ def make_key(run_dir: Path) -> Path:
 def _preflight(compute: Compute, place: dict[str, Any]) -> None:
     """Refuse what cannot work before anything is made: credentials, project, API, machine type."""
     zone = place["zones"][0]
+    if place["ssh_via"] == "iap" and not shutil.which("gcloud"):
+        raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
     try:
         compute.get("")
         if not compute.exists(f"zones/{zone}/machineTypes/{place['machine']}"):

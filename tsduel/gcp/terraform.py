@@ -95,7 +95,7 @@ class Terraform:
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if words[0] == "init" else subprocess.PIPE,
+            stderr=subprocess.PIPE if words[0] == "output" else subprocess.STDOUT,
             text=True,
             process_group=0,
         ) as process:
@@ -109,7 +109,7 @@ class Terraform:
                     errors.append(process.stderr.read())
             except BaseException:
                 process.send_signal(signal.SIGINT)
-                process.wait()
+                process.communicate()
                 raise
         text = "".join(said)
         if process.returncode:
