@@ -214,7 +214,7 @@ class TestBeforeAnythingIsMade:
         google.faults.append(lambda *_: fault)
         where = asked() | change
         with pytest.raises(UserError) as error:
-            provide._preflight(Compute(where["project"]), where)
+            provide._preflight(Compute(where["project"]), where, None)
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
 
@@ -224,7 +224,7 @@ class TestBeforeAnythingIsMade:
         monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "http://127.0.0.1:1/")
         monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
         with pytest.raises(UserError, match=r"gcp: http://127\.0\.0\.1:1/ cannot be reached: .*refused"):
-            provide._preflight(Compute(PROJECT), asked())
+            provide._preflight(Compute(PROJECT), asked(), None)
 
     def test_the_key(self, tmp_path):
         """One pair for this run alone, private, made once; loosened rights are tightened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -216,7 +217,13 @@ class TestComesAndGoes:
     def test_without_a_public_address(self, rented):
         """With SSH_FROM=iap the machine has none, Cloud NAT lets it out, and gcloud's tunnel is the way in."""
         where = rented.plan(ssh_from="iap")
-        done, host = rented.provision()
+        programs = rented.root / "bin"
+        programs.mkdir()
+        (programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen"))
+        done, _ = rented.provision(PATH=str(programs))
+        assert "SSH_FROM=iap needs gcloud, whose tunnel it is" in done.stderr
+        (programs / "gcloud").symlink_to(shutil.which("true"))
+        done, host = rented.provision(PATH=f"{programs}:{os.environ['PATH']}")
         assert done.returncode == 0, done.stderr
         assert host["address"] == "10.84.28.2"
         assert "accessConfigs" not in rented.api.of_kind("instances")[0]["networkInterfaces"][0]

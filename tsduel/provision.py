@@ -27,9 +27,11 @@ def main(run_dir: Path) -> None:
     if rounds.is_home(run_dir):
         return
     if where["kind"] == "gcp":
+        before = rundir.open_run(run_dir).json("host/outputs.json").get("host")
         host = provide.machine(run_dir, where, os.environ)
-        write(run_dir, kind="gcp", host=host, provisioned=True)
-        provide.first_login(run_dir, where, os.environ, Host.from_outputs(host))
+        if host != before:
+            write(run_dir, kind="gcp", host=host, provisioned=True)
+            provide.first_login(run_dir, where, os.environ, Host.from_outputs(host))
         return
     host = {
         **{name: where[name] for name in ("address", "port", "user", "config_file")},

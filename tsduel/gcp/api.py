@@ -76,6 +76,16 @@ class Compute:
             raise
         return True
 
+    def runs(self, zone: str, instance: str) -> bool:
+        """Return whether a machine is there and not on its way out."""
+        try:
+            found = self.get(f"zones/{zone}/instances/{instance}")
+        except messages.CloudError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return found.get("status") not in {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
+
     def all(self, kind: str) -> list[Resource]:
         """Return every resource of a kind in the project that tsduel may have made: by its name or its label."""
         path = f"global/{kind}" if KINDS[kind] == "global" else f"aggregated/{kind}"

@@ -54,12 +54,10 @@ def why_gone(run_dir: Path) -> str:
 
 def _is_there(where: Mapping[str, Any], host: Mapping[str, Any]) -> bool:
     try:
-        found = Compute(where["project"]).get(f"zones/{host['zone']}/instances/{host['instance']}")
-    except CloudError as error:
-        return error.status != 404  # noqa: PLR2004 - not found; anything else is no answer
-    except UserError:
+        return Compute(where["project"]).runs(host["zone"], host["instance"])
+    except (CloudError, UserError):
+        # No answer is no proof.
         return True
-    return found.get("status") not in {"STOPPING", "STOPPED", "SUSPENDED", "TERMINATED"}
 
 
 def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:

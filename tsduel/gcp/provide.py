@@ -11,6 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tsduel import rundir
 from tsduel.errors import UserError
 from tsduel.gcp import give_back, messages
 from tsduel.gcp.api import Compute
@@ -47,7 +48,9 @@ def machine(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str]
     terraform = Terraform.of(run_dir)
     key = make_key(run_dir)
     compute = Compute(place["project"])
-    _preflight(compute, place)
+    if known := _preflight(compute, place, rundir.open_run(run_dir).json("host/outputs.json").get("host")):
+        # Rounds may run there: Terraform is not asked whether it would rather have it otherwise.
+        return known
     try:
         terraform.prepare()
         outputs = _in_some_zone(terraform, compute, place, key)
@@ -108,23 +111,29 @@ def make_key(run_dir: Path) -> Path:
     return key
 
 
-def _preflight(compute: Compute, place: dict[str, Any]) -> None:
-    """Refuse what cannot work before anything is made: credentials, project, API, machine type."""
+def _preflight(compute: Compute, place: dict[str, Any], known: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Refuse what cannot work before anything is made: credentials, project, API, machine type.
+
+    Return the machine that is known if it runs.
+    """
     zone = place["zones"][0]
     if place["ssh_via"] == "iap" and not shutil.which("gcloud"):
         raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
     try:
         compute.get("")
+        if known and compute.runs(known["zone"], known["instance"]):
+            return known
         if not compute.exists(f"zones/{zone}/machineTypes/{place['machine']}"):
             said = f"Machine type with name '{place['machine']}' does not exist in zone '{zone}'"
             raise messages.as_user_error(said, place, zone)
     except CloudError as error:
         raise messages.as_user_error(str(error), place, zone) from None
+    return None
 
 
 def _in_some_zone(terraform: Terraform, compute: Compute, place: dict[str, Any], key: Path) -> dict[str, Any]:
     had = _zone_asked(terraform)
-    if had and compute.exists(f"zones/{had}/instances/{place['name']}"):
+    if had and compute.runs(had, place["name"]):
         return terraform.apply()
     if terraform.state.exists():
         # What is left of an earlier one has another deadline in its names and labels.
