@@ -21,7 +21,8 @@ from tsduel.gcp.settings import Gcp
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIGURATION = PROJECT / "terraform"
 # One after the other: Terraform and its provider take half a gigabyte.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("provider")]
+# The first may have to build them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("provider"), pytest.mark.timeout(2400)]
 # What takes minutes of patience in earnest takes seconds here.
 IMPATIENT = (
     'resource "google_compute_instance" "main" {\n  timeouts {\n    create = "15s"\n    delete = "15s"\n  }\n}\n'
