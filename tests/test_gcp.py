@@ -15,6 +15,7 @@ from tsduel.errors import UserError
 from tsduel.gcp import api as compute_api
 from tsduel.gcp import credentials, ending, give_back, messages, provide, reap
 from tsduel.gcp.api import Compute
+from tsduel.remote.ssh import Host
 
 
 class TestCredentials:
@@ -126,6 +127,17 @@ class TestNothingIsLeft:
         assert "the machine tsduel-gone-aaaaaa is gone (its life has ended, or somebody" in ending.why_gone(run_dir)
         assert "0 of 1 rounds are here. To begin anew on another: make tsbs RUN=r" in ending.why_gone(run_dir)
         assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+
+    def test_a_machine_that_lets_nobody_in(self, google, tmp_path, monkeypatch):
+        """After some minutes of trying it is given back."""
+        name = "tsduel-shut-aaaaaa"
+        rented(google, name)
+        run_dir = run_of(tmp_path, name)
+        monkeypatch.setattr(provide, "LOGIN_S", 0)
+        host = Host(address="127.0.0.1", port=1, user="tsduel", known_hosts_file=str(tmp_path / "known_hosts"))
+        with pytest.raises(UserError, match=r"tsduel@127\.0\.0\.1 cannot be reached"):
+            provide.first_login(run_dir, asked() | {"name": name}, {}, host)
         assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):

@@ -317,7 +317,7 @@ class TestFaults:
         assert "it needs the roles" in done.stderr
         assert rented.api.names() == []
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
     def test_interrupted(self, rented, number):
         """Ctrl-C, or the end of a session, while a machine is on its way: Terraform stops, and all is given back."""
         rented.plan()

@@ -31,7 +31,7 @@ def main(run_dir: Path, place: dict[str, Any]) -> None:
     The machine itself goes first and through the API: it costs money, and Terraform does not know of one that came
     after it had given up waiting.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    mind_signals()
     terraform, compute, name = Terraform.of(run_dir), Compute(place["project"]), place["name"]
     zone = place["zones"][0]
     try:
@@ -56,6 +56,12 @@ def main(run_dir: Path, place: dict[str, Any]) -> None:
     outputs = {"target": "gcp", "provisioned": False, "host": None}
     (run_dir / "host" / "outputs.json").write_text(json.dumps(outputs, indent=2) + "\n", encoding="utf-8")
     say(f"nothing of {name} is left in {place['project']}")
+
+
+def mind_signals() -> None:
+    """Have the end of a session end us as Ctrl-C does: with a last word to Terraform, and what follows from it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
 
 
 def after_failure(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str], error: UserError) -> UserError:

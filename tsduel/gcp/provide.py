@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -44,7 +43,7 @@ def machine(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str]
 
     A machine that this run has already is kept as it is, with the deadline that it has.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    give_back.mind_signals()
     terraform = Terraform.of(run_dir)
     key = make_key(run_dir)
     compute = Compute(place["project"])
