@@ -21,7 +21,7 @@ import egress
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 PROJECT = Path(__file__).resolve().parent.parent
 HOME = PROJECT / ".cache" / "barehost"
@@ -87,6 +87,16 @@ def tree() -> Path:
     return made
 
 
+def our_go() -> Path:
+    """Return the root of the Go that builds here."""
+    go = subprocess.run(
+        [PROJECT / "scripts" / "ensure-go", "1.25.5"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    environment = os.environ | {"GOTOOLCHAIN": "local"}
+    root = subprocess.run([go, "env", "GOROOT"], env=environment, capture_output=True, text=True, check=True)
+    return Path(root.stdout.strip())
+
+
 def _is_process(pid: int, began: str) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == began
@@ -114,10 +124,10 @@ class BareHost:
 
     port = 22
 
-    def __init__(self, directory: Path, *, seed: Path | None = None) -> None:
-        """Take a directory for the key; ``seed`` is visible there as /seed, read-only."""
+    def __init__(self, directory: Path, *, mounts: Mapping[Path, str] | None = None) -> None:
+        """Take a directory for the key; ``mounts``: directories of this machine, and where they are seen there."""
         self.directory = directory
-        self.seed = seed
+        self.mounts = dict(mounts or {})
         self.key = directory / "key"
         self.config = directory / "ssh_config"
         self.known_hosts = directory / "known_hosts"
@@ -163,7 +173,7 @@ class BareHost:
         proxy = f"http://{home_address}:{self.proxy.server_port}"
         environment = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
         environment |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
-        environment |= {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+        environment |= {"PATH": "/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
         files = {"etc/apt/apt.conf.d/99egress": f'Acquire::http::Proxy "{proxy}";\nAcquire::https::Proxy "{proxy}";\n'}
         if BUNDLE.exists():
             files["opt/trusted.crt"] = BUNDLE.read_text()
@@ -198,12 +208,12 @@ class BareHost:
     def _boot(self, lower: Path) -> None:
         guest = f"{self.link[:-1]}g"
         init = [Path(__file__).parent / "barehost-init", lower, self.state, guest, f"{self.address}/30"]
-        seed = [self.seed] if self.seed else []
+        mounts = [f"{here}={there}" for here, there in self.mounts.items()]
         # It ends with us, however we end, and all that is in it ends with it.
         words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork"]
         with (self.state / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                [str(w) for w in [*words, "--kill-child=KILL", "--", *init, *seed]],
+                [str(w) for w in [*words, "--kill-child=KILL", "--", *init, *mounts]],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -262,6 +272,13 @@ class BareHost:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return len(sessions)
+
+    def mount_small(self, directory: str, mebibytes: int) -> None:
+        """Put an almost full disk there, which everybody may write to."""
+        there = f"{self.state}/root{directory}"
+        enter = ["nsenter", "--target", str(self.init), "--mount"]
+        _command(*enter, "mkdir", "-p", there)
+        _command(*enter, "mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=1777", "tmpfs", there)
 
     @contextlib.contextmanager
     def unplugged(self) -> Iterator[None]:

@@ -16,9 +16,11 @@ import barehost
 import fakecompute
 import pytest
 import terraforming
-from barehost import BareHost
+from barehost import BareHost, our_go
 from fakecompute import FakeCompute
 from fakeproject import free_port
+
+from tsduel.gcp.place import DIRECTORY
 
 PROJECT = Path(__file__).resolve().parent.parent
 LATEST = PROJECT / "results" / "latest"
@@ -37,22 +39,28 @@ class Machines:
         self.thread = ThreadPoolExecutor(max_workers=1)
 
     def boot(self, instance):
-        """Start one, let in the key of the instance's metadata, and return its address."""
-        return self.thread.submit(self._boot, instance).result()
-
-    def _boot(self, instance):
-        host = BareHost(self.directory / f"m{len(self.hosts)}")
-        self.hosts.append(host)
-        host.start()
-        metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
-        user, _, key = metadata["ssh-keys"].partition(":")
-        host.ssh(
-            f"useradd --create-home --shell /bin/bash {user} && cd /home/{user} && "
-            f"install -d -m 700 -o {user} -g {user} .ssh && printf '%s\\n' {shlex.quote(key)} >.ssh/authorized_keys && "
-            f"chown {user}: .ssh/* && printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
-            user="root",
-        )
+        """Start one, and return its address; the key of the instance's metadata is let in a little later."""
+        host = self.thread.submit(self._start).result()
+        self.made = self.thread.submit(self._make_account, host, instance["metadata"]["items"])
         return host.address
+
+    def _start(self):
+        # To save minutes it sees our Go, and copies our module and build caches.
+        mounts = {PROJECT / ".cache" / "go": "/seed", our_go(): "/usr/local/go"}
+        host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
+        self.hosts.append(host)
+        return host.start()
+
+    def _make_account(self, host, metadata):
+        user, _, key = next(item["value"] for item in metadata if item["key"] == "ssh-keys").partition(":")
+        for line in (
+            f"useradd --create-home --shell /bin/bash {user}",
+            f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
+            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed {DIRECTORY}/cache/go && chown -R {user}: {DIRECTORY}",
+            f"umask 077; mkdir /home/{user}/.ssh && printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys",
+            f"chown -R {user}: /home/{user}",
+        ):
+            host.ssh(line, user="root")
 
     def host_keys(self, _):
         """Return the newest one's host keys, as its guest agent tells Google."""

@@ -19,7 +19,20 @@ def make(*arguments, **environment):
     )
 
 
-KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "SET", "RUN", "TARGET", "GCP_PROJECT", "YES", "KEEP")
+KNOBS = (
+    "EXPERIMENT",
+    "BASELINE",
+    "CANDIDATE",
+    "BLOCKS",
+    "AA",
+    "SET",
+    "RUN",
+    "TARGET",
+    "SSH_HOST",
+    "REMOTE_DIR",
+    "GCP_PROJECT",
+    "YES",
+)
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 
 
@@ -39,7 +52,7 @@ def test_tsbs_is_all_stages_in_order():
     assert [line.partition(" ")[0] for line in lines] == STAGES
 
 
-@pytest.mark.parametrize("target", ["provision", "tidy", "compare", "report"])
+@pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"])
 def test_every_stage_is_a_target(target):
     """A stage alone reads the newest run, whatever it is called."""
     assert f'-m tsduel {target} "$RUN"' in make("-n", target).stdout
@@ -77,5 +90,5 @@ def test_a_knob_is_text_and_nothing_else(knob, value, sentence, given_as):
 
 def test_a_run_that_is_not_there():
     """A stage of a run that does not exist names those that do, or says how to make one."""
-    assert "results/no-such: no such run; there are: " in make("run", "RUN=no-such").stderr
-    assert "results/no-such: no such run; there are: " in make("tidy", "RUN=no-such").stderr
+    for target in ("run", "tidy", "status", "stop"):
+        assert "results/no-such: no such run; there are: " in make(target, "RUN=no-such").stderr

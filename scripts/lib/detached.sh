@@ -26,5 +26,5 @@ began() { # PID -> when it began, in clock ticks since boot: with it a number is
 is_running() {
   local pid="" ticks=""
   { read -r pid ticks <"$CONTROL/pid"; } 2>/dev/null || return 1
-  [[ $(began "$pid") == "$ticks" ]]
+  is_alive "$pid" && [[ $(began "$pid") == "$ticks" ]]
 }

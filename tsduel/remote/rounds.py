@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tsduel.remote.link import State
 
-EXIT_LOST = 1
 EXIT_INTERRUPTED = 130
 # How long a machine may be away before we stop trying; the rounds do not care.
 PATIENCE_S = 900.0
@@ -67,14 +66,19 @@ class Follower:
                         f"{error}\nno word for {self.patience_s:.0f} s; the rounds go on there if the machine lives. "
                         f"To come back: make tsbs RUN={self.link.run_dir.name}"
                     ) from None
-                say(f"tsduel: {error}\ntsduel: the rounds go on there; trying again in {pause:.0f} s")
+                say(
+                    f"tsduel: no connection to {self.link.host.name}; the rounds go on there; "
+                    f"trying again in {pause:.0f} s"
+                )
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
-        if state.word in {"none", "lost"}:
-            if state.word == "lost" and self.started:
+        # Rounds that were stopped before we came are gone on with; how others ended is told first.
+        stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
+        if state.word in {"none", "lost"} or stopped:
+            if self.started:
                 raise UserError(
                     f"the rounds on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make tsbs RUN={self.link.run_dir.name}"
