@@ -12,6 +12,7 @@ BASELINE ?=# v1.132.0, git:REPO@REF, path:DIRECTORY or binary:FILE
 CANDIDATE ?=# the same for the other side
 BLOCKS ?=# how many blocks (rounds of each variant) are measured
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
+FAIL_ON ?=# regression: make ends with an error if a metric got worse
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -37,7 +38,7 @@ TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA SET RUN TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON SET RUN TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))

@@ -2,17 +2,21 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from plots import numbers
 from plots.tables import Comparison
-from tsduel.compare import SCREEN_BELOW, SHORT_PHASE_S
+from tsduel import aa
+from tsduel.compare import SCREEN_BELOW
 from tsduel.metrics import METRICS
+from tsduel.rows import SHORT_PHASE_S
 from tsduel.rundir import Run
 
 CLIENT_BUDGET = 0.8
+MOST_REASONS = 5
 
 
 def labels(run: Run) -> dict[str, str]:
@@ -84,9 +88,10 @@ def _data(workload: dict[str, Any]) -> str:
     return f"{workload['use_case']}, {hosts} hosts, {window}, {samples} samples, seed {workload['seed']}"
 
 
-def standing(run: Run, blocks: int) -> list[str]:
+def standing(run: Run, comparisons: Sequence[Comparison]) -> list[str]:
     """Say what the whole is worth, before any figure."""
     said = []
+    blocks = min(comparison.valid_blocks for comparison in comparisons)
     if run.plan.get("smoke"):
         said.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
     if blocks < SCREEN_BELOW:
@@ -96,28 +101,47 @@ def standing(run: Run, blocks: int) -> list[str]:
         )
     if run.plan.get("aa"):
         said.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
+        found = comparisons[0].document["aa"]
+        said.append("**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {_listed(found['reasons'])}.")
     return said
+
+
+def _listed(reasons: Sequence[str]) -> str:
+    shown = "; ".join(reasons[:MOST_REASONS])
+    return f"{shown}; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else shown
+
+
+def calibration(run: Run) -> str:
+    """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
+    if run.plan.get("aa"):
+        return ""
+    kept = aa.calibration(run)
+    if kept is None:
+        return "Uncalibrated: no A/A run on this kind of machine is known here (`make tsbs AA=1`)."
+    blocks = min(kept["blocks"].values())
+    spread = next((s for s in kept["spreads"] if s["metric"] == "load_rate"), None)
+    sees = f"; with its {blocks} blocks it sees {spread['mde_pct']:.1f} % in the load rate" if spread else ""
+    verdict = "passed" if kept["passed"] else f"FAILED ({len(kept['reasons'])} reasons)"
+    samples = numbers.count(kept["workload"]["samples"])
+    return f"Calibrated by the A/A run {kept['run']} of {samples} samples, which {verdict}{sees}."
 
 
 def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> list[str]:
     """Say what makes figures doubtful: short phases, blocks left out, metrics of one side only, a busy client."""
-    said = [
-        f"Block {dropped['block']} does not count: {dropped['reason']}."
-        for dropped in comparison.document["blocks"]["dropped"]
-    ]
+    said = [f"Block {dropped['block']} does not count: {dropped['reason']}." for dropped in comparison.dropped]
     failed = {name: count for name, count in comparison.document["failed_rounds"].items() if count}
     if failed:
         said.append(f"Rounds that failed, by variant: {', '.join(f'{n} {count}' for n, count in failed.items())}.")
     said += [
         f"{METRICS[row['metric']].title}{', ' + row['query_type'] if row['query_type'] else ''}: {note}."
-        for row in comparison.document["rows"]
+        for row in comparison.rows
         if row["family"] == "primary"
         for note in row["warnings"].split("; ")
         if note.startswith(("order effect", "the interval does not"))
     ]
     short: list[str] = []
-    for row in comparison.document["rows"]:
-        sides = [s for s in (row["baseline"], row["candidate"]) if s is not None]
+    for row in comparison.rows:
+        sides = [s for s in (row["baseline_median"], row["candidate_median"]) if s is not None]
         if row["metric"] in {"load_seconds", "query_seconds"} and sides and min(sides) < SHORT_PHASE_S:
             short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(sides), 3)} s)")
         if "not comparable" in row["warnings"]:

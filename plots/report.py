@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pandas as pd
@@ -28,40 +29,32 @@ _TEMPLATES = Path(__file__).with_name("templates")
 
 def main(run_dir: Path) -> None:
     """Write report.md and its plot."""
-    run, comparison = _open(run_dir)
+    run, comparisons = _open(run_dir)
     checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
     measurements = read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS)
     plotted = _plot(run, run_dir, checks)
     differ, common = facts.differences(run)
     names = facts.labels(run)
-    blocks = len(comparison.document["blocks"]["valid"])
-    load_change = comparison.row("load_rate")
+    said = [line for one in comparisons for line in facts.warnings(run, one, measurements)]
     text = _template("report.md.j2").render(
-        title=_title(run, comparison),
+        title=_title(run, comparisons),
         question=_plain(str(run.plan.get("question") or "")),
-        standing=facts.standing(run, blocks),
-        baseline=comparison.labels[0],
-        candidate=comparison.labels[1],
-        blocks=blocks,
+        standing=facts.standing(run, comparisons),
+        baseline=comparisons[0].labels[0],
+        parts=[_part(run, one) for one in comparisons],
+        calibration=facts.calibration(run),
         planned_blocks=run.plan["design"]["blocks"],
-        answer=words.answer(comparison),
         differ=tables.markdown(["", *names.values()], [[key, *values] for key, values in differ])
         if differ
         else "The variants do not differ.",
         common=tables.markdown(["In common", ""], [list(pair) for pair in [*common, *facts.machine(run)]]),
-        load_lines=tables.load_lines(comparison, run),
-        load_sentence=_load_sentence(comparison, load_change["change_pct"] if load_change else None, blocks),
         plot=PLOT if plotted else "",
-        load_metrics=tables.metrics_table(comparison, tables.LOAD_METRICS),
-        round_metrics=tables.metrics_table(comparison, tables.ROUND_METRICS),
-        query_rates=tables.query_table(comparison, METRICS["query_rate"], run.query_types),
-        query_means=tables.query_table(comparison, METRICS["query_mean_ms"], run.query_types),
         legend=LEGEND,
         checks_sentence=tables.checks_sentence(run, checks),
         checks=tables.checks_table(run, checks),
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
-        warnings=[_plain(line) for line in facts.warnings(run, comparison, measurements)],
+        warnings=[_plain(line) for line in dict.fromkeys(said)],
         method=facts.method(run),
         command=facts.command(run),
         run=run.path.name,
@@ -72,39 +65,55 @@ def main(run_dir: Path) -> None:
     partial.replace(run_dir / "report.md")
 
 
+def _part(run: Run, comparison: tables.Comparison) -> dict[str, Any]:
+    """Return what the report says of one candidate."""
+    change = comparison.row("load_rate")
+    return {
+        "candidate": comparison.labels[1],
+        "blocks": comparison.valid_blocks,
+        "answer": words.answer(comparison),
+        "load_lines": tables.load_lines(comparison, run),
+        "load_sentence": _load_sentence(comparison, change["change_pct"] if change else None, comparison.valid_blocks),
+        "load_metrics": tables.metrics_table(comparison, tables.LOAD_METRICS),
+        "round_metrics": tables.metrics_table(comparison, tables.ROUND_METRICS),
+        "query_rates": tables.query_table(comparison, METRICS["query_rate"], run.query_types),
+        "query_means": tables.query_table(comparison, METRICS["query_mean_ms"], run.query_types),
+    }
+
+
 def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the checks and where the report is."""
-    run, comparison = _open(run_dir)
+    run, comparisons = _open(run_dir)
     checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
-    blocks = comparison.document["blocks"]
-    print(f"\n{_title(run, comparison)}\n")
-    print(tables.plain(comparison, run.query_types))
-    print()
-    for line in words.answer(comparison):
-        print(line.replace("**", ""))
-    print()
-    for line in facts.standing(run, len(blocks["valid"])):
+    print(f"\n{_title(run, comparisons)}\n")
+    for comparison in comparisons:
+        print(tables.plain(comparison, run.query_types))
+        print()
+        for line in words.answer(comparison):
+            print(line.replace("**", ""))
+        print(f"Blocks: {comparison.valid_blocks} valid of {run.plan['design']['blocks']}.\n")
+    for line in filter(None, [*facts.standing(run, comparisons), facts.calibration(run)]):
         print(line.replace("**", "").replace("`", ""))
-    print(f"Blocks: {len(blocks['valid'])} valid of {run.plan['design']['blocks']}.", end=" ")
     print(f"Checks: {tables.checks_sentence(run, checks)}.")
     for line in [*_failures(checks)[:5], *_failed_rounds(checks)]:
         print(f"  {line}")
     print(f"Report: {run_dir / 'report.md'}")
 
 
-def _open(run_dir: Path) -> tuple[Run, tables.Comparison]:
+def _open(run_dir: Path) -> tuple[Run, list[tables.Comparison]]:
     run = open_run(run_dir)
     path = run_dir / "stats/comparison.json"
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
     names = facts.labels(run)
-    first, second = run.variants[:2]
-    return run, tables.Comparison(read_json(path), (names[first], names[second]))
+    document = read_json(path)
+    baseline, *candidates = run.variants
+    return run, [tables.Comparison(document, name, (names[baseline], names[name])) for name in candidates]
 
 
-def _title(run: Run, comparison: tables.Comparison) -> str:
-    baseline, candidate = (_plain(label) for label in comparison.labels)
-    return f"{run.plan['name']}: {candidate} against {baseline}"
+def _title(run: Run, comparisons: list[tables.Comparison]) -> str:
+    candidates = ", ".join(_plain(comparison.labels[1]) for comparison in comparisons)
+    return f"{run.plan['name']}: {candidates} against {_plain(comparisons[0].labels[0])}"
 
 
 def _plain(text: str) -> str:

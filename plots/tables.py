@@ -51,15 +51,30 @@ PRIMARY = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """stats/comparison.json with look-up by metric and query type, and the names of both sides for people."""
+    """What stats/comparison.json says of one candidate, and the names of both sides for people, baseline first."""
 
     document: dict[str, Any]
+    candidate: str
     labels: tuple[str, str]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of this candidate."""
+        return [row for row in self.document["rows"] if row["candidate"] == self.candidate]
+
+    @property
+    def valid_blocks(self) -> int:
+        """How many blocks count."""
+        return len(self.document["blocks"][self.candidate]["valid"])
+
+    @property
+    def dropped(self) -> list[dict[str, Any]]:
+        """The blocks that do not count: block, reason."""
+        return list(self.document["blocks"][self.candidate]["dropped"])
 
     def row(self, metric: str, query_type: str = "") -> dict[str, Any] | None:
         """Return a row, or None where no round has the metric."""
-        wanted = (r for r in self.document["rows"] if (r["metric"], r["query_type"]) == (metric, query_type))
-        return next(wanted, None)
+        return next((r for r in self.rows if (r["metric"], r["query_type"]) == (metric, query_type)), None)
 
     def mark(self, row: dict[str, Any]) -> str:
         """Return the verdict as a mark and a word; a rate that is only shown has that of its service time."""
@@ -100,13 +115,13 @@ def _cell(text: str) -> str:
 def load_lines(comparison: Comparison, run: Run) -> list[str]:
     """Return one line a variant, worded as the loader's summary."""
     rate, seconds = comparison.row("load_rate"), comparison.row("load_seconds")
-    if rate is None or (rate["baseline"] is None and rate["candidate"] is None):
+    if rate is None or (rate["baseline_median"] is None and rate["candidate_median"] is None):
         return ["- no valid block has a load"]
     samples, workers = run.plan["workload"]["samples"], run.plan["workload"]["workers"]
     return [
         f"- {label}: loaded {numbers.count(samples)} samples in {numbers.number(seconds[side] if seconds else None)} s"
         f" with {workers} workers (mean rate {numbers.number(rate[side])} samples/s)"
-        for label, side in zip(comparison.labels, ("baseline", "candidate"), strict=True)
+        for label, side in zip(comparison.labels, ("baseline_median", "candidate_median"), strict=True)
     ]
 
 
@@ -115,9 +130,9 @@ def metrics_table(comparison: Comparison, names: Sequence[str]) -> str:
     rows = []
     for name in names:
         row, metric = comparison.row(name), METRICS[name]
-        if row is None or (row["baseline"] is None and row["candidate"] is None):
+        if row is None or (row["baseline_median"] is None and row["candidate_median"] is None):
             continue
-        unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
+        unit, sides = numbers.scale(metric, row["baseline_median"], row["candidate_median"])
         known_as = f"`{metric.known_as}`" if metric.known_as else ""
         rows.append([metric.title, known_as, unit, *sides, *comparison.evidence(row)])
     if not rows:
@@ -134,7 +149,7 @@ def query_table(comparison: Comparison, metric: Metric, query_types: Sequence[st
         if row is None:
             continue
         name = "**geometric mean**" if query_type == GEOMEAN else query_type
-        sides = [numbers.number(row["baseline"]), numbers.number(row["candidate"])]
+        sides = [numbers.number(row["baseline_median"]), numbers.number(row["candidate_median"])]
         rows.append([name, *sides, *comparison.evidence(row)])
     if all(row[1] == row[2] == numbers.MISSING for row in rows):
         return NOTHING
@@ -187,7 +202,7 @@ def plain(comparison: Comparison, query_types: Sequence[str]) -> str:
         row, metric = comparison.row(name, query_type), METRICS[name]
         if row is None:
             continue
-        unit, sides = numbers.scale(metric, row["baseline"], row["candidate"])
+        unit, sides = numbers.scale(metric, row["baseline_median"], row["candidate_median"])
         title = metric.title if not query_type else f"{metric.title}, {query_type}"
         rows.append([title, unit, *sides, *comparison.evidence(row)])
     header = ["metric", "unit", *comparison.labels, *EVIDENCE]

@@ -38,7 +38,7 @@ def answer(comparison: Comparison) -> list[str]:
 
 def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
     """Say what a row of comparison.json means. "Not significant" is never worded as "no change"."""
-    if row is None or (row["baseline"] is None and row["candidate"] is None):
+    if row is None or (row["baseline_median"] is None and row["candidate_median"] is None):
         return "not measured"
     verdict, matters = row["verdict"], f"{row['threshold_pct']:g} %"
     if verdict == "failed":

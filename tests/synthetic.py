@@ -43,7 +43,13 @@ class Spec:
     seed: int = 1
     noise: float = 0.02
     factors: dict[str, float] = field(default_factory=lambda: {"rate": 0.92, "cpu": 1.08, "query_rate": 1.2})
-    order: tuple[tuple[str, str], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
+    order: tuple[tuple[str, ...], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
+    more_factors: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Variants and their versions, baseline first; `more_factors` is for variants beyond the first two."""
+        return {name: f"v1.{132 + i}.0" for i, name in enumerate(sorted(self.order[0]))}
 
 
 def write_run(path: Path, spec: Spec) -> Path:
@@ -61,7 +67,7 @@ def write_run(path: Path, spec: Spec) -> Path:
     (path / "plan/rounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _dump(path / "raw/host.json", HOST)
     _dump(path / "raw/workload.json", _workload(spec))
-    for variant, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0")):
+    for variant, version in spec.versions.items():
         _dump(path / f"build/{variant}.json", {
             "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
             "revision": f"{variant:0<40}", "version": version, "go_version": "go1.25.5", "build_command": "go build",
@@ -83,7 +89,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
             "repo": "", "path": "", "revision": f"{name:0<40}", "version": version, "sum": "h1:x", "dirty": "",
             "flags": [], "env": {}, "go": "local", "build_key": f"{name:0<16}",
         }
-        for name, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0"))
+        for name, version in spec.versions.items()
     ]  # fmt: skip
     return {
         "schema": 1, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
@@ -182,7 +188,8 @@ def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small thi
     (path / "query").mkdir(parents=True)
     (path / "responses").mkdir()
     rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
-    factor = {k: v if variant == "candidate" else 1.0 for k, v in spec.factors.items()}
+    own = spec.factors if variant == "candidate" else spec.more_factors.get(variant, {})
+    factor = {name: own.get(name, 1.0) for name in spec.factors}
     vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731
     server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
 

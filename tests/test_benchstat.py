@@ -87,14 +87,14 @@ def test_benchstat_is_of_our_opinion(run):
         label, factor = (label.replace("-ns", "-sec"), factor / 1e9) if label.endswith("-ns") else (label, factor)
         key = row["query_type"] or phases[row["metric"]] or "round"
         baseline, candidate, change, said = theirs[label, key]
-        assert float(baseline) == pytest.approx(row["baseline"] * factor, rel=1e-9)
-        assert float(candidate) == pytest.approx(row["candidate"] * factor, rel=1e-9)
+        assert float(baseline) == pytest.approx(row["baseline_median"] * factor, rel=1e-9)
+        assert float(candidate) == pytest.approx(row["candidate_median"] * factor, rel=1e-9)
         p = row["mann_whitney_p"]
         assert said == f"p={1 if p is None else p:.3f} n={row['blocks']}"
-        if p is None or p == 1 or row["baseline"] == row["candidate"]:
+        if p is None or p == 1 or row["baseline_median"] == row["candidate_median"]:
             tied += 1
         else:
-            assert change == f"{100 * (row['candidate'] / row['baseline'] - 1):+.2f}%"
+            assert change == f"{100 * (row['candidate_median'] / row['baseline_median'] - 1):+.2f}%"
     assert tied < len(compared) / 2
 
 

@@ -17,7 +17,7 @@ from tsduel.verdict import VERDICTS
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=8, query_s=6)
 COLUMNS = (
-    "metric,query_type,unit,better,baseline,candidate,change_pct,lo_pct,hi_pct,p,p_adj,blocks,mde_pct,blocks_needed,"
+    "metric,query_type,unit,better,baseline,candidate,baseline_median,candidate_median,change_pct,lo_pct,hi_pct,p,p_adj,blocks,mde_pct,blocks_needed,"
     "verdict,warnings"
 )
 BASELINE = [100, 102, 98.5, 101, 97, 103, 99.5, 100.5]
@@ -124,7 +124,7 @@ def test_a_block_that_was_not_planned_does_not_count(tmp_path):
     path = run / "plan/rounds.tsv"
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("6\t")))
     assert rows(run)["load_rate", ""]["verdict"] == "inconclusive (n < 6)"
-    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["dropped"]
     assert dropped == [{"block": 6, "reason": "it is not in plan/rounds.tsv, which was drawn before the run"}]
 
 
@@ -153,7 +153,7 @@ def test_rounds_of_one_variant_only(tmp_path):
     path = run / "tidy/measurements.csv"
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if ",candidate," not in line))
     assert {row["verdict"] for row in rows(run).values()} == {"inconclusive (n < 6)", "shown"}
-    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["dropped"]
+    dropped = json.loads((run / "stats/comparison.json").read_text())["blocks"]["candidate"]["dropped"]
     assert [one["reason"] for one in dropped] == ["candidate was not run"] * 6
 
 
@@ -177,8 +177,8 @@ def test_directions_and_known_factors(tmp_path):
 def test_geomean_is_that_of_the_types(tmp_path):
     """Its change is the mean of log ratios over types in each block."""
     found = rows(write(tmp_path))
-    sides = [float(found["query_rate", t]["baseline"]) for t in SPEC.query_types]
-    assert float(found["query_rate", "geomean"]["baseline"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
+    sides = [float(found["query_rate", t]["baseline_median"]) for t in SPEC.query_types]
+    assert float(found["query_rate", "geomean"]["baseline_median"]) == pytest.approx(math.prod(sides) ** 0.5, rel=0.05)
 
 
 def test_geomean_says_what_it_leaves_out(tmp_path):
@@ -189,7 +189,10 @@ def test_geomean_says_what_it_leaves_out(tmp_path):
     path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not missing.match(line)))
     found = rows(run)
     assert found["query_mean_ms", "geomean"]["warnings"].startswith("without cpu-max-all-1, not above zero in every")
-    assert found["query_mean_ms", "geomean"]["baseline"] == found["query_mean_ms", "double-groupby-1"]["baseline"]
+    assert (
+        found["query_mean_ms", "geomean"]["baseline_median"]
+        == found["query_mean_ms", "double-groupby-1"]["baseline_median"]
+    )
     assert found["query_mean_ms", "cpu-max-all-1"]["blocks"] == "5"
     assert found["query_mean_ms", "geomean"]["blocks"] == "6"
 
@@ -215,8 +218,8 @@ def test_a_failed_round_drops_its_block(tmp_path):
     assert row["blocks"] == "5"
     assert "a screen" in row["warnings"]
     document = json.loads((run / "stats/comparison.json").read_text())
-    assert document["blocks"]["dropped"] == [{"block": 3, "reason": "candidate failed: it died"}]
-    assert document["blocks"]["valid"] == [1, 2, 4, 5, 6]
+    assert document["blocks"]["candidate"]["dropped"] == [{"block": 3, "reason": "candidate failed: it died"}]
+    assert document["blocks"]["candidate"]["valid"] == [1, 2, 4, 5, 6]
 
 
 def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
@@ -227,7 +230,7 @@ def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
     tidy.main(run)
     assert rows(run)["load_rate", ""]["blocks"] == "2"
     document = json.loads((run / "stats/comparison.json").read_text())
-    assert [dropped["block"] for dropped in document["blocks"]["dropped"]] == [3, 4, 5, 6]
+    assert [dropped["block"] for dropped in document["blocks"]["candidate"]["dropped"]] == [3, 4, 5, 6]
 
 
 def test_a_failed_check_fails_what_it_touches(tmp_path):
@@ -254,8 +257,8 @@ def test_a_metric_of_one_side_only_is_not_comparable(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     row = rows(run)["slow_inserts", ""]
     assert row["warnings"] == "not comparable: candidate never has it"
-    assert (row["candidate"], row["change_pct"], row["blocks"]) == ("", "", "0")
-    assert row["baseline"] != ""
+    assert (row["candidate_median"], row["change_pct"], row["blocks"]) == ("", "", "0")
+    assert row["baseline_median"] != ""
 
 
 def test_zero_has_no_ratio(tmp_path):
@@ -293,3 +296,47 @@ def test_missing_tidy_names_the_command(tmp_path):
     run = synthetic.write_run(tmp_path / "run", SPEC)
     with pytest.raises(UserError, match="make tidy"):
         compare.main(run)
+
+
+THREE = (("baseline", "candidate", "third"), ("third", "baseline", "candidate"), ("candidate", "third", "baseline"))
+
+
+def test_every_candidate_is_held_against_the_baseline(tmp_path):
+    """The column candidate names it; each has its own change; all of them are one family."""
+    run = write(tmp_path, blocks=9, order=THREE, more_factors={"third": {"rate": 1.15}})
+    compare.main(run)
+    with (run / "stats/comparison.csv").open() as stream:
+        found = {(r["candidate"], r["metric"], r["query_type"]): r for r in csv.DictReader(stream)}
+    assert {candidate for candidate, _, _ in found} == {"candidate", "third"}
+    assert {r["baseline"] for r in found.values()} == {"baseline"}
+    rates = [found[name, "load_rate", ""] for name in ("candidate", "third")]
+    assert [r["verdict"] for r in rates] == ["regression", "improvement"]
+    assert rates[0]["baseline_median"] == rates[1]["baseline_median"]
+    assert float(rates[1]["change_pct"]) == pytest.approx(15, abs=3)
+    texts = [(run / f"stats/{name}.bench.txt").read_text() for name in ("baseline", "candidate", "third")]
+    assert len({text.count("phase=load") for text in texts}) == 1
+    # In a family of its own the first candidate's p is no larger, and somewhere smaller.
+    two = write(tmp_path / "two", blocks=9, order=THREE, more_factors={"third": {"rate": 1.15}})
+    plan = json.loads((two / "plan/experiment.json").read_text())
+    plan["variants"] = plan["variants"][:2]
+    (two / "plan/experiment.json").write_text(json.dumps(plan))
+    alone = rows(two)
+    both = [(row["p_adj"], found["candidate", *name]["p_adj"]) for name, row in alone.items() if row["p_adj"]]
+    assert all(float(one) <= float(joint) + 1e-12 for one, joint in both)
+    assert any(float(one) < float(joint) for one, joint in both)
+
+
+def test_a_candidate_that_fails_does_not_take_the_others_blocks(tmp_path):
+    """A block counts for those that finished it; the other candidate lists what it lost, and why."""
+    run = write(tmp_path, blocks=7, order=THREE)
+    path = next(run.glob("raw/03-*-third")) / "round.json"
+    record = json.loads(path.read_text()) | {"status": "failed", "failure": {"phase": "load", "message": "it died"}}
+    path.write_text(json.dumps(record))
+    tidy.main(run)
+    compare.main(run)
+    blocks = json.loads((run / "stats/comparison.json").read_text())["blocks"]
+    assert blocks["candidate"] == {"valid": [1, 2, 3, 4, 5, 6, 7], "dropped": []}
+    assert blocks["third"]["dropped"] == [{"block": 3, "reason": "third failed: it died"}]
+    with (run / "stats/comparison.csv").open() as stream:
+        rate = [r for r in csv.DictReader(stream) if (r["candidate"], r["metric"]) == ("third", "load_rate")]
+    assert [r["blocks"] for r in rate] == ["6"]

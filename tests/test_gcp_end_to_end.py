@@ -56,8 +56,10 @@ class Machines:
         for line in (
             f"useradd --create-home --shell /bin/bash {user}",
             f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
-            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed {DIRECTORY}/cache/go && chown -R {user}: {DIRECTORY}",
-            f"umask 077; mkdir /home/{user}/.ssh && printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys",
+            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed {DIRECTORY}/cache/go",
+            f"chown -R {user}: {DIRECTORY}",
+            f"umask 077; mkdir /home/{user}/.ssh",
+            f"umask 077; printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys",
             f"chown -R {user}: /home/{user}",
         ):
             host.ssh(line, user="root")

@@ -25,6 +25,7 @@ KNOBS = (
     "CANDIDATE",
     "BLOCKS",
     "AA",
+    "FAIL_ON",
     "SET",
     "RUN",
     "TARGET",

@@ -6,8 +6,8 @@ from plots.words import sentence
 from tsduel.verdict import VERDICTS
 
 ROW = {
-    "baseline": 100.0, "candidate": 96.0, "change_pct": -4.1, "lo_pct": -5.5, "hi_pct": -2.6, "p_adj": 0.002,
-    "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
+    "baseline_median": 100.0, "candidate_median": 96.0, "change_pct": -4.1, "lo_pct": -5.5, "hi_pct": -2.6,
+    "p_adj": 0.002, "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
     "threshold_pct": 5.0, "warnings": "",
 }  # fmt: skip
 
@@ -48,11 +48,15 @@ ROW = {
         ),
         ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "4.1 % slower in 1 block, a screen: inconclusive (n < 6)"),
         (
-            {"verdict": "not comparable", "candidate": None, "warnings": "not comparable: candidate never has it"},
+            {
+                "verdict": "not comparable",
+                "candidate_median": None,
+                "warnings": "not comparable: candidate never has it",
+            },
             "not comparable, candidate never has it",
         ),
         ({"verdict": "failed"}, "**failed**, see Checks"),
-        ({"baseline": None, "candidate": None}, "not measured"),
+        ({"baseline_median": None, "candidate_median": None}, "not measured"),
     ],
 )
 def test_sentences(changes, said):

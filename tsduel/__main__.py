@@ -8,9 +8,9 @@ import re
 import sys
 from pathlib import Path
 
+from tsduel import outcome
 from tsduel.errors import UserError
 
-EXIT_USER = 2
 # A run's name is a directory's and stands in commands that a user copies.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
@@ -47,6 +47,8 @@ def stage(name: str, run: str, code: int) -> int:
 
     ``code`` is the exit code of what failed before; it is for ``give-back`` alone.
     """
+    # Before the first round too, and not ten minutes later.
+    fail_on = outcome.fail_on(os.environ.get("FAIL_ON", ""))
     run_dir = run_directory(run, must_exist=name != "plan")
     if name == "plan":
         from tsduel import plan
@@ -83,7 +85,8 @@ def stage(name: str, run: str, code: int) -> int:
 
         report.main(run_dir)
         report.print_summary(run_dir)
-    return 0
+        return outcome.tell(run_dir, fail_on)
+    return outcome.DONE
 
 
 def control(name: str, run_dir: Path) -> None:
@@ -113,9 +116,9 @@ def main() -> int:
         return stage(given.stage, given.run, given.code)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
-        return EXIT_USER
+        return outcome.USER
     except BrokenPipeError:
-        return 0
+        return outcome.DONE
 
 
 if __name__ == "__main__":

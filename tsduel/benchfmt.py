@@ -1,20 +1,32 @@
 """Measurements in the text format of Go benchmarks, for benchstat: golang.org/design/14313-benchmark-format.
 
-One line a round and phase. Both files hold exactly the values behind comparison.csv, and the same configuration lines:
-a key with two values would split benchstat's table.
+One line a round and phase. The files hold exactly the values behind comparison.csv, and the same configuration lines: a
+key with two values would split benchstat's table.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tsduel.findings import Pair
 from tsduel.metrics import GEOMEAN, Metric
 from tsduel.rundir import Run
 
-Compared = tuple[Metric, str, Sequence[Pair]]
+_Line = dict[str, tuple[Metric, float]]
 _NAMED = {"load_rate": "samples/s", "query_rate": "queries/s"}
 _SCALES = {"ms": ("ns", 1e6), "s": ("sec", 1.0), "B": ("B", 1.0)}
 _UNIT_IN_NAME = re.compile(r"_(seconds|ms|bytes)$")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric (and query type) of one candidate: `pairs` of baseline and candidate, one for each of `blocks`."""
+
+    metric: Metric
+    query_type: str
+    candidate: str
+    blocks: Sequence[int]
+    pairs: Sequence[Pair]
 
 
 def unit(metric: Metric) -> tuple[str, float]:
@@ -31,23 +43,25 @@ def unit(metric: Metric) -> tuple[str, float]:
     return f"{name}-{suffix}" if suffix else name, factor
 
 
-def files(run: Run, phases: Mapping[str, str], compared: Sequence[Compared]) -> tuple[str, str]:
-    """Return the two files, baseline first. `phases` maps a metric to the phase that it was measured in."""
-    metrics = {metric.name: metric for metric, _, _ in compared}
-    head = [*_configuration(run), *_unit_lines(metrics.values())]
-    lines: tuple[list[str], list[str]] = ([], [])
-    groups: dict[str, list[Compared]] = {}
+def files(run: Run, phases: Mapping[str, str], compared: Sequence[Compared]) -> dict[str, str]:
+    """Return the text of a file for each variant. `phases` maps a metric to the phase that it was measured in.
+
+    The baseline's file holds a round once, however many candidates it was compared with.
+    """
+    head = [*_configuration(run), *_unit_lines(one.metric for one in compared)]
+    lines: dict[str, dict[tuple[str, int], _Line]] = {variant: {} for variant in run.variants}
     for one in compared:
-        if one[1] != GEOMEAN:
-            groups.setdefault(name(run, phases.get(one[0].name, ""), one[1]), []).append(one)
-    for benchmark, members in groups.items():
-        for block in range(len(members[0][2])):
-            for side in (0, 1):
-                figures = _figures(members, block, side)
-                if figures:
-                    lines[side].append(f"{benchmark} {_iterations(members, block, side)} {figures}")
-    baseline, candidate = ("\n".join([*head, "", *some]) + "\n" for some in lines)
-    return baseline, candidate
+        if one.query_type == GEOMEAN:
+            continue
+        benchmark = name(run, phases.get(one.metric.name, ""), one.query_type)
+        for block, pair in zip(one.blocks, one.pairs, strict=True):
+            if None not in pair:
+                for variant, value in zip((run.variants[0], one.candidate), pair, strict=True):
+                    lines[variant].setdefault((benchmark, block), {})[one.metric.name] = (one.metric, value or 0.0)
+    return {
+        variant: "\n".join([*head, "", *(_line(benchmark, line) for (benchmark, _), line in by_block.items())]) + "\n"
+        for variant, by_block in lines.items()
+    }
 
 
 def name(run: Run, phase: str, query_type: str) -> str:
@@ -76,17 +90,11 @@ def _unit_lines(metrics: Iterable[Metric]) -> list[str]:
     return sorted({f"Unit {unit(metric)[0]} better={metric.better}" for metric in metrics if metric.better != "none"})
 
 
-def _figures(members: Sequence[Compared], block: int, side: int) -> str:
+def _line(benchmark: str, line: _Line) -> str:
+    """Return a round's line; its iterations are the queries of the phase where that is known, else 1."""
     parts = []
-    for metric, _, pairs in members:
-        value = pairs[block][side]
-        if value is not None and pairs[block][1 - side] is not None:
-            label, factor = unit(metric)
-            parts.append(f"{value * factor!r} {label}")
-    return " ".join(parts)
-
-
-def _iterations(members: Sequence[Compared], block: int, side: int) -> int:
-    """Return the number of queries of the phase where that is known, else 1."""
-    counts = (pairs[block][side] for metric, _, pairs in members if metric.name == "query_count")
-    return max(1, round(next(counts, None) or 1))
+    for metric, value in line.values():
+        label, factor = unit(metric)
+        parts.append(f"{value * factor!r} {label}")
+    iterations = max(1, round(line["query_count"][1])) if "query_count" in line else 1
+    return f"{benchmark} {iterations} {' '.join(parts)}"

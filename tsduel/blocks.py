@@ -57,9 +57,9 @@ def refuse_duplicates(path: Path, measurements: pd.DataFrame) -> None:
         raise UserError(f"{path}:{line + 2}: block {row['block']:.0f}, {row['variant']} has a second value of {what}")
 
 
-def valid_blocks(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame) -> Blocks:
-    """Find the measured blocks in which both variants have a finished round."""
-    pair, dropped, valid = run.variants[:2], dict[int, str](), list[int]()
+def valid_blocks(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, candidate: str) -> Blocks:
+    """Find the measured blocks in which both the baseline and this candidate have a finished round."""
+    pair, dropped, valid = [run.variants[0], candidate], dict[int, str](), list[int]()
     unfinished = checks[(checks["check"] == "round_finished") & (checks["ok"] != "true")]
     keys = zip(unfinished["block"].tolist(), unfinished["variant"].tolist(), strict=True)
     failed = dict(zip(keys, unfinished["message"].tolist(), strict=True))

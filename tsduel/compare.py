@@ -1,13 +1,12 @@
-"""tidy/*.csv + plan -> stats/: comparison.csv and .json, one row a metric and query type, and benchstat's two files.
+"""tidy/*.csv + plan -> stats/: comparison.csv and .json, one row a metric, query type and candidate; benchstat's files.
 
-The unit of replication is the round, paired within its block; warm-up blocks and blocks without a whole round of both
-variants are left out, and each that is left out is named with its reason. docs/method.md says how it is judged.
+The unit of replication is the round, paired with the baseline's within its block; warm-up blocks and blocks without a
+whole round of both are left out, each with its reason. docs/method.md says how it is judged.
 """
 
 import csv
 import io
 import json
-import statistics
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from tsduel import benchfmt
+from tsduel import aa, benchfmt
+from tsduel.benchfmt import Compared
 from tsduel.blocks import (
     Blocks,
     candidate_second,
@@ -27,203 +27,125 @@ from tsduel.blocks import (
     values,
 )
 from tsduel.errors import UserError
-from tsduel.estimate import Interval, percent
-from tsduel.findings import Findings, Pair, Sample
-from tsduel.metrics import GEOMEAN, METRICS, Metric, threshold
+from tsduel.findings import Sample
+from tsduel.metrics import GEOMEAN, METRICS, threshold
 from tsduel.power import FEWEST_BLOCKS
+from tsduel.rows import COLUMNS, Row, details, row, short_phase
 from tsduel.rundir import Run, open_run
 from tsduel.tidy import CHECKS, MEASUREMENTS
-from tsduel.verdict import Judged, judge
+from tsduel.verdict import judge
 
 SCREEN_BELOW = FEWEST_BLOCKS
 """Fewer valid blocks than this never get a verdict (MEASUREMENT.md 1)."""
-SHORT_PHASE_S = 5.0
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of comparison.csv; None is an empty cell. `baseline` and `candidate` are medians over valid blocks."""
+class Tables:
+    """What compare reads: the tables of tidy/ as they are, and which blocks count, for each candidate."""
 
-    metric: str
-    query_type: str
-    unit: str
-    better: str
-    baseline: float | None
-    candidate: float | None
-    change_pct: float | None
-    lo_pct: float | None
-    hi_pct: float | None
-    p: float | None
-    p_adj: float | None
-    blocks: int
-    mde_pct: float | None
-    blocks_needed: int | None
-    verdict: str
-    warnings: str
-
-
-COLUMNS = tuple(Row.__dataclass_fields__)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A row, what it is made of (in comparison.json only), and its values by block."""
-
-    row: Row
-    details: dict[str, Any]
-    pairs: list[Pair]
+    measurements: pd.DataFrame
+    checks: pd.DataFrame
+    blocks: dict[str, Blocks]
 
 
 def main(run_dir: Path) -> None:
-    """Compare the candidate of a run with its baseline."""
+    """Compare the candidates of a run with its baseline."""
     run = open_run(run_dir)
-    path = run_dir / "tidy/measurements.csv"
-    measurements = read_table(path, MEASUREMENTS)
-    refuse_duplicates(path, measurements)
-    checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
-    if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
-        raise UserError(f"{run_dir}: the plan has one variant only, there is nothing to compare")
-    blocks = valid_blocks(run, measurements, checks)
-    compared = compare(run, measurements, checks, blocks)
+    tables = _read(run)
+    compared, rows, more = compare(run, tables)
+    document = _document(run, tables, [{**vars(one), **extra} for one, extra in zip(rows, more, strict=True)])
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
-    _write(out / "comparison.csv", _csv([one.row for one in compared]))
-    document = _document(run, blocks, compared, checks)
+    _write(out / "comparison.csv", _csv(rows))
     _write(out / "comparison.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    phases = dict(zip(measurements["metric"].tolist(), measurements["phase"].tolist(), strict=True))
-    judged = [(METRICS[one.row.metric], one.row.query_type, one.pairs) for one in compared]
-    for side, text in zip(("baseline", "candidate"), benchfmt.files(run, phases, judged), strict=True):
-        _write(out / f"{side}.bench.txt", text)
+    names = (tables.measurements[column].tolist() for column in ("metric", "phase"))
+    for variant, text in benchfmt.files(run, dict(zip(*names, strict=True)), compared).items():
+        _write(out / f"{variant}.bench.txt", text)
+    if run.plan.get("aa"):
+        aa.keep(run, document)
 
 
-def compare(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, blocks: Blocks) -> list[Compared]:
-    """Make the rows in the order of the registry, query types in the order of the experiment, geomeans last."""
-    pair = run.variants[:2]
-    by_name = values(measurements, blocks.valid, pair)
-    second = candidate_second(measurements, blocks.valid, pair)
-    failures = checks[(checks["ok"] != "true") & (checks["block"] > 0) & (checks["check"] != "round_finished")]
+def _read(run: Run) -> Tables:
+    path = run.path / "tidy/measurements.csv"
+    measurements = read_table(path, MEASUREMENTS)
+    refuse_duplicates(path, measurements)
+    checks = read_table(run.path / "tidy/checks.csv", CHECKS)
+    if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
+        raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
+    blocks = {name: valid_blocks(run, measurements, checks, name) for name in run.variants[1:]}
+    return Tables(measurements, checks, blocks)
+
+
+def compare(run: Run, tables: Tables) -> tuple[list[Compared], list[Row], list[dict[str, Any]]]:
+    """Return pairs, rows and further details: candidates in the order of the experiment, metrics as registered.
+
+    All candidates are one family: each metric of each of them is one test in it.
+    """
+    found = [one for candidate in run.variants[1:] for one in _samples(run, tables, candidate)]
+    judged = judge([sample for _, sample in found], int(run.plan["design"].get("seed") or 0))
+    compared = [one for one, _ in found]
+    rows = [row(run.variants[0], one, verdict) for one, verdict in zip(compared, judged, strict=True)]
+    return compared, [short_phase(one, rows) for one in rows], [details(verdict) for verdict in judged]
+
+
+def _samples(run: Run, tables: Tables, candidate: str) -> list[tuple[Compared, Sample]]:
+    pair, valid, checks = [run.variants[0], candidate], tables.blocks[candidate].valid, tables.checks
+    by_name = values(tables.measurements, valid, pair)
+    second = candidate_second(tables.measurements, valid, pair)
+    failed = (checks["ok"] != "true") & (checks["block"] > 0) & (checks["check"] != "round_finished")
+    failures = checks[failed & checks["variant"].isin(pair)]
     thresholds = run.plan["design"].get("thresholds") or {}
-    wanted: list[tuple[Metric, str, list[Pair]]] = []
-    notes: dict[str, str] = {}
+    found = []
     for metric in METRICS.values():
         types = run.query_types if metric.per_type else [""]
         per_type = {t: by_name[metric.name, t] for t in types if (metric.name, t) in by_name}
-        wanted += [(metric, query_type, pairs) for query_type, pairs in per_type.items()]
+        plain = Sample(
+            pairs=(),
+            second=second,
+            better=metric.better,
+            family=metric.family,
+            threshold=threshold(metric, thresholds),
+            unit=metric.unit,
+            blocks=valid,
+        )
+        for query_type, pairs in per_type.items():
+            sample = replace(plain, pairs=pairs, failed=touched(failures, metric, query_type))
+            found.append((Compared(metric, query_type, candidate, valid, pairs), sample))
         if metric.geomean and per_type:
             pairs, left_out = geomean(per_type)
             left_out += [t for t in types if t not in per_type]
-            wanted.append((metric, GEOMEAN, pairs))
-            notes[metric.name] = f"without {', '.join(left_out)}, not above zero in every block" if left_out else ""
-    samples = [
-        Sample(
-            pairs=pairs,
-            second=second,
-            better=metric.better,
-            family=metric.geomean if query_type == GEOMEAN and metric.geomean else metric.family,
-            threshold=threshold(metric, thresholds),
-            unit=metric.unit,
-            failed=touched(failures, metric, query_type),
-            note=notes.get(metric.name, "") if query_type == GEOMEAN else "",
-        )
-        for metric, query_type, pairs in wanted
-    ]
-    judged = judge(samples, int(run.plan["design"].get("seed") or 0))
-    compared = [
-        Compared(_row(metric, query_type, one), _details(one), pairs)
-        for (metric, query_type, pairs), one in zip(wanted, judged, strict=True)
-    ]
-    rows = [one.row for one in compared]
-    return [replace(one, row=_short_phase(one.row, rows)) for one in compared]
+            note = f"without {', '.join(left_out)}, not above zero in every block" if left_out else ""
+            failed_checks = touched(failures, metric, GEOMEAN)
+            sample = replace(plain, pairs=pairs, family=metric.geomean, failed=failed_checks, note=note)
+            found.append((Compared(metric, GEOMEAN, candidate, valid, pairs), sample))
+    return found
 
 
-def _row(metric: Metric, query_type: str, judged: Judged) -> Row:
-    found = judged.findings
-    low, high = _percents(found, found.ci95)
-    return Row(
-        metric=metric.name,
-        query_type=query_type,
-        unit=metric.unit,
-        better=metric.better,
-        baseline=statistics.median(found.baseline) if found.baseline else None,
-        candidate=statistics.median(found.candidate) if found.candidate else None,
-        change_pct=_percent(found, found.estimate),
-        lo_pct=low,
-        hi_pct=high,
-        p=found.p,
-        p_adj=judged.p_adj,
-        blocks=found.n,
-        mde_pct=_percent(found, found.mde),
-        blocks_needed=found.blocks_needed,
-        verdict=judged.verdict,
-        warnings="; ".join(judged.notes),
-    )
-
-
-def _percent(found: Findings, difference: float | None) -> float | None:
-    return None if difference is None or found.native else percent(difference)
-
-
-def _percents(found: Findings, interval: Interval | None) -> tuple[float | None, float | None]:
-    return (None, None) if interval is None else (_percent(found, interval.low), _percent(found, interval.high))
-
-
-def _details(judged: Judged) -> dict[str, Any]:
-    """Return what comparison.json has beyond the columns; differences in native units where there is no ratio."""
-    found, ci, tost, order = judged.findings, judged.findings.ci95, judged.findings.ci90, judged.findings.order
-    low, high = _percents(found, tost)
-    native = found.native and found.estimate is not None
-    return {
-        "family": judged.sample.family,
-        "threshold_pct": judged.sample.threshold,
-        "clear": judged.clear,
-        "level": ci.level if ci else None,
-        "lo90_pct": low,
-        "hi90_pct": high,
-        "level90": tost.level if tost else None,
-        "range_pct": [percent(min(found.known)), percent(max(found.known))] if found.n and not found.native else None,
-        "s_d": found.deviation,
-        "order_effect_pct": _percent(found, order.delta) if order else None,
-        "order_effect_p": order.p if order else None,
-        "mann_whitney_p": found.mann_whitney_p,
-        "native": {"difference": found.estimate, "lo": ci.low if ci else None, "hi": ci.high if ci else None}
-        if native
-        else None,
-    }
-
-
-def _short_phase(row: Row, rows: list[Row]) -> Row:
-    """Add a warning to what was measured in a phase of less than 5 s."""
-    length = "load_seconds" if row.metric.startswith("load_") else "query_seconds"
-    if row.metric == length or not (row.metric.startswith("load_") or row.query_type):
-        return row
-    found = next((r for r in rows if r.metric == length and r.query_type == row.query_type), None)
-    seconds = [s for s in (found.baseline, found.candidate) if s is not None] if found else []
-    if not seconds or min(seconds) >= SHORT_PHASE_S:
-        return row
-    warning = f"a phase of {min(seconds):.1f} s, under {SHORT_PHASE_S:.0f} s"
-    return replace(row, warnings="; ".join(filter(None, [row.warnings, warning])))
-
-
-def _document(run: Run, blocks: Blocks, compared: list[Compared], checks: pd.DataFrame) -> dict[str, Any]:
+def _document(run: Run, tables: Tables, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    checks = tables.checks
     crashed = checks[(checks["check"] == "round_finished") & (checks["ok"] != "true")]["variant"].tolist()
-    return {
-        "schema": 2,
+    document = {
+        "schema": 3,
         "run": run.path.name,
         "baseline": run.variants[0],
-        "candidate": run.variants[1],
-        "blocks": {"valid": blocks.valid, "dropped": [{"block": b, "reason": r} for b, r in blocks.dropped.items()]},
+        "candidates": run.variants[1:],
+        "blocks": {
+            name: {"valid": of.valid, "dropped": [{"block": b, "reason": r} for b, r in of.dropped.items()]}
+            for name, of in tables.blocks.items()
+        },
         "failed_rounds": {name: crashed.count(name) for name in run.variants},
         "checks": {"made": len(checks), "failed": int((checks["ok"] != "true").sum())},
-        "rows": [{**vars(one.row), **one.details} for one in compared],
+        "rows": rows,
     }
+    return {**document, "aa": aa.verdict(document)} if run.plan.get("aa") else document
 
 
 def _csv(rows: list[Row]) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
-    for row in rows:
-        table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in vars(row).values())
+    for one in rows:
+        table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in vars(one).values())
     return text.getvalue()
 
 

@@ -23,7 +23,8 @@ class Sample:
     """One metric (and query type) over the valid blocks, and how it is to be judged.
 
     `second` says for each block whether the candidate ran second; `threshold` is in percent; `failed` names the failed
-    checks that touch the metric; `note` is one more warning.
+    checks that touch the metric; `note` is one more warning. `blocks` are the numbers of the blocks, needed where the
+    samples of a family are not over the same ones (several candidates).
     """
 
     pairs: Sequence[Pair]
@@ -34,6 +35,7 @@ class Sample:
     unit: str = ""
     failed: str = ""
     note: str = ""
+    blocks: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,16 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from tsduel import aa
+from tsduel.benchfmt import Compared
 from tsduel.findings import Pair, Sample
+from tsduel.metrics import METRICS
 from tsduel.power import ALPHA
+from tsduel.rows import details, row
 from tsduel.signedrank import Floats, mann_whitney_p, signed_rank_p
 from tsduel.verdict import Judged, judge
 
@@ -103,6 +108,19 @@ def detection(machine: Machine, blocks: int, change: float, sessions: int, seed:
     }
 
 
+def passes_aa(machine: Machine, blocks: int, sessions: int, seed: int) -> float:
+    """Return the share of A/A sessions that pass on a machine where nothing but its noise is in the way."""
+    rng = np.random.default_rng([seed, blocks, 1])
+    return float(np.mean([aa.verdict(_document(session(rng, machine, blocks)))["passed"] for _ in range(sessions)]))
+
+
+def _document(judged: Sequence[Judged]) -> dict[str, Any]:
+    named = [Compared(METRICS["load_seconds"], str(at), "candidate", (), ()) for at in range(len(judged))]
+    rows = [vars(row("baseline", what, one)) | details(one) for what, one in zip(named, judged, strict=True)]
+    valid = {"candidate": {"valid": range(len(judged[0].sample.pairs))}}
+    return {"rows": rows, "blocks": valid, "checks": {"failed": 0}}
+
+
 def one_each(rng: np.random.Generator, machine: Machine, change: float, metrics: int = 1) -> bool:
     """One run each; "it differs by more than 5 %" in any of the metrics."""
     values = machine.rounds(rng, 2, metrics)
@@ -130,6 +148,8 @@ def until_it_pleases(rng: np.random.Generator, machine: Machine, change: float) 
 
 
 QUIET = Machine(noise=(0.015, 0.015), outliers=0.0)
+STILL = Machine(noise=(0.007, 0.007), outliers=0.0)
+NOISES = (("2 to 4 %", Machine()), ("1.5 %, quiet", QUIET), ("0.7 %, a machine of its own", STILL))
 Design = Callable[[np.random.Generator, Machine, float], bool]
 DESIGNS: tuple[tuple[str, str, Design, Machine], ...] = (
     ("one run each, one metric, differs by more than 5 %", "2", one_each, Machine()),
@@ -176,12 +196,17 @@ def main() -> None:
     print(_table(["blocks", "any primary flag %", "any secondary flag %", "any regression or improvement %"], rows))
     header = ["blocks", "noise", *(f"{change:.0%} flagged (regression)" for change in CHANGES)]
     rows = []
-    for name, machine in (("2 to 4 %", Machine()), ("1.5 %, quiet", QUIET)):
+    for name, machine in NOISES[:2]:
         for blocks in BLOCKS:
             seen = [detection(machine, blocks, change, given.sessions // 4, given.seed) for change in CHANGES]
             cells = [f"{100 * one['flagged']:.0f} ({100 * one['regression']:.0f})" for one in seen]
             rows.append([str(blocks), name, *cells])
     print(_table(header, rows))
+    rows = []
+    for name, machine in NOISES:
+        passed = [passes_aa(machine, blocks, given.sessions // 4, given.seed) for blocks in BLOCKS]
+        rows.append([name, *(f"{100 * share:.0f}" for share in passed)])
+    print(_table(["noise", *(f"A/A passes %, {blocks} blocks" for blocks in BLOCKS)], rows))
 
 
 if __name__ == "__main__":

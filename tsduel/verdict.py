@@ -13,6 +13,7 @@ from tsduel.estimate import Interval, percent
 from tsduel.findings import Findings, Sample, examine
 from tsduel.permutation import westfall_young
 from tsduel.power import ALPHA, FEWEST_BLOCKS
+from tsduel.signedrank import Floats
 
 MOST_DROPPED = 0.2
 """A metric that lacks a value in a larger share of the valid blocks gets no verdict."""
@@ -51,9 +52,18 @@ def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
     for family in ("primary", "secondary"):
         tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, found[i]) is None]
         if tested:
-            columns = [[np.nan if d is None else d for d in found[i].differences] for i in tested]
-            adjusted |= dict(zip(tested, westfall_young(np.asarray(columns, dtype=float).T, seed), strict=True))
+            columns = _aligned([(samples[i], found[i]) for i in tested])
+            adjusted |= dict(zip(tested, westfall_young(columns, seed), strict=True))
     return [_judged(sample, found[i], adjusted.get(i)) for i, sample in enumerate(samples)]
+
+
+def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> Floats:
+    """Return the differences with blocks as rows and samples as columns, nan where a sample lacks a block."""
+    by_block = [
+        dict(zip(sample.blocks or range(len(sample.pairs)), found.differences, strict=True)) for sample, found in tested
+    ]
+    blocks = sorted({block for column in by_block for block in column})
+    return np.array([[column.get(block) for column in by_block] for block in blocks], dtype=float)
 
 
 def _judged(sample: Sample, findings: Findings, p_adj: float | None) -> Judged:

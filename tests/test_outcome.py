@@ -1,0 +1,77 @@
+"""Exit codes: each way to end has its own, and the sentence says why."""
+
+import json
+
+import pytest
+import synthetic
+
+from tsduel import __main__ as cli
+from tsduel import compare, outcome, tidy
+from tsduel.errors import UserError
+
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1",), load_s=8, query_s=6)
+
+
+def document(*verdicts, failed=0, **more):
+    """Return what an outcome depends on."""
+    rows = [{"metric": "load_rate", "query_type": "", "verdict": verdict} for verdict in verdicts]
+    return {"checks": {"failed": failed}, "rows": rows} | more
+
+
+@pytest.mark.parametrize(
+    ("found", "fail_on", "smoke", "code"),
+    [
+        (document("equivalent", "inconclusive"), "", False, 0),
+        (document("regression"), "", False, 0),
+        (document("regression"), "regression", False, 6),
+        (document("improvement", "negligible", "inconclusive"), "regression", False, 0),
+        (document("failed", failed=2), "", False, 4),
+        (document("failed", "regression", failed=2), "regression", False, 4),
+        (document("failed", failed=1), "", True, 4),
+        (document("inconclusive: environment"), "", False, 5),
+        (document("inconclusive: environment"), "", True, 0),
+        (document("inconclusive", aa={"passed": False}), "", False, 5),
+        (document("inconclusive", aa={"passed": True}), "", False, 0),
+    ],
+)
+def test_codes(found, fail_on, smoke, code):
+    """A failed check comes first, then noise, then a regression if that was asked for."""
+    given, why = outcome.outcome(found, fail_on, smoke=smoke)
+    assert given == code
+    assert bool(why) == (code != 0)
+
+
+def test_an_unknown_wish_is_refused():
+    """Before anything is run."""
+    with pytest.raises(UserError, match="FAIL_ON: 'slow' is not known; FAIL_ON=regression is"):
+        outcome.fail_on("slow")
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("", 0), ("regression", 6), ("everything", 2)])
+def test_the_command_ends_with_it(tmp_path, monkeypatch, capsys, fail_on, code):
+    """`python -m tsduel report` is the last stage; the report is written all the same."""
+    run = synthetic.write_run(tmp_path / "results/run", SPEC)
+    tidy.main(run)
+    compare.main(run)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIL_ON", fail_on)
+    monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
+    assert cli.main() == code
+    said = capsys.readouterr()
+    assert (run / "report.md").exists() == (code != 2)
+    if code == 6:
+        assert "tsduel: regression (FAIL_ON=regression): load_rate" in said.err
+
+
+def test_a_failed_check_ends_the_command(tmp_path, monkeypatch, capsys):
+    """Even where nobody asked: figures of a failed check are no figures."""
+    run = synthetic.write_run(tmp_path / "results/run", SPEC)
+    path = next(run.glob("raw/03-*-candidate")) / "round.json"
+    record = json.loads(path.read_text()) | {"status": "failed", "failure": {"phase": "load", "message": "it died"}}
+    path.write_text(json.dumps(record))
+    tidy.main(run)
+    compare.main(run)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
+    assert cli.main() == 4
+    assert "checks failed: exit code 4" in capsys.readouterr().err
