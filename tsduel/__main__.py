@@ -24,8 +24,7 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class Stage:
     """One command: what help says of it, what it does with a run's directory, and whether that must be a run already.
 
-    `call` returns an exit code, or None for 0. `failed` is the exit code of the stage that failed before, for those that
-    are asked to clean up.
+    `call` returns an exit code, or None for 0. It is given the exit code of what failed before, if it is to clean up.
     """
 
     help: str
