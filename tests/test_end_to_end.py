@@ -68,7 +68,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(run_dir):
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", f"checked {len(checks)} of {len(checks)}", "This is not a result"):
         assert expected in report
-    for picture in ("plots/load-rate.png", "plots/load-rate.svg"):
+    for picture in ("plots/load-rate.png", "plots/load-rate.svg", "plots/course.svg", "report.html"):
         assert (run_dir / picture).stat().st_size > 1000
     assert f"Report: results/{run_dir.name}/report.md" in said
 
