@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tsduel import outcome
 from tsduel.errors import UserError
+from tsduel.rundir import open_run
 
 # A run's name is a directory's and stands in commands that a user copies.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -57,9 +58,11 @@ def stage(name: str, run: str) -> int:
         compare.main(run_dir)
     else:
         from plots import report
+        from plots.gobench import report as go_report
 
-        report.main(run_dir)
-        report.print_summary(run_dir)
+        page = go_report if open_run(run_dir).kind == "gobench" else report
+        page.main(run_dir)
+        page.print_summary(run_dir)
         return outcome.tell(run_dir, fail_on)
     return outcome.DONE
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -24,13 +24,33 @@ if TYPE_CHECKING:
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
+AnyVariant = TypeVar("AnyVariant", bound="Part")
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A section of an experiment: strict, nothing unknown in it."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Variant(_Part):
+def check_env_names(value: dict[str, str]) -> dict[str, str]:
+    """Validate the names of a variant's environment variables."""
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is not a name of an environment variable")
+    return value
+
+
+def needs_source(variant: AnyVariant) -> AnyVariant:
+    """Validate that a variant says where it comes from."""
+    source = variant.source  # type: ignore[attr-defined]
+    for field in {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[source]:
+        if not getattr(variant, field):
+            raise ValueError(f"source {source} needs `{field}:`")
+    return variant
+
+
+class Variant(Part):
     """One side of the comparison: which revision of which database, built how, started with what."""
 
     target: str = "victoriametrics"
@@ -49,24 +69,11 @@ class Variant(_Part):
             raise ValueError(f"unknown database; allowed: {', '.join(sorted(TARGETS))}")
         return value
 
-    @field_validator("env")
-    @classmethod
-    def _env_names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"{name!r} is not a name of an environment variable")
-        return value
-
-    @model_validator(mode="after")
-    def _source_is_complete(self) -> Variant:
-        needs = {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[self.source]
-        for field in needs:
-            if not getattr(self, field):
-                raise ValueError(f"source {self.source} needs `{field}:`")
-        return self
+    _env_names = field_validator("env")(check_env_names)
+    _source_is_complete = model_validator(mode="after")(needs_source)
 
 
-class Workload(_Part):
+class Workload(Part):
     """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
 
     use_case: str = "cpu-only"
@@ -124,7 +131,7 @@ class Workload(_Part):
         return self
 
 
-class Queries(_Part):
+class Queries(Part):
     """The query phases: types, client workers, how many queries, state of the database's caches."""
 
     types: Annotated[list[str], Field(min_length=1)] = list(tsbs_queries.PARTITION_INDEX_TYPES)
@@ -152,7 +159,7 @@ class Queries(_Part):
         return value
 
 
-class Settle(_Part):
+class Settle(Part):
     """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
 
     mode: Literal["natural", "merged"] = "natural"
@@ -161,7 +168,7 @@ class Settle(_Part):
     poll_s: Annotated[int, Field(ge=1)] = 2
 
 
-class Design(_Part):
+class Design(Part):
     """How many blocks, in which order; fixed in the plan before the first round."""
 
     blocks: Annotated[int, Field(ge=1, le=99)] = 10
@@ -179,7 +186,7 @@ class Design(_Part):
         return value
 
 
-class Watchdog(_Part):
+class Watchdog(Part):
     """After how many seconds without progress a phase is ended."""
 
     health_s: Annotated[int, Field(ge=1)] = 60
@@ -188,7 +195,7 @@ class Watchdog(_Part):
     stop_s: Annotated[int, Field(ge=1)] = 120
 
 
-class Host(_Part):
+class Host(Part):
     """The measured machine."""
 
     machine: str = "local"
@@ -196,7 +203,7 @@ class Host(_Part):
     drop_caches: bool = False
 
 
-class Experiment(_Part):
+class Experiment(Part):
     """The whole written question."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
@@ -262,16 +269,24 @@ def read(path: Path) -> dict[str, Any]:
     return data
 
 
+Question = TypeVar("Question", bound=BaseModel)
+
+
 def validate(data: dict[str, Any], where: str) -> Experiment:
-    """Check a mapping against the schema; `where` names its origin in messages."""
+    """Check a mapping against the schema of databases; `where` names its origin in messages."""
+    return validate_as(Experiment, data, where)
+
+
+def validate_as(model: type[Question], data: dict[str, Any], where: str) -> Question:
+    """Check a mapping against a schema; kinds.validate knows which one it needs."""
     for key, text in _strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:
             raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:
-        return Experiment.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        sentences = [_sentence(item) for item in error.errors()]
+        sentences = [_sentence(item, model) for item in error.errors()]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
 
 
@@ -289,11 +304,11 @@ def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
             yield from _strings(item, inner)
 
 
-def _sentence(item: Any) -> str:
+def _sentence(item: Any, root: type[BaseModel]) -> str:
     path = [str(part) for part in item["loc"]]
     key = ".".join(path)
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1]))}"
+        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1], root))}"
     if item["type"] == "value_error":
         message = str(item["ctx"]["error"])
         return f"{key}: {message}" if key else message
@@ -302,13 +317,12 @@ def _sentence(item: Any) -> str:
     return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r})"
 
 
-def _keys_at(path: list[str]) -> list[str]:
-    model: type[BaseModel] = Experiment
+def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:
+    model = root
     for part in path:
-        if part == "variants":
-            model = Variant
-        elif part in model.model_fields:
+        if part in model.model_fields:
             annotation = model.model_fields[part].annotation
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                model = annotation
+            # A section, or the parts of a list or mapping of them.
+            found = [annotation, *get_args(annotation)]
+            model = next((a for a in found if isinstance(a, type) and issubclass(a, BaseModel)), model)
     return sorted(model.model_fields)

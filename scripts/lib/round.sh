@@ -1,4 +1,4 @@
-# The parts of one round: phases, the server, snapshots, failure. Sourced by each kind of round.
+# The parts of one round: the server, snapshots, clients, failure. Sourced by each kind of round.
 # shellcheck shell=bash
 # Read by the scripts that source this.
 # shellcheck disable=SC2034
@@ -20,20 +20,6 @@ long_adapter() { # the same for one that takes its time: bash acts on a signal w
 fail() { # SENTENCE: this round is over; what is known of it is kept
   FAILURE=$1
   exit "$EXIT_FAILED"
-}
-
-begin_phase() { # NAME [QUERY_TYPE]
-  PHASE=$1 QUERY_TYPE=${2:-} PHASE_BEGIN=$EPOCHREALTIME
-  event phase-start round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
-}
-
-end_phase() { # EXIT [USER_S SYSTEM_S BEGIN END COUNT ATTEMPTS]: one line of round.json's list
-  jq -nc --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
-    --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "${5:-$EPOCHREALTIME}" \
-    --argjson count "${6:-0}" --argjson attempts "${7:-1}" \
-    '{phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
-      client_system_s: $system, count: $count, attempts: $attempts}' >>"$ROUND_DIR/phases.jsonl"
-  event phase-end round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
 }
 
 start_server() {
