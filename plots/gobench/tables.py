@@ -28,7 +28,7 @@ def value(number: float | None, unit: str) -> str:
         return f"{numbers.number(number / factor)} {name}"
     if unit.partition("/")[0].rsplit("-", maxsplit=1)[-1] == "B":
         name, factor = _prefix(_BINARY, number)
-        return f"{numbers.number(number / factor)} {name}B"
+        return f"{numbers.number(number / factor)} {name}B{'/s' if unit == 'B/s' else ''}"
     name, factor = _prefix(_THOUSANDS, number) if abs(number) >= 10_000 else _THOUSANDS[0]  # noqa: PLR2004
     return f"{numbers.number(number / factor)} {name}".rstrip()
 
