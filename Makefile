@@ -16,6 +16,7 @@ FAIL_ON ?=# regression: make ends with an error if a metric got worse
 MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
 PACKAGE ?=# their package inside it, ./lib/storage
 BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
+PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed rounds
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -30,7 +31,7 @@ TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH SET RUN TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)

@@ -22,6 +22,7 @@ FIELDS = {
     "MODULE": ("gobench.module",),
     "PACKAGE": ("gobench.package",),
     "BENCH": ("gobench.bench",),
+    "PROFILE": ("gobench.profile",),
     "TSBS_SCALE": ("workload.scale",),
     "TSBS_START": ("workload.start",),
     "TSBS_END": ("workload.end",),
@@ -29,7 +30,7 @@ FIELDS = {
     "TSBS_QUERIES": ("queries.count",),
     "TSBS_WORKERS": ("workload.workers", "queries.workers"),
 }
-TEXTS = {"MODULE", "PACKAGE", "BENCH"}
+TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
 NAMES = (*SIDES, *FIELDS, "SET", "AA")
 

@@ -113,7 +113,7 @@ def resolve(asked: AnyExperiment, *, run: str, aa: bool = False) -> dict[str, An
         "design": asked.design.model_dump(),
         "watchdog": asked.watchdog.model_dump(),
         "host": asked.host.model_dump(),
-        **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked)),
+        **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked, aa=aa)),
         "rounds": rounds(list(variants), asked),
     }
 

@@ -150,8 +150,8 @@ def method(run: Run) -> list[str]:
     )
     once = (
         "A round runs each benchmark once, in a process of its own and in a clean working directory that holds a copy "
-        "of the package's testdata and of what `files:` names, nothing else. The order of benchmarks is the same in all "
-        "rounds of a block and another one in the next."
+        "of the package's testdata and of what `files:` names, nothing else. The order of benchmarks is the same in "
+        "all rounds of a block and another one in the next."
     )
     shown = (
         "The tables show medians over rounds; diff % is the Hodges-Lehmann estimate of the ratio within blocks, which "

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from plots import facts as shared
-from plots.gobench import facts, tables
+from plots.gobench import facts, profiles, tables
 from plots.tables import Comparison, markdown
 from tsduel.blocks import read_table
 from tsduel.errors import UserError
@@ -50,6 +50,7 @@ def main(run_dir: Path) -> None:
             for unit in tables.units(comparisons)
         ],
         benchstat=benchstat(run),
+        profiles=profiles.differences(run),
         checks_sentence=facts.checks_sentence(run, checks),
         checks=facts.checks_table(run, checks),
         failures=[_plain(line) for line in failed[:MOST_FAILURES]],

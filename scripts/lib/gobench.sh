@@ -2,9 +2,28 @@
 # shellcheck shell=bash
 # Read by the scripts that source this.
 # shellcheck disable=SC2034
-# Needs RUN_DIR ROUND_DIR BENCH_BINARY BENCH_PACKAGE BENCH_CPU BENCH_ENV of round-gobench; sets CLIENT_EXIT and what run-client says
+# Needs HERE RUN_DIR ROUND_DIR VARIANT and `fail`; sets CLIENT_EXIT and what run-client says
 
 readonly LOOK_S=2
+
+of_variant() { # JQ_FILTER [JQ_OPTION]: of this variant's part of the plan
+  jq "${2:--r}" --arg v "$VARIANT" ".variants[] | select(.name == \$v) | $1" "$RUN_DIR/plan/experiment.json"
+}
+
+take_variant() { # -> BENCH_*: what is run of it, and how
+  local package
+  read_plan gobench watchdog
+  BENCH_CPU=${P_GOBENCH_CPU:-$(nproc)}
+  BENCH_BINARY=$(jq -r .binary "$RUN_DIR/build/$VARIANT.json")
+  package=$(of_variant .package)
+  BENCH_PACKAGE=${package#.} BENCH_PACKAGE=${BENCH_PACKAGE#/}
+  # Values with a NUL after each, so that no character of theirs can mean anything to a shell.
+  mapfile -d '' -t BENCH_ENV < <(of_variant '.env | to_entries[] | "\(.key)=\(.value)\u0000"' -j)
+}
+
+whole_benchtime() { # of a process that runs the whole pattern
+  if [[ -n $P_GOBENCH_COUNT ]]; then printf '%sx' "$P_GOBENCH_COUNT"; else printf '%ss' "$P_GOBENCH_SECONDS"; fi
+}
 
 clean_directory() { # -> BENCH_DIR, as the package's own directory is, but with nothing in it that was not asked for
   local -r root=$TSDUEL_SCRATCH/bench
@@ -88,7 +107,9 @@ keep_output() { # PREFIX: as Go wrote it, one process after the other
 
 refuse_unmeasured() { # WHAT PREFIX: what failed, skipped or was cut short has measured nothing
   local words
-  words=$(cat -- "$2.stderr" "$2.stdout" | grep -m 1 -A 1 -E '^(--- FAIL|--- SKIP|panic: |fatal error: )' | tr -s '\n\t ' ' ' | cut -c 1-400 || true)
+  # With -test.v a benchmark's own words stand before its mark.
+  words=$(cat -- "$2.stderr" "$2.stdout" | grep -m 1 -B 1 -A 1 -E '^(--- FAIL|--- SKIP|panic: |fatal error: )' |
+    grep -vE '^(FAIL|PASS|Benchmark[^ ]*|exit status.*)?$' | tr -s '\n\t ' ' ' | sed -E 's/^ | $//g' | cut -c 1-400 || true)
   if ((CLIENT_EXIT != 0)); then
     fail "$1 ended with exit code $CLIENT_EXIT: ${words:-$(cat -- "$2.stdout" "$2.stderr" | grep -v '^$' | tail -n 1 | cut -c 1-400)}"
   fi

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tsduel.errors import UserError
 from tsduel.gobench import build
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ def planned_target(plan: Mapping[str, Any], variant: Mapping[str, Any]) -> TestB
     return build.target(module=go["module"], package=variant["package"], files=tuple(go["files"]))
 
 
-def part(asked: GoExperiment) -> dict[str, Any]:
+def part(asked: GoExperiment, *, aa: bool) -> dict[str, Any]:
     """Return what plan/experiment.json has of Go benchmarks only."""
+    if aa and asked.gobench.pivot:
+        raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
     rounds = (asked.design.blocks + asked.design.warmup_blocks) * len(asked.variants)
     return {
         "gobench": asked.gobench.model_dump(),

@@ -103,6 +103,7 @@ class GoBench(Part):
     require: list[Require] = []
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
+    profile: list[Literal["cpu", "mem"]] = []
 
     _inside = field_validator("package")(_package)
     _searches = field_validator("bench")(_pattern)
@@ -111,6 +112,11 @@ class GoBench(Part):
     @classmethod
     def _whole_seconds(cls, value: object) -> object:
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return value.split(",") if isinstance(value, str) else value
 
     @field_validator("files")
     @classmethod
