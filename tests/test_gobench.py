@@ -252,6 +252,24 @@ def test_a_rename_that_joins_two_benchmarks_is_refused(built):
     assert "of baseline would both be the row Work" in said
 
 
+def test_profiles_on_demand(run, module):
+    """`profile:` keeps the profiles of one more run, and shows where the difference is, function by function."""
+    variants = {"baseline": module.plain, "candidate": module.commit(slow=200_000)}
+    run.plan(variants, gobench={"bench": "^BenchmarkWork$/^slow$", "seconds": 0.3, "profile": ["cpu", "mem"]})
+    run.build()
+    run.rounds()
+    kept = sorted(path.name for path in (run.directory / "raw/profiles").iterdir())
+    assert kept == [
+        "bench.stderr",
+        "bench.txt",
+        *(f"{v}.{k}.pprof" for v in ("baseline", "candidate") for k in ("cpu", "mem")),
+    ]
+    run.read()
+    report = run.text("report.md")
+    assert "CPU, candidate minus baseline" in report
+    assert "example.org/small/work.spin" in report
+
+
 def test_a_run_without_its_raw_files_is_refused(built):
     """A round that was finished and has lost its text is no round."""
     run = built(gobench={"bench": "^BenchmarkWork$/^spin$"})

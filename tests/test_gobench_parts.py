@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plots.gobench.tables import value
-from tsduel import experiment, kinds, knobs
+from tsduel import experiment, kinds, knobs, plan
 from tsduel.errors import UserError
 from tsduel.gobench import parse, units
+from tsduel.gobench import plan as go_plan
 from tsduel.gobench.schema import GoExperiment
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -120,6 +121,22 @@ def test_an_experiment_of_the_other_kind_is_refused():
         kinds.refuse_other({"name": "x"}, "gobench", "file.yml")
     with pytest.raises(UserError, match="its kind is gobench: run it with make gobench"):
         kinds.refuse_other(written(), "tsbs", "file.yml")
+
+
+def test_make_gobench_without_knobs_says_what_it_needs(tmp_path):
+    """No file and nothing asked: the sentence names what is missing, and no run is left behind."""
+    with pytest.raises(UserError, match="make gobench: variants: is needed"):
+        plan.main(tmp_path / "results" / "r", {"KIND": "gobench"})
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_pivot_has_no_comparison_with_itself():
+    """AA=1 has no meaning where the columns are different benchmarks."""
+    asked = kinds.validate(
+        written(variants=None, gobench={"pivot": {"column": "k"}}) | {"variants": {"baseline": SIDES["baseline"]}}, "x"
+    )
+    with pytest.raises(UserError, match="AA=1: with gobench.pivot there is one variant"):
+        go_plan.part(asked, aa=True)
 
 
 TEXT = """goos: linux

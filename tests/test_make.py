@@ -19,7 +19,20 @@ def make(*arguments, **environment):
     )
 
 
-KNOBS = ("EXPERIMENT", "BASELINE", "CANDIDATE", "BLOCKS", "AA", "FAIL_ON", "SET", "RUN")
+KNOBS = (
+    "EXPERIMENT",
+    "BASELINE",
+    "CANDIDATE",
+    "BLOCKS",
+    "AA",
+    "FAIL_ON",
+    "SET",
+    "RUN",
+    "MODULE",
+    "PACKAGE",
+    "BENCH",
+    "PROFILE",
+)
 STAGES = ["plan", "provision", "ansible-playbook", "run-rounds", "tidy", "compare", "report"]
 
 
@@ -37,6 +50,31 @@ def test_tsbs_is_all_stages_in_order():
     assert done.returncode == 0, done.stderr
     places = [done.stdout.index(f" {word} " if word in STAGES[4:] else word) for word in STAGES]
     assert places == sorted(places)
+
+
+def test_gobench_is_the_same_stages():
+    """What differs is in the experiment; without a file the run is called gobench."""
+    done = make("-n", "gobench", "BENCH=^B$/^x$")
+    assert done.returncode == 0, done.stderr
+    places = [done.stdout.index(f" {word} " if word in STAGES[4:] else word) for word in STAGES]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])
+def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
+    """Neither make nor a shell expands anything in it."""
+    done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
+    assert done.returncode == 2
+    assert not (PROJECT / "pwned").exists()
+    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert "Traceback" not in done.stderr
+    assert f"tsduel: make gobench with BASELINE {knob}: " in done.stderr
+
+
+def test_make_gobench_refuses_an_experiment_of_databases():
+    """And says which command it is for."""
+    done = make("gobench", "EXPERIMENT=experiments/smoke.yml", "RUN=test-knobs")
+    assert "experiments/smoke.yml: its kind is tsbs: run it with make tsbs" in done.stderr
 
 
 @pytest.mark.parametrize("target", ["provision", "tidy", "compare", "report"])
