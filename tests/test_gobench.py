@@ -44,7 +44,7 @@ def built(run, module):
 
 
 def test_a_known_difference_is_found_and_reported(run, module):
-    """A tenth more allocations, bytes and loops are regressions, much more work is seen in the time, the rest is equal."""
+    """A tenth more allocations, bytes and loops are regressions, more work is seen in the time, the rest is equal."""
     variants = {"baseline": module.plain, "candidate": module.commit(loops=1100, allocs=11, slow=20_000)}
     run.plan(variants, design={"blocks": 6, "thresholds": WIDE})
     run.build()

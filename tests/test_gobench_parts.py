@@ -135,7 +135,7 @@ def test_a_pivot_has_no_comparison_with_itself():
     asked = kinds.validate(
         written(variants=None, gobench={"pivot": {"column": "k"}}) | {"variants": {"baseline": SIDES["baseline"]}}, "x"
     )
-    with pytest.raises(UserError, match="AA=1: with gobench.pivot there is one variant"):
+    with pytest.raises(UserError, match=r"AA=1: with gobench\.pivot there is one variant"):
         go_plan.part(asked, aa=True)
 
 
