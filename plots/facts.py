@@ -113,6 +113,8 @@ def _listed(reasons: Sequence[str]) -> str:
 
 def calibration(run: Run) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
+    if run.plan.get("aa"):
+        return ""
     kept = aa.calibration(run)
     if kept is None:
         return "Uncalibrated: no A/A run on this kind of machine is known here (`make tsbs AA=1`)."

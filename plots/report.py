@@ -92,7 +92,7 @@ def print_summary(run_dir: Path) -> None:
         for line in words.answer(comparison):
             print(line.replace("**", ""))
         print(f"Blocks: {comparison.valid_blocks} valid of {run.plan['design']['blocks']}.\n")
-    for line in [*facts.standing(run, comparisons), facts.calibration(run)]:
+    for line in filter(None, [*facts.standing(run, comparisons), facts.calibration(run)]):
         print(line.replace("**", "").replace("`", ""))
     print(f"Checks: {tables.checks_sentence(run, checks)}.")
     for line in [*_failures(checks)[:5], *_failed_rounds(checks)]:

@@ -43,7 +43,7 @@ def test_a_quiet_machine_passes():
     ("row", "reason"),
     [
         ({"p_adj": 0.04}, "load_rate: called different (p 0.04, +0.4 %)"),
-        ({"change_pct": -2.6}, "load_rate: the estimate is -2.6 %, half of its threshold is 2.5 %"),
+        ({"change_pct": -2.6}, "load_rate: the estimate is -2.60 %, half of its threshold is 2.5 %"),
         (
             {"order_effect_p": 0.004, "order_effect_pct": 1.0},
             "load_rate: order effect +1.0 % where it ran second (p 0.004, 0.008 for all)",

@@ -30,7 +30,7 @@ def verdict(document: dict[str, Any]) -> dict[str, Any]:
         if row["p_adj"] is not None and row["p_adj"] <= ALPHA and row["change_pct"] is not None
     ]
     reasons += [
-        f"{_name(row)}: the estimate is {row['change_pct']:+.1f} %, half of its threshold is "
+        f"{_name(row)}: the estimate is {row['change_pct']:+.2f} %, half of its threshold is "
         f"{row['threshold_pct'] / 2:g} %"
         for row in rows
         if row["change_pct"] is not None and abs(row["change_pct"]) >= row["threshold_pct"] / 2
