@@ -131,19 +131,29 @@ def test_a_required_metric_of_zero_is_a_failed_check(built):
 
 
 def test_names_that_differ_meet_in_one_row(run, module):
-    """With `rename:` each variant has a pattern of its own, and the operations of a row are the same for both."""
-    sides = {"baseline": {**module.plain, "bench": "^BenchmarkWork$/^spin$"},
-             "candidate": {**module.plain, "bench": "^BenchmarkWork$/^alloc$"}}  # fmt: skip
+    """With `rename:` each variant has a pattern of its own; several candidates stand beside one baseline."""
+    sides = {
+        "baseline": {**module.plain, "bench": "^BenchmarkWork$/^spin$"},
+        "candidate": {**module.plain, "bench": "^BenchmarkWork$/^alloc$"},
+        "slow": {**module.plain, "bench": "^BenchmarkWork$/^slow$"},
+    }
     run.plan(sides, gobench={"rename": [{"match": "/(spin|alloc)$", "to": "/of-$1"}, {"drop": 1}]})
     run.build()
     run.rounds()
     (row,) = run.json("raw/calibration.json")["rows"]
-    assert row["names"] == {"baseline": "BenchmarkWork/spin", "candidate": "BenchmarkWork/alloc"}
     assert row["row"] == "Work"
+    assert row["names"] == {
+        "baseline": "BenchmarkWork/spin",
+        "candidate": "BenchmarkWork/alloc",
+        "slow": "BenchmarkWork/slow",
+    }
     rows = run.read()
     assert rows["B/op", "Work"]["candidate_median"] == 10 * 1024
     # One block is a screen.
     assert rows["sec/op", "Work"]["verdict"] == "inconclusive (n < 6)"
+    header = next(line for line in run.text("report.md").splitlines() if line.startswith("| Benchmark"))
+    assert [f"({name})" in header for name in sides] == [True] * 3
+    assert {path.name for path in (run.directory / "stats").glob("*.bench.txt")} == {f"{n}.bench.txt" for n in sides}
 
 
 def test_keys_of_the_names_as_columns(run, module):

@@ -46,6 +46,8 @@ def _moved(comparison: Comparison, unit: str) -> str:
 
 def calibration(run: Run) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
+    if run.plan.get("aa"):
+        return ""
     kept = aa.calibration(run)
     if kept is None:
         return "Uncalibrated: no A/A run of Go benchmarks on this kind of machine is known here (`make gobench AA=1`)."

@@ -76,7 +76,8 @@ def print_summary(run_dir: Path) -> None:
         for line in facts.summary(comparison):
             print(line.replace("**", ""))
         print(f"Blocks: {comparison.valid_blocks} valid of {run.plan['design']['blocks']}.\n")
-    for line in [*shared.standing(run, comparisons), facts.calibration(run), *facts.warnings(run, comparisons)[:5]]:
+    said = [*shared.standing(run, comparisons), facts.calibration(run), *facts.warnings(run, comparisons)[:5]]
+    for line in filter(None, said):
         print(line.replace("**", "").replace("`", ""))
     print(f"Checks: {facts.checks_sentence(run, checks)}.")
     for line in facts.failures(checks)[:5]:

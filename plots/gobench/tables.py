@@ -44,7 +44,6 @@ def units(comparisons: Sequence[Comparison]) -> list[str]:
 
 def unit_table(comparisons: Sequence[Comparison], unit: str, names: Sequence[str]) -> str:
     """Return the table of one unit. With one candidate it has all the evidence, with more a change and a mark each."""
-    # The mean is over rows that nobody sees together: without a unit of its own it would only be looked up.
     if len(comparisons) == 1:
         return _pair(comparisons[0], unit, names)
     header = ["Benchmark", f"{comparisons[0].labels[0]}"]

@@ -25,11 +25,15 @@ whole_benchtime() { # of a process that runs the whole pattern
   if [[ -n $P_GOBENCH_COUNT ]]; then printf '%sx' "$P_GOBENCH_COUNT"; else printf '%ss' "$P_GOBENCH_SECONDS"; fi
 }
 
-clean_directory() { # -> BENCH_DIR, as the package's own directory is, but with nothing in it that was not asked for
+wipe_directory() { # a benchmark may have left directories that it wrote-protected
   local -r root=$TSDUEL_SCRATCH/bench
-  # A benchmark may have left directories that it wrote-protected.
   [[ ! -e $root ]] || chmod -R u+w -- "$root"
   rm -rf -- "$root"
+}
+
+clean_directory() { # -> BENCH_DIR, as the package's own directory is, but with nothing in it that was not asked for
+  local -r root=$TSDUEL_SCRATCH/bench
+  wipe_directory
   BENCH_DIR=$root/$BENCH_PACKAGE
   mkdir -p -- "$BENCH_DIR" "$root/.tmp"
   if [[ -d ${BENCH_BINARY%/*}/files ]]; then cp -a -- "${BENCH_BINARY%/*}/files/." "$root/"; fi
