@@ -26,13 +26,19 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+# What you have already: logs of VictoriaMetrics' own `make tsbs`.
+BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
+CANDIDATE_LOG ?=# the same for the candidate
+TSBS_LOAD_RESULT_CSV_FILE ?=# for make tsbs-plot-load: the CSV of a load, or the whole log
+TSBS_LOAD_RESULT_CSV_FILE_COMPARE ?=# a second one, drawn beside it
 # Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
 TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
-  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS \
+  BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
@@ -46,6 +52,9 @@ NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMEN
 endif
 # Which kind of experiment was asked for; without a file, gobench asks what the knobs say.
 export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
+ifneq ($(filter import,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
+endif
 override RUN := $(or $(RUN),$(NEW_RUN),latest)
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
@@ -75,8 +84,21 @@ tidy: .venv ## raw files -> tidy/*.csv
 compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
 
-report: .venv ## stats -> report.md and plots/, and the verdict table on the terminal
+report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ Share
+comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
+	@$(TSDUEL) comment "$$RUN"
+
+##@ Your own logs
+import: read-logs tidy compare report ## two logs of VictoriaMetrics' `make tsbs` -> a run and its report: BASELINE_LOG= CANDIDATE_LOG=
+
+read-logs: .venv
+	$(TSDUEL) import "$$RUN"
+
+tsbs-plot-load: .venv ## draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=
+	@$(TSDUEL) plot-load
 
 ##@ Second opinion
 benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
@@ -101,4 +123,4 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs gobench plan provision build run tidy compare report benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs gobench plan provision build run tidy compare report comment import read-logs tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

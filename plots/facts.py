@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from plots import numbers
+from plots import imported, markup, numbers
 from plots.tables import Comparison
 from tsduel import aa
 from tsduel.compare import SCREEN_BELOW
@@ -20,12 +21,17 @@ MOST_REASONS = 5
 
 
 def labels(run: Run) -> dict[str, str]:
-    """Return the names of the variants for people; the variant's own name is added where two would be alike."""
+    """Return the names of the variants for people; the variant's own name is added where two would be alike.
+
+    The columns of pivoted Go benchmarks are named by their key and value.
+    """
+    pivot = run.plan.get("gobench", {}).get("pivot")
+    if pivot:
+        return {name: f"{pivot['column']}={name}" for name in run.variants}
     by_name = {str(v["name"]): str(v.get("label") or v["name"]) for v in run.plan["variants"]}
     named = {name: by_name[name] for name in run.variants}
-    if len(set(named.values())) == len(named):
-        return named
-    return {name: f"{label} ({name})" for name, label in named.items()}
+    found = list(named.values())
+    return {name: f"{label} ({name})" if found.count(label) > 1 else label for name, label in named.items()}
 
 
 def differences(run: Run) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
@@ -51,8 +57,8 @@ def _variant(run: Run, name: str) -> dict[str, str]:
         "source": " ".join(str(plan.get(key) or "") for key in ("source", "repo", "path")).strip(),
         "revision": str(build.get("revision") or plan.get("revision") or ""),
         "local changes (sha256 of the diff)": str(plan.get("dirty") or ""),
-        "flags": f"`{shlex.join(plan['flags'])}`" if plan.get("flags") else "",
-        "environment": f"`{env}`" if env else "",
+        "flags": markup.code(shlex.join(plan["flags"])) if plan.get("flags") else "",
+        "environment": markup.code(env) if env else "",
         "Go": str(build.get("go_version") or ""),
         "sha256 of the binary": str(build.get("sha256") or ""),
     }
@@ -60,6 +66,8 @@ def _variant(run: Run, name: str) -> dict[str, str]:
 
 def machine(run: Run) -> list[tuple[str, str]]:
     """Return what the rounds ran on and with; what was not recorded is left out."""
+    if run.plan.get("imported"):
+        return imported.known(run)
     host, workload = run.json("raw/host.json"), run.plan["workload"]
     data = run.json("raw/workload.json").get("data") or {}
     cpu = f"{host.get('cpu_model', '')}, {host.get('cpus', '?')} CPUs" if host.get("cpu_model") else ""
@@ -90,11 +98,11 @@ def _data(workload: dict[str, Any]) -> str:
 
 def standing(run: Run, comparisons: Sequence[Comparison]) -> list[str]:
     """Say what the whole is worth, before any figure."""
-    said = []
+    said = [imported.STANDING] if run.plan.get("imported") else []
     blocks = min(comparison.valid_blocks for comparison in comparisons)
     if run.plan.get("smoke"):
         said.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
-    if blocks < SCREEN_BELOW:
+    if blocks < SCREEN_BELOW and not run.plan.get("imported"):
         plural = "block" if blocks == 1 else "blocks"
         said.append(
             f"**This is a screen, not a result:** {blocks} valid {plural}, and {SCREEN_BELOW} is the fewest for one."
@@ -102,7 +110,8 @@ def standing(run: Run, comparisons: Sequence[Comparison]) -> list[str]:
     if run.plan.get("aa"):
         said.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
         found = comparisons[0].document["aa"]
-        said.append("**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {_listed(found['reasons'])}.")
+        reasons = markup.text(_listed(found["reasons"]))
+        said.append("**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {reasons}.")
     return said
 
 
@@ -113,7 +122,7 @@ def _listed(reasons: Sequence[str]) -> str:
 
 def calibration(run: Run) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
-    if run.plan.get("aa"):
+    if run.plan.get("aa") or run.plan.get("imported"):
         return ""
     kept = aa.calibration(run)
     if kept is None:
@@ -126,14 +135,20 @@ def calibration(run: Run) -> str:
     return f"Calibrated by the A/A run {kept['run']} of {samples} samples, which {verdict}{sees}."
 
 
-def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> list[str]:
-    """Say what makes figures doubtful: short phases, blocks left out, metrics of one side only, a busy client."""
-    said = [f"Block {dropped['block']} does not count: {dropped['reason']}." for dropped in comparison.dropped]
+def left_out(comparison: Comparison) -> list[str]:
+    """Say which blocks do not count and why, and how many rounds of each variant failed."""
+    said = [f"Block {drop['block']} does not count: {markup.text(drop['reason'])}." for drop in comparison.dropped]
     failed = {name: count for name, count in comparison.document["failed_rounds"].items() if count}
     if failed:
         said.append(f"Rounds that failed, by variant: {', '.join(f'{n} {count}' for n, count in failed.items())}.")
+    return said
+
+
+def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> list[str]:
+    """Say what makes figures doubtful: short phases, metrics of one side only, order effects, a busy client."""
+    said: list[str] = imported.notes(run)
     said += [
-        f"{METRICS[row['metric']].title}{', ' + row['query_type'] if row['query_type'] else ''}: {note}."
+        f"{METRICS[row['metric']].title}{', ' + row['query_type'] if row['query_type'] else ''}: {markup.text(note)}."
         for row in comparison.rows
         if row["family"] == "primary"
         for note in row["warnings"].split("; ")
@@ -145,9 +160,8 @@ def warnings(run: Run, comparison: Comparison, measurements: pd.DataFrame) -> li
         if row["metric"] in {"load_seconds", "query_seconds"} and sides and min(sides) < SHORT_PHASE_S:
             short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(sides), 3)} s)")
         if "not comparable" in row["warnings"]:
-            said.append(
-                f"`{row['metric']}`{' of ' + row['query_type'] if row['query_type'] else ''}: {row['warnings']}."
-            )
+            of_type = f" of {row['query_type']}" if row["query_type"] else ""
+            said.append(f"`{row['metric']}`{of_type}: {markup.text(row['warnings'])}.")
     if short:
         said.append(f"Phases under {SHORT_PHASE_S:.0f} s, whose figures scatter: {', '.join(short)}.")
     return said + _busy_client(run, measurements)
@@ -174,6 +188,8 @@ def _busy_client(run: Run, measurements: pd.DataFrame) -> list[str]:
 def method(run: Run) -> list[str]:
     """Say how it was measured, from the plan."""
     plan = run.plan
+    if plan.get("imported"):
+        return imported.method(run)
     design, queries, settle = plan["design"], plan["queries"], plan["settle"]
     counts = run.json("raw/calibration.json").get("counts")
     warm = design["warmup_blocks"]
@@ -211,7 +227,11 @@ def method(run: Run) -> list[str]:
 def command(run: Run) -> str:
     """Return the command that makes this run again."""
     asked: dict[str, Any] = run.plan.get("asked") or {}
-    words = ["make", "tsbs", f"EXPERIMENT={asked.get('experiment', run.plan['name'])}"]
+    words = (
+        ["make", "import"]
+        if run.plan.get("imported")
+        else ["make", "tsbs", f"EXPERIMENT={asked.get('experiment', run.plan['name'])}"]
+    )
     knobs = asked.get("knobs")
     if knobs is None:
         refs = {v["name"]: str(v["ref"]) for v in run.plan["variants"]}
@@ -220,3 +240,28 @@ def command(run: Run) -> str:
         f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in knobs.items() if value
     ]
     return " ".join(shlex.quote(word) for word in words)
+
+
+def written(run: Run) -> str:
+    """Return the experiment as it was written, in YAML; an empty string where the plan does not have it."""
+    found = (run.plan.get("asked") or {}).get("written")
+    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=110) if found else ""
+
+
+def identities(run: Run) -> list[str]:
+    """Return what has to be the same when it is done again: the revisions, the data and queries, tsduel and TSBS."""
+    if run.plan.get("imported"):
+        return imported.identities(run)
+    said = []
+    for name, label in labels(run).items():
+        plan, build = next(v for v in run.plan["variants"] if v["name"] == name), run.json(f"build/{name}.json")
+        revision = build.get("revision") or plan.get("revision")
+        dirty = f" with local changes {markup.code(str(plan['dirty'])[:16])}" if plan.get("dirty") else ""
+        binary = f", binary sha256 {markup.code(str(build['sha256']))}" if build.get("sha256") else ""
+        said.append(f"{name}: {markup.text(label)} is {markup.code(str(revision or 'unknown'))}{dirty}{binary}")
+    workload = run.json("raw/workload.json")
+    sha256 = (workload.get("data") or {}).get("sha256")
+    if sha256:
+        said.append(f"data: sha256 {markup.code(str(sha256))}")
+    commit = " ".join(str(part) for part in run.plan["tsduel"].values() if part)
+    return [*said, f"tsduel {markup.text(commit)}"]

@@ -15,7 +15,7 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return "0"
     rounded = float(f"{value:.{digits}g}")
     if value == int(value) and abs(value) < 10**digits:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
     if whole >= digits:
         return f"{rounded:,.0f}"
@@ -33,8 +33,16 @@ def change(percent: float | None) -> str:
     """Print a change in percent with its sign and no unit: +8.1, -12.3, +142, 0.0."""
     if percent is None:
         return MISSING
-    text = f"{percent:+.0f}" if abs(percent) >= 100 else f"{percent:+.1f}"  # noqa: PLR2004 - three digits are enough
-    return text.lstrip("+-") if float(text) == 0 else text
+    rounded = round(percent, 1)
+    if abs(rounded) >= 100:  # noqa: PLR2004 - three digits are enough
+        return f"{percent:+,.0f}"
+    return f"{rounded:+.1f}" if rounded else "0.0"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Print a difference with its sign: +0.052, -12.3, 0."""
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 else text
 
 
 def probability(p: float | None) -> str:
@@ -54,7 +62,7 @@ def scale(metric: Metric, *values: float | None) -> tuple[str, list[str]]:
     if metric.format != "bytes":
         return metric.unit, [number(value) for value in values]
     largest = max((abs(value) for value in values if value is not None), default=0.0)
-    unit, factor = next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])
+    unit, factor = byte_unit(largest)
     return unit, [number(value / factor if value is not None else None) for value in values]
 
 
@@ -62,5 +70,10 @@ def size(value: float | None) -> str:
     """Print bytes with their unit: 33.66 GB."""
     if value is None:
         return MISSING
-    unit, factor = next((b for b in reversed(_BYTES) if value >= b[1]), _BYTES[0])
+    unit, factor = byte_unit(value)
     return f"{number(value / factor)} {unit}"
+
+
+def byte_unit(largest: float) -> tuple[str, float]:
+    """Return the unit in which the largest of some values in bytes is at least 1, and its factor: ("MB", 1e6)."""
+    return next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])

@@ -1,20 +1,14 @@
-"""stats/ + tidy/ + plan -> report.md and plots/, and the summary in the terminal."""
+"""stats/ + tidy/ + plan -> report.md, report.html and plots/, and the summary in the terminal."""
 
-import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
-from plots import charts, facts, tables, words
-from tsduel.blocks import read_table
-from tsduel.errors import UserError
-from tsduel.metrics import METRICS
-from tsduel.rundir import Run, open_run, read_json
-from tsduel.tidy import CHECKS, MEASUREMENTS, TIMESERIES
+from plots import facts, markup, noise, page, pictures, queries, tables, words
+from plots.opened import Opened, open_report, template, write
 
-PLOT = "plots/load-rate"
 MOST_FAILURES = 20
 LEGEND = (
     "diff % is the Hodges-Lehmann estimate with its exact 95 % interval over blocks; p is adjusted for all metrics of "
@@ -24,68 +18,84 @@ LEGEND = (
     "threshold. =: equivalent, the 90 % interval is within the threshold. ?: inconclusive, which does not mean no "
     "change. What has no verdict says the same as another row, or is for information."
 )
-_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def main(run_dir: Path) -> None:
-    """Write report.md and its plot."""
-    run, comparisons = _open(run_dir)
-    checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
-    measurements = read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS)
-    plotted = _plot(run, run_dir, checks)
+    """Write report.md, report.html and the pictures."""
+    opened = open_report(run_dir)
+    run, comparisons, checks, names = opened.run, opened.comparisons, opened.checks, opened.labels
+    drawn = pictures.draw(pictures.read(opened))
     differ, common = facts.differences(run)
-    names = facts.labels(run)
-    said = [line for one in comparisons for line in facts.warnings(run, one, measurements)]
-    text = _template("report.md.j2").render(
-        title=_title(run, comparisons),
-        question=_plain(str(run.plan.get("question") or "")),
+    text = template("report.md.j2").render(
+        title=_title(opened),
+        question=markup.text(str(run.plan.get("question") or "")),
         standing=facts.standing(run, comparisons),
-        baseline=comparisons[0].labels[0],
-        parts=[_part(run, one) for one in comparisons],
+        baseline=markup.text(comparisons[0].labels[0]),
+        parts=[_part(opened, one) for one in comparisons],
         calibration=facts.calibration(run),
         planned_blocks=run.plan["design"]["blocks"],
         differ=tables.markdown(["", *names.values()], [[key, *values] for key, values in differ])
         if differ
         else "The variants do not differ.",
         common=tables.markdown(["In common", ""], [list(pair) for pair in [*common, *facts.machine(run)]]),
-        plot=PLOT if plotted else "",
+        load_lines=tables.load_lines(comparisons, run),
+        loads=tables.metrics_tables(comparisons, tables.LOADS),
+        load_metrics=tables.metrics_tables(comparisons, tables.LOAD_METRICS),
+        round_metrics=tables.metrics_tables(comparisons, tables.ROUND_METRICS),
+        shift=queries.asks_for_shift(run.plan),
+        pictures=[picture for picture in drawn if picture.drawn],
+        not_drawn=[picture.name for picture in drawn if not picture.drawn],
         legend=LEGEND,
         checks_sentence=tables.checks_sentence(run, checks),
         checks=tables.checks_table(run, checks),
         check_failures=_failures(checks),
         failed_rounds=_failed_rounds(checks),
-        warnings=[_plain(line) for line in dict.fromkeys(said)],
+        left_out=_once(line for one in comparisons for line in facts.left_out(one)),
+        noise=noise.section(run, opened.noise),
+        warnings=_once(line for one in comparisons for line in facts.warnings(run, one, opened.measurements)),
         method=facts.method(run),
-        command=facts.command(run),
+        command=markup.block(facts.command(run), "shell"),
+        identities=facts.identities(run),
+        written=_written(run.plan, facts.written(run)),
         run=run.path.name,
+        imported=bool(run.plan.get("imported")),
         cpus=run.json("raw/host.json").get("cpus"),
     )
-    partial = run_dir / "report.md.partial"
-    partial.write_text(_one_blank_line(text), encoding="utf-8")
-    partial.replace(run_dir / "report.md")
+    text = write(run_dir / "report.md", text)
+    write(run_dir / "report.html", page.render(text, _title(opened), run_dir))
 
 
-def _part(run: Run, comparison: tables.Comparison) -> dict[str, Any]:
+def _once(lines: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(lines))
+
+
+def _written(plan: dict[str, Any], experiment: str) -> str:
+    if not experiment:
+        return ""
+    name = (plan.get("asked") or {}).get("experiment") or "the experiment"
+    return markup.folded(f"{name} as it was read, before knobs", markup.block(experiment, "yaml"))
+
+
+def _part(opened: Opened, comparison: tables.Comparison) -> dict[str, Any]:
     """Return what the report says of one candidate."""
-    change = comparison.row("load_rate")
+    types = opened.run.query_types
     return {
-        "candidate": comparison.labels[1],
+        "candidate": markup.text(comparison.labels[1]),
         "blocks": comparison.valid_blocks,
+        "headline": words.headline(comparison),
         "answer": words.answer(comparison),
-        "load_lines": tables.load_lines(comparison, run),
-        "load_sentence": _load_sentence(comparison, change["change_pct"] if change else None, comparison.valid_blocks),
-        "load_metrics": tables.metrics_table(comparison, tables.LOAD_METRICS),
-        "round_metrics": tables.metrics_table(comparison, tables.ROUND_METRICS),
-        "query_rates": tables.query_table(comparison, METRICS["query_rate"], run.query_types),
-        "query_means": tables.query_table(comparison, METRICS["query_mean_ms"], run.query_types),
+        "load_sentence": _load_sentence(comparison),
+        "queries": queries.overview(comparison, types),
+        "query_details": queries.details(comparison, types),
+        "shifts": queries.shifts(comparison, opened.run),
     }
 
 
 def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the checks and where the report is."""
-    run, comparisons = _open(run_dir)
-    checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
-    print(f"\n{_title(run, comparisons)}\n")
+    opened = open_report(run_dir)
+    run, comparisons, checks = opened.run, opened.comparisons, opened.checks
+    print(f"\n{_title(opened)}\n")
     for comparison in comparisons:
         print(tables.plain(comparison, run.query_types))
         print()
@@ -94,75 +104,33 @@ def print_summary(run_dir: Path) -> None:
         print(f"Blocks: {comparison.valid_blocks} valid of {run.plan['design']['blocks']}.\n")
     for line in filter(None, [*facts.standing(run, comparisons), facts.calibration(run)]):
         print(line.replace("**", "").replace("`", ""))
-    print(f"Checks: {tables.checks_sentence(run, checks)}.")
+    print(f"{tables.checks_sentence(run, checks)}.")
     for line in [*_failures(checks)[:5], *_failed_rounds(checks)]:
         print(f"  {line}")
-    print(f"Report: {run_dir / 'report.md'}")
+    print(f"Report: {run_dir / 'report.md'}, with its pictures in one file: {run_dir / 'report.html'}")
 
 
-def _open(run_dir: Path) -> tuple[Run, list[tables.Comparison]]:
-    run = open_run(run_dir)
-    path = run_dir / "stats/comparison.json"
-    if not path.exists():
-        raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
-    names = facts.labels(run)
-    document = read_json(path)
-    baseline, *candidates = run.variants
-    return run, [tables.Comparison(document, name, (names[baseline], names[name])) for name in candidates]
+def _title(opened: Opened) -> str:
+    baseline, *candidates = (markup.text(label) for label in opened.labels.values())
+    return f"{markup.text(opened.run.plan['name'])}: {', '.join(candidates)} against {baseline}"
 
 
-def _title(run: Run, comparisons: list[tables.Comparison]) -> str:
-    candidates = ", ".join(_plain(comparison.labels[1]) for comparison in comparisons)
-    return f"{run.plan['name']}: {candidates} against {_plain(comparisons[0].labels[0])}"
-
-
-def _plain(text: str) -> str:
-    """Take the meaning from HTML in what a person wrote."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _template(name: str) -> jinja2.Template:
-    # Markdown is no HTML: what comes from people is escaped where it is put in (_plain).
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=False,  # noqa: S701
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template(name)
-
-
-def _one_blank_line(text: str) -> str:
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def _plot(run: Run, run_dir: Path, checks: pd.DataFrame) -> bool:
-    """Draw the load rate of measured rounds that were finished; False where there is none."""
-    finished = checks["round"][(checks["check"] == "round_finished") & (checks["ok"] == "true")]
-    table = read_table(run_dir / "tidy/timeseries.csv", TIMESERIES)
-    rates = table[(table["metric"] == "load_rate") & (table["block"] > 0) & table["round"].isin(finished)]
-    if rates.empty:
-        return False
-    charts.save(charts.load_rate(rates, facts.labels(run)), run_dir / PLOT)
-    return True
-
-
-def _load_sentence(comparison: tables.Comparison, change: float | None, blocks: int) -> str:
+def _load_sentence(comparison: tables.Comparison) -> str:
+    row, blocks = comparison.row("load_rate") or {}, comparison.valid_blocks
+    change = row.get("change_pct")
     if change is None:
         return ""
-    row = comparison.row("load_rate") or {}
     if row.get("verdict") == "failed":
         return "A check of the load failed: these figures are of no use."
     how = "faster" if change > 0 else "slower"
     over = f"estimate over {blocks} block{'' if blocks == 1 else 's'}"
-    return f"I.e. {comparison.labels[1]} was {abs(change):.1f} % {how} ({over})."
+    return f"I.e. {markup.text(comparison.labels[1])} was {abs(change):.1f} % {how} ({over})."
 
 
 def _failures(checks: pd.DataFrame) -> list[str]:
     bad = checks[(checks["ok"] != "true") & (checks["check"] != "round_finished")]
     lines = [
-        f"{round_}: {_plain(message)} (`{check}`)."
+        f"{round_}: {markup.text(message)} ({markup.code(check)})."
         for round_, check, message in zip(bad["round"], bad["check"], bad["message"], strict=True)
     ]
     if len(lines) > MOST_FAILURES:
@@ -173,6 +141,6 @@ def _failures(checks: pd.DataFrame) -> list[str]:
 def _failed_rounds(checks: pd.DataFrame) -> list[str]:
     bad = checks[(checks["ok"] != "true") & (checks["check"] == "round_finished")]
     return [
-        f"{round_} failed{' in phase ' + phase if phase else ''}: {_plain(message)}"
+        f"{round_} failed{' in phase ' + phase if phase else ''}: {markup.text(message)}"
         for round_, phase, message in zip(bad["round"], bad["phase"], bad["message"], strict=True)
     ]

@@ -10,22 +10,65 @@ from tsduel.metrics import GEOMEAN
 
 @dataclass(frozen=True)
 class Subject:
-    """Something people ask about: the row that answers, its name, and what a larger and a smaller value are called."""
+    """Something people ask about: the row that answers, its names, and what a larger and a smaller value are called."""
 
     metric: str
     query_type: str
     name: str
+    short: str
     up: str
     down: str
 
 
 SUBJECTS = (
-    Subject("load_rate", "", "Ingestion", "faster", "slower"),
-    Subject("query_mean_ms", GEOMEAN, "Queries (geometric mean of service times over the types)", "slower", "faster"),
-    Subject("cpu_seconds", "", "CPU of the whole round", "more", "less"),
-    Subject("rss_peak_bytes", "", "Peak memory", "more", "less"),
-    Subject("disk_bytes", "", "Disk", "more", "less"),
+    Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
+    Subject(
+        "query_mean_ms",
+        GEOMEAN,
+        "Queries (geometric mean of service times over the types)",
+        "queries",
+        "slower",
+        "faster",
+    ),
+    Subject("cpu_seconds", "", "CPU of the whole round", "CPU", "more", "less"),
+    Subject("rss_peak_bytes", "", "Peak memory", "memory", "more", "less"),
+    Subject("disk_bytes", "", "Disk", "disk", "more", "less"),
 )
+
+
+# In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
+ONE_ROUND = "one round each"
+_HEADLINES = {
+    "failed": ("**✗ a check failed**", False),
+    "regression": ("**✗ worse**", True),
+    "improvement": ("**✓ better**", True),
+    "negligible": ("≈ negligible", True),
+    "equivalent": ("= equivalent", False),
+    "inconclusive": ("? inconclusive", False),
+    "inconclusive: environment": ("? inconclusive, too noisy", False),
+    "inconclusive (n < 6)": ("? a screen, no verdict", True),
+    ONE_ROUND: ("? one round each, no verdict", True),
+    "not comparable": ("not comparable", False),
+}
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the answer in one line, by verdict: "**✗ worse**: ingestion (6.5 % slower); = equivalent: disk"."""
+    said: dict[str, list[str]] = {}
+    for subject in SUBJECTS:
+        row = comparison.row(subject.metric, subject.query_type)
+        if row is None or (row["baseline_median"] is None and row["candidate_median"] is None):
+            said.setdefault("not measured", []).append(subject.short)
+            continue
+        alone = row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1
+        verdict = ONE_ROUND if alone else row["verdict"]
+        _, sized = _HEADLINES.get(verdict, ("", False))
+        sized = sized and row["change_pct"] is not None
+        size = f" ({_size(row['change_pct'], subject.up, subject.down)})" if sized else ""
+        said.setdefault(verdict, []).append(f"{subject.short}{size}")
+    order = [*_HEADLINES, *(verdict for verdict in said if verdict not in _HEADLINES)]
+    heads = {verdict: head for verdict, (head, _) in _HEADLINES.items()}
+    return "; ".join(f"{heads.get(v, v)}: {', '.join(said[v])}" for v in order if v in said)
 
 
 def answer(comparison: Comparison) -> list[str]:
@@ -49,7 +92,10 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
     said = {
         "equivalent": f"no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
-        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}",
+        "inconclusive: environment": f"{verdict}, {_reason(row)}",
+        "inconclusive (n < 6)": f"{size} in {_blocks(row)}, a screen: {verdict}"
+        if row["blocks"] > 1
+        else f"{size}, one round each: no verdict",
         "negligible": f"{size} ({_evidence(row)}): real, but below the {matters} that matter (negligible)",
     }
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
@@ -59,7 +105,7 @@ def sentence(row: dict[str, Any] | None, up: str, down: str) -> str:
 
 def _size(change: float, up: str, down: str) -> str:
     text = numbers.change(abs(change)).lstrip("+")
-    return f"{text} % {up if change > 0 else down}" if float(text) else "no difference in the estimate"
+    return f"{text} % {up if change > 0 else down}" if text != "0.0" else "no difference in the estimate"
 
 
 def _blocks(row: dict[str, Any]) -> str:
@@ -87,7 +133,7 @@ def _possible(row: dict[str, Any]) -> str:
     if needed is None:
         return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
     if needed > row["blocks"]:
-        return f"{could}; {needed} blocks would settle {row['threshold_pct']:g} %"
+        return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
     return f"{could}; {_blocks(row)} see changes of {numbers.change(row['mde_pct']).lstrip('+')} % and more"
 
 

@@ -48,6 +48,8 @@ def written(binary: Path, **parts: dict[str, Any]) -> dict[str, Any]:
         "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
         "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_rounds": 99},
         "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20},
+        # Other tests run beside, which is not what most of these look at.
+        "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
         "host": {"port": free_port()},
     }
     for section, fields in parts.items():

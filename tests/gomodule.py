@@ -174,6 +174,7 @@ class Run:
             "variants": variants,
             "gobench": {"package": "./work", "bench": "^BenchmarkWork$", "seconds": 0.05},
             "design": {"blocks": 1, "max_failed_rounds": 0},
+            "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
             "watchdog": {"idle_s": 60, "silent_s": 120},
         }
         for section, fields in parts.items():

@@ -55,12 +55,13 @@ def test_only_a_name_is_needed():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, host, kind, name, queries"),
+        ("blocks", "design, host, kind, name, noise, queries"),
         ("design.block", "blocks, max_failed_rounds, seed"),
         ("workload.hosts", "batch_size, end, interval, scale"),
         ("queries.type", "cache, count, max_count, responses, seconds"),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
         ("watchdog.load", "health_s, load_stall_s"),
+        ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, port"),
         ("variants.baseline.flag", "env, flags, go, path, ref, repo, source, target"),
     ],
@@ -92,6 +93,9 @@ def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
         ("workload.start", "2025-06-10", "workload.start: write the time in whole seconds with its zone"),
         ("workload.start", "0001-01-01T00:00:00+14:00", "workload.start: not a time"),
         ("workload.end", "2025-06-09T00:00:00Z", "is shorter than one interval of 80s"),
+        ("noise.steal_pct", 0, "noise.steal_pct: input should be greater than 0 (it is 0)"),
+        ("noise.canary_pct", "never", "noise.canary_pct: input should be a valid number (it is 'never')"),
+        ("noise.spare_pct", 50, "noise.spare_pct: input should be less than or equal to 25 (it is 50)"),
         ("queries.types", [], "queries.types: list should have at least 1 item"),
         (
             "queries.types",

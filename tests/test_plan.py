@@ -45,11 +45,14 @@ class TestOrder:
     def test_a_block_has_each_variant_once(self, design, variants):
         """Blocks count from the warm-up block 0; positions from 1."""
         drawn = plan.rounds(variants, asked(design=design))
-        for block in range(design["blocks"] + 1):
+        last = design["blocks"] + design["blocks"] // 4
+        assert drawn[-1]["block"] == last
+        for block in range(last + 1):
             rows = [row for row in drawn if row["block"] == block]
             assert sorted(row["variant"] for row in rows) == sorted(variants)
             assert [row["position"] for row in rows] == list(range(1, len(variants) + 1))
-            assert {row["kind"] for row in rows} == {"warmup" if block == 0 else "measured"}
+            kind = "warmup" if block == 0 else "measured" if block <= design["blocks"] else "spare"
+            assert {row["kind"] for row in rows} == {kind}
             assert len({row["query_types"] for row in rows}) == 1
         assert [row["block"] for row in drawn] == sorted(row["block"] for row in drawn)
 
@@ -71,6 +74,22 @@ class TestOrder:
         """The same experiment gives the same order."""
         sides = ["baseline", "candidate"]
         assert plan.rounds(sides, asked(design=design)) == plan.rounds(sides, asked(design=design))
+
+    @settings(deadline=None)
+    @given(design=designs)
+    def test_spare_blocks_are_drawn_last_and_change_nothing_before(self, design):
+        """A quarter as many as there are blocks, behind what would have been drawn anyway."""
+        sides = ["baseline", "candidate"]
+        drawn = plan.rounds(sides, asked(design=design))
+        planned = plan.rounds(sides, asked(design=design, noise={"spare_pct": 0}))
+        assert drawn[: len(planned)] == planned
+        assert {row["kind"] for row in drawn[len(planned) :]} <= {"spare"}
+        assert len(drawn) - len(planned) == design["blocks"] // 4 * 2
+
+    @pytest.mark.parametrize(("blocks", "spares"), [(1, 0), (2, 0), (3, 0), (4, 1), (6, 1), (10, 2), (99, 24)])
+    def test_how_many_spares(self, blocks, spares):
+        """At most 25 % extra."""
+        assert resolved(design={"blocks": blocks})["noise"]["spare_blocks"] == spares
 
     def test_seeds_differ_and_both_orders_come_first(self):
         """Over many seeds each variant begins about half of the runs, and query types change places."""

@@ -1,56 +1,24 @@
 """The report of any run is made, says what it is worth, and looks the same for the same data."""
 
 import json
-import os
 import re
 import shutil
-import xml.etree.ElementTree as ET
-from pathlib import Path
 
-import numpy as np
 import pytest
 import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
+from reports import SPEC, edit_plan, golden, made, text
 
-from plots import charts, numbers, report
-from tsduel import compare, tidy
+from plots import numbers, pictures, report
 from tsduel.errors import UserError
 from tsduel.metrics import METRICS
 
-GOLDEN = Path(__file__).with_name("golden")
-SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=20, query_s=6)
 
-
-def made(path, spec=SPEC, edit=None):
-    """Write a run, edit it, and take it all the way to its report."""
-    run = synthetic.write_run(path / "20261120T140000Z-synthetic", spec)
-    if edit:
-        edit(run)
-    tidy.main(run)
-    compare.main(run)
-    report.main(run)
-    return run
-
-
-def edit_plan(run, **changes):
-    """Change fields of the plan."""
-    path = run / "plan/experiment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def text(run):
-    """Return the report."""
-    return (run / "report.md").read_text()
-
-
-def golden(name, found):
-    """Compare with a recorded file; UPDATE_GOLDEN=1 records it again, to be looked at before it is committed."""
-    path = GOLDEN / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(found)
-    assert found == path.read_text()
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Leave the pictures out where a test is about words: they take longer than all the rest."""
+    monkeypatch.setattr(pictures, "draw", lambda data: [])  # noqa: ARG005 - as its original
 
 
 def test_report_and_summary_are_as_recorded(tmp_path, capsys):
@@ -62,22 +30,39 @@ def test_report_and_summary_are_as_recorded(tmp_path, capsys):
 
 
 def test_same_data_same_bytes(tmp_path):
-    """The same data gives the same report and pictures, byte for byte, with no date in them."""
+    """The same data gives the same report, page and pictures, byte for byte, and no date is in them."""
     one, two = made(tmp_path / "a"), made(tmp_path / "b")
-    for name in ("report.md", "plots/load-rate.svg", "plots/load-rate.png"):
-        assert (one / name).read_bytes() == (two / name).read_bytes()
-    assert ET.parse(one / "plots/load-rate.svg").getroot().tag.endswith("svg")  # noqa: S314 - our own file
-    assert "<dc:date>" not in (one / "plots/load-rate.svg").read_text()
+    drawn = sorted(path.relative_to(one) for path in one.glob("plots/*"))
+    assert len(drawn) == 2 * 6
+    for name in ("report.md", "report.html", *drawn):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    assert not any("<dc:date>" in path.read_text() for path in one.glob("plots/*.svg"))
 
 
 def test_every_link_is_there_and_no_number_is_long(tmp_path):
-    """Links are relative and lead somewhere; no figure has digits that nobody needs."""
+    """Links are relative and lead somewhere, every picture is linked; no figure has digits that nobody needs."""
     run = made(tmp_path)
-    for link in re.findall(r"\]\(([^)]+)\)", text(run)):
-        assert (run / link).exists()
+    links = re.findall(r"\]\(([^)]+)\)", text(run))
+    assert all((run / link).exists() for link in links)
+    assert {run / link for link in links} == set(run.glob("plots/*"))
     assert not re.search(r"\d\.\d{6}", text(run))
 
 
+SECTIONS = (
+    "What was compared", "Load", "Process and database metrics", "Queries", "Pictures", "Checks",
+    "Noise and blocks left out", "How it was measured", "How to reproduce", "Limitations",
+)  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_order_of_the_report(tmp_path):
+    """The answer comes first, then the tables, the pictures, what makes them doubtful, and how to do it again."""
+    found = text(made(tmp_path))
+    assert tuple(re.findall(r"^## (.*)$", found, re.MULTILINE)) == SECTIONS
+    assert found.index("**Question.**") < found.index("**Answer.**") < found.index("## What was compared")
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_smoke_and_screen_say_so(tmp_path):
     """A smoke run is not a result; less than 6 blocks are a screen."""
     run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": 2})), lambda run: edit_plan(run, smoke=True))
@@ -86,6 +71,7 @@ def test_smoke_and_screen_say_so(tmp_path):
     assert "a screen, not a result" not in text(made(tmp_path / "full"))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_aa_tells_the_sides_apart(tmp_path):
     """The same binary twice has two columns with two names."""
 
@@ -103,6 +89,7 @@ def test_aa_tells_the_sides_apart(tmp_path):
     assert "The variants do not differ." in found
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_flags_of_variants_are_side_by_side(tmp_path):
     """What differs is in the table of differences, what does not is said once."""
 
@@ -117,6 +104,7 @@ def test_flags_of_variants_are_side_by_side(tmp_path):
     assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", found)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_marks_follow_the_metrics_direction(tmp_path):
     """More of what should be less is worse; below the threshold it is negligible."""
     factors = {"rate": 1.2, "query_rate": 0.8, "bytes": 1.02, "rss": 1.3}
@@ -127,6 +115,7 @@ def test_marks_follow_the_metrics_direction(tmp_path):
     assert "I.e. v1.133.0 was 20.0 % faster" in found
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_failed_round_and_failed_checks_are_sentences(tmp_path):
     """A crash is reported, a failed check is in the answer, and the report is made all the same."""
 
@@ -156,6 +145,7 @@ def test_a_killed_run_has_a_report(tmp_path):
     assert "0 valid blocks of 6" in found
     assert "checked 3 of 14" in found
     assert found.count("No valid block has any of this.") == 4
+    assert "## Pictures" in found
     assert "no valid block has a load" in found
 
 
@@ -166,7 +156,7 @@ def test_only_warmup_or_no_curve(tmp_path):
         for path in run.glob("raw/0[123456]-*"):
             path.rename(path.with_name(path.name + ".partial"))
 
-    assert "No round has a load rate" in text(made(tmp_path, edit=nothing))
+    assert "There is nothing to draw" in text(made(tmp_path, edit=nothing))
 
 
 def test_html_and_strange_names_do_no_harm(tmp_path):
@@ -182,8 +172,11 @@ def test_html_and_strange_names_do_no_harm(tmp_path):
     assert "<script>" not in found
     assert "&lt;script&gt;" in found
     assert "Größer?" in found
+    assert "größer\\|als" in found
+    assert "&#36;a&#36;" in found
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_missing_host_and_builds_are_left_out(tmp_path):
     """What was not recorded is not invented."""
 
@@ -201,19 +194,12 @@ def test_report_before_compare_is_a_sentence(tmp_path):
         report.main(run)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_command_repeats_the_knobs(tmp_path):
     """The command is the one that was typed, quoted where a shell needs it."""
     asked = {"experiment": "experiments/local.yml", "knobs": {"BLOCKS": "6", "SET": "workload.scale=9 design.seed=2"}}
     found = text(made(tmp_path, edit=lambda run: edit_plan(run, asked=asked)))
     assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
-
-
-def test_median_curve_goes_to_the_median_end():
-    """Rounds of different lengths: the median at a time is over those that still load."""
-    curves = [(np.arange(1.0, n + 1), np.full(n, float(n))) for n in (3, 4, 6)]
-    x, y = charts.median_curve(curves)
-    assert (x[0], x[-1]) == (1.0, 4.0)
-    assert list(y) == [4.0, 4.0, 4.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -222,6 +208,7 @@ def test_median_curve_goes_to_the_median_end():
         (1716771.07, "1,717,000"),
         (42190959504, "42,190,000,000"),
         (2296.15, "2,296"),
+        (4009.0, "4,009"),
         (815.43, "815.4"),
         (1.38, "1.380"),
         (0.0123456, "0.01235"),
@@ -237,7 +224,10 @@ def test_numbers(value, printed):
     assert numbers.number(value) == printed
 
 
-@pytest.mark.parametrize(("value", "printed"), [(8.1234, "+8.1"), (-0.04, "0.0"), (142.3, "+142"), (-12.35, "-12.3")])
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [(8.1234, "+8.1"), (-0.04, "0.0"), (142.3, "+142"), (99.97, "+100"), (9340.2, "+9,340"), (-12.35, "-12.3")],
+)
 def test_changes(value, printed):
     """A sign always, but for nothing."""
     assert numbers.change(value) == printed

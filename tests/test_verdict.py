@@ -174,7 +174,7 @@ def test_every_verdict_has_its_word():
     """The words of the ladder are these and no others."""
     assert set(VERDICTS) == {
         *("failed", "regression", "improvement", "negligible", "equivalent"),
-        *("inconclusive", "inconclusive (n < 6)", "not comparable", "shown"),
+        *("inconclusive", "inconclusive (n < 6)", "inconclusive: environment", "not comparable", "shown"),
     }
     assert INCONCLUSIVE == "inconclusive"
 

@@ -46,7 +46,8 @@ ROW = {
             },
             "inconclusive, 3 of 10 blocks lack a value, too many for a verdict",
         ),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "4.1 % slower in 1 block, a screen: inconclusive (n < 6)"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "4.1 % slower, one round each: no verdict"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "4.1 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
         (
             {
                 "verdict": "not comparable",

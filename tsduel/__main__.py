@@ -17,9 +17,11 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 STAGES = {
     "plan": "resolve the experiment and draw the order of rounds",
     "provision": "say where the rounds run",
+    "import": "two terminal logs of `make tsbs` -> a run directory",
     "tidy": "raw files -> tidy/*.csv",
     "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md and plots/, and the verdict table on the terminal",
+    "report": "stats -> report.md, report.html, plots/ and exports/, and the verdict table on the terminal",
+    "comment": "stats -> comment.md, a Markdown block for a pull request, printed too",
 }
 
 
@@ -39,7 +41,7 @@ def stage(name: str, run: str) -> int:
     """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries."""
     # Before the first round too, and not ten minutes later.
     fail_on = outcome.fail_on(os.environ.get("FAIL_ON", ""))
-    run_dir = run_directory(run, must_exist=name != "plan")
+    run_dir = run_directory(run, must_exist=name not in {"plan", "import"})
     if name == "plan":
         from tsduel import plan
 
@@ -48,6 +50,10 @@ def stage(name: str, run: str) -> int:
         from tsduel import provision
 
         provision.main(run_dir)
+    elif name == "import":
+        from tsduel import importing
+
+        importing.main(run_dir, os.environ)
     elif name == "tidy":
         from tsduel import tidy
 
@@ -56,13 +62,27 @@ def stage(name: str, run: str) -> int:
         from tsduel import compare
 
         compare.main(run_dir)
+    elif name == "comment":
+        if open_run(run_dir).kind == "gobench":
+            raise UserError(
+                f"{run_dir}: there is no block for a pull request of Go benchmarks; report.md begins with it"
+            )
+        from plots import comment
+
+        print(comment.main(run_dir), end="")
     else:
-        from plots import report
+        from plots import exports, report
         from plots.gobench import report as go_report
 
-        page = go_report if open_run(run_dir).kind == "gobench" else report
-        page.main(run_dir)
-        page.print_summary(run_dir)
+        if open_run(run_dir).kind == "gobench":
+            # stats/*.bench.txt are what other tools read of these.
+            go_report.main(run_dir)
+            go_report.print_summary(run_dir)
+            return outcome.tell(run_dir, fail_on)
+        report.main(run_dir)
+        exported = exports.main(run_dir)
+        report.print_summary(run_dir)
+        print(exported)
         return outcome.tell(run_dir, fail_on)
     return outcome.DONE
 
@@ -73,8 +93,14 @@ def main() -> int:
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name, text in STAGES.items():
         stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
+    stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
     arguments = parser.parse_args()
     try:
+        if arguments.stage == "plot-load":
+            from plots import plot_load
+
+            plot_load.main(os.environ)
+            return outcome.DONE
         return stage(arguments.stage, arguments.run)
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)

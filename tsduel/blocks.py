@@ -10,18 +10,22 @@ import pandas as pd
 from tsduel.errors import UserError
 from tsduel.findings import Pair
 from tsduel.metrics import GEOMEAN, Metric
+from tsduel.noise import COLUMNS as NOISE
+from tsduel.noise import INVALID
 from tsduel.rundir import Run
 
-_NUMBERS = {"block", "position", "value", "elapsed_s"}
+MOST_CAUSES = 2
+_NUMBERS = {"block", "position", "value", "elapsed_s", "begin", "end"}
 _KEY = ["block", "variant", "metric", "query_type"]
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Which measured blocks count, and why the others do not."""
+    """Which blocks count, and why the others do not; `short`: more were spoilt from outside than spares replaced."""
 
     valid: list[int]
     dropped: dict[int, str] = field(default_factory=dict)
+    short: bool = False
 
 
 def read_table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
@@ -57,17 +61,31 @@ def refuse_duplicates(path: Path, measurements: pd.DataFrame) -> None:
         raise UserError(f"{path}:{line + 2}: block {row['block']:.0f}, {row['variant']} has a second value of {what}")
 
 
-def valid_blocks(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, candidate: str) -> Blocks:
-    """Find the measured blocks in which both the baseline and this candidate have a finished round."""
+def read_noise(path: Path) -> pd.DataFrame:
+    """Read tidy/noise.csv; a run that was tidied before there was such a table recorded nothing that could be in it."""
+    return read_table(path, NOISE) if path.exists() else pd.DataFrame(columns=list(NOISE))
+
+
+def valid_blocks(
+    run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, noise: pd.DataFrame, candidate: str
+) -> Blocks:
+    """Find the planned blocks in which the baseline and this candidate have finished and nothing from outside spoilt.
+
+    A spare block counts in place of one that was spoilt, and a block with a failed round is not replaced.
+    """
     pair, dropped, valid = [run.variants[0], candidate], dict[int, str](), list[int]()
     unfinished = checks[(checks["check"] == "round_finished") & (checks["ok"] != "true")]
     keys = zip(unfinished["block"].tolist(), unfinished["variant"].tolist(), strict=True)
     failed = dict(zip(keys, unfinished["message"].tolist(), strict=True))
     measured = set(zip(measurements["block"], measurements["variant"], strict=True))
-    planned = {int(line["block"]) for line in run.planned if line.get("kind") != "warmup"}
+    planned = {int(line["block"]): line.get("kind", "measured") for line in run.planned if line.get("kind") != "warmup"}
+    spoilt, open_places = _spoilt(noise), 0
     # What was looked at before it was decided to run more tests nothing.
     unplanned = "it is not in plan/rounds.tsv, which was drawn before the run"
-    for block in sorted(planned | {int(b) for b in measurements["block"].tolist() if b > 0}):
+    for block in sorted(set(planned) | {int(b) for b in measurements["block"].tolist() if b > 0}):
+        spare = planned.get(block) == "spare"
+        if spare and not any((block, variant) in failed or (block, variant) in measured for variant in pair):
+            continue
         why = [
             f"{variant} failed: {failed[block, variant]}" if (block, variant) in failed else f"{variant} was not run"
             for variant in pair
@@ -77,9 +95,31 @@ def valid_blocks(run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, can
             dropped[block] = unplanned
         elif why:
             dropped[block] = "; ".join(why)
+        elif block in spoilt:
+            dropped[block] = f"spoilt from outside: {spoilt[block]}"
+            open_places += not spare
+        elif spare and open_places == 0:
+            dropped[block] = "a spare block, and no block was left for it to replace"
         else:
             valid.append(block)
-    return Blocks(valid, dropped)
+            open_places -= spare
+    return Blocks(valid, dropped, short=open_places > 0)
+
+
+def _spoilt(noise: pd.DataFrame) -> dict[int, str]:
+    """Map each block that an outside cause has spoilt to its causes in words."""
+    if noise.empty:
+        return {}
+    causes = noise[noise["effect"] == INVALID]
+    said: dict[int, list[str]] = {}
+    for block, message in zip(causes["block"].tolist(), causes["message"].tolist(), strict=True):
+        said.setdefault(int(block), []).append(message)
+    return {block: _first(messages) for block, messages in said.items()}
+
+
+def _first(messages: list[str]) -> str:
+    more = f"; and {len(messages) - MOST_CAUSES} more in tidy/noise.csv" if len(messages) > MOST_CAUSES else ""
+    return "; ".join(messages[:MOST_CAUSES]) + more
 
 
 def values(measurements: pd.DataFrame, valid: list[int], pair: list[str]) -> dict[tuple[str, str], list[Pair]]:

@@ -20,6 +20,7 @@ from tsduel.blocks import (
     Blocks,
     candidate_second,
     geomean,
+    read_noise,
     read_table,
     refuse_duplicates,
     touched,
@@ -72,7 +73,8 @@ def _read(run: Run) -> Tables:
     checks = read_table(run.path / "tidy/checks.csv", CHECKS)
     if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
-    blocks = {name: valid_blocks(run, measurements, checks, name) for name in run.variants[1:]}
+    noise = read_noise(run.path / "tidy/noise.csv")
+    blocks = {name: valid_blocks(run, measurements, checks, noise, name) for name in run.variants[1:]}
     return Tables(measurements, checks, blocks)
 
 
@@ -107,6 +109,8 @@ def _samples(run: Run, tables: Tables, candidate: str) -> list[tuple[Compared, S
             threshold=threshold(metric, thresholds),
             unit=metric.unit,
             blocks=valid,
+            # What was planned as a screen is one, noisy or not.
+            environment=tables.blocks[candidate].short and not (run.plan.get("screen") or run.plan.get("smoke")),
         )
         for query_type, pairs in per_type.items():
             sample = replace(plain, pairs=pairs, failed=touched(failures, metric, query_type))

@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tsduel import metrics, tsbs_queries
+from tsduel import metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
+from tsduel.noise import Noise
 from tsduel.targets import TARGETS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
@@ -203,6 +201,12 @@ class Host(Part):
     drop_caches: bool = False
 
 
+class Report(Part):
+    """What the report dwells on. `shift`: on the shift in service time; None for where one build is compared twice."""
+
+    shift: bool | None = None
+
+
 class Experiment(Part):
     """The whole written question."""
 
@@ -219,7 +223,9 @@ class Experiment(Part):
     settle: Settle = Settle()
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
+    noise: Noise = Noise()
     host: Host = Host()
+    report: Report = Report()
 
     @field_validator("variants")
     @classmethod
@@ -279,50 +285,12 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
 
 def validate_as(model: type[Question], data: dict[str, Any], where: str) -> Question:
     """Check a mapping against a schema; kinds.validate knows which one it needs."""
-    for key, text in _strings(data):
+    for key, text in refusals.strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:
             raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        sentences = [_sentence(item, model) for item in error.errors()]
+        sentences = [refusals.sentence(item, model) for item in error.errors()]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
-
-
-def _strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string of a mapping with the key that it stands at, keys themselves too."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _strings(item, f"{key}.{number}")
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            inner = f"{key}.{name}".removeprefix(".")
-            yield inner, str(name)
-            yield from _strings(item, inner)
-
-
-def _sentence(item: Any, root: type[BaseModel]) -> str:
-    path = [str(part) for part in item["loc"]]
-    key = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1], root))}"
-    if item["type"] == "value_error":
-        message = str(item["ctx"]["error"])
-        return f"{key}: {message}" if key else message
-    if item["type"] == "missing":
-        return f"{key}: is needed"
-    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r})"
-
-
-def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:
-    model = root
-    for part in path:
-        if part in model.model_fields:
-            annotation = model.model_fields[part].annotation
-            # A section, or the parts of a list or mapping of them.
-            found = [annotation, *get_args(annotation)]
-            model = next((a for a in found if isinstance(a, type) and issubclass(a, BaseModel)), model)
-    return sorted(model.model_fields)

@@ -24,7 +24,7 @@ class Sample:
 
     `second` says for each block whether the candidate ran second; `threshold` is in percent; `failed` names the failed
     checks that touch the metric; `note` is one more warning. `blocks` are the numbers of the blocks, needed where the
-    samples of a family are not over the same ones (several candidates).
+    samples of a family are not over the same ones (several candidates). `environment`: outside causes left too few.
     """
 
     pairs: Sequence[Pair]
@@ -36,6 +36,7 @@ class Sample:
     failed: str = ""
     note: str = ""
     blocks: Sequence[int] = ()
+    environment: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _snapshots(path: Path, target: c.Target, problems: dict[str, str]) -> list[S
 def measure(raw: RawRound) -> list[Measurement]:
     """Every metric that can be computed from a round; what cannot is left out."""
     found = [*_load(raw), *_settled(raw), *_whole(raw)]
-    for query_type in raw.query_results:
+    for query_type in dict.fromkeys([*raw.query_results, *raw.queries]):
         found += _query(raw, query_type)
     return [
         Measurement(phase, query_type, metric, value) for phase, query_type, metric, value in found if value is not None
@@ -135,6 +135,7 @@ def _load(raw: RawRound) -> Iterator[_Value]:
     yield put("load_cpu_system_seconds", system)
     end = edge(raw.snapshots, "load", "end")
     yield put("load_rss_end_bytes", end.values.get(c.RSS) if end else None)
+    yield put("load_rss_peak_bytes", end.values.get(c.RSS_PEAK) if end else None)
     yield put("load_io_read_bytes", raw.moved(c.IO_READ, *_LOAD))
     yield put("load_io_written_bytes", raw.moved(c.IO_WRITTEN, *_LOAD))
     yield put("load_storage_read_bytes", raw.moved(c.STORAGE_READ, *_LOAD))
@@ -164,17 +165,21 @@ def _query(raw: RawRound, query_type: str) -> Iterator[_Value]:
     def put(metric: str, value: float | None) -> _Value:
         return "query", query_type, metric, value
 
-    results, output = raw.query_results[query_type], raw.queries.get(query_type)
-    yield put("query_rate", results.rate)
-    yield put("query_seconds", results.seconds)
-    yield put("query_p50_ms", results.quantiles_ms.get("q50"))
-    yield put("query_p95_ms", results.quantiles_ms.get("q95"))
+    results, output = raw.query_results.get(query_type), raw.queries.get(query_type)
+    quantiles = results.quantiles_ms if results else {"q50": output.median_ms} if output else {}
+    yield put("query_rate", results.rate if results else output.rate if output else None)
+    yield put("query_seconds", results.seconds if results else output.wall_s if output else None)
+    yield put("query_p50_ms", quantiles.get("q50"))
+    yield put("query_p95_ms", quantiles.get("q95"))
     if output is not None:
         yield put("query_mean_ms", mean_ms(output))
+        yield put("query_min_ms", output.min_ms)
+        yield put("query_max_ms", output.max_ms)
+        yield put("query_stddev_ms", output.stddev_ms)
         yield put("query_count", output.count)
         # The p99 of fewer requests is the time of a handful of them.
-        yield put("query_p99_ms", results.quantiles_ms.get("q99") if output.count >= P99_FROM else None)
-        yield put("query_p999_ms", results.quantiles_ms.get("q999") if output.count >= P999_FROM else None)
+        yield put("query_p99_ms", quantiles.get("q99") if output.count >= P99_FROM else None)
+        yield put("query_p999_ms", quantiles.get("q999") if output.count >= P999_FROM else None)
     edges = (("query", "begin", query_type), ("query", "end", query_type))
     yield put("query_cpu_seconds", _sum(raw.moved(c.CPU_USER, *edges), raw.moved(c.CPU_SYSTEM, *edges)))
     phase = raw.round.phase("query", query_type)

@@ -64,10 +64,14 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
     cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
-    latest = run_dir.parent / "latest"
+    point_latest(run_dir)
+
+
+def point_latest(run_dir: Path) -> None:
+    """Let results/latest lead to this run."""
     fresh = run_dir.parent / f".latest.{os.getpid()}"
     fresh.symlink_to(run_dir.name)
-    fresh.rename(latest)
+    fresh.rename(run_dir.parent / "latest")
 
 
 def _where(path: str, given: Mapping[str, str]) -> str:
@@ -81,6 +85,8 @@ def _plain(data: Any) -> Any:
 
 def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    if plan.get("imported"):
+        raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
     asked = plan["asked"]
     changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
     if experiment and Path(experiment) != Path(asked["experiment"]):
@@ -108,10 +114,11 @@ def resolve(asked: AnyExperiment, *, run: str, aa: bool = False) -> dict[str, An
         "screen": asked.design.blocks < SCREEN_BLOCKS,
         "aa": aa,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "tsduel": {"version": tsduel.__version__, "commit": _own_commit()},
+        "tsduel": {"version": tsduel.__version__, "commit": own_commit()},
         "variants": [_variant(name, variant, asked) for name, variant in variants.items()],
         "design": asked.design.model_dump(),
         "watchdog": asked.watchdog.model_dump(),
+        "noise": {**asked.noise.model_dump(), "spare_blocks": asked.noise.spares(asked.design.blocks)},
         "host": asked.host.model_dump(),
         **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked, aa=aa)),
         "rounds": rounds(list(variants), asked),
@@ -131,6 +138,7 @@ def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
     }
     types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
     largest = queries.count or queries.max_count
+    blocks = asked.design.blocks + asked.design.warmup_blocks + asked.noise.spares(asked.design.blocks)
     return {
         "tsbs": {"version": TSBS_VERSION},
         "workload": {
@@ -144,6 +152,7 @@ def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
         },
         "queries": {**queries.model_dump(), "types": types},
         "settle": asked.settle.model_dump(),
+        "report": asked.report.model_dump(),
         "estimate": {
             "data_bytes": lines * DATA_BYTES_A_LINE,
             "query_bytes": len(types) * (largest + queries.responses) * QUERY_BYTES,
@@ -151,7 +160,7 @@ def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
                 DATABASE_BYTES_LEAST,
                 samples * DATABASE_BYTES_A_SAMPLE + workload.scale * 10 * DATABASE_BYTES_A_SERIES,
             ),
-            "results_bytes": (asked.design.blocks + asked.design.warmup_blocks) * variants * ROUND_BYTES,
+            "results_bytes": blocks * variants * ROUND_BYTES,
         },
     }
 
@@ -200,12 +209,14 @@ def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
 
     Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
     position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
+    Last come the spare blocks, which are run only in place of those that outside causes spoil.
     """
     all_types = asked.queries.types if isinstance(asked, Experiment) else []
+    last = asked.design.blocks + asked.noise.spares(asked.design.blocks)
     draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
     orders: list[list[str]] = []
     drawn: list[dict[str, Any]] = []
-    for block in range(1 - asked.design.warmup_blocks, asked.design.blocks + 1):
+    for block in range(1 - asked.design.warmup_blocks, last + 1):
         if not orders:
             first = draw.sample(names, len(names))
             orders = [first[shift:] + first[:shift] for shift in range(len(names))]
@@ -218,7 +229,7 @@ def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
                 "block": block,
                 "position": position,
                 "variant": name,
-                "kind": "warmup" if block == 0 else "measured",
+                "kind": "warmup" if block == 0 else "measured" if block <= asked.design.blocks else "spare",
                 "query_types": ",".join(types),
             }
             for position, name in enumerate(order, start=1)
@@ -260,7 +271,8 @@ def _key(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _own_commit() -> str:
+def own_commit() -> str:
+    """Return the commit of this checkout of tsduel; empty where it is none."""
     done = subprocess.run(
         ["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,
@@ -293,4 +305,8 @@ def _print(run_dir: Path) -> None:
     for variant in plan["variants"]:
         print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
     print(kinds.described(plan))
-    print(f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up")
+    spares = plan.get("noise", {}).get("spare_blocks", 0)
+    print(
+        f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
+        f"{spares} spare for what outside causes spoil"
+    )

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsduel.benchfmt import Compared
-from tsduel.estimate import Interval, percent
-from tsduel.findings import Findings
+from tsduel.estimate import Interval, hodges_lehmann, interval, percent
+from tsduel.findings import LEVEL, Findings
 from tsduel.verdict import Judged
 
 SHORT_PHASE_S = 5.0
@@ -94,7 +94,18 @@ def details(judged: Judged) -> dict[str, Any]:
         "native": {"difference": found.estimate, "lo": ci.low if ci else None, "hi": ci.high if ci else None}
         if native
         else None,
+        "shift": _shift(found),
     }
+
+
+def _shift(found: Findings) -> dict[str, float | None] | None:
+    """Return candidate minus baseline in the metric's own unit, with its exact 95 % interval; None without a pair."""
+    if not found.n:
+        return None
+    differences = [c - b for b, c in zip(found.baseline, found.candidate, strict=True)]
+    ci = interval(differences, LEVEL)
+    low, high = (ci.low, ci.high) if ci else (None, None)
+    return {"difference": hodges_lehmann(differences), "lo": low, "hi": high}
 
 
 def short_phase(row: Row, rows: list[Row]) -> Row:

@@ -8,9 +8,10 @@ from tsduel import counters as c
 from tsduel.exposition import Snapshot
 from tsduel.measure import RawRound
 from tsduel.rundir import Phase
-from tsduel.tsbs import LoadInterval
+from tsduel.tsbs import LoadInterval, LoadOutput
 
 _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
+_LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def points(raw: RawRound) -> Iterator[Point]:
     for phase in raw.round.phases:
         if phase.phase in {"load", "settle", "query"}:
             yield from _ticks(raw, phase)
+    yield from _course(raw)
 
 
 def load_curve(raw: RawRound) -> list[tuple[float, float]]:
@@ -41,28 +43,62 @@ def load_curve(raw: RawRound) -> list[tuple[float, float]]:
     """
     if raw.load is None:
         return []
-    period = raw.load_results.period_s if raw.load_results else _period(raw.load.intervals)
+    return curve_of(raw.load, raw.load_results.period_s if raw.load_results else period(raw.load.intervals))
+
+
+def curve_of(load: LoadOutput, period_s: float) -> list[tuple[float, float]]:
+    """Return the curve of a loader's output whose reporting period is known."""
     curve: list[tuple[float, float]] = []
-    at, first = 0.0, raw.load.intervals[0].clock if raw.load.intervals else 0
-    for interval in raw.load.intervals:
+    at, first = 0.0, load.intervals[0].clock if load.intervals else 0
+    for interval in load.intervals:
         # The clock has whole seconds; the count of periods is exact until the loader is too busy for a period.
-        by_clock = interval.clock - first + period
-        at = by_clock if by_clock > at + period + 1 else at + period
+        by_clock = interval.clock - first + period_s
+        at = by_clock if by_clock > at + period_s + 1 else at + period_s
         curve.append((at, interval.rate))
-    if raw.load.samples is not None and raw.load.seconds is not None:
-        left, seconds = raw.load.samples - _acknowledged(raw.load.intervals), raw.load.seconds - at
-        if seconds > 0 and (seconds >= _TAIL_FROM * period or not curve):
-            curve.append((raw.load.seconds, max(left, 0.0) / seconds))
+    if load.samples is not None and load.seconds is not None:
+        left, seconds = load.samples - _acknowledged(load.intervals), load.seconds - at
+        if seconds > 0 and (seconds >= _TAIL_FROM * period_s or not curve):
+            curve.append((load.seconds, max(left, 0.0) / seconds))
     return curve
 
 
-def _period(intervals: tuple[LoadInterval, ...]) -> float:
+def period(intervals: tuple[LoadInterval, ...]) -> float:
+    """Return the seconds between two lines of the loader's CSV."""
     gaps = [b.clock - a.clock for a, b in itertools.pairwise(intervals) if b.clock > a.clock]
     return float(min(gaps)) if gaps else 1.0
 
 
 def _acknowledged(intervals: tuple[LoadInterval, ...]) -> float:
     return intervals[-1].total if intervals else 0.0
+
+
+def _course(raw: RawRound) -> Iterator[Point]:
+    """Yield the whole round as one, under the phase `round`: seconds since the load began, to the begin of the stop.
+
+    Edges count as well as ticks, since a short query phase has no tick; what was written counts from the load's begin.
+    """
+    load, stop = raw.round.phase("load"), raw.round.phase("stop")
+    if load is None:
+        return
+    first = before = None
+    for snapshot in raw.snapshots:
+        # The edge of a begin is taken just before the phase's clock starts.
+        at_begin = (snapshot.phase, snapshot.edge) == ("load", "begin")
+        if (snapshot.epoch < load.begin and not at_begin) or (stop is not None and snapshot.epoch > stop.begin):
+            continue
+        first, before = first or snapshot, before or snapshot
+        elapsed, found = max(0.0, snapshot.epoch - load.begin), dict[str, float]()
+        for name, counter in (*_LEVELS, ("data_size_bytes", raw.target.bytes_kept)):
+            if counter in snapshot.values:
+                found[name] = snapshot.values[counter]
+        if c.STORAGE_WRITTEN in snapshot.values and c.STORAGE_WRITTEN in first.values:
+            found["storage_written_bytes"] = snapshot.values[c.STORAGE_WRITTEN] - first.values[c.STORAGE_WRITTEN]
+        seconds = snapshot.epoch - before.epoch
+        if seconds >= _LEAST_S and c.CPU_USER in snapshot.values and c.CPU_USER in before.values:
+            found["cpu_cores"] = (_cpu(snapshot) - _cpu(before)) / seconds
+            before = snapshot
+        for name, value in found.items():
+            yield Point("round", "", elapsed, name, value)
 
 
 _LEVELS = (("rss_bytes", c.RSS),)

@@ -1,4 +1,4 @@
-"""raw/ + plan/ -> tidy/measurements.csv, timeseries.csv, checks.csv. Reads one round at a time, two at once.
+"""raw/ + plan/ -> tidy/: measurements, timeseries, phases, noise and checks.csv. One round at a time, two at once.
 
 Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tsduel import noise
 from tsduel.checks import Answers, Check, check_round, same_answers
 from tsduel.counters import target
 from tsduel.errors import UserError
@@ -26,6 +27,7 @@ from tsduel.series import points
 
 MEASUREMENTS = ("block", "position", "round", "variant", "phase", "query_type", "metric", "value", "unit")
 TIMESERIES = ("block", "position", "round", "variant", "phase", "query_type", "elapsed_s", "metric", "value")
+PHASES = ("block", "position", "round", "variant", "phase", "query_type", "begin", "end")
 CHECKS = (
     *("block", "position", "round", "variant", "phase", "query_type"),
     *("check", "expected", "actual", "ok", "message"),
@@ -45,7 +47,7 @@ class TidyRound:
 
 
 def main(run_dir: Path) -> None:
-    """Write the three tables of a run."""
+    """Write the tables of a run."""
     run = open_run(run_dir)
     if not run.rounds:
         raise UserError(
@@ -66,6 +68,11 @@ def main(run_dir: Path) -> None:
                 (*_who(tidied.round), m.phase, m.query_type, m.metric, _number(m.value), m.unit)
                 for m in tidied.measurements
             )
+    with _Table(out / "phases.csv", PHASES) as table:
+        for found in run.rounds:
+            table.rows((*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases)
+    with _Table(out / "noise.csv", noise.COLUMNS) as table:
+        table.rows(noise.rows(run, ((tidied.round, tidied.measurements) for tidied in done)))
     with _Table(out / "checks.csv", CHECKS) as table:
         for tidied in done:
             table.rows(

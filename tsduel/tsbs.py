@@ -28,6 +28,8 @@ _QUERY_STATS = re.compile(
     r" max:\s*(?P<max>[\d.]+)ms, stddev:\s*(?P<stddev>[\d.]+)ms,"
     r" sum:\s*(?P<sum>[\d.]+)\s?sec, count:\s*(?P<count>\d+)"
 )
+# Of ECMA-48: control sequences (colours), and operating system commands (window titles).
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _WALL = re.compile(r"^wall clock time: (?P<seconds>[\d.]+)\s?sec")
 
 
@@ -100,9 +102,9 @@ class QueryResults:
     workers: int
 
 
-def _lines(text: str) -> list[str]:
-    # What a terminal shows of a line is what follows its last carriage return but a trailing one.
-    return [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+def visible_lines(text: str) -> list[str]:
+    """Return the lines as a terminal shows them: without colours, and what follows the last carriage return."""
+    return [line.rstrip("\r").rpartition("\r")[2] for line in _ESCAPES.sub("", text).split("\n")]
 
 
 def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
@@ -114,7 +116,7 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
     intervals: list[LoadInterval] = []
     summary: dict[str, re.Match[str]] = {}
     in_csv = False
-    for number, line in enumerate(_lines(text), start=1):
+    for number, line in enumerate(visible_lines(text), start=1):
         if _CSV_HEADER.match(line):
             in_csv = True
         elif in_csv and _CSV_LINE.match(line):
@@ -157,7 +159,7 @@ def parse_query_stdout(text: str, file: str = "query.stdout") -> QueryOutput:
     head: re.Match[str] | None = None
     stats: re.Match[str] | None = None
     wall: re.Match[str] | None = None
-    lines = _lines(text)
+    lines = visible_lines(text)
     for line in lines:
         head = _QUERY_HEAD.match(line) or head
         stats = _QUERY_STATS.match(line) or stats

@@ -25,11 +25,12 @@ NEGLIGIBLE = "negligible"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
 SCREEN = "inconclusive (n < 6)"
+ENVIRONMENT = "inconclusive: environment"
 NOT_COMPARABLE = "not comparable"
 SHOWN = "shown"
 VERDICTS = (
     *(FAILED, REGRESSION, IMPROVEMENT, NEGLIGIBLE, EQUIVALENT),
-    *(INCONCLUSIVE, SCREEN, NOT_COMPARABLE, SHOWN),
+    *(INCONCLUSIVE, SCREEN, ENVIRONMENT, NOT_COMPARABLE, SHOWN),
 )
 
 
@@ -84,6 +85,7 @@ def _untestable(sample: Sample, findings: Findings) -> str | None:
         (bool(sample.failed), FAILED),
         (one_sided, NOT_COMPARABLE),
         (sample.family == "shown" or sample.better == "none", SHOWN),
+        (sample.environment, ENVIRONMENT),
         (findings.n < FEWEST_BLOCKS, SCREEN),
         (dropped > MOST_DROPPED * len(sample.pairs), INCONCLUSIVE),
         (findings.identical, EQUIVALENT),
@@ -129,6 +131,7 @@ def _oriented(difference: float, better: str) -> float:
 def _notes(judged: Judged) -> list[str]:
     sample, found = judged.sample, judged.findings
     return [
+        "outside causes spoilt more blocks than spare ones could replace" if judged.verdict == ENVIRONMENT else "",
         _missing(sample, found),
         _screen(found),
         sample.failed,

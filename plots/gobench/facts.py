@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from plots import facts, numbers, words
+from plots import facts, markup, numbers, words
 from plots.gobench.tables import TITLES, units
 from plots.tables import Comparison, markdown
 from tsduel import aa
@@ -40,7 +40,9 @@ def _moved(comparison: Comparison, unit: str) -> str:
         if moved:
             most = max(moved, key=lambda row: abs(row["change_pct"]))
             change = numbers.change(most["change_pct"])
-            parts.append(f"{len(moved)} of {len(rows)} rows {word}, most {most['query_type']} ({change} %)")
+            parts.append(
+                f"{len(moved)} of {len(rows)} rows {word}, most {markup.text(most['query_type'])} ({change} %)"
+            )
     return f". {'; '.join(parts)}" if parts else ""
 
 
@@ -92,19 +94,11 @@ def _variant(run: Run, name: str) -> dict[str, str]:
         "revision": str(build.get("revision") or plan.get("revision") or ""),
         "local changes (sha256 of the diff)": str(plan.get("dirty") or ""),
         "package": str(plan["package"]),
-        "benchmarks": f"`{plan['bench']}`",
+        "benchmarks": markup.code(plan["bench"]),
         "environment": " ".join(f"{key}={value}" for key, value in (plan.get("env") or {}).items()),
         "Go": str(build.get("go_version") or ""),
         "sha256 of the test binary": str(build.get("sha256") or ""),
     }
-
-
-def labels(run: Run) -> dict[str, str]:
-    """Return the names of what is compared, for people."""
-    pivot = run.plan["gobench"]["pivot"]
-    if pivot:
-        return {name: f"{pivot['column']}={name}" for name in run.variants}
-    return facts.labels(run)
 
 
 def warnings(run: Run, comparisons: list[Comparison]) -> list[str]:
@@ -115,13 +109,14 @@ def warnings(run: Run, comparisons: list[Comparison]) -> list[str]:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
         said.append(f"The toolchains differ ({named}): a difference may be the compiler's and not the module's.")
     for comparison in comparisons:
-        said += [f"Block {dropped['block']} does not count: {dropped['reason']}." for dropped in comparison.dropped]
+        said += facts.left_out(comparison)
         baseline, candidate = comparison.labels
         for row in comparison.rows:
             sides = (row["baseline_median"], row["candidate_median"])
             if row["metric"] == "sec/op" and row["query_type"] != GEOMEAN and None in sides and sides != (None, None):
                 only = candidate if sides[0] is None else baseline
-                said.append(f"{row['query_type']} exists in {only} only: it is shown, and not compared.")
+                name = markup.text(row["query_type"])
+                said.append(f"{name} exists in {markup.text(only)} only: it is shown, and not compared.")
             elif row["family"] == "primary":
                 notes = row["warnings"].split("; ")
                 said += [
@@ -170,7 +165,7 @@ def method(run: Run) -> list[str]:
 
 
 def _rule(rule: dict[str, Any]) -> str:
-    return f"element {rule['drop']}" if rule["drop"] else f"`{rule['match']}` becomes `{rule['to']}`"
+    return f"element {rule['drop']}" if rule["drop"] else f"{markup.code(rule['match'])} becomes `{rule['to']}`"
 
 
 def planned_checks(run: Run) -> dict[str, int]:
@@ -209,7 +204,7 @@ def failures(checks: pd.DataFrame) -> list[str]:
     """Return a sentence for each check that failed, rounds that failed among them."""
     bad = checks[checks["ok"] != "true"].drop_duplicates(["round", "check", "query_type"])
     columns = (bad[name].tolist() for name in ("round", "check", "message"))
-    return [f"{round_}: {message} (`{check}`)" for round_, check, message in zip(*columns, strict=True)]
+    return [f"{round_}: {markup.text(message)} (`{check}`)" for round_, check, message in zip(*columns, strict=True)]
 
 
 def command(run: Run) -> str:

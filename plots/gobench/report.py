@@ -1,75 +1,69 @@
-"""stats/ + tidy/ + plan -> report.md of a run of Go benchmarks, and the summary in the terminal."""
+"""stats/ + tidy/ + plan -> report.md and report.html of Go benchmarks, and the summary in the terminal."""
 
 import re
 import subprocess
 from pathlib import Path
 
-import jinja2
-
 from plots import facts as shared
+from plots import markup, noise, page
 from plots.gobench import facts, profiles, tables
-from plots.tables import Comparison, markdown
-from tsduel.blocks import read_table
-from tsduel.errors import UserError
-from tsduel.rundir import Run, open_run, read_json
-from tsduel.tidy import CHECKS
+from plots.opened import Opened, open_report, template, write
+from plots.tables import markdown
+from tsduel.rundir import Run
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 MOST_FAILURES = 20
-_TEMPLATES = PROJECT / "plots/templates"
 _BENCHSTAT_S = 600
 
 
 def main(run_dir: Path) -> None:
-    """Write report.md."""
-    run, comparisons = _open(run_dir)
-    checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
+    """Write report.md and report.html."""
+    opened = open_report(run_dir)
+    run, comparisons, checks = opened.run, opened.comparisons, opened.checks
     differ, common = facts.compared(run)
     failed = facts.failures(checks)
-    text = _template().render(
-        title=_plain(_title(run, comparisons)),
-        question=_plain(str(run.plan.get("question") or "")),
+    names = sorted((str(v["name"]) for v in run.plan["variants"]), key=lambda name: name != "baseline")
+    text = template("gobench.md.j2").render(
+        title=_title(opened),
+        question=markup.text(str(run.plan.get("question") or "")),
         standing=shared.standing(run, comparisons),
-        baseline=comparisons[0].labels[0],
+        baseline=markup.text(comparisons[0].labels[0]),
         parts=[
-            {"candidate": one.labels[1], "blocks": one.valid_blocks, "summary": facts.summary(one)}
+            {"candidate": markup.text(one.labels[1]), "blocks": one.valid_blocks, "summary": facts.summary(one)}
             for one in comparisons
         ],
         planned_blocks=run.plan["design"]["blocks"],
         calibration=facts.calibration(run),
-        differ=markdown(["", *(str(v["name"]) for v in _planned(run))], [[key, *values] for key, values in differ])
-        if differ
-        else "",
+        differ=markdown(["", *names], [[key, *values] for key, values in differ]) if differ else "",
         common=markdown(["In common", ""], [list(pair) for pair in common]),
         units=[
-            {
-                "name": unit,
-                "title": tables.TITLES.get(unit, unit),
-                "table": tables.unit_table(comparisons, unit, run.query_types),
-            }
+            {"title": tables.titled(unit), "table": tables.unit_table(comparisons, unit, run.query_types)}
             for unit in tables.units(comparisons)
         ],
-        benchstat=benchstat(run),
-        profiles=profiles.differences(run),
+        benchstat=markup.block(benchstat(run), "text"),
+        profiles=[
+            {"title": found["title"], "text": markup.block(found["text"], "text")}
+            for found in profiles.differences(run)
+        ],
+        noise=noise.section(run, opened.noise),
         checks_sentence=facts.checks_sentence(run, checks),
         checks=facts.checks_table(run, checks),
-        failures=[_plain(line) for line in failed[:MOST_FAILURES]],
+        failures=failed[:MOST_FAILURES],
         more_failures=max(0, len(failed) - MOST_FAILURES),
-        warnings=[_plain(line) for line in facts.warnings(run, comparisons)],
+        warnings=facts.warnings(run, comparisons),
         method=facts.method(run),
-        command=facts.command(run),
+        command=markup.block(facts.command(run), "shell"),
         run=run.path.name,
     )
-    partial = run_dir / "report.md.partial"
-    partial.write_text(re.sub(r"\n{3,}", "\n\n", text).strip() + "\n", encoding="utf-8")
-    partial.replace(run_dir / "report.md")
+    text = write(run_dir / "report.md", text)
+    write(run_dir / "report.html", page.render(text, _title(opened), run_dir))
 
 
 def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the checks and where the report is."""
-    run, comparisons = _open(run_dir)
-    checks = read_table(run_dir / "tidy/checks.csv", CHECKS)
-    print(f"\n{_title(run, comparisons)}\n")
+    opened = open_report(run_dir)
+    run, comparisons, checks = opened.run, opened.comparisons, opened.checks
+    print(f"\n{_title(opened)}\n")
     for comparison in comparisons:
         print(tables.plain(comparison, run.query_types))
         print()
@@ -102,37 +96,6 @@ def benchstat(run: Run) -> str:
     return done.stdout.rstrip()
 
 
-def _planned(run: Run) -> list[dict[str, str]]:
-    by_name = {str(v["name"]): v for v in run.plan["variants"]}
-    return sorted(by_name.values(), key=lambda variant: variant["name"] != "baseline")
-
-
-def _open(run_dir: Path) -> tuple[Run, list[Comparison]]:
-    run = open_run(run_dir)
-    path = run_dir / "stats/comparison.json"
-    if not path.exists():
-        raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
-    names, document = facts.labels(run), read_json(path)
-    baseline, *candidates = run.variants
-    return run, [Comparison(document, name, (names[baseline], names[name])) for name in candidates]
-
-
-def _title(run: Run, comparisons: list[Comparison]) -> str:
-    candidates = ", ".join(comparison.labels[1] for comparison in comparisons)
-    return f"{run.plan['name']}: {candidates} against {comparisons[0].labels[0]}"
-
-
-def _plain(text: str) -> str:
-    """Take the meaning from HTML in what a person or a program wrote."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=False,  # noqa: S701 - Markdown is no HTML: see _plain
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("gobench.md.j2")
+def _title(opened: Opened) -> str:
+    candidates = ", ".join(comparison.labels[1] for comparison in opened.comparisons)
+    return markup.text(f"{opened.run.plan['name']}: {candidates} against {opened.comparisons[0].labels[0]}")

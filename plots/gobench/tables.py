@@ -5,7 +5,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from plots import numbers
+from plots import markup, numbers
 from plots.tables import EVIDENCE, Comparison, markdown
 from tsduel.gobench.units import KNOWN
 from tsduel.metrics import GEOMEAN
@@ -16,7 +16,7 @@ MOST_ROWS = 40
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 _BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30))
 _THOUSANDS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
-_NAMED = "**geometric mean**"
+_NAMED = markup.Safe("**geometric mean**")
 
 
 def value(number: float | None, unit: str) -> str:
@@ -35,6 +35,11 @@ def value(number: float | None, unit: str) -> str:
 
 def _prefix(prefixes: Sequence[tuple[str, float]], number: float) -> tuple[str, float]:
     return next((p for p in reversed(prefixes) if abs(number) >= p[1]), prefixes[0])
+
+
+def titled(unit: str) -> str:
+    """Return a unit's heading: what it is called, and the unit."""
+    return f"{TITLES[unit]} ({unit})" if unit in TITLES else markup.text(unit)
 
 
 def units(comparisons: Sequence[Comparison]) -> list[str]:

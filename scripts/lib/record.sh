@@ -10,26 +10,36 @@ begin_phase() { # NAME [QUERY_TYPE]
 }
 
 end_phase() { # EXIT [USER_S SYSTEM_S BEGIN END COUNT ATTEMPTS]: one line of round.json's list
-  jq -nc --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
+  jq -nc -L "$HERE/lib" --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
     --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "${5:-$EPOCHREALTIME}" \
     --argjson count "${6:-0}" --argjson attempts "${7:-1}" \
-    '{phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
-      client_system_s: $system, count: $count, attempts: $attempts}' >>"$ROUND_DIR/phases.jsonl"
+    --slurpfile before "$(existing "$ROUND_DIR/noise.begin")" --slurpfile after "$(existing "$ROUND_DIR/noise.end")" \
+    'include "noise"; {phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
+      client_system_s: $system, count: $count, attempts: $attempts}
+      + (noise($before[0]; $after[0]) | if . then {noise: .} else {} end)' >>"$ROUND_DIR/phases.jsonl"
+  rm -f -- "$ROUND_DIR"/noise.{begin,end}
   event phase-end round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
 }
 
+existing() { # FILE, or one that is empty
+  if [[ -e $1 ]]; then printf '%s' "$1"; else printf /dev/null; fi
+}
+
 write_round() {
-  jq -n --argjson block "$BLOCK" --argjson position "$POSITION" --arg variant "$VARIANT" --arg kind "$KIND" \
+  noise_edge "$ROUND_DIR/noise.end"
+  jq -n -L "$HERE/lib" --argjson block "$BLOCK" --argjson position "$POSITION" --arg variant "$VARIANT" --arg kind "$KIND" \
     --arg phase "$PHASE" --arg type "$QUERY_TYPE" --arg failure "$FAILURE" --argjson started "$STARTED" --argjson ended "$EPOCHREALTIME" \
-    --arg boot_id "$(</proc/sys/kernel/random/boot_id)" --argjson pid "${FIRST_PID:-0}" --argjson pid_end "${LAST_PID:-0}" \
-    --argjson restarts "${RESTARTS:-0}" --slurpfile phases <(cat "$ROUND_DIR/phases.jsonl" 2>/dev/null) \
-    --slurpfile canary <(cat "$ROUND_DIR/canary.json" 2>/dev/null) --rawfile sizes <(cat "$ROUND_DIR/sizes" 2>/dev/null) '
+    --arg boot_id "$(<"$TSDUEL_PROC/sys/kernel/random/boot_id")" --argjson pid "${FIRST_PID:-0}" --argjson pid_end "${LAST_PID:-0}" \
+    --argjson restarts "${RESTARTS:-0}" --slurpfile phases "$(existing "$ROUND_DIR/phases.jsonl")" --arg maintenance "$(maintenance)" \
+    --slurpfile before "$(existing "$ROUND_DIR/noise.round")" --slurpfile after "$ROUND_DIR/noise.end" \
+    --slurpfile canary "$(existing "$ROUND_DIR/canary.json")" --rawfile sizes "$(existing "$ROUND_DIR/sizes")" 'include "noise";
     {block: $block, position: $position, variant: $variant, kind: $kind,
      status: (if $failure == "" then "ok" else "failed" end),
      failure: (if $failure == "" then null else {phase: $phase, query_type: $type, message: $failure} end),
      started: $started, ended: $ended, boot_id: $boot_id, server_pid: $pid, server_pid_end: $pid_end,
-     restarts: $restarts, phases: $phases, canary: ($canary[0] // {}),
+     restarts: $restarts, phases: $phases, canary: ($canary[0] // {}), maintenance: $maintenance,
+     noise: (noise($before[0]; $after[0]) | if . then del(.server_s, .foreign_s) else {} end),
      sizes: ($sizes | split("\n") | map(select(. != "") | split(" ") | {(.[0]): (.[1] | tonumber)}) | add // {})}' \
     >"$ROUND_DIR/round.json"
-  rm -f -- "$ROUND_DIR"/{sizes,phases.jsonl,canary.json}
+  rm -f -- "$ROUND_DIR"/{sizes,phases.jsonl,canary.json,noise.round,noise.begin,noise.end}
 }

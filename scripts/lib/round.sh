@@ -74,7 +74,8 @@ wait_until() { # EPOCH MICROSECONDS: that long after that moment
   ((left <= 0)) || pause "$((left / 1000000)).$(printf '%06d' $((left % 1000000)))"
 }
 
-start_scraper() {
+start_scraper() { # and what the host has counted so far; both stop together, around what is timed
+  noise_edge "$ROUND_DIR/noise.begin"
   "$HERE/scrape-metrics" "$ROUND_DIR/metrics.prom" "$SERVER_PID" "$DB_PORT" &
   SCRAPER=$!
 }
@@ -84,6 +85,7 @@ stop_scraper() {
   kill -TERM "$SCRAPER" 2>/dev/null || true
   wait "$SCRAPER" || true
   SCRAPER=""
+  noise_edge "$ROUND_DIR/noise.end"
 }
 
 run_client() { # PREFIX WATCH COMMAND...: run it watched; sets CLIENT_EXIT USER_S SYSTEM_S BEGIN END

@@ -39,13 +39,15 @@ check_sent() { # before an hour of queries on half the data
 }
 
 phase_settle() {
-  begin_phase settle
+  local end
   start_scraper
+  begin_phase settle
   long_adapter settle "$P_SETTLE_MODE" "$P_SETTLE_TIMEOUT_S" "$P_SETTLE_POLLS" "$P_SETTLE_POLL_S" \
     2>"$ROUND_DIR/settle.stderr" || fail "$(tail -n 1 "$ROUND_DIR/settle.stderr"); $(last_words)"
+  end=$EPOCHREALTIME
   rm -f -- "$ROUND_DIR/settle.stderr"
   stop_scraper
-  end_phase 0
+  end_phase 0 0 0 "$PHASE_BEGIN" "$end"
   edge settle end
 }
 

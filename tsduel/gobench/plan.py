@@ -34,7 +34,8 @@ def part(asked: GoExperiment, *, aa: bool) -> dict[str, Any]:
     """Return what plan/experiment.json has of Go benchmarks only."""
     if aa and asked.gobench.pivot:
         raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
-    rounds = (asked.design.blocks + asked.design.warmup_blocks) * len(asked.variants)
+    spares = asked.noise.spares(asked.design.blocks)
+    rounds = (asked.design.blocks + asked.design.warmup_blocks + spares) * len(asked.variants)
     return {
         "gobench": asked.gobench.model_dump(),
         "estimate": {"database_bytes": SCRATCH_BYTES, "results_bytes": rounds * ROUND_BYTES},

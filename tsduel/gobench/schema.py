@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.experiment import VARIANT_NAME, Design, Part, check_env_names, needs_source
+from tsduel.noise import Noise
 
 PACKAGE = re.compile(r"\.(/[A-Za-z0-9_.~+-]+)*")
 UNIT = re.compile(r"[^\s=]+")
@@ -165,6 +166,7 @@ class GoExperiment(Part):
     gobench: GoBench
     design: GoDesign = GoDesign()
     watchdog: GoWatchdog = GoWatchdog()
+    noise: Noise = Noise()
     host: GoHost = GoHost()
 
     @field_validator("variants")

@@ -1,0 +1,1 @@
+"""Charts: one function a chart, data -> Figure. The same data gives the same bytes (see `look.save`)."""

@@ -1,0 +1,86 @@
+"""Curves of rounds over time: averaged where they have too many points, and their median."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from plots.charts.look import Look
+
+MOST_POINTS = 120
+STEPS_BELOW = 40
+_WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_MANY_ROUNDS = 12
+Curve = tuple[np.ndarray, np.ndarray]
+
+
+def window(series: pd.DataFrame, most: int = MOST_POINTS) -> float:
+    """Return the seconds to average over: 0 for as it is, so that no curve has many more than `most` points."""
+    rounds = series.groupby("round")["elapsed_s"]
+    if rounds.count().max() <= most:
+        return 0.0
+    longest = float(rounds.max().max())
+    return next((w for w in _WINDOWS if longest / w <= most), _WINDOWS[-1])
+
+
+def averaged(x: np.ndarray, y: np.ndarray, seconds: float) -> Curve:
+    """Average over windows of time; each interval weighs as long as it lasted. 0 seconds leave the curve as it is."""
+    if not seconds:
+        return x, y
+    lasted = np.diff(x, prepend=min(0.0, x[0]))
+    ends = np.ceil(x / seconds)
+    groups, inverse = np.unique(ends, return_inverse=True)
+    weights = np.bincount(inverse, weights=lasted)
+    # A single point at the very begin has lasted no time, and is all that is known of it.
+    plain = np.bincount(inverse, weights=y) / np.bincount(inverse)
+    sums = np.bincount(inverse, weights=y * lasted)
+    means = np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), plain)
+    return np.minimum(groups * seconds, x[-1]), means
+
+
+def by_round(series: pd.DataFrame, variant: str, seconds: float = 0.0) -> list[Curve]:
+    """Return the curve of each round of a variant. `series`: columns variant, round, elapsed_s, value."""
+    return [
+        averaged(curve["elapsed_s"].to_numpy(), curve["value"].to_numpy(), seconds)
+        for _, curve in series[series["variant"] == variant].groupby("round", sort=True)
+    ]
+
+
+def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
+    """Return the median over rounds at each step of time, to the median end of the rounds.
+
+    Beyond its end a round has no rate, so that the median there is over the rounds that go on; a level stays.
+    """
+    end = float(np.median([x[-1] for x, _ in curves]))
+    steps = np.concatenate([np.diff(x) for x, _ in curves])
+    step = float(np.median(steps)) if len(steps) else end
+    first = min(float(np.median([x[0] for x, _ in curves])), end)
+    grid = np.arange(first, end, step) if step > 0 else np.array([end])
+    grid = np.append(grid[grid < end - step / 4], end)
+    values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan if rates else y[-1]) for x, y in curves])
+    held = np.array([y[-1] for _, y in curves])
+    values[:, -1] = np.where(np.isnan(values[:, -1]), held, values[:, -1])
+    known = ~np.isnan(values).all(axis=0)
+    return grid[known], np.nanmedian(values[:, known], axis=0)
+
+
+def draw(axes: Axes, curves: list[Curve], look: Look, *, rates: bool = True) -> None:
+    """Draw all rounds thin, their median thick with a bar at its end.
+
+    `rates` are means over the interval that ends at each point: steps, where they are few enough to be seen as such.
+    """
+    if not curves:
+        return
+    steps = rates and max(len(x) for x, _ in curves) <= STEPS_BELOW
+    alpha = 0.4 if len(curves) <= _MANY_ROUNDS else 0.22
+    for x, y in curves:
+        axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linewidth=0.6, alpha=alpha, zorder=2)
+    x, y = median_curve(curves, rates=rates)
+    axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linestyle=look.dashes, linewidth=2.0, zorder=3)
+    axes.plot(x[-1:], y[-1:], color=look.colour, marker="|", markersize=9, markeredgewidth=1.8, zorder=4)
+
+
+def _stepped(x: np.ndarray, y: np.ndarray, *, steps: bool) -> Curve:
+    if not steps:
+        return x, y
+    edges = np.concatenate([[0.0], np.repeat(x, 2)])[:-1]
+    return edges, np.repeat(y, 2)

@@ -1,0 +1,60 @@
+"""For services that keep a value a commit and warn when it changes: github-action-benchmark and Bencher.
+
+Both describe the candidates of a run. Names hold the experiment, the variant, the metric and the query type, never a
+run or a revision: these are in `extra` where the format has a place for them.
+
+- github-action-benchmark, tools customSmallerIsBetter and customBiggerIsBetter: an array of {name, unit, value, range,
+  extra}; range and extra are text.
+- Bencher Metric Format: {benchmark: {measure: {value, lower_value, upper_value}}}; a measure is named by its slug.
+"""
+
+from typing import Any, Literal
+
+from plots import numbers
+from plots.exports.figures import Figure, Source, figures
+
+
+def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) -> list[dict[str, Any]]:
+    """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over rounds."""
+    return [
+        {
+            "name": "/".join(filter(None, [source.series, candidate, figure.metric.name, figure.query_type])),
+            "unit": figure.metric.unit,
+            "value": figure.median,
+            "range": f"{numbers.number(figure.least)} to {numbers.number(figure.largest)}",
+            "extra": _extra(source, candidate, figure),
+        }
+        for candidate in source.document["candidates"]
+        for figure in figures(source, candidate)
+        if figure.metric.better == better
+    ]
+
+
+def _extra(source: Source, candidate: str, figure: Figure) -> str:
+    baseline, row = source.run.variants[0], figure.row
+    workload, host = source.run.plan["workload"], source.run.json("raw/host.json")
+    interval = f" ({numbers.between(row['lo_pct'], row['hi_pct'])})" if row["lo_pct"] is not None else ""
+    change = f"{numbers.change(row['change_pct'])} %{interval}" if row["change_pct"] is not None else "no change in %"
+    machine = host.get("cpu_model") or source.run.plan["host"]["machine"]
+    return "\n".join(
+        [
+            f"{source.labels[candidate]}, revision {source.revision(candidate)}",
+            f"median of {row['blocks']} rounds" + (", a screen" if source.standing == "screen" else ""),
+            f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}",
+            f"{machine}; data {workload['data_key']}; run {source.run.path.name}",
+        ]
+    )
+
+
+def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the document; the lower and upper values are the least and the largest round."""
+    document: dict[str, dict[str, dict[str, float]]] = {}
+    for candidate in source.document["candidates"]:
+        for figure in figures(source, candidate):
+            benchmark = "/".join(filter(None, [source.series, candidate, figure.query_type]))
+            document.setdefault(benchmark, {})[figure.metric.name.replace("_", "-")] = {
+                "value": figure.median,
+                "lower_value": figure.least,
+                "upper_value": figure.largest,
+            }
+    return document

@@ -1,0 +1,57 @@
+"""`make tsbs-plot-load`: the load rate of one or two CSVs of tsbs_load, or of the logs that they stand in."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from plots import numbers
+from plots.charts.load import load_rate
+from plots.charts.look import save
+from tsduel.errors import UserError
+from tsduel.logs import read_lines, read_load
+from tsduel.series import curve_of, period
+from tsduel.tsbs import LoadOutput
+
+KNOBS = ("TSBS_LOAD_RESULT_CSV_FILE", "TSBS_LOAD_RESULT_CSV_FILE_COMPARE")
+OUT = Path("results/plot-load")
+
+
+def main(environment: Mapping[str, str]) -> None:
+    """Draw the loads that the knobs name, print their figures, and say where the picture is."""
+    given = [Path(environment[knob]).expanduser() for knob in KNOBS if environment.get(knob)]
+    if not environment.get(KNOBS[0]):
+        raise UserError(f"{KNOBS[0]} is not given: make tsbs-plot-load {KNOBS[0]}=a.csv {KNOBS[1]}=b.csv")
+    loads = [read_load(path, read_lines(path))[1] for path in given]
+    names = [path.stem for path in given]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in given]
+    points = [
+        (name, name, elapsed, rate)
+        for name, load in zip(names, loads, strict=True)
+        for elapsed, rate in curve_of(load, period(load.intervals))
+    ]
+    for path, load in zip(given, loads, strict=True):
+        if not any(name == names[given.index(path)] for name, *_ in points):
+            raise UserError(f"{path}: the load has neither a line of CSV nor a summary: there is nothing to draw")
+        print(_summary(path, load))
+    if len(loads) > 1 and loads[0].rate and loads[1].rate:
+        change = numbers.change(100 * (loads[1].rate / loads[0].rate - 1))
+        print(f"{given[1]} against {given[0]}: {change} % in the mean rate; one round each: no verdict")
+    series = pd.DataFrame(points, columns=["variant", "round", "elapsed_s", "value"])
+    OUT.mkdir(parents=True, exist_ok=True)
+    out = OUT / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
+    # The endings are put behind the name: a version in it has dots.
+    save(load_rate(series, {name: name for name in names}), out.with_name(out.name + ".svg"))
+    print(f"Picture: {out}.svg, {out}.png")
+
+
+def _summary(path: Path, load: LoadOutput) -> str:
+    if load.samples is None:
+        last = load.intervals[-1].total
+        return f"{path}: {numbers.number(last)} samples in the CSV, which has no summary"
+    return (
+        f"{path}: loaded {numbers.count(load.samples)} samples in {numbers.number(load.seconds)} s with "
+        f"{load.workers} workers (mean rate {numbers.number(load.rate)} samples/s)"
+    )

@@ -1,0 +1,334 @@
+"""exports/: every format is what its own reader takes, holds the figures of the run, and is never taken for more."""
+
+import csv
+import json
+import math
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import jsonschema
+import pytest
+import synthetic
+import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from plots import exports
+from plots.exports.openmetrics import name_of
+from tsduel import compare, tidy
+from tsduel.errors import UserError
+from tsduel.metrics import METRICS
+
+BENCHSTAT = Path(__file__).parent.parent / "scripts/benchstat"
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6, query_s=2, responses=2)
+TRACKERS = {"smaller-is-better.json", "bigger-is-better.json", "bencher.json", "otava-candidate.csv", "otava.yaml"}
+ALWAYS = {"baseline.bench.txt", "candidate.bench.txt", "openmetrics.txt"}
+# As github-action-benchmark's README describes the custom tools: name, unit and value, and two texts that may be there.
+CUSTOM_BENCHMARKS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "minLength": 1},
+            "unit": {"type": "string", "minLength": 1},
+            "value": {"type": "number"},
+            "range": {"type": "string"},
+            "extra": {"type": "string"},
+        },
+        "required": ["name", "unit", "value"],
+        "additionalProperties": False,
+    },
+}
+# As Bencher documents its format, and its limits: 1024 characters for a benchmark's name, 64 for a measure's slug.
+BENCHER = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"minLength": 1, "maxLength": 1024},
+    "additionalProperties": {
+        "type": "object",
+        "propertyNames": {"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$", "maxLength": 64},
+        "additionalProperties": {
+            "type": "object",
+            "properties": {name: {"type": "number"} for name in ("value", "lower_value", "upper_value")},
+            "required": ["value"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def made(path, spec=SPEC, name="20261120T140000Z-synthetic", edit=lambda _: None, edit_tidy=lambda _: None):
+    """Write a run, take it through tidy and compare, and export it."""
+    run = synthetic.write_run(path / name, spec)
+    edit(run)
+    tidy.main(run)
+    edit_tidy(run)
+    compare.main(run)
+    exports.main(run)
+    return run
+
+
+def edit_plan(run, **changes):
+    """Change fields of the plan."""
+    path = run / "plan/experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def read(run, name):
+    """Return an export as JSON."""
+    return json.loads((run / "exports" / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Write one run that several tests look at."""
+    return made(tmp_path_factory.mktemp("exports"))
+
+
+def comparison(run):
+    """Return the rows of comparison.json by metric and query type."""
+    rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
+    return {(row["metric"], row["query_type"]): row for row in rows}
+
+
+def test_a_result_has_every_format(run):
+    """All files, and none that is half written."""
+    assert {path.name for path in (run / "exports").iterdir()} == ALWAYS | TRACKERS
+    assert not (run / "exports.partial").exists()
+
+
+@pytest.mark.slow
+def test_benchstat_reads_the_export(run, tmp_path):
+    """The Go benchmark files are those of the statistics, and the real benchstat compares them."""
+    (tmp_path / "stats").mkdir()
+    for side in ("baseline", "candidate"):
+        exported = run / f"exports/{side}.bench.txt"
+        assert exported.read_bytes() == (run / f"stats/{side}.bench.txt").read_bytes()
+        (tmp_path / f"stats/{side}.bench.txt").write_bytes(exported.read_bytes())
+    done = subprocess.run([BENCHSTAT, tmp_path], capture_output=True, text=True, check=True)
+    assert "TSBS/phase=query/type=cpu-max-all-8/workers=4" in done.stdout
+
+
+def test_github_action_benchmark(run):
+    """Two arrays by direction, each figure the candidate's median, revisions in `extra` and not in a name."""
+    rows, names = comparison(run), []
+    for file, better in (("smaller-is-better.json", "lower"), ("bigger-is-better.json", "higher")):
+        entries = read(run, file)
+        jsonschema.validate(entries, CUSTOM_BENCHMARKS)
+        for entry in entries:
+            series, variant, metric, *rest = entry["name"].split("/")
+            row = rows[metric, rest[0] if rest else ""]
+            assert (series, variant, row["better"], entry["unit"]) == ("synthetic", "candidate", better, row["unit"])
+            assert entry["value"] == pytest.approx(row["candidate_median"], rel=1e-9)
+            assert f"revision {'candidate':0<40}" in entry["extra"]
+            assert f"revision {'baseline':0<40}" in entry["extra"]
+            assert run.name in entry["extra"]
+            assert " to " in entry["range"]
+        names += [entry["name"] for entry in entries]
+    assert len(set(names)) == len(names)
+    assert {"synthetic/candidate/load_rate", "synthetic/candidate/query_mean_ms/geomean"} <= set(names)
+    assert not any(word in name for name in names for word in (run.name, "v1.13", "0000"))
+
+
+def test_names_are_stable_over_runs(run, tmp_path):
+    """Another run of the experiment, another revision: the same names everywhere."""
+
+    def newer(other):
+        plan = json.loads((other / "plan/experiment.json").read_text())
+        plan["variants"][1] |= {"label": "v1.140.0", "revision": "f" * 40, "dirty": "abcdef0123456789"}
+        edit_plan(other, variants=plan["variants"])
+
+    other = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"seed": 2})), "20261121T140000Z-synthetic", newer)
+    for file in ("smaller-is-better.json", "bigger-is-better.json"):
+        assert [e["name"] for e in read(run, file)] == [e["name"] for e in read(other, file)]
+        assert f"revision {'f' * 40}+abcdef012345" in read(other, file)[0]["extra"]
+    assert {k: list(v) for k, v in read(run, "bencher.json").items()} == {
+        k: list(v) for k, v in read(other, "bencher.json").items()
+    }
+    first, second = (csv_lines(one)[0] for one in (run, other))
+    assert list(first) == list(second)
+    assert (run / "exports/otava.yaml").read_text() == (other / "exports/otava.yaml").read_text()
+
+
+def test_bencher_metric_format(run):
+    """The documented schema; the value lies between the least and the largest round."""
+    document = read(run, "bencher.json")
+    jsonschema.validate(document, BENCHER)
+    assert set(document) == {f"synthetic/candidate{t}" for t in ("", "/cpu-max-all-8", "/double-groupby-1", "/geomean")}
+    rows = comparison(run)
+    for benchmark, measures in document.items():
+        for slug, metric in measures.items():
+            row = rows[slug.replace("-", "_"), benchmark.removeprefix("synthetic/candidate").lstrip("/")]
+            assert metric["value"] == pytest.approx(row["candidate_median"], rel=1e-9)
+            assert metric["lower_value"] <= metric["value"] <= metric["upper_value"]
+    load = document["synthetic/candidate"]["load-rate"]
+    assert load["lower_value"] < load["upper_value"]
+
+
+def families(run):
+    """Read the exposition with prometheus_client's own OpenMetrics parser."""
+    return list(text_string_to_metric_families((run / "exports/openmetrics.txt").read_text()))
+
+
+def test_openmetrics_is_read_by_its_own_parser(run):
+    """Names with units, one sample a round that counts, at a time within the round; EOF last."""
+    assert (run / "exports/openmetrics.txt").read_text().endswith("\n# EOF\n")
+    found = {family.name: family for family in families(run)}
+    assert found["tsduel_load_rate_samples_per_second"].unit == "samples_per_second"
+    assert found["tsduel_query_mean_seconds"].unit == "seconds"
+    assert found["tsduel_bytes_per_sample"].unit == "bytes_per_sample"
+    revisions = {s.labels["variant"]: s.labels["revision"] for s in found["tsduel_variant"].samples}
+    assert revisions == {"baseline": f"{'baseline':0<40}", "candidate": f"{'candidate':0<40}"}
+    rounds = {
+        path.parent.name: json.loads(path.read_text())
+        for path in run.glob("raw/*/round.json")
+        if not path.parent.name.startswith("00-")
+    }
+    measured = {
+        (line["round"], line["query_type"]): float(line["value"])
+        for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
+        if line["metric"] == "query_mean_ms"
+    }
+    samples = found["tsduel_query_mean_seconds"].samples
+    assert len(samples) == 2 * SPEC.blocks * len(SPEC.query_types)
+    for sample in samples:
+        labels = sample.labels
+        assert set(labels) == {"run", "experiment", "standing", "variant", "query_type", "block", "round"}
+        assert (labels["run"], labels["standing"]) == (run.name, "result")
+        assert sample.value == pytest.approx(measured[labels["round"], labels["query_type"]] / 1000)
+        phase = next(
+            p
+            for p in rounds[labels["round"]]["phases"]
+            if (p["phase"], p["query_type"]) == ("query", labels["query_type"])
+        )
+        assert float(sample.timestamp) == pytest.approx(phase["end"], abs=0.001)
+    for sample in found["tsduel_rss_peak_bytes"].samples:
+        assert float(sample.timestamp) == pytest.approx(rounds[sample.labels["round"]]["phases"][-1]["end"], abs=0.001)
+
+
+def test_every_metric_has_a_name_of_its_own():
+    """No two metrics of the registry share a series, and each name ends with its unit."""
+    names = [name_of(metric) for metric in METRICS.values()]
+    assert len({name for name, _ in names}) == len(names)
+    assert all(name.endswith(f"_{unit}") for name, unit in names)
+
+
+def test_a_label_with_quotes_and_newlines(tmp_path):
+    """What a person named a variant comes back as it was."""
+    label = 'größer "als" \\ vorher\nund so'
+
+    def odd(run):
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        plan["variants"][1]["label"] = label
+        edit_plan(run, variants=plan["variants"])
+
+    run = made(tmp_path, edit=odd)
+    info = next(family for family in families(run) if family.name == "tsduel_variant")
+    assert {s.labels["variant"]: s.labels["label"] for s in info.samples}["candidate"] == label
+    assert csv_lines(run)[0]["version"] == label
+
+
+def csv_lines(run, name="otava-candidate.csv"):
+    """Read an Otava file as Otava does."""
+    return list(csv.DictReader((run / "exports" / name).read_text().splitlines(keepends=True)))
+
+
+def test_otava(run):
+    """One line, a time with its zone, a number in every metric's column, and a configuration that names columns."""
+    (line,) = csv_lines(run)
+    tests = yaml.safe_load((run / "exports/otava.yaml").read_text())["tests"]
+    test = tests["synthetic.candidate"]
+    assert test["file"] == "otava-candidate.csv"
+    assert {test["time_column"], *test["attributes"], *test["metrics"]} <= set(line)
+    assert (line["run"], line["commit"], line["baseline"]) == (run.name, f"{'candidate':0<40}", "v1.132.0")
+    began = min(json.loads(path.read_text())["phases"][0]["begin"] for path in run.glob("raw/0[1-9]-*/round.json"))
+    assert datetime.fromisoformat(line["time"]).timestamp() == int(began)
+    rows = comparison(run)
+    for column, how in test["metrics"].items():
+        metric, _, query_type = column.partition(".")
+        row = rows[metric, query_type]
+        assert how == {"direction": {"higher": 1, "lower": -1}[row["better"]]}
+        assert float(line[column]) == pytest.approx(row["candidate_median"], rel=1e-9)
+
+
+def test_lines_of_several_runs_go_into_one_file(run, tmp_path):
+    """A metric that one run does not have keeps its column, as a number that is none."""
+
+    def without(other):
+        path = other / "tidy/measurements.csv"
+        path.write_text("".join(x for x in path.read_text().splitlines(keepends=True) if ",drain_seconds," not in x))
+
+    other = made(tmp_path, edit_tidy=without)
+    (line,) = csv_lines(other)
+    assert list(line) == list(csv_lines(run)[0])
+    assert math.isnan(float(line["drain_seconds"]))
+    metrics = yaml.safe_load((other / "exports/otava.yaml").read_text())["tests"]["synthetic.candidate"]["metrics"]
+    assert "drain_seconds" not in metrics
+
+
+@pytest.mark.parametrize(("field", "standing"), [("smoke", "smoke"), ("aa", "aa"), ("imported", "imported")])
+def test_what_is_no_result_feeds_no_alert(tmp_path, field, standing):
+    """A smoke run, an A/A run, imported logs: nothing for trackers, even where an earlier export has left it."""
+    run = made(tmp_path)
+    assert {path.name for path in (run / "exports").iterdir()} == ALWAYS | TRACKERS
+    edit_plan(run, **{field: True})
+    assert "without those that feed alerts" in exports.main(run)
+    assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
+    assert {s.labels["standing"] for family in families(run) for s in family.samples} == {standing}
+
+
+def test_a_screen_never_joins_the_results(tmp_path):
+    """Fewer than six blocks have series of their own, in every tracker."""
+    run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": 2})))
+    entries = read(run, "smaller-is-better.json") + read(run, "bigger-is-better.json")
+    assert all(entry["name"].startswith("screen/synthetic/") for entry in entries)
+    assert all("median of 2 rounds, a screen" in entry["extra"] for entry in entries)
+    assert all(name.startswith("screen/synthetic/") for name in read(run, "bencher.json"))
+    assert csv_lines(run, "otava-screen-candidate.csv")
+    assert list(yaml.safe_load((run / "exports/otava.yaml").read_text())["tests"]) == ["screen.synthetic.candidate"]
+
+
+def test_a_failed_check_keeps_its_figures_out(tmp_path):
+    """What a failed check touches is of no use, and no tracker gets it; a file without a figure is not written."""
+
+    def lost(run):
+        (next(run.glob("raw/03-*-candidate")) / "load.stderr").write_text("HTTP status 503. Retrying\n")
+
+    def unlike(run):
+        answers = [synthetic.answer(i, value="1") for i in range(SPEC.responses)]
+        synthetic.write_answers(next(run.glob("raw/03-*-candidate")) / "responses/cpu-max-all-8.gz", answers)
+
+    run = made(tmp_path / "lost", edit=lost)
+    assert {row["verdict"] for row in comparison(run).values() if row["family"] == "primary"} == {"failed"}
+    assert not (run / "exports/bigger-is-better.json").exists()
+    names = [entry["name"] for entry in read(made(tmp_path / "unlike", edit=unlike), "smaller-is-better.json")]
+    assert "synthetic/candidate/query_mean_ms/double-groupby-1" in names
+    assert "synthetic/candidate/query_mean_ms/cpu-max-all-8" not in names
+
+
+def test_rounds_that_do_not_count_are_left_out(tmp_path):
+    """Warm-up rounds and the blocks of failed rounds are not in the exposition; without a block nothing is tracked."""
+
+    def fail(run, name):
+        path = run / f"raw/{name}/round.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed"}))
+
+    run = made(tmp_path / "one", edit=lambda run: fail(run, "02-1-baseline"))
+    rate = next(family for family in families(run) if family.name.startswith("tsduel_load_rate"))
+    assert {sample.labels["block"] for sample in rate.samples} == {"1", "3", "4", "5", "6"}
+
+    def all_failed(run):
+        for path in run.glob("raw/*-baseline"):
+            fail(run, path.name)
+
+    run = made(tmp_path / "all", edit=all_failed)
+    assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
+    assert [family.name for family in families(run)] == ["tsduel_variant"]
+
+
+def test_export_before_compare_is_a_sentence(tmp_path):
+    """What to do first is said."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    with pytest.raises(UserError, match="make compare RUN=run"):
+        exports.main(run)

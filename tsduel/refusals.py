@@ -1,0 +1,48 @@
+"""What is wrong with an experiment, in sentences that a person can act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every string of a mapping with the key that it stands at, keys themselves too."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from strings(item, f"{key}.{number}")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            inner = f"{key}.{name}".removeprefix(".")
+            yield inner, str(name)
+            yield from strings(item, inner)
+
+
+def sentence(item: Any, root: type[BaseModel]) -> str:
+    """Say one of pydantic's findings with its key; `root` is the model that was validated."""
+    path = [str(part) for part in item["loc"]]
+    key = ".".join(path)
+    if item["type"] == "extra_forbidden":
+        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1], root))}"
+    if item["type"] == "value_error":
+        message = str(item["ctx"]["error"])
+        return f"{key}: {message}" if key else message
+    if item["type"] == "missing":
+        return f"{key}: is needed"
+    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r})"
+
+
+def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:
+    model = root
+    for part in path:
+        field = model.model_fields.get(part)
+        # A section, or what the entries of a mapping are (variants).
+        kinds = (field.annotation, *get_args(field.annotation)) if field else ()
+        model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return sorted(model.model_fields)
