@@ -30,8 +30,9 @@ AnyExperiment = Experiment | GoExperiment
 AnyVariant = Variant | GoVariant
 TSBS, GOBENCH = "tsbs", "gobench"
 KINDS = (TSBS, GOBENCH)
-# What `make KIND` asks where no file is given.
-EMPTY: dict[str, dict[str, Any]] = {GOBENCH: {"name": "gobench", "kind": GOBENCH}}
+# What `make KIND` asks where no file is given; limits of noise as in experiments/local.yml, for a shared machine.
+_SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
+EMPTY: dict[str, dict[str, Any]] = {GOBENCH: {"name": "gobench", "kind": GOBENCH, "noise": _SHARED}}
 
 
 def validate(data: dict[str, Any], where: str) -> AnyExperiment:

@@ -118,12 +118,9 @@ def warnings(run: Run, comparisons: list[Comparison]) -> list[str]:
                 name = markup.text(row["query_type"])
                 said.append(f"{name} exists in {markup.text(only)} only: it is shown, and not compared.")
             elif row["family"] == "primary":
-                notes = row["warnings"].split("; ")
-                said += [
-                    f"{TITLES[row['metric']]}, {row['query_type']}: {n}."
-                    for n in notes
-                    if n.startswith(("order", "without"))
-                ]
+                where = f"{TITLES[row['metric']]}, geometric mean, {markup.text(candidate)}"
+                notes = [note for note in row["warnings"].split("; ") if note.startswith(("order", "without"))]
+                said += [f"{where}: {note}." for note in notes]
     return list(dict.fromkeys(said))
 
 
