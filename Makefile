@@ -26,6 +26,17 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+# Where the rounds run.
+TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
+SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
+SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
+REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
+GCP_PROJECT ?=# with TARGET=gcp, the ID of the project that pays
+SSH_FROM ?=# with TARGET=gcp, from where SSH is let in: your public address, or iap
+YES ?=# 1: rent the machine without asking; make reap YES=1: delete
+MAX_COST ?=# rent nothing that can cost more than this many USD
+KEEP ?=# 1: keep the rented machine until its deadline, also when the run has failed
+TF ?=# terraform or tofu (default: what is on PATH, else OpenTofu is built)
 # What you have already: logs of VictoriaMetrics' own `make tsbs`.
 BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
 CANDIDATE_LOG ?=# the same for the candidate
@@ -37,8 +48,8 @@ TSDUEL_CACHE ?=
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
-  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS \
-  BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
+  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
@@ -58,25 +69,29 @@ endif
 override RUN := $(or $(RUN),$(NEW_RUN),latest)
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
+# A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
+ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
 ##@ Compare
-tsbs: plan provision build run tidy compare report ## compare two versions on this machine: all the stages below
+tsbs: plan provision build run give-back tidy compare report ## compare two versions: all the stages below
 
-gobench: plan provision build run tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
+gobench: plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
 	$(TSDUEL) plan "$$RUN"
 
-provision: .venv ## say where the rounds run
+provision: .venv ## say where the rounds run; with TARGET=gcp, rent the machine
 	$(TSDUEL) provision "$$RUN"
 
-build: .venv ## install what is missing and build TSBS and the variants
-	@echo "building what the cache does not have; from nothing it takes some minutes" >&2
-	ANSIBLE_CONFIG=ansible/ansible.cfg .venv/bin/ansible-playbook -i "results/$$RUN/host/inventory.json" -e "@results/$$RUN/plan/ansible-vars.json" ansible/site.yml
+build: .venv ## Ansible: install what is missing and build TSBS and the variants
+	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
 
-run: ## run every round that has not been run yet
-	scripts/run-rounds "results/$$RUN"
+run: .venv ## scripts/run-rounds: every round that has not been run yet
+	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
+
+give-back: .venv ## TARGET=gcp: destroy, once all rounds are at home (KEEP=1: not)
+	@$(TSDUEL) give-back "$$RUN"
 
 tidy: .venv ## raw files -> tidy/*.csv
 	$(TSDUEL) tidy "$$RUN"
@@ -86,6 +101,26 @@ compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 
 report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
+
+##@ While the rounds run
+status: .venv ## what the rounds are doing, and how many are finished
+	@$(TSDUEL) status "$$RUN"
+
+stop: .venv ## end the rounds, wherever they run; finished ones are kept
+	@$(TSDUEL) stop "$$RUN"
+
+fetch: .venv ## from another machine: bring home what is finished by now
+	@$(TSDUEL) fetch "$$RUN"
+
+ssh: .venv ## to another machine: log in where the rounds run
+	@$(TSDUEL) ssh "$$RUN"
+
+##@ Rented machines
+destroy: .venv ## TARGET=gcp: delete everything of this run, and see that nothing is left
+	@$(TSDUEL) destroy "$$RUN"
+
+reap: .venv ## list what is past its deadline in GCP_PROJECT; YES=1 deletes it
+	@$(PYTHON) -m tsduel.gcp.reap
 
 ##@ Share
 comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
@@ -123,4 +158,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs gobench plan provision build run tidy compare report comment import read-logs tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
+  tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

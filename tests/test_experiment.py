@@ -55,7 +55,7 @@ def test_only_a_name_is_needed():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, host, kind, name, noise, queries"),
+        ("blocks", "design, gcp, host, kind, name, noise, queries"),
         ("design.block", "blocks, max_failed_rounds, seed"),
         ("workload.hosts", "batch_size, end, interval, scale"),
         ("queries.type", "cache, count, max_count, responses, seconds"),

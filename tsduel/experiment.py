@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tsduel import metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
+from tsduel.gcp.settings import Gcp
 from tsduel.noise import Noise
 from tsduel.targets import TARGETS
 
@@ -226,6 +227,7 @@ class Experiment(Part):
     noise: Noise = Noise()
     host: Host = Host()
     report: Report = Report()
+    gcp: Gcp = Gcp()
 
     @field_validator("variants")
     @classmethod

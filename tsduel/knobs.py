@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tsduel import place as places
 from tsduel.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ FIELDS = {
 }
 TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
-NAMES = (*SIDES, *FIELDS, "SET", "AA")
+NAMES = (*SIDES, *FIELDS, "SET", "AA", *places.KNOBS)
 
 
 def given(environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
+from tsduel import duration, kinds, knobs, place, sources, tsbs_queries
 from tsduel import experiment as schema
-from tsduel import kinds, knobs, sources, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
+from tsduel.gcp import place as rented
+from tsduel.gcp import rent
 from tsduel.gobench import plan as go_plan
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
     given = knobs.given(environment)
     if (run_dir / "plan" / "experiment.json").exists():
-        _keep(run_dir, environment.get("EXPERIMENT", ""), given)
+        _keep(run_dir, environment, given)
     else:
         _make(run_dir, environment, given)
     _print(run_dir)
@@ -60,8 +62,10 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     kinds.refuse_other(data, wanted, where)
     asked = kinds.validate(data, where)
     aa = given.get("AA") == "1"
-    plan = resolve(asked, run=run_dir.name, aa=aa)
+    plan = resolve(asked, run=run_dir.name, aa=aa, where=place.asked(given))
     plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
+    if plan["place"]["kind"] == "gcp":
+        rent.offer(plan, asked.gcp, environment)
     cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
     point_latest(run_dir)
@@ -83,7 +87,8 @@ def _plain(data: Any) -> Any:
     return json.loads(json.dumps(data, default=str))
 
 
-def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
+def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
+    experiment = environment.get("EXPERIMENT", "")
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
     if plan.get("imported"):
         raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
@@ -97,16 +102,22 @@ def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there",
         )
+    if place.place_of(plan)["kind"] == "gcp":
+        rent.offer_again(run_dir, plan, environment)
 
 
-def resolve(asked: AnyExperiment, *, run: str, aa: bool = False) -> dict[str, Any]:
-    """Return the contents of plan/experiment.json for a validated experiment."""
+def resolve(
+    asked: AnyExperiment, *, run: str, aa: bool = False, where: Mapping[str, Any] = place.LOCAL
+) -> dict[str, Any]:
+    """Return the contents of plan/experiment.json for a validated experiment; ``where``: see place.asked."""
     variants: dict[str, AnyVariant] = dict(asked.variants)
     if aa:
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-    return {
+    drawn = rounds(list(variants), asked)
+    plan = {
         "schema": 1,
         "run": run,
+        "place": dict(where),
         "name": asked.name,
         "question": asked.question,
         "kind": asked.kind,
@@ -121,8 +132,10 @@ def resolve(asked: AnyExperiment, *, run: str, aa: bool = False) -> dict[str, An
         "noise": {**asked.noise.model_dump(), "spare_blocks": asked.noise.spares(asked.design.blocks)},
         "host": asked.host.model_dump(),
         **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked, aa=aa)),
-        "rounds": rounds(list(variants), asked),
+        "rounds": drawn,
     }
+    lasts = duration.estimate if isinstance(asked, Experiment) else go_plan.duration
+    return {**plan, "duration": lasts(plan, len(drawn))}
 
 
 def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
@@ -238,7 +251,7 @@ def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
 
 
 def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict[str, Any]:
-    """Return what Ansible is told: where things lie, and what each variant is built from."""
+    """Return what Ansible is told: where things lie on the measured machine, and what each variant is built from."""
     variants = []
     for variant in plan["variants"]:
         target = kinds.planned_target(plan, variant)
@@ -252,10 +265,8 @@ def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict
             }
         )
     return {
-        "project_dir": str(PROJECT),
-        "cache_dir": str(cache),
-        "run_dir": str(run_dir),
-        "target": "local",
+        **place.directories(plan, run_dir=run_dir, cache=cache, project=PROJECT),
+        "target": place.place_of(plan)["kind"],
         "kind": plan["kind"],
         "go_minimum": max((v["go_minimum"] for v in variants), key=_version),
         "tsbs_version": plan.get("tsbs", {}).get("version", ""),
@@ -290,6 +301,11 @@ def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> No
         table = csv.DictWriter(stream, list(drawn[0]), delimiter="\t", lineterminator="\n")
         table.writeheader()
         table.writerows(drawn)
+    if plan["place"]["kind"] == "gcp":
+        variables_file = directory / "terraform.tfvars.json"
+        variables_file.write_text(
+            json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n", encoding="utf-8"
+        )
     (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
     # Last, and at once: a plan that exists is a plan that is whole.
     partial = directory / "experiment.json.partial"

@@ -33,7 +33,12 @@ class CallbackModule(Default):
             return super().v2_runner_on_failed(result, ignore_errors)
         return self._display.display("\n" + str(result.result["msg"]).rstrip("\n"), stderr=True)
 
+    def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> Any:
+        """Say that the machine is gone, and how to go on."""
+        advice = "what was done there is kept: see that the machine is up, then go on with make tsbs RUN=..."
+        return self._display.display(f"\n{result.result['msg'].rstrip()}\n{advice}", stderr=True)
+
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         """Count what was done, unless that would hide why not all was."""
-        if not stats.failures:
+        if not stats.failures and not stats.dark:
             super().v2_playbook_on_stats(stats)

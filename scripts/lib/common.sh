@@ -7,6 +7,8 @@ set -Eeuo pipefail
 shopt -s inherit_errexit nullglob
 # Decimal points in EPOCHREALTIME and printf, and bytewise sorting.
 export LC_ALL=C
+# All that a round speaks to is 127.0.0.1; curl would ask a machine's proxy for it.
+export no_proxy='*' NO_PROXY='*'
 
 # Exit codes, as in docs/operating.md.
 readonly EXIT_USER=2 EXIT_FAILED=3 EXIT_INTERRUPTED=130

