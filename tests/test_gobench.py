@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
+import time
 
 import pytest
 from gomodule import Module, Run
@@ -41,6 +42,11 @@ def built(run, module):
         return run
 
     return build
+
+
+def still_running(run):
+    """Return the processes that a run has left, by its cache in their command lines."""
+    return subprocess.run(["pgrep", "-f", str(run.cache)], capture_output=True, text=True, check=False).stdout
 
 
 def test_a_known_difference_is_found_and_reported(run, module):
@@ -207,8 +213,28 @@ def test_what_measures_nothing_fails_with_its_reason(built, bench, sentences):
     assert any(sentence in said for sentence in sentences), said
     assert not (run.directory / "raw/calibration.json").exists()
     # Nothing of it runs on.
-    left = subprocess.run(["pgrep", "-f", str(run.cache)], capture_output=True, text=True, check=False).stdout
-    assert left == ""
+    assert still_running(run) == ""
+
+
+def test_an_interrupted_run_leaves_nothing_running(built):
+    """SIGTERM ends the benchmark with the round, and says how to go on."""
+    run = built(gobench={"bench": "^BenchmarkSpins$"})
+    with subprocess.Popen(
+        [run.scripts / "run-rounds", run.directory],
+        env=run.env,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while "BenchmarkSpins" not in "".join(p.read_text() for p in run.directory.glob("raw/*.partial/part.stdout")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "To go on: make gobench RUN=r" in said
+    assert still_running(run) == ""
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,10 @@ def test_experiments_in_the_project_are_valid(name):
         ({"variants": {"A": {"ref": "v1"}}}, "'A': a variant's name is lower-case letters"),
         ({"design": {"warmup_blocks": 0}}, "design.warmup_blocks: has to be 1"),
         ({"design": {"thresholds": {"ns/op": 5.0}}}, "time is called sec/op here"),
-        ({"workload": {"scale": 1}}, "workload: unknown key; allowed here: design, gobench, host, kind, name"),
+        (
+            {"workload": {"scale": 1}},
+            "workload: unknown key; allowed here: design, gcp, gobench, host, kind, name, noise",
+        ),
         ({"host": {"port": 1}}, "host.port: unknown key"),
     ],
 )
