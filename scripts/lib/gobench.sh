@@ -112,8 +112,8 @@ keep_output() { # PREFIX: as Go wrote it, one process after the other
 refuse_unmeasured() { # WHAT PREFIX: what failed, skipped or was cut short has measured nothing
   local words
   # With -test.v a benchmark's own words stand before its mark.
-  words=$(cat -- "$2.stderr" "$2.stdout" | grep -m 1 -B 1 -A 1 -E '^(--- FAIL|--- SKIP|panic: |fatal error: )' |
-    grep -vE '^(FAIL|PASS|Benchmark[^ ]*|exit status.*)?$' | tr -s '\n\t ' ' ' | sed -E 's/^ | $//g' | cut -c 1-400 || true)
+  words=$(cat -- "$2.stderr" "$2.stdout" | grep -m 1 -B 4 -A 1 -E '^(--- FAIL|--- SKIP|panic: |fatal error: )' |
+    grep -vE '^(FAIL|PASS|Benchmark[^ ]*|exit status.*|(goos|goarch|pkg|cpu): .*)?$' | tr -s '\n\t ' ' ' | sed -E 's/^ | $//g' | cut -c 1-400 || true)
   if ((CLIENT_EXIT != 0)); then
     fail "$1 ended with exit code $CLIENT_EXIT: ${words:-$(cat -- "$2.stdout" "$2.stderr" | grep -v '^$' | tail -n 1 | cut -c 1-400)}"
   fi
