@@ -13,6 +13,10 @@ CANDIDATE ?=# the same for the other side
 BLOCKS ?=# how many blocks (rounds of each variant) are measured
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
 FAIL_ON ?=# regression: make ends with an error if a metric got worse
+MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
+PACKAGE ?=# their package inside it, ./lib/storage
+BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
+PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed rounds
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -43,7 +47,7 @@ TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON SET RUN TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
@@ -54,20 +58,24 @@ export ANSIBLE_HOME := $(TSDUEL_CACHE)/ansible
 export MPLCONFIGDIR := $(TSDUEL_CACHE)/matplotlib
 
 # A run that is asked for without a name is a new one; the other stages read the newest.
-ifneq ($(filter tsbs plan,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),experiments/local.yml)))
+ifneq ($(filter tsbs gobench plan,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench,$(MAKECMDGOALS)),experiments/local.yml)))
 endif
+# Which kind of experiment was asked for; without a file, gobench asks what the knobs say.
+export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
 ifneq ($(filter import,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
 endif
 override RUN := $(or $(RUN),$(NEW_RUN),latest)
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
-# A rented machine is given back when `make tsbs` fails on it; a stage that is called alone leaves it.
-ELSE_GIVE_BACK := $(if $(filter tsbs,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
+# A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
+ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
 ##@ Compare
 tsbs: plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+
+gobench: plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
@@ -150,5 +158,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
   tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

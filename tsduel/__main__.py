@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tsduel import outcome
 from tsduel.errors import UserError
+from tsduel.rundir import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,13 @@ def _compare(run_dir: Path, _failed: int) -> None:
 
 def _report(run_dir: Path, _failed: int) -> int:
     from plots import exports, report
+    from plots.gobench import report as go_report
 
+    if open_run(run_dir).kind == "gobench":
+        # stats/*.bench.txt are what other tools read of these.
+        go_report.main(run_dir)
+        go_report.print_summary(run_dir)
+        return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
     report.main(run_dir)
     exported = exports.main(run_dir)
     report.print_summary(run_dir)
@@ -100,6 +107,8 @@ def _report(run_dir: Path, _failed: int) -> int:
 def _comment(run_dir: Path, _failed: int) -> None:
     from plots import comment
 
+    if open_run(run_dir).kind == "gobench":
+        raise UserError(f"{run_dir}: there is no block for a pull request of Go benchmarks; report.md begins with it")
     print(comment.main(run_dir), end="")
 
 
