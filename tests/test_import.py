@@ -11,7 +11,7 @@ import pytest
 from test_make import make
 
 from plots import exports, plot_load, report
-from tsduel import compare, importing, plan, tidy
+from tsduel import build, compare, importing, plan, provision, tidy
 from tsduel.errors import UserError
 from tsduel.logs import read_log
 
@@ -137,6 +137,9 @@ def test_there_is_nothing_to_plan_or_run_in_it(run):
     """The stages before tidy refuse it, with a sentence."""
     with pytest.raises(UserError, match="imported from logs: there is nothing to build or to run in it"):
         plan.main(run, {})
+    for stage in (provision, build):
+        with pytest.raises(UserError, match="imported from logs"):
+            stage.main(run)
     script = Path(__file__).parent.parent / "scripts/run-rounds"
     done = subprocess.run([script, run], capture_output=True, text=True, check=False)
     assert done.returncode == 2

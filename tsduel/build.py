@@ -16,10 +16,12 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 def main(run_dir: Path) -> int:
     """Become ansible-playbook, unless there is nothing to prepare; return 0 then."""
+    plan = rundir.open_run(run_dir).plan
+    rundir.refuse_imported(run_dir, plan)
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
-    if not place.is_local(rundir.open_run(run_dir).plan):
+    if not place.is_local(plan):
         if _is_under_way(run_dir):
             return 0
         pack.main(run_dir)

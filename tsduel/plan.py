@@ -20,6 +20,7 @@ from tsduel.experiment import Experiment
 from tsduel.gcp import place as rented
 from tsduel.gcp import rent
 from tsduel.gobench import plan as go_plan
+from tsduel.rundir import refuse_imported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,8 +91,7 @@ def _plain(data: Any) -> Any:
 def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
     experiment = environment.get("EXPERIMENT", "")
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
-    if plan.get("imported"):
-        raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
+    refuse_imported(run_dir, plan)
     asked = plan["asked"]
     changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
     if experiment and Path(experiment) != Path(asked["experiment"]):

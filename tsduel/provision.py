@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def main(run_dir: Path) -> None:
     """Write host/outputs.json (what was provisioned) and host/inventory.json (how Ansible reaches it)."""
-    where = place.place_of(rundir.open_run(run_dir).plan)
+    plan = rundir.open_run(run_dir).plan
+    rundir.refuse_imported(run_dir, plan)
+    where = place.place_of(plan)
     if where["kind"] == "local":
         write(run_dir, kind="local", host=None, provisioned=False)
         return

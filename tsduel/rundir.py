@@ -130,6 +130,12 @@ def open_run(path: Path) -> Run:
     return Run(path, read_json(plan))
 
 
+def refuse_imported(run_dir: Path, plan: dict[str, Any]) -> None:
+    """Raise where a run was made of logs: its rounds are over, and nobody knows on which machine."""
+    if plan.get("imported"):
+        raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
+
+
 def read_round(path: Path) -> Round:
     """Read a round.json."""
     raw = read_json(path)
