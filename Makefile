@@ -13,6 +13,10 @@ CANDIDATE ?=# the same for the other side
 BLOCKS ?=# how many blocks (rounds of each variant) are measured
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
 FAIL_ON ?=# regression: make ends with an error if a metric got worse
+MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
+PACKAGE ?=# their package inside it, ./lib/storage
+BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
+PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed rounds
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -23,10 +27,16 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 # Where the rounds run.
-TARGET ?=# local (this machine) or ssh (another one, which is not changed but for missing packages)
+TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
 SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
 SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
 REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
+GCP_PROJECT ?=# with TARGET=gcp, the ID of the project that pays
+SSH_FROM ?=# with TARGET=gcp, from where SSH is let in: your public address, or iap
+YES ?=# 1: rent the machine without asking; make reap YES=1: delete
+MAX_COST ?=# rent nothing that can cost more than this many USD
+KEEP ?=# 1: keep the rented machine until its deadline, also when the run has failed
+TF ?=# terraform or tofu (default: what is on PATH, else OpenTofu is built)
 # What you have already: logs of VictoriaMetrics' own `make tsbs`.
 BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
 CANDIDATE_LOG ?=# the same for the candidate
@@ -37,9 +47,9 @@ TSDUEL_CACHE ?=
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON SET RUN TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
-  BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
@@ -48,31 +58,40 @@ export ANSIBLE_HOME := $(TSDUEL_CACHE)/ansible
 export MPLCONFIGDIR := $(TSDUEL_CACHE)/matplotlib
 
 # A run that is asked for without a name is a new one; the other stages read the newest.
-ifneq ($(filter tsbs plan,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),experiments/local.yml)))
+ifneq ($(filter tsbs gobench plan,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench,$(MAKECMDGOALS)),experiments/local.yml)))
 endif
+# Which kind of experiment was asked for; without a file, gobench asks what the knobs say.
+export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
 ifneq ($(filter import,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
 endif
 override RUN := $(or $(RUN),$(NEW_RUN),latest)
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
+# A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
+ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
 ##@ Compare
-tsbs: plan provision build run tidy compare report ## compare two versions on this machine: all the stages below
+tsbs: plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+
+gobench: plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
 	$(TSDUEL) plan "$$RUN"
 
-provision: .venv ## say where the rounds run
+provision: .venv ## say where the rounds run; with TARGET=gcp, rent the machine
 	$(TSDUEL) provision "$$RUN"
 
 build: .venv ## Ansible: install what is missing and build TSBS and the variants
-	$(TSDUEL) build "$$RUN"
+	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
 
 run: .venv ## scripts/run-rounds: every round that has not been run yet
-	$(TSDUEL) run "$$RUN"
+	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
+
+give-back: .venv ## TARGET=gcp: destroy, once all rounds are at home (KEEP=1: not)
+	@$(TSDUEL) give-back "$$RUN"
 
 tidy: .venv ## raw files -> tidy/*.csv
 	$(TSDUEL) tidy "$$RUN"
@@ -90,11 +109,18 @@ status: .venv ## what the rounds are doing, and how many are finished
 stop: .venv ## end the rounds, wherever they run; finished ones are kept
 	@$(TSDUEL) stop "$$RUN"
 
-fetch: .venv ## TARGET=ssh: bring home what is finished by now
+fetch: .venv ## from another machine: bring home what is finished by now
 	@$(TSDUEL) fetch "$$RUN"
 
-ssh: .venv ## TARGET=ssh: log in where the rounds run
+ssh: .venv ## to another machine: log in where the rounds run
 	@$(TSDUEL) ssh "$$RUN"
+
+##@ Rented machines
+destroy: .venv ## TARGET=gcp: delete everything of this run, and see that nothing is left
+	@$(TSDUEL) destroy "$$RUN"
+
+reap: .venv ## list what is past its deadline in GCP_PROJECT; YES=1 deletes it
+	@$(PYTHON) -m tsduel.gcp.reap
 
 ##@ Share
 comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
@@ -132,5 +158,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs plan provision build run tidy compare report status stop fetch ssh comment import read-logs tsbs-plot-load benchstat test bench clean-cache \
-  help .venv .venv-dev
+.PHONY: tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
+  tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

@@ -21,7 +21,13 @@ MOST_REASONS = 5
 
 
 def labels(run: Run) -> dict[str, str]:
-    """Return the names of the variants for people; the variant's own name is added where two would be alike."""
+    """Return the names of the variants for people; the variant's own name is added where two would be alike.
+
+    The columns of pivoted Go benchmarks are named by their key and value.
+    """
+    pivot = run.plan.get("gobench", {}).get("pivot")
+    if pivot:
+        return {name: f"{pivot['column']}={name}" for name in run.variants}
     by_name = {str(v["name"]): str(v.get("label") or v["name"]) for v in run.plan["variants"]}
     named = {name: by_name[name] for name in run.variants}
     found = list(named.values())

@@ -87,6 +87,16 @@ def tree() -> Path:
     return made
 
 
+def our_go() -> Path:
+    """Return the root of the Go that builds here."""
+    go = subprocess.run(
+        [PROJECT / "scripts" / "ensure-go", "1.25.5"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    environment = os.environ | {"GOTOOLCHAIN": "local"}
+    root = subprocess.run([go, "env", "GOROOT"], env=environment, capture_output=True, text=True, check=True)
+    return Path(root.stdout.strip())
+
+
 def _is_process(pid: int, began: str) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == began

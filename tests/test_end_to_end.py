@@ -68,7 +68,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(run_dir):
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", f"checked {len(checks)} of {len(checks)}", "This is not a result"):
         assert expected in report
-    for picture in ("plots/load-rate.png", "plots/load-rate.svg"):
+    for picture in ("plots/load-rate.png", "plots/load-rate.svg", "plots/course.svg", "report.html"):
         assert (run_dir / picture).stat().st_size > 1000
     assert f"Report: results/{run_dir.name}/report.md" in said
 
@@ -77,3 +77,34 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(run_dir):
     make("tsbs", f"RUN={run_dir.name}")
     assert {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/round.json")} == published
     assert (run_dir / "report.md").read_text() == report
+
+
+def test_make_gobench_goes_from_an_experiment_to_a_report(run_dir):
+    """`make gobench` of the smoke experiment runs VictoriaMetrics' search benchmarks of both versions."""
+    said = make("gobench", f"RUN={run_dir.name}", "EXPERIMENT=experiments/search-smoke.yml")
+
+    rounds = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/round.json"))]
+    assert [(r["status"], len(r["phases"])) for r in rounds] == [("ok", 1)] * 2 + [("ok", 2)] * 4
+    calibration = json.loads((run_dir / "raw/calibration.json").read_text())
+    assert calibration["rows"][0]["names"] == {
+        "baseline": "BenchmarkSearch/MetricNames/CurrOnly/VariableSeries/100",
+        "candidate": "BenchmarkSearch/MetricNames/PtOnly/VariableSeries/100",
+    }
+    names = {"Search/MetricNames/VariableSeries/100", "Search/LabelNames/VariableSeries/100"}
+    compared = rows(run_dir / "stats" / "comparison.csv")
+    assert {(r["metric"], r["query_type"]) for r in compared} == {
+        (unit, name) for unit in ("sec/op", "B/op", "allocs/op") for name in (*names, "geomean")
+    }
+    assert {r["verdict"] for r in compared} == {"inconclusive (n < 6)"}
+    assert all(float(r["baseline_median"]) > 0 for r in compared)
+    assert [c for c in rows(run_dir / "tidy" / "checks.csv") if c["ok"] != "true"] == []
+    report = (run_dir / "report.md").read_text()
+    for expected in (
+        "v1.132.0",
+        "v1.133.0",
+        "This is not a result",
+        "Search/LabelNames/VariableSeries/100-",
+        "│   baseline",
+    ):
+        assert expected in report
+    assert f"Report: results/{run_dir.name}/report.md" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tsduel import experiment, knobs
+from tsduel import experiment, kinds, knobs
 from tsduel.errors import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -42,7 +42,7 @@ def with_sides(**fields):
 @pytest.mark.parametrize("path", sorted((PROJECT / "experiments").glob("*.yml")), ids=lambda p: p.stem)
 def test_the_experiments_of_the_project_are_valid(path):
     """Every file in experiments/ is accepted and named as its file."""
-    assert experiment.validate(experiment.read(path), str(path)).name == path.stem
+    assert kinds.validate(experiment.read(path), str(path)).name == path.stem
 
 
 def test_only_a_name_is_needed():
@@ -55,7 +55,7 @@ def test_only_a_name_is_needed():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, host, kind, name, noise, queries"),
+        ("blocks", "design, gcp, host, kind, name, noise, queries"),
         ("design.block", "blocks, max_failed_rounds, seed"),
         ("workload.hosts", "batch_size, end, interval, scale"),
         ("queries.type", "cache, count, max_count, responses, seconds"),

@@ -28,11 +28,17 @@ KNOBS = (
     "FAIL_ON",
     "SET",
     "RUN",
+    "MODULE",
+    "PACKAGE",
+    "BENCH",
+    "PROFILE",
     "TARGET",
     "SSH_HOST",
     "REMOTE_DIR",
+    "GCP_PROJECT",
+    "YES",
 )
-STAGES = ["plan", "provision", "build", "run", "tidy", "compare", "report"]
+STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 
 
 def test_make_alone_prints_help():
@@ -47,11 +53,36 @@ def test_tsbs_is_all_stages_in_order():
     """`make tsbs` is the stages, each once, for one run that is named after its experiment."""
     done = make("-n", "tsbs", "EXPERIMENT=experiments/smoke.yml")
     assert done.returncode == 0, done.stderr
-    places = [done.stdout.index(f"-m tsduel {word} ") for word in STAGES]
-    assert places == sorted(places)
+    lines = [line.partition(" -m tsduel ")[2] for line in done.stdout.splitlines() if " -m tsduel " in line]
+    assert [line.partition(" ")[0] for line in lines] == STAGES
 
 
-@pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh"])
+def test_gobench_is_the_same_stages():
+    """What differs is in the experiment; without a file the run is called gobench."""
+    done = make("-n", "gobench", "BENCH=^B$/^x$")
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition(" -m tsduel ")[2] for line in done.stdout.splitlines() if " -m tsduel " in line]
+    assert [line.partition(" ")[0] for line in lines] == STAGES
+
+
+@pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])
+def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
+    """Neither make nor a shell expands anything in it."""
+    done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
+    assert done.returncode == 2
+    assert not (PROJECT / "pwned").exists()
+    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert "Traceback" not in done.stderr
+    assert f"tsduel: make gobench with BASELINE {knob}: " in done.stderr
+
+
+def test_make_gobench_refuses_an_experiment_of_databases():
+    """And says which command it is for."""
+    done = make("gobench", "EXPERIMENT=experiments/smoke.yml", "RUN=test-knobs")
+    assert "experiments/smoke.yml: its kind is tsbs: run it with make tsbs" in done.stderr
+
+
+@pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"])
 def test_every_stage_is_a_target(target):
     """A stage alone reads the newest run, whatever it is called."""
     assert f'-m tsduel {target} "$RUN"' in make("-n", target).stdout

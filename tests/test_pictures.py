@@ -169,14 +169,15 @@ def test_median_curve_goes_to_the_median_end():
 
 
 def test_lanes_cross_out_what_does_not_count():
-    """A round whose block is dropped is there, crossed out; the warm-up block is not."""
+    """A round that does not count is crossed out, at the bottom where it has no value; the warm-up block is not."""
     values = pd.DataFrame({
         "order": range(1, 7), "block": [0, 0, 1, 1, 2, 2], "variant": ["baseline", "candidate"] * 3, "metric": "disk",
-        "value": [5e6] * 6, "counts": [False, False, True, True, False, False],
+        "value": [5e6] * 5 + [float("nan")], "counts": [False, False, True, True, False, False],
     })  # fmt: skip
     figure = by_round(values, [Lane("disk", "on disk", "B", higher_is_better=False)], LABELS)
-    crossed = next(line for line in figure.axes[0].lines if line.get_marker() == "x")
-    assert list(crossed.get_xdata()) == [5, 6]
+    crossed = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
+    assert [at for line in crossed for at in line.get_xdata() if np.isfinite(line.get_ydata()).all()] == [6]
+    assert [(x, y) for line in crossed for x, y in zip(*line.get_data(), strict=True) if y > 1] == [(5, 5.0)]
     assert {"warm-up", "1", "2", "does not count", "on disk,\nMB"} <= set(texts(figure))
 
 

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from barehost import USERS, BareHost, require
+from barehost import USERS, BareHost, our_go, require
 from fakeproject import wait_for
 from test_end_to_end import UNJUDGED
 
@@ -27,16 +27,6 @@ RESULTS = PROJECT / "results"
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108
-
-
-def our_go() -> Path:
-    """Return the root of the Go that builds here."""
-    go = subprocess.run(
-        [PROJECT / "scripts" / "ensure-go", "1.25.5"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    environment = os.environ | {"GOTOOLCHAIN": "local"}
-    root = subprocess.run([go, "env", "GOROOT"], env=environment, capture_output=True, text=True, check=True)
-    return Path(root.stdout.strip())
 
 
 @pytest.fixture(scope="module")

@@ -6,27 +6,152 @@ import argparse
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tsduel import outcome
 from tsduel.errors import UserError
+from tsduel.rundir import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A run's name is a directory's and stands in commands that a user copies.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command: what help says of it, what it does with a run's directory, and whether that must be a run already.
+
+    `call` returns an exit code, or None for 0. It is given the exit code of what failed before, if it is to clean up.
+    """
+
+    help: str
+    call: Callable[[Path, int], int | None]
+    makes_run: bool = False
+
+
+# Imports are late, since a stage needs only its own libraries.
+def _plan(run_dir: Path, _failed: int) -> None:
+    from tsduel import plan
+
+    plan.main(run_dir, os.environ)
+
+
+def _import(run_dir: Path, _failed: int) -> None:
+    from tsduel import importing
+
+    importing.main(run_dir, os.environ)
+
+
+def _provision(run_dir: Path, _failed: int) -> None:
+    from tsduel import provision
+
+    provision.main(run_dir)
+
+
+def _build(run_dir: Path, _failed: int) -> int:
+    from tsduel import build
+
+    return build.main(run_dir)
+
+
+def _run(run_dir: Path, _failed: int) -> int:
+    from tsduel import run
+
+    return run.main(run_dir)
+
+
+def _give_back(run_dir: Path, failed: int) -> int:
+    from tsduel.gcp import ending
+
+    return ending.main(run_dir, os.environ, failed, forced=False)
+
+
+def _destroy(run_dir: Path, failed: int) -> int:
+    from tsduel.gcp import ending
+
+    return ending.main(run_dir, os.environ, failed, forced=True)
+
+
+def _tidy(run_dir: Path, _failed: int) -> None:
+    from tsduel import tidy
+
+    tidy.main(run_dir)
+
+
+def _compare(run_dir: Path, _failed: int) -> None:
+    from tsduel import compare
+
+    compare.main(run_dir)
+
+
+def _report(run_dir: Path, _failed: int) -> int:
+    from plots import exports, report
+    from plots.gobench import report as go_report
+
+    if open_run(run_dir).kind == "gobench":
+        # stats/*.bench.txt are what other tools read of these.
+        go_report.main(run_dir)
+        go_report.print_summary(run_dir)
+        return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
+    report.main(run_dir)
+    exported = exports.main(run_dir)
+    report.print_summary(run_dir)
+    print(exported)
+    return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
+
+
+def _comment(run_dir: Path, _failed: int) -> None:
+    from plots import comment
+
+    if open_run(run_dir).kind == "gobench":
+        raise UserError(f"{run_dir}: there is no block for a pull request of Go benchmarks; report.md begins with it")
+    print(comment.main(run_dir), end="")
+
+
+def _status(run_dir: Path, _failed: int) -> None:
+    from tsduel.remote import control
+
+    control.status(run_dir, os.environ)
+
+
+def _stop(run_dir: Path, _failed: int) -> None:
+    from tsduel.remote import control
+
+    control.stop(run_dir, os.environ)
+
+
+def _fetch(run_dir: Path, _failed: int) -> None:
+    from tsduel.remote import control
+
+    control.fetch(run_dir)
+
+
+def _ssh(run_dir: Path, _failed: int) -> None:
+    from tsduel.remote import control
+
+    control.login(run_dir)
+
+
 STAGES = {
-    "plan": "resolve the experiment and draw the order of rounds",
-    "provision": "say where the rounds run",
-    "build": "install what is missing and build TSBS and the variants",
-    "run": "run every round that has not been run yet",
-    "import": "two terminal logs of `make tsbs` -> a run directory",
-    "tidy": "raw files -> tidy/*.csv",
-    "compare": "tidy/*.csv -> stats/comparison.{csv,json}",
-    "report": "stats -> report.md, report.html, plots/ and exports/, and the verdict table on the terminal",
-    "comment": "stats -> comment.md, a Markdown block for a pull request, printed too",
-    "status": "say what the rounds are doing",
-    "stop": "end the rounds, wherever they run",
-    "fetch": "bring home what is finished elsewhere",
-    "ssh": "log in where the rounds run",
+    "plan": Stage("resolve the experiment and draw the order of rounds", _plan, makes_run=True),
+    "import": Stage("two terminal logs of `make tsbs` -> a run directory", _import, makes_run=True),
+    "provision": Stage("say where the rounds run", _provision),
+    "build": Stage("install what is missing and build TSBS and the variants", _build),
+    "run": Stage("run every round that has not been run yet", _run),
+    "give-back": Stage("delete a rented machine once all is at home, or once the run has failed", _give_back),
+    "tidy": Stage("raw files -> tidy/*.csv", _tidy),
+    "compare": Stage("tidy/*.csv -> stats/comparison.{csv,json}", _compare),
+    "report": Stage("stats -> report.md, report.html, plots/ and exports/, and the verdicts on the terminal", _report),
+    "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment),
+    "status": Stage("say what the rounds are doing", _status),
+    "stop": Stage("end the rounds, wherever they run", _stop),
+    "fetch": Stage("bring home what is finished elsewhere", _fetch),
+    "ssh": Stage("log in where the rounds run", _ssh),
+    "destroy": Stage("delete everything of a rented machine, and see that nothing is left", _destroy),
 }
 
 
@@ -42,85 +167,30 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
-def stage(name: str, run: str) -> int:
-    """Run one stage and return its exit code. Imports are late, since a stage needs only its own libraries."""
-    # Before the first round too, and not ten minutes later.
-    fail_on = outcome.fail_on(os.environ.get("FAIL_ON", ""))
-    run_dir = run_directory(run, must_exist=name not in {"plan", "import"})
-    if name == "plan":
-        from tsduel import plan
-
-        plan.main(run_dir, os.environ)
-    elif name == "provision":
-        from tsduel import provision
-
-        provision.main(run_dir)
-    elif name == "import":
-        from tsduel import importing
-
-        importing.main(run_dir, os.environ)
-    elif name == "build":
-        from tsduel import build
-
-        return build.main(run_dir)
-    elif name == "run":
-        from tsduel import run as rounds
-
-        return rounds.main(run_dir)
-    elif name == "tidy":
-        from tsduel import tidy
-
-        tidy.main(run_dir)
-    elif name == "compare":
-        from tsduel import compare
-
-        compare.main(run_dir)
-    elif name == "comment":
-        from plots import comment
-
-        print(comment.main(run_dir), end="")
-    elif name in {"status", "stop", "fetch", "ssh"}:
-        control(name, run_dir)
-    else:
-        from plots import exports, report
-
-        report.main(run_dir)
-        exported = exports.main(run_dir)
-        report.print_summary(run_dir)
-        print(exported)
-        return outcome.tell(run_dir, fail_on)
-    return outcome.DONE
-
-
-def control(name: str, run_dir: Path) -> None:
-    """Look at the rounds, or lay a hand on them."""
-    from tsduel.remote import control as remote
-
-    if name == "status":
-        remote.status(run_dir, os.environ)
-    elif name == "stop":
-        remote.stop(run_dir, os.environ)
-    elif name == "fetch":
-        remote.fetch(run_dir)
-    else:
-        remote.login(run_dir)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tsduel", description=__doc__)
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
+    for name, stage in STAGES.items():
+        arguments = stages.add_parser(name, help=stage.help)
+        arguments.add_argument("run", help="a directory in results/, or latest")
+        arguments.add_argument("failed", nargs="?", type=int, default=0, help="exit code of the stage that failed")
+    stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
+    return parser
 
 
 def main() -> int:
     """Parse the arguments, run the stage, and turn a user's mistake into a sentence."""
-    parser = argparse.ArgumentParser(prog="tsduel", description=__doc__)
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
-    for name, text in STAGES.items():
-        stages.add_parser(name, help=text).add_argument("run", help="a directory in results/, or latest")
-    stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
-    arguments = parser.parse_args()
+    given = _parser().parse_args()
     try:
-        if arguments.stage == "plot-load":
+        # Before the first round too, and not ten minutes later.
+        outcome.fail_on(os.environ.get("FAIL_ON", ""))
+        if given.stage == "plot-load":
             from plots import plot_load
 
             plot_load.main(os.environ)
             return outcome.DONE
-        return stage(arguments.stage, arguments.run)
+        stage = STAGES[given.stage]
+        return stage.call(run_directory(given.run, must_exist=not stage.makes_run), given.failed) or outcome.DONE
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return outcome.USER

@@ -64,6 +64,12 @@ def machine_kind(run: Run) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", " ".join(str(part) for part in parts).lower()).strip("-")
 
 
+def _subject(run: Run) -> dict[str, Any]:
+    if run.kind == "gobench":
+        return {"gobench": {key: run.plan["gobench"][key] for key in ("module", "package", "bench")}}
+    return {"workload": {key: run.plan["workload"][key] for key in ("use_case", "scale", "samples")}}
+
+
 def keep(run: Run, document: dict[str, Any]) -> None:
     """Write results/aa/MACHINE-KIND.json, replacing what an earlier A/A run of this kind of machine has left."""
     kept = {
@@ -71,7 +77,7 @@ def keep(run: Run, document: dict[str, Any]) -> None:
         "run": run.path.name,
         "created": run.plan.get("created") or "",
         "experiment": run.plan["name"],
-        "workload": {key: run.plan["workload"][key] for key in ("use_case", "scale", "samples")},
+        **_subject(run),
         "blocks": {name: len(of["valid"]) for name, of in document["blocks"].items()},
         **document["aa"],
         "spreads": [
@@ -94,7 +100,9 @@ def calibration(run: Run) -> dict[str, Any] | None:
 
 
 def _path(run: Run) -> Path:
-    return run.path.resolve().parent / "aa" / f"{machine_kind(run)}.json"
+    # What a database's rounds scatter says nothing of Go benchmarks.
+    kind = "" if run.kind == "tsbs" else f".{run.kind}"
+    return run.path.resolve().parent / "aa" / f"{machine_kind(run)}{kind}.json"
 
 
 def _name(row: dict[str, Any]) -> str:

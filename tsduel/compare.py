@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from tsduel import aa, benchfmt
+from tsduel import aa, kinds
 from tsduel.benchfmt import Compared
 from tsduel.blocks import (
     Blocks,
@@ -29,7 +29,7 @@ from tsduel.blocks import (
 )
 from tsduel.errors import UserError
 from tsduel.findings import Sample
-from tsduel.metrics import GEOMEAN, METRICS, threshold
+from tsduel.metrics import GEOMEAN, threshold
 from tsduel.power import FEWEST_BLOCKS
 from tsduel.rows import COLUMNS, Row, details, row, short_phase
 from tsduel.rundir import Run, open_run
@@ -60,7 +60,7 @@ def main(run_dir: Path) -> None:
     _write(out / "comparison.csv", _csv(rows))
     _write(out / "comparison.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     names = (tables.measurements[column].tolist() for column in ("metric", "phase"))
-    for variant, text in benchfmt.files(run, dict(zip(*names, strict=True)), compared).items():
+    for variant, text in kinds.bench_files(run, dict(zip(*names, strict=True)), compared).items():
         _write(out / f"{variant}.bench.txt", text)
     if run.plan.get("aa"):
         aa.keep(run, document)
@@ -98,7 +98,7 @@ def _samples(run: Run, tables: Tables, candidate: str) -> list[tuple[Compared, S
     failures = checks[failed & checks["variant"].isin(pair)]
     thresholds = run.plan["design"].get("thresholds") or {}
     found = []
-    for metric in METRICS.values():
+    for metric in kinds.metrics_of(run, list(by_name)):
         types = run.query_types if metric.per_type else [""]
         per_type = {t: by_name[metric.name, t] for t in types if (metric.name, t) in by_name}
         plain = Sample(

@@ -9,26 +9,47 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tsduel import metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
+from tsduel.gcp.settings import Gcp
 from tsduel.noise import Noise
 from tsduel.targets import TARGETS
 
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
+AnyVariant = TypeVar("AnyVariant", bound="Part")
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A section of an experiment: strict, nothing unknown in it."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Variant(_Part):
+def check_env_names(value: dict[str, str]) -> dict[str, str]:
+    """Validate the names of a variant's environment variables."""
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is not a name of an environment variable")
+    return value
+
+
+def needs_source(variant: AnyVariant) -> AnyVariant:
+    """Validate that a variant says where it comes from."""
+    source = variant.source  # type: ignore[attr-defined]
+    for field in {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[source]:
+        if not getattr(variant, field):
+            raise ValueError(f"source {source} needs `{field}:`")
+    return variant
+
+
+class Variant(Part):
     """One side of the comparison: which revision of which database, built how, started with what."""
 
     target: str = "victoriametrics"
@@ -47,24 +68,11 @@ class Variant(_Part):
             raise ValueError(f"unknown database; allowed: {', '.join(sorted(TARGETS))}")
         return value
 
-    @field_validator("env")
-    @classmethod
-    def _env_names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"{name!r} is not a name of an environment variable")
-        return value
-
-    @model_validator(mode="after")
-    def _source_is_complete(self) -> Variant:
-        needs = {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[self.source]
-        for field in needs:
-            if not getattr(self, field):
-                raise ValueError(f"source {self.source} needs `{field}:`")
-        return self
+    _env_names = field_validator("env")(check_env_names)
+    _source_is_complete = model_validator(mode="after")(needs_source)
 
 
-class Workload(_Part):
+class Workload(Part):
     """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
 
     use_case: str = "cpu-only"
@@ -122,7 +130,7 @@ class Workload(_Part):
         return self
 
 
-class Queries(_Part):
+class Queries(Part):
     """The query phases: types, client workers, how many queries, state of the database's caches."""
 
     types: Annotated[list[str], Field(min_length=1)] = list(tsbs_queries.PARTITION_INDEX_TYPES)
@@ -150,7 +158,7 @@ class Queries(_Part):
         return value
 
 
-class Settle(_Part):
+class Settle(Part):
     """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
 
     mode: Literal["natural", "merged"] = "natural"
@@ -159,7 +167,7 @@ class Settle(_Part):
     poll_s: Annotated[int, Field(ge=1)] = 2
 
 
-class Design(_Part):
+class Design(Part):
     """How many blocks, in which order; fixed in the plan before the first round."""
 
     blocks: Annotated[int, Field(ge=1, le=99)] = 10
@@ -177,7 +185,7 @@ class Design(_Part):
         return value
 
 
-class Watchdog(_Part):
+class Watchdog(Part):
     """After how many seconds without progress a phase is ended."""
 
     health_s: Annotated[int, Field(ge=1)] = 60
@@ -186,7 +194,7 @@ class Watchdog(_Part):
     stop_s: Annotated[int, Field(ge=1)] = 120
 
 
-class Host(_Part):
+class Host(Part):
     """The measured machine."""
 
     machine: str = "local"
@@ -194,13 +202,13 @@ class Host(_Part):
     drop_caches: bool = False
 
 
-class Report(_Part):
+class Report(Part):
     """What the report dwells on. `shift`: on the shift in service time; None for where one build is compared twice."""
 
     shift: bool | None = None
 
 
-class Experiment(_Part):
+class Experiment(Part):
     """The whole written question."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")]
@@ -219,6 +227,7 @@ class Experiment(_Part):
     noise: Noise = Noise()
     host: Host = Host()
     report: Report = Report()
+    gcp: Gcp = Gcp()
 
     @field_validator("variants")
     @classmethod
@@ -268,14 +277,22 @@ def read(path: Path) -> dict[str, Any]:
     return data
 
 
+Question = TypeVar("Question", bound=BaseModel)
+
+
 def validate(data: dict[str, Any], where: str) -> Experiment:
-    """Check a mapping against the schema; `where` names its origin in messages."""
+    """Check a mapping against the schema of databases; `where` names its origin in messages."""
+    return validate_as(Experiment, data, where)
+
+
+def validate_as(model: type[Question], data: dict[str, Any], where: str) -> Question:
+    """Check a mapping against a schema; kinds.validate knows which one it needs."""
     for key, text in refusals.strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:
             raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:
-        return Experiment.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        sentences = [refusals.sentence(item, Experiment) for item in error.errors()]
+        sentences = [refusals.sentence(item, model) for item in error.errors()]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None

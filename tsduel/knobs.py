@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 # Knob -> the fields it sets; the value is read as YAML. The TSBS_ ones are VictoriaMetrics' Makefile's.
 FIELDS = {
     "BLOCKS": ("design.blocks",),
+    "MODULE": ("gobench.module",),
+    "PACKAGE": ("gobench.package",),
+    "BENCH": ("gobench.bench",),
+    "PROFILE": ("gobench.profile",),
     "TSBS_SCALE": ("workload.scale",),
     "TSBS_START": ("workload.start",),
     "TSBS_END": ("workload.end",),
@@ -27,6 +31,7 @@ FIELDS = {
     "TSBS_QUERIES": ("queries.count",),
     "TSBS_WORKERS": ("workload.workers", "queries.workers"),
 }
+TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
 NAMES = (*SIDES, *FIELDS, "SET", "AA", *places.KNOBS)
 
@@ -44,8 +49,10 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
             _set_side(result, variant, knobs[knob], knob)
     for knob, fields in FIELDS.items():
         if knob in knobs:
+            # A pattern is text, whatever YAML would make of it.
+            value = knobs[knob] if knob in TEXTS else _value(knobs[knob], knob)
             for field in fields:
-                _set_field(result, field, _value(knobs[knob], knob), knob)
+                _set_field(result, field, value, knob)
     for assignment in _assignments(knobs.get("SET", "")):
         field, separator, value = assignment.partition("=")
         if not separator or not field:

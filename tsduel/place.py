@@ -1,4 +1,4 @@
-"""Where the rounds run: on this machine, or on another one over SSH. This module alone decides it."""
+"""Where the rounds run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsduel.errors import UserError
+from tsduel.gcp import place as gcp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS = ("local", "ssh")
-KNOBS = ("TARGET", "SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
+KINDS = ("local", "ssh", "gcp")
+SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
+KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
 # A host's name never begins with a dash, which ssh would take for an option.
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
@@ -29,6 +31,7 @@ LOCAL: dict[str, Any] = {"kind": "local"}
 def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return plan/experiment.json's ``place`` for the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR.
 
+    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.gcp.place.asked`` describes.
     ``{"kind": "local"}``, or ``kind``, ``user`` and ``port`` (None: what ssh's own configuration says), ``address``,
     ``config_file`` (None: the user's own) and ``directory``, where everything of ours lies on the other machine.
     """
@@ -36,11 +39,12 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     kind = given["TARGET"] or "local"
     if kind not in KINDS:
         raise UserError(f"TARGET: {kind!r} is no place for the rounds; there are: {', '.join(KINDS)}")
-    if kind == "local":
-        for name in KNOBS[1:]:
+    if kind != "ssh":
+        for name in SSH_KNOBS:
             if given[name]:
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
-        return dict(LOCAL)
+        # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
+        return gcp.asked(given) if kind == "gcp" else dict(LOCAL)
     user, address, port = _host(given["SSH_HOST"])
     return {
         "kind": kind,

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
+from tsduel import duration, kinds, knobs, place, sources, tsbs_queries
 from tsduel import experiment as schema
-from tsduel import knobs, place, sources, tsbs_queries
 from tsduel.errors import UserError
-from tsduel.targets import TARGETS
+from tsduel.experiment import Experiment
+from tsduel.gcp import place as rented
+from tsduel.gcp import rent
+from tsduel.gobench import plan as go_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsduel.experiment import Experiment, Variant
+    from tsduel.kinds import AnyExperiment, AnyVariant
 
 PROJECT = Path(__file__).resolve().parent.parent
 DEFAULT_EXPERIMENT = "experiments/local.yml"
@@ -43,20 +46,26 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
     given = knobs.given(environment)
     if (run_dir / "plan" / "experiment.json").exists():
-        _keep(run_dir, environment.get("EXPERIMENT", ""), given)
+        _keep(run_dir, environment, given)
     else:
         _make(run_dir, environment, given)
     _print(run_dir)
 
 
 def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
-    path = Path(environment.get("EXPERIMENT") or DEFAULT_EXPERIMENT)
-    written = schema.read(path)
+    path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
+    if not path and wanted not in kinds.EMPTY:
+        path = DEFAULT_EXPERIMENT
+    written = schema.read(Path(path)) if path else kinds.EMPTY[wanted]
     data = knobs.apply(written, given)
-    asked = schema.validate(data, _where(path, given))
+    where = _where(path or f"make {wanted}", given)
+    kinds.refuse_other(data, wanted, where)
+    asked = kinds.validate(data, where)
     aa = given.get("AA") == "1"
     plan = resolve(asked, run=run_dir.name, aa=aa, where=place.asked(given))
-    plan["asked"] = {"experiment": str(path), "written": _plain(written), "knobs": dict(given)}
+    plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
+    if plan["place"]["kind"] == "gcp":
+        rent.offer(plan, asked.gcp, environment)
     cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
     point_latest(run_dir)
@@ -69,8 +78,8 @@ def point_latest(run_dir: Path) -> None:
     fresh.rename(run_dir.parent / "latest")
 
 
-def _where(path: Path, given: Mapping[str, str]) -> str:
-    return f"{path} with {' '.join(given)}" if given else str(path)
+def _where(path: str, given: Mapping[str, str]) -> str:
+    return f"{path} with {' '.join(given)}" if given else path
 
 
 def _plain(data: Any) -> Any:
@@ -78,7 +87,8 @@ def _plain(data: Any) -> Any:
     return json.loads(json.dumps(data, default=str))
 
 
-def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
+def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
+    experiment = environment.get("EXPERIMENT", "")
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
     if plan.get("imported"):
         raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")
@@ -92,27 +102,19 @@ def _keep(run_dir: Path, experiment: str, given: Mapping[str, str]) -> None:
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there",
         )
+    if place.place_of(plan)["kind"] == "gcp":
+        rent.offer_again(run_dir, plan, environment)
 
 
-def resolve(asked: Experiment, *, run: str, aa: bool = False, where: Mapping[str, Any] = place.LOCAL) -> dict[str, Any]:
+def resolve(
+    asked: AnyExperiment, *, run: str, aa: bool = False, where: Mapping[str, Any] = place.LOCAL
+) -> dict[str, Any]:
     """Return the contents of plan/experiment.json for a validated experiment; ``where``: see place.asked."""
-    variants = dict(asked.variants)
+    variants: dict[str, AnyVariant] = dict(asked.variants)
     if aa:
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-    workload, queries = asked.workload, asked.queries
-    lines = workload.window_s // workload.interval_s * workload.scale
-    samples = lines * tsbs_queries.SAMPLES_PER_LINE[workload.use_case]
-    data = {
-        "tsbs": TSBS_VERSION,
-        "format": "victoriametrics",
-        **{k: getattr(workload, k) for k in ("use_case", "scale", "start", "end", "interval", "seed")},
-    }
-    if len({v.target for v in variants.values()}) > 1:
-        raise UserError("variants: all have to be versions of the same database")
-    types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
-    largest = queries.count or queries.max_count
-    spares = asked.noise.spares(asked.design.blocks)
-    return {
+    drawn = rounds(list(variants), asked)
+    plan = {
         "schema": 1,
         "run": run,
         "place": dict(where),
@@ -124,8 +126,34 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False, where: Mapping[str
         "aa": aa,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "tsduel": {"version": tsduel.__version__, "commit": own_commit()},
+        "variants": [_variant(name, variant, asked) for name, variant in variants.items()],
+        "design": asked.design.model_dump(),
+        "watchdog": asked.watchdog.model_dump(),
+        "noise": {**asked.noise.model_dump(), "spare_blocks": asked.noise.spares(asked.design.blocks)},
+        "host": asked.host.model_dump(),
+        **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked, aa=aa)),
+        "rounds": drawn,
+    }
+    lasts = duration.estimate if isinstance(asked, Experiment) else go_plan.duration
+    return {**plan, "duration": lasts(plan, len(drawn))}
+
+
+def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
+    if len({v.target for v in asked.variants.values()}) > 1:
+        raise UserError("variants: all have to be versions of the same database")
+    workload, queries = asked.workload, asked.queries
+    lines = workload.window_s // workload.interval_s * workload.scale
+    samples = lines * tsbs_queries.SAMPLES_PER_LINE[workload.use_case]
+    data = {
+        "tsbs": TSBS_VERSION,
+        "format": "victoriametrics",
+        **{k: getattr(workload, k) for k in ("use_case", "scale", "start", "end", "interval", "seed")},
+    }
+    types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
+    largest = queries.count or queries.max_count
+    blocks = asked.design.blocks + asked.design.warmup_blocks + asked.noise.spares(asked.design.blocks)
+    return {
         "tsbs": {"version": TSBS_VERSION},
-        "variants": [_variant(name, variant) for name, variant in variants.items()],
         "workload": {
             **workload.model_dump(),
             "interval_s": workload.interval_s,
@@ -137,10 +165,6 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False, where: Mapping[str
         },
         "queries": {**queries.model_dump(), "types": types},
         "settle": asked.settle.model_dump(),
-        "design": asked.design.model_dump(),
-        "watchdog": asked.watchdog.model_dump(),
-        "noise": {**asked.noise.model_dump(), "spare_blocks": spares},
-        "host": asked.host.model_dump(),
         "report": asked.report.model_dump(),
         "estimate": {
             "data_bytes": lines * DATA_BYTES_A_LINE,
@@ -149,14 +173,13 @@ def resolve(asked: Experiment, *, run: str, aa: bool = False, where: Mapping[str
                 DATABASE_BYTES_LEAST,
                 samples * DATABASE_BYTES_A_SAMPLE + workload.scale * 10 * DATABASE_BYTES_A_SERIES,
             ),
-            "results_bytes": (asked.design.blocks + asked.design.warmup_blocks + spares) * len(variants) * ROUND_BYTES,
+            "results_bytes": blocks * variants * ROUND_BYTES,
         },
-        "rounds": rounds(list(variants), asked),
     }
 
 
-def _variant(name: str, variant: Variant) -> dict[str, Any]:
-    target = TARGETS[variant.target]
+def _variant(name: str, variant: AnyVariant, asked: AnyExperiment) -> dict[str, Any]:
+    target = kinds.target(asked, variant)
     found = sources.resolve(
         target, variant=name, source=variant.source, ref=variant.ref, repo=variant.repo, path=variant.path
     )
@@ -168,6 +191,7 @@ def _variant(name: str, variant: Variant) -> dict[str, Any]:
     return {
         "name": name,
         **variant.model_dump(),
+        **kinds.variant_part(asked, variant),
         "repo": sources.absolute_location(variant.repo) if variant.repo else "",
         "path": sources.absolute_location(variant.path) if variant.path else "",
         "label": found.label,
@@ -193,13 +217,14 @@ def _query_type(asked: Experiment, name: str, number: int, data: Mapping[str, An
     return {"name": name, "seed": seed, "responses_seed": seed + RESPONSES_SEED_OFFSET, "key": _key(shape)}
 
 
-def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
+def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
     """Draw the order of all rounds: randomized complete blocks (Abedi & Brecht, ICPE 2017).
 
     Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
     position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
     Last come the spare blocks, which are run only in place of those that outside causes spoil.
     """
+    all_types = asked.queries.types if isinstance(asked, Experiment) else []
     last = asked.design.blocks + asked.noise.spares(asked.design.blocks)
     draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
     orders: list[list[str]] = []
@@ -211,7 +236,7 @@ def rounds(names: list[str], asked: Experiment) -> list[dict[str, Any]]:
             draw.shuffle(orders)
         # The warm-up block is discarded, so it takes no part in the balance.
         order = draw.sample(names, len(names)) if block == 0 else orders.pop()
-        types = draw.sample(asked.queries.types, len(asked.queries.types))
+        types = draw.sample(all_types, len(all_types))
         drawn += [
             {
                 "block": block,
@@ -229,7 +254,7 @@ def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict
     """Return what Ansible is told: where things lie on the measured machine, and what each variant is built from."""
     variants = []
     for variant in plan["variants"]:
-        target = TARGETS[variant["target"]]
+        target = kinds.planned_target(plan, variant)
         variants.append(
             {
                 **variant,
@@ -242,8 +267,9 @@ def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict
     return {
         **place.directories(plan, run_dir=run_dir, cache=cache, project=PROJECT),
         "target": place.place_of(plan)["kind"],
+        "kind": plan["kind"],
         "go_minimum": max((v["go_minimum"] for v in variants), key=_version),
-        "tsbs_version": plan["tsbs"]["version"],
+        "tsbs_version": plan.get("tsbs", {}).get("version", ""),
         "variants": variants,
     }
 
@@ -275,6 +301,11 @@ def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> No
         table = csv.DictWriter(stream, list(drawn[0]), delimiter="\t", lineterminator="\n")
         table.writeheader()
         table.writerows(drawn)
+    if plan["place"]["kind"] == "gcp":
+        variables_file = directory / "terraform.tfvars.json"
+        variables_file.write_text(
+            json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n", encoding="utf-8"
+        )
     (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
     # Last, and at once: a plan that exists is a plan that is whole.
     partial = directory / "experiment.json.partial"
@@ -284,15 +315,12 @@ def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> No
 
 def _print(run_dir: Path) -> None:
     plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
-    design, workload = plan["design"], plan["workload"]
+    design = plan["design"]
     print(f"run       {run_dir}")
-    print(f"go on     make tsbs RUN={run_dir.name}  (after an interruption)")
+    print(f"go on     make {plan['kind']} RUN={run_dir.name}  (after an interruption)")
     for variant in plan["variants"]:
         print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
-    print(
-        f"workload  {workload['samples']:,} samples of {workload['scale']:,} hosts, "
-        f"{len(plan['queries']['types'])} query types"
-    )
+    print(kinds.described(plan))
     spares = plan.get("noise", {}).get("spare_blocks", 0)
     print(
         f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "

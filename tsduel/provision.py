@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tsduel import place, rundir
+from tsduel.gcp import provide
 from tsduel.remote import probe, rounds
 from tsduel.remote.ssh import Host
 
@@ -23,6 +25,13 @@ def main(run_dir: Path) -> None:
         write(run_dir, kind="local", host=None, provisioned=False)
         return
     if rounds.is_home(run_dir):
+        return
+    if where["kind"] == "gcp":
+        before = rundir.open_run(run_dir).json("host/outputs.json").get("host")
+        host = provide.machine(run_dir, where, os.environ)
+        if host != before:
+            write(run_dir, kind="gcp", host=host, provisioned=True)
+            provide.first_login(run_dir, where, os.environ, Host.from_outputs(host))
         return
     host = {
         **{name: where[name] for name in ("address", "port", "user", "config_file")},

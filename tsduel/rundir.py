@@ -73,14 +73,25 @@ class Run:
     plan: dict[str, Any]
 
     @property
+    def kind(self) -> str:
+        """What a round does: tsbs, or gobench."""
+        return str(self.plan.get("kind") or "tsbs")
+
+    @property
     def variants(self) -> list[str]:
-        """Names of the variants, baseline first."""
+        """Names of the variants, baseline first; of a pivoted run its columns, which are compared in their place."""
+        columns = self.json("raw/calibration.json").get("columns")
+        if columns:
+            return [str(column) for column in columns]
         names = [str(variant["name"]) for variant in self.plan["variants"]]
         return sorted(names, key=lambda name: name != "baseline")
 
     @property
     def query_types(self) -> list[str]:
-        """Names of the query types in the order of the experiment."""
+        """Names of the query types in the order of the experiment; of Go benchmarks the rows that were found."""
+        if self.kind == "gobench":
+            rows = self.json("raw/calibration.json").get("rows") or []
+            return list(dict.fromkeys(str((row.get("cell") or row)["row"]) for row in rows))
         return [str(entry["name"]) for entry in self.plan["queries"]["types"]]
 
     def target_of(self, variant: str) -> str:

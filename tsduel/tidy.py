@@ -19,6 +19,7 @@ from tsduel import noise
 from tsduel.checks import Answers, Check, check_round, same_answers
 from tsduel.counters import target
 from tsduel.errors import UserError
+from tsduel.gobench import tidy as go_tidy
 from tsduel.measure import Measurement, measure, read_raw
 from tsduel.responses import Summary, summarize
 from tsduel.rundir import Round, Run, open_run
@@ -59,6 +60,8 @@ def main(run_dir: Path) -> None:
         for tidied in _each(run):
             series.stream.write(tidied.series)
             done.append(TidyRound(tidied.round, tidied.measurements, tidied.checks, tidied.answers, ""))
+    if run.kind == "gobench":
+        go_tidy.write_units(run, out / "units.csv")
     with _Table(out / "measurements.csv", MEASUREMENTS) as table:
         for tidied in done:
             table.rows(
@@ -99,6 +102,10 @@ def tidy_round(run: Run, found: Round) -> TidyRound:
 
 
 def _each(run: Run) -> Iterator[TidyRound]:
+    if run.kind == "gobench":
+        for found, measurements, checks in go_tidy.rounds(run):
+            yield TidyRound(found, measurements, checks, Answers(found.path), "")
+        return
     size = sum(file.stat().st_size for found in run.rounds for file in found.path.rglob("*.gz"))
     if size < _ALONE_BELOW or len(run.rounds) == 1 or (os.cpu_count() or 1) == 1:
         yield from (tidy_round(run, found) for found in run.rounds)
@@ -124,7 +131,7 @@ def _answers(found: Round, run: Run) -> Answers:
 
 def _compared(tidied: TidyRound, done: list[TidyRound], run: Run) -> Iterator[Check]:
     """Compare with the first variant that finished this block; that one has nothing to be compared with."""
-    if not tidied.round.ok or not run.plan["queries"].get("responses"):
+    if not tidied.round.ok or not run.plan.get("queries", {}).get("responses"):
         return
     same_block = {t.round.variant: t for t in done if t.round.block == tidied.round.block and t.round.ok}
     first = next(same_block[name] for name in run.variants if name in same_block)

@@ -108,8 +108,10 @@ def save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     with style.context(STYLE):
         # The layout costs as much as drawing: once for both files, in two steps, as the first moves what it measured.
-        figure.draw_without_rendering()
-        figure.draw_without_rendering()
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
+            engine.execute(figure)
         figure.set_layout_engine("none")
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
         figure.savefig(path.with_suffix(".png"), metadata={"Software": None})

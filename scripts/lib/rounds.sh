@@ -36,7 +36,8 @@ check_host() { # before anything is measured
     command -v "$tool" >/dev/null || die "$EXIT_USER" "$tool is missing: run 'make build', which installs it or says how"
   done
   port=$(plan .host.port)
-  if port_is_open "$port"; then
+  # Go benchmarks have none.
+  if [[ $port != null ]] && port_is_open "$port"; then
     die "$EXIT_USER" "port $port on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=$((port + 1000))\""
   fi
   if [[ -e $TSDUEL_SCRATCH/data && ! -e $TSDUEL_SCRATCH/data.tsduel-data ]]; then
@@ -63,8 +64,13 @@ check_disk() { # data and queries are estimated by make-workload, where they are
   fi
 }
 
-calibrate() { # once, after the warm-up block: the count that fills queries.seconds for the fastest variant
-  [[ ! -e $RUN_DIR/raw/calibration.json && $(plan .queries.count) == null ]] || return 0
+calibrate() { # once, after the warm-up block: the count that fills queries.seconds for the fastest variant, or of Go benchmarks theirs
+  [[ ! -e $RUN_DIR/raw/calibration.json ]] || return 0
+  if [[ $(plan .kind) == gobench ]]; then
+    "$HERE/calibrate-gobench" "$RUN_DIR"
+    return
+  fi
+  [[ $(plan .queries.count) == null ]] || return 0
   local -a warm=("$RUN_DIR"/raw/00-*/round.json)
   jq -s --argjson seconds "$(plan .queries.seconds)" --argjson max "$(plan .queries.max_count)" '
     [.[].phases[] | select(.phase == "query")] | group_by(.query_type)
@@ -100,6 +106,6 @@ leave() {
   ((code == 0 || LOCKED == 0)) || end_strays
   if ((code == EXIT_INTERRUPTED)); then
     event run-end message interrupted
-    note "interrupted; finished rounds are kept. To go on: make tsbs RUN=${RUN_DIR##*/}"
+    note "interrupted; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
   fi
 }

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tsduel.errors import UserError
+from tsduel.gcp import ending
 from tsduel.remote.link import Link
 from tsduel.remote.ssh import NO_CONNECTION, NoConnectionError, RefusedError
 
@@ -54,6 +55,8 @@ class Follower:
             try:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
+                if gone := ending.why_gone(self.link.run_dir):
+                    raise UserError(gone) from None
                 if not self.heard:
                     raise
                 if self.heard != before:

@@ -1,0 +1,111 @@
+# The network: one way in, from where the user says, and nothing of anybody else's.
+mock_provider "google" {}
+
+variables {
+  name              = "tsduel-test-0a1b2c"
+  project           = "some-project"
+  public_key        = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLcdKGDC9xVpRvGgLrG5lFGIXmbqv6zsJx1LHUQ2yeA tsduel"
+  expires           = "20261120t181500z"
+  lifetime_s        = 7200
+  ssh_source_ranges = ["203.0.113.7/32"]
+}
+
+run "ssh_is_the_only_way_in" {
+  command = plan
+
+  assert {
+    condition     = google_compute_firewall.main.source_ranges == toset(["203.0.113.7/32"])
+    error_message = "SSH is let in from elsewhere than ssh_source_ranges"
+  }
+  assert {
+    condition     = [for rule in google_compute_firewall.main.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
+    error_message = "more than SSH is let in"
+  }
+  assert {
+    condition     = google_compute_firewall.main.direction == "INGRESS" && google_compute_firewall.main.target_tags == google_compute_instance.main.tags
+    error_message = "the rule is not about this machine"
+  }
+}
+
+run "the_network_is_its_own" {
+  command = plan
+
+  assert {
+    condition     = google_compute_network.main.name == var.name && !google_compute_network.main.auto_create_subnetworks
+    error_message = "the network is not this run's alone"
+  }
+  assert {
+    condition     = google_compute_subnetwork.main.region == "us-central1"
+    error_message = "the subnetwork is not in the machine's region"
+  }
+  assert {
+    condition     = length(google_compute_router.main) == 0 && length(google_compute_router_nat.main) == 0
+    error_message = "a machine with a public address needs no Cloud NAT, which costs money"
+  }
+}
+
+run "iap_needs_no_public_address" {
+  command = plan
+  variables {
+    ssh_source_ranges = []
+    ssh_via           = "iap"
+  }
+
+  assert {
+    condition     = length(google_compute_instance.main.network_interface[0].access_config) == 0
+    error_message = "the machine has a public address"
+  }
+  assert {
+    condition     = google_compute_firewall.main.source_ranges == toset(["35.235.240.0/20"])
+    error_message = "SSH is let in from elsewhere than the Identity-Aware Proxy"
+  }
+  assert {
+    condition     = length(google_compute_router_nat.main) == 1
+    error_message = "the machine cannot fetch packages without Cloud NAT"
+  }
+}
+
+run "nobody_could_log_in" {
+  command = plan
+  variables {
+    ssh_source_ranges = []
+  }
+
+  expect_failures = [google_compute_firewall.main]
+}
+
+run "the_whole_internet_is_refused" {
+  command = plan
+  variables {
+    ssh_source_ranges = ["203.0.113.7/32", "0.0.0.0/0"]
+  }
+
+  expect_failures = [var.ssh_source_ranges]
+}
+
+run "half_of_the_internet_is_refused" {
+  command = plan
+  variables {
+    ssh_source_ranges = ["0.0.0.0/1", "128.0.0.0/1"]
+  }
+
+  expect_failures = [var.ssh_source_ranges]
+}
+
+run "what_is_no_network_is_refused" {
+  command = plan
+  variables {
+    ssh_source_ranges = ["203.0.113.7"]
+  }
+
+  expect_failures = [var.ssh_source_ranges]
+}
+
+run "there_are_two_ways_for_ssh" {
+  command = plan
+  variables {
+    ssh_via = "vpn"
+  }
+
+  expect_failures = [var.ssh_via]
+}

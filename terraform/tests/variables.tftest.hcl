@@ -1,0 +1,133 @@
+# What is refused before anything is asked of Google.
+mock_provider "google" {}
+
+variables {
+  name              = "tsduel-test-0a1b2c"
+  project           = "some-project"
+  public_key        = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLcdKGDC9xVpRvGgLrG5lFGIXmbqv6zsJx1LHUQ2yeA tsduel"
+  expires           = "20261120t181500z"
+  lifetime_s        = 7200
+  ssh_source_ranges = ["203.0.113.7/32"]
+}
+
+run "a_shared_core_is_refused" {
+  command = plan
+  variables {
+    machine_type = "e2-medium"
+  }
+
+  expect_failures = [var.machine_type]
+}
+
+run "arm_is_refused" {
+  command = plan
+  variables {
+    machine_type = "c4a-standard-8"
+  }
+
+  expect_failures = [var.machine_type]
+}
+
+run "other_x86_machines_are_taken" {
+  command = plan
+  variables {
+    boot_disk_type = "pd-ssd"
+    machine_type   = "c3-standard-8"
+    zone           = "europe-west4-a"
+  }
+
+  assert {
+    condition     = google_compute_subnetwork.main.region == "europe-west4"
+    error_message = "the region does not follow from the zone"
+  }
+}
+
+run "a_life_without_end_is_refused" {
+  command = plan
+  variables {
+    lifetime_s = 99999999
+  }
+
+  expect_failures = [var.lifetime_s]
+}
+
+run "a_life_too_short_is_refused" {
+  command = plan
+  variables {
+    lifetime_s = 60
+  }
+
+  expect_failures = [var.lifetime_s]
+}
+
+run "a_small_disk_is_refused" {
+  command = plan
+  variables {
+    boot_disk_gb = 10
+  }
+
+  expect_failures = [var.boot_disk_gb]
+}
+
+run "a_slow_disk_is_refused" {
+  command = plan
+  variables {
+    boot_disk_type = "pd-standard"
+  }
+
+  expect_failures = [var.boot_disk_type]
+}
+
+run "an_image_family_is_refused" {
+  command = plan
+  variables {
+    image = "debian-cloud/debian-12"
+  }
+
+  expect_failures = [var.image]
+}
+
+run "a_deadline_that_no_label_holds_is_refused" {
+  command = plan
+  variables {
+    expires = "2026-11-20T18:15:00Z"
+  }
+
+  expect_failures = [var.expires]
+}
+
+run "another_prefix_is_refused" {
+  command = plan
+  variables {
+    name = "production"
+  }
+
+  expect_failures = [var.name]
+}
+
+run "a_projects_number_is_refused" {
+  command = plan
+  variables {
+    project = "123456789012"
+  }
+
+  expect_failures = [var.project]
+}
+
+run "a_private_key_is_refused" {
+  command = plan
+  variables {
+    public_key = "-----BEGIN OPENSSH PRIVATE KEY-----"
+  }
+
+  expect_failures = [var.public_key]
+}
+
+run "a_region_is_no_zone" {
+  command = plan
+  variables {
+    zone = "us-central1"
+  }
+
+  expect_failures = [var.zone]
+}

@@ -1,0 +1,153 @@
+variable "boot_disk_gb" {
+  description = "Size of the boot disk, which holds everything: toolchain, binaries, data, and the database under test."
+  type        = number
+  default     = 100
+  nullable    = false
+
+  validation {
+    condition     = var.boot_disk_gb >= 20 && var.boot_disk_gb <= 65536 && floor(var.boot_disk_gb) == var.boot_disk_gb
+    error_message = "boot_disk_gb is a whole number of GB between 20 and 65536: the system and the builds alone take 15."
+  }
+}
+
+variable "boot_disk_type" {
+  description = "Type of the boot disk."
+  type        = string
+  default     = "pd-balanced"
+  nullable    = false
+
+  validation {
+    condition     = contains(["hyperdisk-balanced", "pd-balanced", "pd-ssd"], var.boot_disk_type)
+    error_message = "boot_disk_type is pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
+  }
+}
+
+variable "expires" {
+  description = "When the machine deletes itself, as its label says it: UTC, like 20261120t181500z. `make reap` goes by it."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^20[0-9]{6}t[0-9]{6}z$", var.expires))
+    error_message = "expires is a time in UTC that a label can hold, like 20261120t181500z."
+  }
+}
+
+variable "image" {
+  description = "Image of the boot disk, pinned: a family would change from run to run."
+  type        = string
+  default     = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$", var.image))
+    error_message = "image is one image by its full name, projects/PROJECT/global/images/NAME, and no family."
+  }
+}
+
+variable "lifetime_s" {
+  description = "Seconds after its start at which Google deletes the machine, whatever happens to whoever started it."
+  type        = number
+  nullable    = false
+
+  validation {
+    condition     = var.lifetime_s >= 600 && var.lifetime_s <= 10368000 && floor(var.lifetime_s) == var.lifetime_s
+    error_message = "lifetime_s is a whole number of seconds between 600 and 10368000 (120 days, Google's limit)."
+  }
+}
+
+variable "machine_type" {
+  description = "Machine type. Those with a shared core, and Arm, are refused: the one cannot be measured on, the other has no image here."
+  type        = string
+  default     = "e2-standard-8"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?$", var.machine_type))
+    error_message = "machine_type is one with cores of its own, like e2-standard-8: those that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
+  }
+  validation {
+    condition     = !can(regex("^(a4x|c4a|n4a|t2a)-", var.machine_type))
+    error_message = "machine_type is an Arm machine, and the pinned image is for amd64: take an x86 one, like e2-standard-8."
+  }
+}
+
+variable "name" {
+  description = "Name of everything that is made, and value of the label tsduel-run: tsduel-, then what tells runs apart."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^tsduel-[a-z0-9-]{0,47}[a-z0-9]$", var.name))
+    error_message = "name is tsduel- and at most 48 lower-case letters, digits and dashes, the last no dash."
+  }
+}
+
+variable "project" {
+  description = "Project that pays."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
+    error_message = "project is the project's ID (6 to 30 lower-case letters, digits and dashes), not its name or number: see `gcloud projects list`."
+  }
+}
+
+variable "public_key" {
+  description = "Public half of the SSH key pair that was made for this run alone, like \"ssh-ed25519 AAAA...\"."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^(ssh-ed25519|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/]+=*( [^\\n]*)?$", var.public_key))
+    error_message = "public_key is one line of an OpenSSH public key file, like \"ssh-ed25519 AAAA... comment\"."
+  }
+}
+
+variable "spot" {
+  description = "Spot: about a third of the price, and Google may take the machine away in the middle of a run."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "ssh_source_ranges" {
+  description = "Networks from which SSH is let in, like [\"203.0.113.7/32\"]: yours. Nothing else is ever let in."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for range in var.ssh_source_ranges : can(cidrnetmask(range))])
+    error_message = "ssh_source_ranges are IPv4 networks like 203.0.113.7/32 (one address is a /32)."
+  }
+  validation {
+    condition     = alltrue([for range in var.ssh_source_ranges : try(tonumber(split("/", range)[1]), 32) >= 8])
+    error_message = "ssh_source_ranges would open SSH to the whole internet, or a large part of it: give your own address, like 203.0.113.7/32, or set ssh_via to iap."
+  }
+}
+
+variable "ssh_via" {
+  description = "How SSH gets in: to a public address, or through Google's Identity-Aware Proxy to a machine that has none."
+  type        = string
+  default     = "public"
+  nullable    = false
+
+  validation {
+    condition     = contains(["iap", "public"], var.ssh_via)
+    error_message = "ssh_via is public or iap."
+  }
+}
+
+variable "zone" {
+  description = "Zone of the machine; the network is in its region."
+  type        = string
+  default     = "us-central1-a"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.zone))
+    error_message = "zone is the name of a zone, like us-central1-a: see `gcloud compute zones list`."
+  }
+}

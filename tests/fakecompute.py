@@ -1,0 +1,346 @@
+"""A small Compute Engine v1 REST API on loopback: networks, subnetworks, firewalls, routers, disks and instances.
+
+Enough for Terraform's google provider to create, read and delete them, and for what we ask ourselves. It refuses as
+Google does: unknown projects, wrong tokens, names that are taken, networks in use. Every change is an operation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import threading
+import urllib.parse
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = "tsduel-test"
+TOKEN = "a-token-of-the-test"  # noqa: S105
+ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
+MACHINES = ("e2-standard-2", "e2-standard-8")
+KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
+PLACE = r"(?P<place>global|regions/[^/]+|zones/[^/]+)"
+
+
+class RefusalError(Exception):
+    """An answer that is no success, as Google words it."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason = status, reason
+
+    def body(self) -> dict[str, Any]:
+        """Google's JSON."""
+        item = {"message": str(self), "domain": "global", "reason": self.reason}
+        return {"error": {"code": self.status, "message": str(self), "errors": [item]}}
+
+
+def quota_exceeded() -> RefusalError:
+    """Return what Google answers when the project's quota is used up."""
+    return RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded.  Limit: 8.0 in region us-central1.")
+
+
+def api_disabled() -> RefusalError:
+    """Return what Google answers when the API was never enabled in the project."""
+    return RefusalError(
+        403,
+        "accessNotConfigured",
+        "Compute Engine API has not been used in project 123456789 before or it is disabled. Enable it by visiting the "
+        "console then retry. If you enabled this API recently, wait a few minutes and retry.",
+    )
+
+
+def no_permission() -> RefusalError:
+    """Return what Google answers to an account without the role."""
+    return RefusalError(
+        403, "forbidden", f"Required 'compute.networks.create' permission for 'projects/{PROJECT}/global/networks/n'"
+    )
+
+
+def unavailable() -> RefusalError:
+    """Return what Google answers when it is overloaded."""
+    return RefusalError(503, "backendError", "Service Unavailable")
+
+
+def exhausted(zone: str) -> dict[str, Any]:
+    """Return the error of an operation in a zone that has no such machine left."""
+    message = (
+        f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request.  "
+        "Try a different zone, or try again later."
+    )
+    return {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": message}]}
+
+
+@dataclass
+class FakeCompute:
+    """The API and all that is in its one project. ``requests`` are method and path of every call, in order."""
+
+    boot: Callable[[dict[str, Any]], str] = lambda _: "203.0.113.10"
+    shut_down: Callable[[dict[str, Any]], None] = lambda _: None
+    host_keys: Callable[[str], list[str]] = lambda _: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake"]
+    # Each is asked before a request is acted on; the first that returns something has that as its answer.
+    faults: list[Callable[[str, str], RefusalError | None]] = field(default_factory=list)
+    exhausted_zones: set[str] = field(default_factory=set)
+    stuck: Callable[[dict[str, Any]], bool] = lambda _: False
+    stuck_creates: bool = True  # whether the thing exists whose operation is stuck
+    things: dict[str, dict[str, Any]] = field(default_factory=dict)
+    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Listen on a port of our own."""
+        self._numbers = itertools.count(1)
+        self._lock = threading.RLock()
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else {}
+                try:
+                    status, found = (
+                        200,
+                        api.answer(self.command, self.path, self.headers.get("Authorization", ""), body),
+                    )
+                except RefusalError as refusal:
+                    status, found = refusal.status, refusal.body()
+                text = json.dumps(found).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json; charset=UTF-8")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                with contextlib.suppress(BrokenPipeError):
+                    self.wfile.write(text)
+
+            do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = _answer  # noqa: N815 - the names are the library's
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/compute/v1/"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def environment(self) -> dict[str, str]:
+        """Return what makes Terraform's provider, and us, speak to this API."""
+        return {"GOOGLE_COMPUTE_CUSTOM_ENDPOINT": self.url, "GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN}
+
+    def names(self) -> list[str]:
+        """Return kind and name of all that exists."""
+        return sorted(f"{t['kind'].partition('#')[2]} {t['name']}" for t in self.things.values())
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """Return the bodies of one kind, like instances."""
+        return [t for path, t in self.things.items() if path.split("/")[-2] == kind]
+
+    def preempt(self) -> None:
+        """Take every instance away, as Google does with spot machines and at the end of a lifetime."""
+        with self._lock:
+            for path in [p for p in self.things if "/instances/" in p]:
+                self._remove(path)
+
+    def answer(self, method: str, url: str, authorization: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON of one request."""
+        with self._lock:
+            path, _, query = urllib.parse.unquote(url).partition("?")
+            path = path.removeprefix("/compute/v1/")
+            self.requests.append(f"{method} {path}")
+            if authorization != f"Bearer {TOKEN}":
+                raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
+            for fault in self.faults:
+                if refusal := fault(method, path):
+                    raise refusal
+            owner, _, rest = path.removeprefix("projects/").partition("/")
+            if rest.startswith("global/images/"):
+                return self._image(owner, rest)
+            if owner != PROJECT:
+                raise RefusalError(404, "notFound", f"The resource 'projects/{owner}' was not found")
+            return self._act(method, rest, body, query)
+
+    def _act(  # noqa: C901, PLR0911 - a table of what the API has
+        self, method: str, path: str, body: dict[str, Any], query: str
+    ) -> dict[str, Any]:
+        if not path:
+            return {"kind": "compute#project", "name": PROJECT, "selfLink": self._link("")}
+        if found := re.fullmatch(rf"{PLACE}/operations/(?P<name>[^/]+)", path):
+            return self._operation(found["name"])
+        if found := re.fullmatch(r"aggregated/(?P<kind>[a-z]+)", path):
+            return self._aggregated(found["kind"])
+        if found := re.fullmatch(r"zones/(?P<zone>[^/]+)(/(?P<kind>machineTypes|diskTypes)/(?P<name>[^/]+))?", path):
+            return self._zone(path, found["zone"], found["kind"], found["name"])
+        if found := re.fullmatch(rf"{PLACE}/instances/(?P<name>[^/]+)/getGuestAttributes", path):
+            return self._guest_attributes(f"{found['place']}/instances/{found['name']}", query)
+        if found := re.fullmatch(rf"{PLACE}/(?P<kind>[a-zA-Z]+)", path):
+            if method == "POST":
+                return self._insert(found["place"], found["kind"], body)
+            return {"items": self.of_kind(found["kind"])}
+        if path not in self.things:
+            raise RefusalError(404, "notFound", f"The resource 'projects/{PROJECT}/{path}' was not found")
+        if method == "GET":
+            return self.things[path]
+        if method == "DELETE":
+            return self._delete(path)
+        if method in {"PATCH", "PUT"} and "/routers/" in path:
+            self.things[path] |= body
+            return self._done(path, "update")
+        raise RefusalError(501, "notImplemented", f"{method} {path}")
+
+    def _link(self, path: str) -> str:
+        return f"{self.url}projects/{PROJECT}" + (f"/{path}" if path else "")
+
+    def _image(self, owner: str, path: str) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        if owner != "debian-cloud" or not name.startswith("debian-12-"):
+            raise RefusalError(404, "notFound", f"The resource 'projects/{owner}/{path}' was not found")
+        return {"name": name, "selfLink": f"{self.url}projects/{owner}/{path}", "diskSizeGb": "10"}
+
+    def _zone(self, path: str, zone: str, kind: str | None, name: str | None) -> dict[str, Any]:
+        known = {"machineTypes": MACHINES, "diskTypes": ("pd-balanced", "pd-ssd"), None: (None,)}[kind]
+        if zone not in ZONES or name not in known:
+            raise RefusalError(404, "notFound", f"The resource 'projects/{PROJECT}/{path}' was not found")
+        return {"name": name or zone, "selfLink": self._link(path), "status": "UP"}
+
+    def _guest_attributes(self, path: str, query: str) -> dict[str, Any]:
+        if path not in self.things or "hostkeys/" not in query:
+            raise RefusalError(404, "notFound", f"The resource '{path}' was not found")
+        keys = [line.split() for line in self.host_keys(path)]
+        return {"queryValue": {"items": [{"namespace": "hostkeys", "key": k[0], "value": k[1]} for k in keys]}}
+
+    def _aggregated(self, kind: str) -> dict[str, Any]:
+        places: dict[str, Any] = {f"zones/{zone}": {"warning": {"code": "NO_RESULTS_ON_PAGE"}} for zone in ZONES}
+        for path, thing in self.things.items():
+            place, _, rest = path.rpartition(f"/{kind}/")
+            if place and rest:
+                places.setdefault(place, {}).pop("warning", None)
+                places[place].setdefault(kind, []).append(thing)
+        return {"items": places}
+
+    def _insert(self, place: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        if kind not in KINDS:
+            raise RefusalError(404, "notFound", f"no {kind} here")
+        path = f"{place}/{kind}/{body['name']}"
+        if path in self.things:
+            raise RefusalError(409, "alreadyExists", f"The resource 'projects/{PROJECT}/{path}' already exists")
+        if kind == "instances":
+            return self._insert_instance(place, path, body)
+        self._add(path, body)
+        return self._done(path, "insert")
+
+    def _insert_instance(self, place: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        zone, machine = place.rpartition("/")[2], body["machineType"].rpartition("/")[2]
+        if machine not in MACHINES:
+            message = (
+                f"Invalid value for field 'resource.machineType': '{body['machineType']}'. Machine type with name "
+                f"'{machine}' does not exist in zone '{zone}'."
+            )
+            raise RefusalError(400, "invalid", message)
+        if zone in self.exhausted_zones:
+            return self._done(path, "insert", error=exhausted(zone))
+        stuck = self.stuck(body)
+        if not stuck or self.stuck_creates:
+            self._add_instance(place, path, body)
+        return self._done(path, "insert", stuck=stuck)
+
+    def _add_instance(self, place: str, path: str, body: dict[str, Any]) -> None:
+        disk = body["disks"][0]
+        asked = disk.pop("initializeParams")
+        disk_path = f"{place}/disks/{body['name']}"
+        self._add(
+            disk_path,
+            {
+                "name": body["name"],
+                "sizeGb": asked["diskSizeGb"],
+                "type": asked["diskType"],
+                "sourceImage": asked["sourceImage"],
+                "labels": asked.get("labels") or {},
+            },
+        )
+        disk |= {
+            "source": self._link(disk_path),
+            "deviceName": "persistent-disk-0",
+            "type": "PERSISTENT",
+            "kind": "compute#attachedDisk",
+        }
+        # Provider 4.0.0 sends [null], and cannot read it.
+        body.get("scheduling", {}).pop("nodeAffinities", None)
+        address = self.boot(body)
+        for number, card in enumerate(body["networkInterfaces"]):
+            card |= {
+                "name": f"nic{number}",
+                "networkIP": "10.84.28.2",
+                "network": card.get("network") or self._link("global/networks/n"),
+            }
+            for access in card.get("accessConfigs") or []:
+                access |= {"natIP": address, "kind": "compute#accessConfig"}
+        self._add(path, body | {"zone": self._link(place), "status": "RUNNING", "cpuPlatform": "Intel Broadwell"})
+
+    def _add(self, path: str, body: dict[str, Any]) -> None:
+        number = next(self._numbers)
+        body.setdefault("metadata", {}).setdefault("fingerprint", "abc=")
+        known = {"id": str(number), "selfLink": self._link(path), "kind": f"compute#{path.split('/')[-2][:-1]}"}
+        known |= {
+            "fingerprint": "abc=",
+            "labelFingerprint": "abc=",
+            "creationTimestamp": "2026-11-20T12:00:00.000-07:00",
+        }
+        if path.startswith("regions/"):
+            known["region"] = self._link("/".join(path.split("/")[:2]))
+        self.things[path] = body | known
+
+    def _delete(self, path: str) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        for other, thing in self.things.items():
+            # What is being deleted may name itself; a disk may go with its instance.
+            if other != path and f'/{path}"' in json.dumps(thing):
+                message = f"The {path.split('/')[-2][:-1]} resource '{name}' is already being used by '{other}'"
+                raise RefusalError(400, "resourceInUseByAnotherResource", message)
+        self._remove(path)
+        return self._done(path, "delete")
+
+    def _remove(self, path: str) -> None:
+        thing = self.things.pop(path)
+        if "/instances/" in path:
+            self.shut_down(thing)
+            for disk in thing["disks"]:
+                if disk.get("autoDelete"):
+                    self.things.pop(disk["source"].partition(f"projects/{PROJECT}/")[2], None)
+
+    def _done(
+        self, path: str, kind: str, error: dict[str, Any] | None = None, *, stuck: bool = False
+    ) -> dict[str, Any]:
+        """Return an operation that is RUNNING now, and DONE when it is asked for, unless it is stuck."""
+        name, place = f"operation-{next(self._numbers)}", path.rpartition("/")[0].rpartition("/")[0]
+        operation = {
+            "kind": "compute#operation",
+            "name": name,
+            "operationType": kind,
+            "status": "RUNNING",
+            "targetLink": self._link(path),
+            "selfLink": self._link(f"{place}/operations/{name}"),
+        }
+        scope, _, where = place.partition("/")
+        if where:
+            operation[scope[:-1]] = self._link(place)
+        self.operations[name] = operation | {"_stuck": stuck, "_error": error}
+        return operation
+
+    def _operation(self, name: str) -> dict[str, Any]:
+        operation = self.operations[name]
+        if not operation["_stuck"]:
+            operation["status"] = "DONE"
+            if operation["_error"]:
+                operation["error"] = operation["_error"]
+        return {k: v for k, v in operation.items() if not k.startswith("_")}

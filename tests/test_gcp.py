@@ -1,0 +1,289 @@
+"""A rented machine, as Google's API sees it: whose credentials, what is refused, what is left, what is reaped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import fakecompute
+import pytest
+from fakecompute import PROJECT, FakeCompute, RefusalError
+from renting import asked, rented, run_of
+
+from tsduel.errors import UserError
+from tsduel.gcp import api as compute_api
+from tsduel.gcp import credentials, ending, give_back, messages, provide, reap
+from tsduel.gcp.api import Compute
+from tsduel.remote.ssh import Host
+
+
+class TestCredentials:
+    """The one token."""
+
+    def test_the_environments_own(self):
+        """GOOGLE_OAUTH_ACCESS_TOKEN is taken as it is."""
+        assert credentials.token({"GOOGLE_OAUTH_ACCESS_TOKEN": " abc "}) == "abc"
+
+    def gcloud(self, directory, body):
+        """Put a gcloud on a PATH of its own."""
+        program = directory / "gcloud"
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        return {"PATH": f"{directory}:/usr/bin:/bin"}
+
+    def test_gclouds(self, tmp_path):
+        """Else gcloud is asked, for the application's account where there is one."""
+        environment = self.gcloud(tmp_path, 'echo "token-of-$*"')
+        assert credentials.token(environment) == "token-of-auth print-access-token --quiet"
+        account = {"GOOGLE_APPLICATION_CREDENTIALS": "key.json"}
+        assert (
+            credentials.token(environment | account) == "token-of-auth application-default print-access-token --quiet"
+        )
+
+    def test_none(self, tmp_path):
+        """A sentence says how to log in, and what gcloud said."""
+        with pytest.raises(UserError, match="no gcloud on PATH to get them from: log in with `gcloud auth login`"):
+            credentials.token({"PATH": str(tmp_path)})
+        environment = self.gcloud(tmp_path, 'echo "ERROR: (gcloud.auth) You do not have an active account" >&2; exit 1')
+        with pytest.raises(UserError, match=r"You do not have an active account\): log in with"):
+            credentials.token(environment)
+
+    def test_terraform_acts_as_we_do(self):
+        """The user's other credentials and variables do not reach it."""
+        given = {
+            "GOOGLE_OAUTH_ACCESS_TOKEN": "t",
+            "GOOGLE_CREDENTIALS": "{}",
+            "TF_VAR_spot": "true",
+            "TF_CLI_ARGS": "-x",
+        }
+        found = credentials.terraform_environment(given | {"HTTPS_PROXY": "p"})
+        assert {k: found.get(k) for k in given} == dict.fromkeys(given) | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
+        assert found["HTTPS_PROXY"] == "p"
+
+
+@pytest.fixture
+def google(monkeypatch):
+    """Return a Google with one project, to which this process's requests go, without the patience of real life."""
+    fake = FakeCompute()
+    for name, value in fake.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
+    yield fake
+    fake.close()
+
+
+class TestNothingIsLeft:
+    """What Google's API says in the end."""
+
+    def test_one_runs_things_go_and_others_stay(self, google, tmp_path):
+        """Everything of this run, and nothing of another one's, nor of anybody else's."""
+        rented(google, "tsduel-mine-aaaaaa")
+        rented(google, "tsduel-mine-aaaaaa-ssh-b")
+        rented(google, "production")
+        before = google.names()
+        run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
+        give_back.main(run_dir, asked() | {"name": "tsduel-mine-aaaaaa"})
+        gone = [thing.partition(" ")[2] for thing in before if thing not in google.names()]
+        assert sorted(set(gone)) == ["tsduel-mine-aaaaaa", "tsduel-mine-aaaaaa-ssh"]
+        assert len(gone) == 5
+
+    def test_not_knowing_is_an_error(self, google, tmp_path):
+        """An API that does not answer leaves it open whether something is left: that is said, and is no success."""
+        google.faults.append(lambda *_: fakecompute.unavailable())
+        with pytest.raises(
+            UserError, match="it is not known whether everything of tsduel-x-aaaaaa is gone: Google's API"
+        ):
+            give_back.main(run_of(tmp_path, "tsduel-x-aaaaaa"), asked() | {"name": "tsduel-x-aaaaaa"})
+
+    def test_who_keeps_it(self, google, tmp_path, capsys):
+        """KEEP=1 does, and so does Ctrl-C; `make destroy` does not."""
+        name = "tsduel-kept-aaaaaa"
+        rented(google, name)
+        run_dir = run_of(tmp_path, name)
+        for environment, code in (({"KEEP": "1"}, 0), ({"KEEP": "1"}, 3), ({}, 130)):
+            assert ending.main(run_dir, environment, code, forced=False) == code
+            assert len(google.names()) == 5
+        assert "with: make destroy RUN=r" in capsys.readouterr().err
+        assert ending.main(run_dir, {"KEEP": "1"}, 0, forced=True) == 0
+        assert google.names() == []
+
+    def test_a_finished_run_gives_its_machine_back(self, google, tmp_path):
+        """And a second time there is nothing to do."""
+        rented(google, "tsduel-done-aaaaaa")
+        run_dir = run_of(tmp_path, "tsduel-done-aaaaaa")
+        assert ending.main(run_dir, {}, 0, forced=False) == 0
+        assert google.names() == []
+        asked_before = len(google.requests)
+        assert ending.main(run_dir, {}, 0, forced=False) == 0
+        assert len(google.requests) == asked_before
+
+    def test_a_machine_that_is_gone(self, google, tmp_path):
+        """Preempted in the middle: said as such, with what is here and how to go on; its rest goes as well."""
+        rented(google, "tsduel-gone-aaaaaa")
+        run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
+        assert ending.why_gone(run_dir) == ""
+        google.preempt()
+        assert "the machine tsduel-gone-aaaaaa is gone (its life has ended, or somebody" in ending.why_gone(run_dir)
+        assert "0 of 1 rounds are here. To begin anew on another: make tsbs RUN=r" in ending.why_gone(run_dir)
+        assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+
+    def test_a_machine_that_lets_nobody_in(self, google, tmp_path, monkeypatch):
+        """After some minutes of trying it is given back."""
+        name = "tsduel-shut-aaaaaa"
+        rented(google, name)
+        run_dir = run_of(tmp_path, name)
+        monkeypatch.setattr(provide, "LOGIN_S", 0)
+        host = Host(address="127.0.0.1", port=1, user="tsduel", known_hosts_file=str(tmp_path / "known_hosts"))
+        with pytest.raises(UserError, match=r"tsduel@127\.0\.0\.1 cannot be reached"):
+            provide.first_login(run_dir, asked() | {"name": name}, {}, host)
+        assert google.names() == []
+
+    def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
+        """An API that cannot be asked is no proof."""
+        run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
+        google.faults.append(lambda *_: RefusalError(401, "authError", "Invalid Credentials"))
+        assert ending.why_gone(run_dir) == ""
+
+    def test_a_local_run_has_nothing_to_give_back(self, google, tmp_path):
+        """The exit code goes through, and Google is not asked."""
+        run_dir = run_of(tmp_path, "n")
+        (run_dir / "plan" / "experiment.json").write_text("{}")
+        assert ending.main(run_dir, {}, 3, forced=False) == 3
+        assert google.requests == []
+
+
+class TestReap:
+    """`make reap`: what is past its deadline."""
+
+    @pytest.fixture
+    def project(self, google, monkeypatch):
+        """Two runs past their deadline, one of which has lost its machine, and one that is not."""
+        rented(google, "tsduel-old-aaaaaa", expires="20250101t000000z")
+        rented(google, "tsduel-lost-bbbbbb", expires="20250102t000000z", zone="us-central1-b")
+        google.things = {p: t for p, t in google.things.items() if "zones/us-central1-b/" not in p}
+        rented(google, "tsduel-live-cccccc", expires="29991231t000000z", zone="us-central1-c")
+        monkeypatch.setenv("GCP_PROJECT", PROJECT)
+        return google
+
+    def test_it_lists(self, project, capsys):
+        """Without YES=1 nothing is deleted, and the exit code says that something is there."""
+        before = project.names()
+        assert reap.main() == 1
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].startswith(
+            "tsduel-old-aaaaaa: past its deadline since 2025-01-01 00:00 UTC: instance tsduel-old"
+        )
+        assert said[1].startswith("tsduel-lost-bbbbbb: past its deadline since 2025-01-02 00:00 UTC: firewall")
+        assert said[2] == f"to delete all of this: make reap GCP_PROJECT={PROJECT} YES=1"
+        assert len(said) == 3
+        assert project.names() == before
+
+    def test_it_deletes(self, project, monkeypatch):
+        """Machines and their networks; what lives is not touched."""
+        monkeypatch.setenv("YES", "1")
+        assert reap.main() == 0
+        assert {name.partition(" ")[2].removesuffix("-ssh") for name in project.names()} == {"tsduel-live-cccccc"}
+        assert reap.main() == 0
+
+    @pytest.mark.usefixtures("google")
+    def test_it_needs_a_project(self, monkeypatch):
+        """A sentence; and another one for a project that is not there."""
+        monkeypatch.setenv("GCP_PROJECT", "")
+        with pytest.raises(UserError, match="make reap GCP_PROJECT="):
+            reap.main()
+        monkeypatch.setenv("GCP_PROJECT", "no-such-project")
+        with pytest.raises(UserError, match="there is no project no-such-project"):
+            reap.main()
+
+
+class TestBeforeAnythingIsMade:
+    """What cannot work is refused by one or two questions."""
+
+    @pytest.mark.parametrize(
+        ("fault", "change", "sentence"),
+        [
+            (fakecompute.api_disabled(), {}, "gcloud services enable compute.googleapis.com --project=tsduel-test"),
+            (fakecompute.no_permission(), {}, "it needs the roles Compute Instance Admin (v1)"),
+            (
+                RefusalError(401, "authError", "Invalid Credentials"),
+                {},
+                "Google does not accept the credentials; a token",
+            ),
+            (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
+            (
+                None,
+                {"machine": "m9-standard-8"},
+                "there is no m9-standard-8 in us-central1-a: `gcloud compute machine-types",
+            ),
+            (None, {"zones": ["us-central1-z"]}, "there is no e2-standard-8 in us-central1-z"),
+            (fakecompute.unavailable(), {}, "Google's API is unavailable (503), also after several tries"),
+        ],
+    )
+    def test_sentences(self, google, fault, change, sentence):
+        """What, where, and what to do next; no request but questions."""
+        google.faults.append(lambda *_: fault)
+        where = asked() | change
+        with pytest.raises(UserError) as error:
+            provide._preflight(Compute(where["project"]), where, None)
+        assert sentence in str(error.value)
+        assert [r for r in google.requests if not r.startswith("GET")] == []
+
+    def test_an_api_that_is_not_there(self, monkeypatch):
+        """No connection is no stack trace."""
+        monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "t")
+        monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "http://127.0.0.1:1/")
+        monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
+        with pytest.raises(UserError, match=r"gcp: http://127\.0\.0\.1:1/ cannot be reached: .*refused"):
+            provide._preflight(Compute(PROJECT), asked(), None)
+
+    def test_the_key(self, tmp_path):
+        """One pair for this run alone, private, made once; loosened rights are tightened."""
+        key = provide.make_key(tmp_path)
+        assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        key.chmod(0o644)
+        before = key.read_text()
+        assert provide.make_key(tmp_path).read_text() == before
+        assert key.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        ("Error waiting for instance to create: The zone 'z' does not have enough resources available to fulfill",
+         messages.NoCapacityError, "us-central1-a has no e2-standard-8 left"),
+        ("code: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", messages.NoCapacityError, "left at the moment"),
+        ("Quota 'CPUS_PER_VM_FAMILY' exceeded.  Limit: 176.0 in region us-central1.", UserError, "CPUS_PER_VM_FAMILY"),
+        ("Error 404: The resource 'projects/debian-cloud/global/images/debian-12-x' was not found", UserError,
+         "the pinned image debian-12-x is gone"),
+        ("timeout while waiting for state to become 'DONE'", UserError, "within the time we allow"),
+        ("This project requires billing to be enabled", UserError, "has no billing account"),
+        ("something nobody has seen\n  with details", UserError, "something nobody has seen with details"),
+    ],
+)  # fmt: skip
+def test_what_google_says_becomes_a_sentence(said, kind, words):
+    """What we know gets a next step, a zone without capacity is told apart, and the rest is passed on."""
+    error = messages.as_user_error(said, asked(), "us-central1-a")
+    assert type(error) is kind
+    assert words in str(error)
+
+
+def test_what_make_says():
+    """`make tsbs` gives back where it fails and when it ends; a stage that is called alone does neither."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "GCP_", "TARGET"))}
+
+    def dry(*words):
+        root = Path(__file__).resolve().parent.parent
+        return subprocess.run(
+            ["make", "-n", *words], cwd=root, env=clean, capture_output=True, text=True, check=True
+        ).stdout
+
+    lines = [
+        line
+        for line in dry("tsbs", "TARGET=gcp").splitlines()
+        if line.endswith('|| .venv/bin/python -m tsduel give-back "$RUN" $?')
+    ]
+    assert [line.split(" -m tsduel ")[1].split()[0] for line in lines] == ["build", "run"]
+    assert "give-back" not in dry("run")
+    assert "-m tsduel.gcp.reap" in dry("reap")

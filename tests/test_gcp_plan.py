@@ -1,0 +1,230 @@
+"""A machine before it is rented: whose project, what it is called, how long it lives, what it may cost, who agreed."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from fakecompute import PROJECT
+from fakeproject import FAKES, written
+from hypothesis import given
+from hypothesis import strategies as st
+from renting import HERE, asked
+
+from tsduel import duration, experiment, knobs, plan
+from tsduel import place as places
+from tsduel.errors import UserError
+from tsduel.gcp import place, prices, reap, rent
+from tsduel.gcp.settings import Gcp
+
+
+class TestKnobs:
+    """Who pays, and from where SSH is let in."""
+
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            ({"GCP_PROJECT": ""}, "TARGET=gcp needs to know who pays: add GCP_PROJECT="),
+            ({"GCP_PROJECT": "My Project"}, "GCP_PROJECT: 'My Project' is no ID of a project"),
+            ({"GCP_PROJECT": "123456"}, "GCP_PROJECT: '123456' is no ID of a project"),
+            ({"SSH_FROM": ""}, "TARGET=gcp needs to know from where SSH is let in: add SSH_FROM="),
+            ({"SSH_FROM": "0.0.0.0/0"}, "SSH_FROM: 0.0.0.0/0 would open SSH to the whole internet"),
+            ({"SSH_FROM": "0.0.0.0/1,128.0.0.0/1"}, "SSH_FROM: 0.0.0.0/1 would open SSH to the whole internet"),
+            ({"SSH_FROM": "203.0.113.7/24"}, "SSH_FROM: '203.0.113.7/24' is no IPv4 address or network"),
+            ({"SSH_FROM": "home"}, "SSH_FROM: 'home' is no IPv4 address or network; write 203.0.113.7"),
+        ],
+    )
+    def test_what_is_refused(self, given, sentence):
+        """A sentence with the knob, the value and what to write."""
+        with pytest.raises(UserError) as error:
+            places.asked({"TARGET": "gcp"} | HERE | given)
+        assert sentence in str(error.value)
+
+    def test_what_is_taken(self):
+        """Several networks, or the proxy."""
+        found = places.asked({"TARGET": "gcp"} | HERE | {"SSH_FROM": "203.0.113.7, 198.51.100.0/24"})
+        assert found["ssh_source_ranges"] == ["203.0.113.7/32", "198.51.100.0/24"]
+        assert places.asked({"TARGET": "gcp"} | HERE | {"SSH_FROM": "iap"})["ssh_via"] == "iap"
+
+    def test_they_may_stand_in_the_environment(self):
+        """A run on this machine does not mind GCP_PROJECT and SSH_FROM."""
+        assert places.asked(HERE) == {"kind": "local"}
+
+    @pytest.mark.parametrize(
+        ("setting", "sentence"),
+        [
+            ("gcp.zones=[us-central1]", "gcp.zones: 'us-central1' is no zone; write it like us-central1-a"),
+            ("gcp.zones=[us-central1-a,us-east1-b]", "gcp.zones: all in one region"),
+            ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
+            ("gcp.lifetime_h=0", "gcp.lifetime_h:"),
+            ("gcp.machine=E2", "gcp.machine:"),
+            ("gcp.size=8", "gcp.size: unknown key; allowed here: disk_gb, disk_type, image, lifetime_h, machine"),
+        ],
+    )
+    def test_settings_are_fields_of_the_experiment(self, setting, sentence):
+        """They are validated like all others, and given with SET=."""
+        with pytest.raises(UserError) as error:
+            experiment.validate(knobs.apply({"name": "x"}, {"SET": setting}), "SET")
+        assert sentence in str(error.value)
+
+
+class TestName:
+    """What everything of a run is called at Google's."""
+
+    @given(st.text(min_size=1, max_size=120, alphabet="abcXYZ0189._-"))
+    def test_any_run_has_one(self, run):
+        """Google takes at most 63 lower-case letters, digits and dashes, also with -ssh behind it."""
+        name = place.name_of(run)
+        assert len(f"{name}-ssh") <= 63
+        assert reap.NAME.fullmatch(name)
+        assert not name.endswith("-")
+
+    def test_no_two_are_the_same(self):
+        """Two people may call their runs the same, in the same project."""
+        assert len({place.name_of("nightly") for _ in range(50)}) == 50
+
+
+class TestPrice:
+    """Before money is spent."""
+
+    def test_the_default_machine(self):
+        """Machine, disk and address by the hour; the worst case is the whole lifetime."""
+        found = asked()
+        cost = found["price"]
+        assert cost["machine_h"] == 0.268024
+        assert cost["disk_h"] == pytest.approx(100 * 0.10 / 730, abs=1e-6)
+        assert found["lifetime_s"] == 6 * 3600
+        assert cost["worst"] == pytest.approx(6 * cost["hour"], abs=0.005)
+        assert cost["expected"] == pytest.approx(3 * cost["hour"], abs=0.005)
+
+    def test_an_own_price(self):
+        """gcp.price_h stands for all of it."""
+        assert asked(price_h=2, lifetime_h=1.5)["price"]["worst"] == 3.0
+
+    def test_no_price_no_machine(self):
+        """What is not in the table has to be looked up."""
+        with pytest.raises(UserError, match=r"no price of c4-standard-8 in us-central1, .*gcp.price_h"):
+            asked(machine="c4-standard-8")
+        with pytest.raises(UserError, match="no price of e2-standard-8 in asia-east1"):
+            asked(zones=["asia-east1-a"])
+
+    def test_the_table_is_dated(self):
+        """Every price says when it was looked up, and can be used."""
+        rows = prices.TABLE.read_text().splitlines()[1:]
+        assert len(rows) > 10
+        for row in rows:
+            item, usd, unit, regions, as_of = row.split(",")
+            assert datetime.strptime(as_of, "%Y-%m").replace(tzinfo=UTC) < datetime.now(UTC)
+            hours = {"hour": 1, "GB-month": 730}[unit]
+            region = regions.split()[0].replace("*", "us-central1")
+            assert prices.look_up(item, region) == (float(usd) / hours, as_of)
+
+    def test_a_life_is_at_least_two_hours(self):
+        """And else twice the estimate."""
+
+        def life(seconds, **settings):
+            return place.complete(
+                place.asked(HERE), Gcp(**settings), run="r", disk={"database_bytes": 0}, seconds=seconds
+            )["lifetime_s"]  # fmt: skip
+
+        assert [life(60), life(7200), life(7200, lifetime_h=3)] == [7200, 14400, 10800]
+
+    def test_the_disk_follows_from_the_estimate(self):
+        """At least that of GKE's machines, since a disk's speed goes with its size."""
+
+        def size(gigabytes):
+            disk = {"data_bytes": 10**9, "database_bytes": gigabytes * 10**9}
+            return place.complete(place.asked(HERE), Gcp(), run="r", disk=disk, seconds=60)["disk_gb"]
+
+        assert [size(1), size(200)] == [100, 421]
+
+
+class TestDuration:
+    """How long a run takes, roughly."""
+
+    def test_the_partition_index_experiment(self):
+        """By the published rates: 720 s of load and 750 s of double-groupby-1 a round, 22 rounds."""
+        read = experiment.validate(experiment.read(Path("experiments/partition-index.yml")), "test")
+        workload = {"lines": 108_000_000, "samples": 1_080_000_000, "scale": read.workload.scale}
+        queries = read.queries.model_dump() | {"types": [{"name": name} for name in read.queries.types]}
+        found = duration.estimate({"workload": workload, "queries": queries}, 22)
+        assert 1500 < found["round_s"] < 1700
+        assert 9.5 < found["total_s"] / 3600 < 10.5
+
+    def test_it_grows_with_what_is_asked(self):
+        """Rounds, samples, queries and warm caches cost time."""
+
+        def total(rounds=2, **parts):
+            resolved = plan.resolve(experiment.validate(written(FAKES / "database", **parts), "test"), run="r")
+            return duration.estimate(resolved, rounds)["total_s"]
+
+        least = total()
+        assert total(rounds=4) > least
+        assert total(workload={"scale": 100_000, "interval": "80s"}) > least
+        assert total(queries={"count": 20_000}) > least
+        assert total(queries={"count": 20_000, "cache": "warm"}) > total(queries={"count": 20_000})
+
+
+class TestAgreement:
+    """Nothing is rented that nobody agreed to."""
+
+    def test_the_price_is_printed(self, capsys):
+        """Machine, hours, an hour's price with its date, and the worst case."""
+        rent.ask(asked(), {"YES": "1"})
+        said = capsys.readouterr().out
+        for words in (
+            "e2-standard-8 in us-central1-a (else us-central1-b, us-central1-c, us-central1-f), 100 GB pd-balanced",
+            PROJECT, "about 3.0 h", "deleted after 6.0 h", "0.2867 USD an hour", "list price of 2026-11; check yours",
+            "at worst 1.72 USD",
+        ):  # fmt: skip
+            assert words in said
+
+    @pytest.mark.parametrize(
+        ("environment", "sentence"),
+        [
+            ({}, "nobody is there to agree to this price (no terminal); add YES=1"),
+            ({"YES": "yes"}, "YES: 'yes' is neither 1 nor 0"),
+            ({"YES": "1", "MAX_COST": "1.71"}, "MAX_COST: it costs 1.72 USD at worst, and MAX_COST allows 1.71"),
+            ({"YES": "1", "MAX_COST": "five"}, "MAX_COST: 'five' is no amount of USD"),
+            ({"YES": "1", "MAX_COST": "nan"}, "MAX_COST: 'nan' is no amount of USD"),
+        ],
+    )
+    def test_what_is_refused(self, environment, sentence, monkeypatch):
+        """Without a terminal somebody has to say YES=1, and MAX_COST holds whoever says it."""
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        with pytest.raises(UserError) as error:
+            rent.ask(asked(), environment)
+        assert sentence in str(error.value)
+
+    @pytest.mark.parametrize(("answer", "agreed"), [("y", True), ("yes", True), ("", False), ("n", False)])
+    def test_on_a_terminal_it_is_asked(self, answer, agreed, monkeypatch):
+        """Only a yes is a yes."""
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+        monkeypatch.setattr("builtins.input", lambda _: answer)
+        if agreed:
+            rent.ask(asked(), {})
+        else:
+            with pytest.raises(UserError, match="not rented; nothing was made"):
+                rent.ask(asked(), {})
+
+    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch):
+        """`make plan TARGET=gcp` without a yes leaves no run behind; with one, plan/ has what Terraform is told."""
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        text = tmp_path / "fake.yml"
+        text.write_text(json.dumps(written(FAKES / "database")))
+        environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
+        run_dir = tmp_path / "results" / "r"
+        with pytest.raises(UserError, match="nobody is there to agree"):
+            plan.main(run_dir, environment)
+        assert not run_dir.exists()
+        plan.main(run_dir, environment | {"YES": "1", "MAX_COST": "1"})
+        made = json.loads((run_dir / "plan" / "experiment.json").read_text())
+        told = json.loads((run_dir / "plan" / "terraform.tfvars.json").read_text())
+        assert (told["name"], told["lifetime_s"]) == (made["place"]["name"], 7200)
+        assert made["host"]["machine"] == "e2-standard-8"
+        # Going on with it would rent a machine again, so it is asked again.
+        with pytest.raises(UserError, match="nobody is there to agree"):
+            plan.main(run_dir, {"TARGET": "gcp", **HERE})

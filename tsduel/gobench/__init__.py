@@ -1,0 +1,1 @@
+"""Go benchmarks side by side: what `kind: gobench` in an experiment changes, which is what a round does."""
