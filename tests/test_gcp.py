@@ -11,10 +11,12 @@ import pytest
 from fakecompute import PROJECT, FakeCompute, RefusalError
 from renting import asked, rented, run_of
 
+from tsduel import build, provision
 from tsduel.errors import UserError
 from tsduel.gcp import api as compute_api
 from tsduel.gcp import credentials, ending, give_back, messages, provide, reap
 from tsduel.gcp.api import Compute
+from tsduel.remote import rounds
 from tsduel.remote.ssh import Host
 
 
@@ -117,6 +119,18 @@ class TestNothingIsLeft:
         asked_before = len(google.requests)
         assert ending.main(run_dir, {}, 0, forced=False) == 0
         assert len(google.requests) == asked_before
+
+    def test_a_run_that_is_at_home_needs_no_machine(self, google, tmp_path):
+        """Its stages do nothing where it was given back, and rent nothing."""
+        run_dir = run_of(tmp_path, "tsduel-done-aaaaaa")
+        (run_dir / "host" / "fetched.json").write_text("{}")
+        give_back.main(run_dir, asked() | {"name": "tsduel-done-aaaaaa"})
+        before = len(google.requests)
+        provision.main(run_dir)
+        assert build.main(run_dir) == 0
+        assert rounds.main(run_dir) == 0
+        assert ending.main(run_dir, {}, 0, forced=False) == 0
+        assert len(google.requests) == before
 
     def test_a_machine_that_is_gone(self, google, tmp_path):
         """Preempted in the middle: said as such, with what is here and how to go on; its rest goes as well."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from barehost import USERS, BareHost, our_go, require
 from fakeproject import wait_for
+from test_end_to_end import UNJUDGED
 
 from tsduel import knobs
 from tsduel.errors import UserError
@@ -63,7 +64,7 @@ def environment():
 def words_for(bare, run, user=USERS[0], **more):
     """Return the words of `make` for a run on the bare host."""
     values = {"TARGET": "ssh", "SSH_HOST": f"{user}@{bare.address}", "SSH_CONFIG": str(bare.config), "RUN": run}
-    values |= {"EXPERIMENT": "experiments/smoke.yml"} | more
+    values |= {"EXPERIMENT": "experiments/smoke.yml", "SET": UNJUDGED} | more
     return [f"{name}={value}" for name, value in values.items()]
 
 
@@ -145,7 +146,7 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     sums = ["bash", "-c", "find . -type f | sort | xargs sha256sum"]
     here = subprocess.run(sums, cwd=run_dir / "raw", capture_output=True, text=True, check=True)
     assert here.stdout == there
-    assert re.search(r"checked (\d+) of \1, none failed", said)
+    assert re.search(r"Checked (\d+) of \1, none failed", said)
     assert "This is not a result" in (run_dir / "report.md").read_text()
     assert not list(run_dir.rglob("*.partial"))
 

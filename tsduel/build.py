@@ -18,6 +18,9 @@ def main(run_dir: Path) -> int:
     """Become ansible-playbook, unless there is nothing to prepare; return 0 then."""
     plan = rundir.open_run(run_dir).plan
     rundir.refuse_imported(run_dir, plan)
+    if rounds.is_home(run_dir):
+        # A rented machine is gone by now.
+        return 0
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
@@ -33,8 +36,6 @@ def main(run_dir: Path) -> int:
 
 
 def _is_under_way(run_dir: Path) -> bool:
-    if rounds.is_home(run_dir):
-        return True
     link = Link.open(run_dir)
     if link.state().word != "running":
         return False

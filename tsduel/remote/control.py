@@ -24,7 +24,7 @@ STOP_S = 180.0
 def status(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Print where the run is, what it does, and how many rounds are finished, there and here."""
     run = rundir.open_run(run_dir)
-    planned, here = len(run.planned), len(run.rounds)
+    planned, here = _planned(run), len(run.rounds)
     if place.is_local(run.plan):
         pid = _local_pid(run_dir, environment)
         doing = f"running (pid {pid})" if pid else "not running"
@@ -86,7 +86,7 @@ def fetch(run_dir: Path) -> None:
             link.fetch_round(name)
     if state.word != "running":
         rounds.bring_home(link)
-    print(f"{len(state.rounds)} of {len(run.planned)} rounds are finished and in {run_dir / 'raw'}")
+    print(f"{len(state.rounds)} of {_planned(run)} rounds are finished and in {run_dir / 'raw'}")
 
 
 def login(run_dir: Path) -> None:
@@ -97,6 +97,11 @@ def login(run_dir: Path) -> None:
     line = f'cd {shlex.quote(link.there)} 2>/dev/null; exec "$SHELL" -l'
     command = link.host.interactive(line)
     os.execvp(command[0], command)  # noqa: S606 - the session is the user's
+
+
+def _planned(run: rundir.Run) -> int:
+    """Return how many rounds there are if no block has to be replaced by a spare one."""
+    return sum(row["kind"] != "spare" for row in run.planned)
 
 
 def _go_on(run_dir: Path) -> str:
