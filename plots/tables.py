@@ -194,11 +194,18 @@ def metrics_table(comparison: Comparison, names: Sequence[str]) -> str:
     return markdown([header[i] for i in wanted], [[row[i] for i in wanted] for row in rows], right)
 
 
-def planned_checks(run: Run) -> dict[str, int]:
+def wanted_rounds(run: Run, checks: pd.DataFrame) -> list[dict[str, str]]:
+    """Return the planned rounds without the spare ones that were not needed, which lack nothing."""
+    looked_at = {int(block) for block in checks["block"].tolist()}
+    return [line for line in run.planned if line["kind"] != "spare" or int(line["block"]) in looked_at]
+
+
+def planned_checks(run: Run, checks: pd.DataFrame) -> dict[str, int]:
     """Return how many times each check has to be made in the whole planned run."""
-    rounds, types = len(run.planned), len(run.query_types)
+    wanted = wanted_rounds(run, checks)
+    rounds, types = len(wanted), len(run.query_types)
     first = run.variants[0]
-    later = sum(line["variant"] != first for line in run.planned)
+    later = sum(line["variant"] != first for line in wanted)
     asked = types if run.plan["queries"].get("responses") or run.plan.get("imported") else 0
     times = {"round": rounds, "type": rounds * types, "answers": rounds * asked, "pairs": later * asked}
     return {check: times[scope] for check, (scope, _) in SCOPES.items() if times[scope]}
@@ -207,7 +214,7 @@ def planned_checks(run: Run) -> dict[str, int]:
 def checks_table(run: Run, checks: pd.DataFrame) -> str:
     """Return checked N of M and the number of failures, a line a check; "checked 0 of M" is a failure."""
     never, rows = "not made" if run.plan.get("imported") else "✗ never checked", []
-    for check, planned in planned_checks(run).items():
+    for check, planned in planned_checks(run, checks).items():
         mine = checks[checks["check"] == check]
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else never if made == 0 else "✓"
@@ -219,9 +226,9 @@ def checks_table(run: Run, checks: pd.DataFrame) -> str:
 
 def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
-    planned, made = sum(planned_checks(run).values()), int((checks["actual"] != "").sum())
+    planned, made = sum(planned_checks(run, checks).values()), int((checks["actual"] != "").sum())
     failed = int((checks["ok"] != "true").sum())
-    never = [c for c in planned_checks(run) if not (checks["actual"][checks["check"] == c] != "").any()]
+    never = [c for c in planned_checks(run, checks) if not (checks["actual"][checks["check"] == c] != "").any()]
     text = f"Checked {numbers.count(made)} of {numbers.count(planned)}"
     if failed:
         return f"{text}, {failed} FAILED"

@@ -252,3 +252,16 @@ def test_bytes_share_a_unit():
 def test_printed_numbers_are_close(value):
     """What is printed is within half a unit of the fourth digit."""
     assert float(numbers.number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
+
+
+def test_a_spare_block_that_was_not_needed_lacks_nothing(tmp_path):
+    """It is in the plan, was not run, and no check of it is missing."""
+
+    def spare(run):
+        with (run / "plan/rounds.tsv").open("a") as plan:
+            plan.writelines(f"7\t{at}\t{name}\tspare\t\n" for at, name in enumerate(("baseline", "candidate"), start=1))
+
+    plain, spared = (made(tmp_path / str(edit is None), edit=edit) for edit in (None, spare))
+    assert re.search(r"[Cc]hecked 294 of 294, none failed", text(spared))
+    assert "not made" not in text(spared)
+    assert text(spared) == text(plain)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from plots import facts, markup, numbers, words
 from plots.gobench.tables import TITLES, units
-from plots.tables import Comparison, markdown
+from plots.tables import Comparison, markdown, wanted_rounds
 from tsduel import aa
 from tsduel.gobench.tidy import SCOPES
 from tsduel.metrics import GEOMEAN
@@ -165,13 +165,11 @@ def _rule(rule: dict[str, Any]) -> str:
     return f"element {rule['drop']}" if rule["drop"] else f"{markup.code(rule['match'])} becomes `{rule['to']}`"
 
 
-def planned_checks(run: Run) -> dict[str, int]:
+def planned_checks(run: Run, checks: pd.DataFrame) -> dict[str, int]:
     """Return how many times each check has to be made in the whole planned run."""
     columns = len(run.variants) if run.plan["gobench"]["pivot"] else 1
     rows = run.json("raw/calibration.json").get("rows") or []
-    run_blocks = {found.block for found in run.rounds}
-    # A spare block that was not needed lacks nothing.
-    wanted = [line for line in run.planned if line["kind"] != "spare" or int(line["block"]) in run_blocks]
+    wanted = wanted_rounds(run, checks)
     measured = [line["variant"] for line in wanted if line["kind"] != "warmup"]
     per_row = sum(variant in row["names"] for variant in measured for row in rows)
     times = {"round_finished": len(wanted) * columns, "bench_exit": per_row, "bench_result": per_row}
@@ -180,7 +178,7 @@ def planned_checks(run: Run) -> dict[str, int]:
 
 def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
-    planned, made = sum(planned_checks(run).values()), len(checks)
+    planned, made = sum(planned_checks(run, checks).values()), len(checks)
     failed = int((checks["ok"] != "true").sum())
     text = f"checked {numbers.count(made)} of {numbers.count(planned)}"
     if failed:
@@ -191,7 +189,7 @@ def checks_sentence(run: Run, checks: pd.DataFrame) -> str:
 def checks_table(run: Run, checks: pd.DataFrame) -> str:
     """Return checked N of M and the number of failures, a line a check."""
     rows = []
-    for check, planned in planned_checks(run).items():
+    for check, planned in planned_checks(run, checks).items():
         mine = checks[checks["check"] == check]
         failed = int((mine["ok"] != "true").sum())
         if planned or len(mine):
