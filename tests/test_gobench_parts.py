@@ -273,7 +273,7 @@ def test_a_pivot_that_cannot_be_made_is_refused(pivot, sentence):
         (5.708 * 2**20, "B/op", "5.708 MiB"),
         (0.0, "B/op", "0 B"),
         (11450.0, "allocs/op", "11.45 k"),
-        (1577.0, "allocs/op", "1577"),
+        (1577.0, "allocs/op", "1,577"),
         (2.5e6, "B/s", "2.384 MiB/s"),
         (None, "sec/op", "–"),  # noqa: RUF001
     ],
