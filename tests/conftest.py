@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import signal
+from pathlib import Path
+
 import pytest
 from fakeproject import Project
+from xdist.scheduler import LoadGroupScheduling
+
+GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 
 
 @pytest.fixture
@@ -12,3 +19,30 @@ def project(tmp_path):
     project = Project(tmp_path)
     yield project
     project.clean_up()
+
+
+def pytest_configure():
+    """Let what tests start be interrupted: a suite that was started in the background has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Run the tests of a group one after the other."""
+    return GroupsByFile(config, log)
+
+
+class GroupsByFile(LoadGroupScheduling):
+    """A file that names a group is in it as a whole.
+
+    xdist's own way is to write the group into Item._nodeid, which pytest 9 has no more: then all run at once, silently.
+    """
+
+    def _split_scope(self, nodeid):
+        path = nodeid.split("::")[0]
+        if path not in _GROUPS:
+            found = GROUP.search((Path(self.config.rootpath) / path).read_text(encoding="utf-8"))
+            _GROUPS[path] = found[1] if found else ""
+        return _GROUPS[path] or nodeid
+
+
+_GROUPS: dict[str, str] = {}
