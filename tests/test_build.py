@@ -159,6 +159,19 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     assert [run.record(name) for name in ("baseline", "candidate", "third")] == records
 
 
+def test_a_cache_that_was_moved_is_as_good_as_before(run, tmp_path, monkeypatch):
+    """Nothing is built again, and the records say where the programs lie now."""
+    run.add("baseline", "binary", path=str(script(tmp_path / "server", "echo one")))
+    assert run.build()[0] == 0
+    run.cache = run.cache.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("TSDUEL_CACHE", str(run.cache))
+    code, text = run.build()
+    assert code == 0, text
+    assert "changed=0" in text
+    assert Path(str(run.record("baseline")["binary"])).is_relative_to(run.cache)
+    assert Path(str(run.record("tsbs")["bin_dir"])).parent.parent == run.cache
+
+
 def test_a_url_is_cloned_without_old_contents_and_built(run, repository):
     """A partial clone brings the files of the commit that is built, also of one that came later."""
     repository.git("config", "uploadpack.allowFilter", "true")
