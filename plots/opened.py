@@ -52,7 +52,7 @@ def template(name: str) -> jinja2.Template:
     """Return a template of Markdown, which is no HTML: what people wrote is escaped where it is put in (markup)."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=False,  # noqa: S701
+        autoescape=False,  # noqa: S701 - as above
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,

@@ -52,7 +52,7 @@ def require() -> None:
 
 
 def _command(*words: str | Path, **more: object) -> str:
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]  # its caller says the rest
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return str(done.stdout)
 

@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = {k: v for k, v in self.headers.items() if k.lower() in {"range", "if-modified-since", "user-agent"}}
         try:
             request = urllib.request.Request(self.path, headers=wanted)  # noqa: S310 - looked at above
-            answer: Any = urllib.request.urlopen(request, timeout=IDLE_S)  # noqa: S310
+            answer: Any = urllib.request.urlopen(request, timeout=IDLE_S)  # noqa: S310 - the same
         except urllib.error.HTTPError as error:
             answer = error
         except (OSError, http.client.HTTPException) as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROJECT = "tsduel-test"
-TOKEN = "a-token-of-the-test"  # noqa: S105
+TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
 MACHINES = ("e2-standard-2", "e2-standard-8")
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")

@@ -190,7 +190,7 @@ def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small thi
     rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
     own = spec.factors if variant == "candidate" else spec.more_factors.get(variant, {})
     factor = {name: own.get(name, 1.0) for name in spec.factors}
-    vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731
+    vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731 - one line, used below
     server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
 
     def snap(at: float, head: str) -> None:

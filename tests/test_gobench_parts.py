@@ -275,7 +275,7 @@ def test_a_pivot_that_cannot_be_made_is_refused(pivot, sentence):
         (11450.0, "allocs/op", "11.45 k"),
         (1577.0, "allocs/op", "1,577"),
         (2.5e6, "B/s", "2.384 MiB/s"),
-        (None, "sec/op", "–"),  # noqa: RUF001
+        (None, "sec/op", "–"),  # noqa: RUF001 - numbers.MISSING
     ],
 )
 def test_values_are_printed_with_the_prefix_that_suits_them(number, unit, text):

@@ -47,7 +47,7 @@ class TestPlace:
         """User and port may be left to ssh's own configuration; everything lies in one directory of the user's."""
         found = place.asked({"TARGET": "ssh", "SSH_HOST": text})
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
-        assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108
+        assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108 - a name, and nothing made there
         plan = {"run": "r", "place": found}
         there = place.directories(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}

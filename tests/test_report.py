@@ -215,7 +215,7 @@ def test_the_command_repeats_the_knobs(tmp_path):
         (999.96, "1,000"),
         (0, "0"),
         (10.0, "10"),
-        (None, "–"),  # noqa: RUF001
+        (None, "–"),  # noqa: RUF001 - numbers.MISSING
         (-3.14159, "-3.142"),
     ],
 )
@@ -235,7 +235,7 @@ def test_changes(value, printed):
 
 @pytest.mark.parametrize(
     ("p", "printed"),
-    [(1, "1"), (0.0497, "0.05"), (0.001953125, "0.002"), (0.0001, "1e-04"), (None, "–")],  # noqa: RUF001
+    [(1, "1"), (0.0497, "0.05"), (0.001953125, "0.002"), (0.0001, "1e-04"), (None, "–")],  # noqa: RUF001 - numbers.MISSING
 )
 def test_probabilities(p, printed):
     """Two digits."""

@@ -26,7 +26,7 @@ RESULTS = PROJECT / "results"
 # One after the other, whatever runs beside them: they share the cache and load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
-OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108
+OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def check_env_names(value: dict[str, str]) -> dict[str, str]:
 
 def needs_source(variant: AnyVariant) -> AnyVariant:
     """Validate that a variant says where it comes from."""
-    source = variant.source  # type: ignore[attr-defined]
+    source = variant.source  # type: ignore[attr-defined]  # both kinds of variants have it, and share no class that does
     for field in {"module": ["ref"], "git": ["repo", "ref"], "path": ["path"], "binary": ["path"]}[source]:
         if not getattr(variant, field):
             raise ValueError(f"source {source} needs `{field}:`")

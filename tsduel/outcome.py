@@ -14,6 +14,7 @@ CHECK_FAILED = 4
 TOO_NOISY = 5
 REGRESSION = 6
 FAIL_ON = ("", "regression")
+MOST_NAMES = 4
 
 
 def fail_on(given: str) -> str:
@@ -53,4 +54,5 @@ def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, 
 
 def _named(rows: Sequence[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(f"{row['metric']} {row['query_type']}".rstrip() for row in rows))
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")  # noqa: PLR2004
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -66,5 +66,5 @@ def order_effect(differences: Sequence[float], second: Sequence[bool]) -> OrderE
     left = d - d.mean() - delta * centred
     variance = float(left @ left) / (n - 2)
     if variance <= 1e-24:  # noqa: PLR2004 - the rounding of log ratios, squared
-        return OrderEffect(delta, 0.0 if abs(delta) > 1e-9 else 1.0)  # noqa: PLR2004
+        return OrderEffect(delta, 0.0 if abs(delta) > 1e-9 else 1.0)  # noqa: PLR2004 - the same, not squared
     return OrderEffect(delta, 2 * float(stdtr(n - 2, -abs(delta) / math.sqrt(variance / spread))))

@@ -1,4 +1,4 @@
-"""Ansible's usual output, but a failure is told in the words of what failed: to be read, and pasted into a terminal."""  # noqa: INP001
+"""Ansible's usual output, but a failure is told in the words of what failed: to be read, and pasted into a terminal."""  # noqa: INP001 - Ansible loads it
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CallbackModule(Default):
 
     CALLBACK_NAME = "plain"
 
-    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 (Ansible's)
+    def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 - the signature is Ansible's
         """Print why."""
         if result.task.action != "ansible.builtin.fail":
             return super().v2_runner_on_failed(result, ignore_errors)

@@ -71,7 +71,7 @@ def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -
     figure = Figure(figsize=(width, height + above))
     engine = figure.get_layout_engine()
     if engine is not None:
-        engine.set(rect=(0, 0, 1, height / (height + above)))  # type: ignore[call-arg]
+        engine.set(rect=(0, 0, 1, height / (height + above)))  # type: ignore[call-arg]  # only some engines take it, and the style names one that does
     top = 1 - 0.05 / (height + above)
     figure.text(0.012, top, title, fontsize=10, fontweight="bold", va="top")
     legend = figure.legend(
@@ -85,7 +85,8 @@ def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -
 def key(label: str, look: Look, note: str = "", *, line: bool = True, **changes: object) -> Line2D:
     """Return a legend's entry for a variant: its line or its marker, its name and a note that is never shortened."""
     style_ = {"linestyle": look.dashes, "linewidth": 2.0} if line else {"linestyle": "", "marker": look.marker}
-    return Line2D([], [], color=look.colour, label=literal(label) + note, **{"markersize": 5} | style_ | changes)  # type: ignore[arg-type]
+    options = {"markersize": 5} | style_ | changes
+    return Line2D([], [], color=look.colour, label=literal(label) + note, **options)  # type: ignore[arg-type]  # of many types
 
 
 def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:

@@ -16,6 +16,7 @@ MOST_ROWS = 40
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 _BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30))
 _THOUSANDS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
+_PREFIX_FROM = 10_000
 _NAMED = markup.Safe("**geometric mean**")
 
 
@@ -29,7 +30,7 @@ def value(number: float | None, unit: str) -> str:
     if unit.partition("/")[0].rsplit("-", maxsplit=1)[-1] == "B":
         name, factor = _prefix(_BINARY, number)
         return f"{numbers.number(number / factor)} {name}B{'/s' if unit == 'B/s' else ''}"
-    name, factor = _prefix(_THOUSANDS, number) if abs(number) >= 10_000 else _THOUSANDS[0]  # noqa: PLR2004
+    name, factor = _prefix(_THOUSANDS, number) if abs(number) >= _PREFIX_FROM else _THOUSANDS[0]
     return f"{numbers.number(number / factor)} {name}".rstrip()
 
 

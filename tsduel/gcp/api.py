@@ -161,7 +161,7 @@ class Compute:
         request = urllib.request.Request(url, method=method)  # noqa: S310 - https, or what the user's variable says
         request.add_header("Authorization", f"Bearer {credentials.from_here()}")
         try:
-            with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:  # noqa: S310 - as above
                 body = answer.read()
         except urllib.error.HTTPError as error:
             with error:

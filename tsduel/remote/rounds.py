@@ -113,7 +113,7 @@ class Follower:
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process,
         ):
             assert process.stdout is not None  # noqa: S101 - it is a pipe
-            assert process.stderr is not None  # noqa: S101
+            assert process.stderr is not None  # noqa: S101 - as well
             try:
                 for line in process.stdout:
                     if not line.endswith("\n"):

@@ -53,7 +53,7 @@ class Host:
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Host:
         """Read the object ``host`` of host/outputs.json; other entries of it are not for ssh."""
-        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
+        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # it comes from JSON
 
     @property
     def name(self) -> str:
