@@ -89,6 +89,12 @@ def _sides(row: dict[str, Any], unit: str) -> list[str]:
     return [value(row["baseline_median"], unit), value(row["candidate_median"], unit)]
 
 
+def compared(differ: Sequence[tuple[str, list[str]]], common: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
+    """Return the tables of what differs between variants and of what they have in common."""
+    found = [markdown(["", *names], [[key, *values] for key, values in differ])] if differ else []
+    return "\n\n".join([*found, markdown(["In common", ""], [list(pair) for pair in common])])
+
+
 def plain(comparison: Comparison, names: Sequence[str]) -> str:
     """Return the table of verdicts for a terminal: geometric means, then time row by row."""
     wanted = [(unit, GEOMEAN) for unit in TITLES] + [("sec/op", name) for name in names[:MOST_ROWS]]
