@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from plots import facts, markup, numbers, words
-from plots.gobench.tables import TITLES, units
+from plots.gobench.tables import TITLES, units, value
 from plots.tables import Comparison, markdown, wanted_rounds
 from tsduel import aa
 from tsduel.gobench.tidy import SCOPES
@@ -28,8 +28,14 @@ def summary(comparison: Comparison) -> list[str]:
         up, down = _WORDS.get(unit, ("more", "less"))
         mark = comparison.mark(row).split(" ")[0]
         name = TITLES.get(unit, unit)
-        said.append(f"{mark} **{name}** (geometric mean): {words.sentence(row, up, down)}{_moved(comparison, unit)}")
+        found = f"{words.sentence(row, up, down)}{_sides(row)}{_moved(comparison, unit)}"
+        said.append(f"{mark} **{name}** (geometric mean): {found}")
     return said
+
+
+def _sides(row: dict[str, Any]) -> str:
+    sides = (row["baseline_median"], row["candidate_median"])
+    return "" if None in sides else f"; {' → '.join(value(side, row['metric']) for side in sides)}"
 
 
 def _moved(comparison: Comparison, unit: str) -> str:

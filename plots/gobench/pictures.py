@@ -23,7 +23,9 @@ def draw(data: Data) -> list[Picture]:
 def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     names = markup.text(" and ".join(data.labels.values()))
     many = len(data.run.query_types) > MOST_ROWS
-    read = f"{READ} Only the {MOST_ROWS} rows that moved most, measured by their thresholds." if many else READ
+    read = (
+        f"{READ} Only the {MOST_ROWS} rows that moved most, measured by their thresholds, are drawn." if many else READ
+    )
     yield (
         Picture(
             "plots/change-in-time",
