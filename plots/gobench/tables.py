@@ -44,7 +44,7 @@ def units(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def unit_table(comparisons: Sequence[Comparison], unit: str, names: Sequence[str]) -> str:
-    """Return the table of one unit. With one candidate it has all the evidence, with more a change and a mark each."""
+    """Return the table of one unit; of several candidates a change and a mark each, with the evidence folded below."""
     if len(comparisons) == 1:
         return _pair(comparisons[0], unit, names)
     header = ["Benchmark", f"{comparisons[0].labels[0]}"]
@@ -61,7 +61,12 @@ def unit_table(comparisons: Sequence[Comparison], unit: str, names: Sequence[str
             cells += _versus(comparison, row, unit)
         rows.append(cells)
     right = [1, *(i for n in range(len(comparisons)) for i in (2 + 3 * n, 3 + 3 * n))]
-    return markdown(header, rows, right=right)
+    single = [
+        f"**{markup.text(one.labels[1])} against {markup.text(one.labels[0])}**\n\n{_pair(one, unit, names)}"
+        for one in comparisons
+    ]
+    evidence = markup.folded("Intervals and p of these", "\n\n".join(single))
+    return f"{markdown(header, rows, right=right)}\n\n{evidence}"
 
 
 def _versus(comparison: Comparison, row: dict[str, Any] | None, unit: str) -> list[str]:
