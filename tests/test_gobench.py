@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import time
 
@@ -17,6 +18,12 @@ from tsduel.gobench import parse
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 # Of time, on a machine that runs other tests: only a factor is seen.
 WIDE = {"sec/op": 99.0}
+LINKED = 'package work\n\n// #cgo LDFLAGS: -lno_such_library\n// int f(void);\nimport "C"\n\nvar _ = C.f()\n'
+PKG_CONFIG = (
+    "it needs a C library that is not installed: no-such-library"
+    if shutil.which("pkg-config")
+    else 'it needs cgo: "pkg-config": executable file not found'
+)
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +255,16 @@ def test_an_interrupted_run_leaves_nothing_running(built):
             "./work",
             {"work/c.go": 'package work\n\n// #include <no_such_library.h>\nimport "C"\n'},
             "it needs a C library that is not installed: its header is no_such_library.h",
+        ),
+        (
+            "./work",
+            {"work/c.go": LINKED},
+            "it needs a C library that is not installed: libno_such_library",
+        ),
+        (
+            "./work",
+            {"work/c.go": 'package work\n\n// #cgo pkg-config: no-such-library\nimport "C"\n'},
+            PKG_CONFIG,
         ),
     ],
 )
