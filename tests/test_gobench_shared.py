@@ -188,7 +188,25 @@ def test_pictures_of_a_pivot_and_of_nothing(tmp_path):
     assert drawn(failed) == {"rounds"}
     report.main(failed)
     text = (failed / "report.md").read_text()
+    assert "over 0 valid blocks of 6:" in text
     assert "Not drawn, since no valid block holds anything of it: change in time by benchmark, change in" in text
+
+
+def test_a_run_that_has_measured_nothing_says_so(tmp_path):
+    """Every round failed: report, comment and exports are made all the same, and hold no figure."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    for path in run.glob("raw/*/round.json"):
+        failure = {"phase": "bench", "query_type": "x", "message": "it <broke>"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
+    tidy.main(run)
+    compare.main(run)
+    report.main(run)
+    assert "no block counts" in exports.main(run)
+    assert "- ? nothing was measured" in (run / "report.md").read_text()
+    text = comment.main(run)
+    assert "- ? nothing was measured" in text
+    assert "it &lt;broke&gt;" in text
+    assert list(families(run)) == ["tsduel_variant"]
 
 
 def test_the_report_has_its_pictures_and_the_page_is_one_file(tmp_path):
