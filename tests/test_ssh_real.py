@@ -127,9 +127,14 @@ def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name
     assert {"jq", "zstd", "gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
 
 
+def seed(bare):
+    """Give the bare host our module and build caches, unless it has them."""
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && {{ [ -e {OURS}/cache/go ] || cp -r /seed {OURS}/cache/go; }}")
+
+
 def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     """Prepare, build, rounds, report; a connection that breaks costs nothing, and no step is done twice."""
-    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && cp -r /seed {OURS}/cache/go")
+    seed(bare)
     log = tmp_path / "log"
     with making(log, "tsbs", *words_for(bare, run_name)) as process:
         wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
@@ -169,6 +174,7 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
 
 def test_go_benchmarks_go_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     """Two checkouts that lie only here are built there and run there; figures, profiles and pictures are at home."""
+    seed(bare)
     old, new = Module(tmp_path / "old"), Module(tmp_path / "new")
     old.commit()
     new.commit(allocs=11)
