@@ -96,9 +96,10 @@ def counting(data: Data, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def forest_of(data: Data, found: Sequence[Change], title: str) -> Figure | None:
-    """Draw changes, the primary ones first; of very many those that are largest, measured by their thresholds."""
-    ranked = sorted(found, key=lambda one: -abs(one.change) / one.threshold)
-    kept = set(dict.fromkeys((one.group, one.name) for one in ranked[: MOST_ROWS * len(data.comparisons)]))
+    """Draw changes, the primary ones first; of very many others the largest, measured by thresholds."""
+    ranked = sorted(found, key=lambda one: (one.group != "primary", -abs(one.change) / one.threshold))
+    primary = {one.name for one in found if one.group == "primary"}
+    kept = list(dict.fromkeys((one.group, one.name) for one in ranked))[: len(primary) + MOST_ROWS]
     groups = list(dict.fromkeys(one.group for one in found))
     groups.sort(key=lambda group: group != "primary")
     shown = [one for group in groups for one in found if one.group == group and (one.group, one.name) in kept]

@@ -17,7 +17,7 @@ from plots.opened import open_report
 from tsduel import compare, tidy
 
 SPEC = synthetic.Spec()
-OWN = {**synthetic.UNITS, "rows/op": 5.0, "hits": 3.0, "MB/s": 20.0}
+OWN = {**synthetic.UNITS, "rows/op": 5.0, "hits": 3.0, "MB/s": 20.0, "ms/op": 7.0}
 DIRECTED = synthetic.Spec(units=OWN, go={"units": {"rows/op": "higher"}})
 TRACKERS = {"smaller-is-better.json", "bencher.json", "otava-candidate.csv", "otava.yaml"}
 ALWAYS = {"baseline.bench.txt", "candidate.bench.txt", "openmetrics.txt"}
@@ -93,12 +93,14 @@ def test_a_benchmark_s_own_metrics_are_exported_with_their_direction(tmp_path):
     }
     assert "hits" not in (run / "exports/smaller-is-better.json").read_text()
     found = families(run)
-    units = {"seconds_per_op", "bytes_per_op", "allocs_per_op", "bytes_per_second", "rows_per_op", "hits"}
+    units = {"seconds_per_op", "bytes_per_op", "allocs_per_op", "bytes_per_second", "rows_per_op", "hits", "ms_per_op"}
     assert set(found) == {"tsduel_variant", *(f"tsduel_bench_{unit}" for unit in units)}
     samples = found["tsduel_bench_seconds_per_op"].samples
     assert len(samples) == 2 * SPEC.blocks * len(SPEC.rows)
     assert {sample.labels["benchmark"] for sample in samples} == set(SPEC.rows)
     assert all(1e-5 < sample.value < 1e-3 for sample in samples)
+    # Its own units are not converted: nobody knows what they mean.
+    assert {sample.value for sample in found["tsduel_bench_ms_per_op"].samples} == {7.0, 14.0}
 
 
 def test_names_that_another_tool_allows():
@@ -175,6 +177,18 @@ def drawn(run):
 def test_pictures_of_every_kind_of_run(tmp_path, spec):
     """Changes with their intervals, and the rounds; of one candidate or several, a screen or a result."""
     assert drawn(made(tmp_path, spec)) == {"change-in-time", "change-in-memory", "rounds"}
+
+
+def test_a_picture_of_very_many_rows_can_be_read(tmp_path):
+    """Those that moved most are drawn, the means in any case, and the caption says how many are left out."""
+    rows = tuple(f"Search/Data/{number}" for number in range(60))
+    run = made(tmp_path, synthetic.Spec(rows=rows, variants=THREE.variants, factors=THREE.factors))
+    found = {picture.path: picture for picture in pictures.draw(drawing.read(open_report(run)))}
+    assert "16 rows that moved less" in found["plots/change-in-time"].caption
+    assert "76 rows that moved less" in found["plots/change-in-memory"].caption
+    svg = (run / "plots/change-in-memory.svg").read_text()
+    assert float(re.search(r'height="([0-9.]+)pt"', svg)[1]) < 72 * 20
+    assert "Allocs, geometric mean" in svg
 
 
 def test_pictures_of_a_pivot_and_of_nothing(tmp_path):

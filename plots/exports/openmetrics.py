@@ -5,7 +5,7 @@ of its phase, or that of the round's last phase where the metric belongs to the 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
@@ -13,7 +13,9 @@ from plots.exports import names
 from plots.exports.figures import Source
 from tsduel.metrics import Metric
 
-_PLURAL = {"s": "seconds", "ms": "seconds", "sec": "seconds", "B": "bytes"}
+_PLURAL = {"s": "seconds", "ms": "seconds", "B": "bytes"}
+# What a benchmark calls s or ms is its own affair: benchstat's seconds are sec.
+_GO_PLURAL = {"sec": "seconds", "B": "bytes"}
 _SINGULAR = {"s": "second", "B": "byte"}
 _FACTORS = {"ms": 1e-3}
 
@@ -21,10 +23,11 @@ _FACTORS = {"ms": 1e-3}
 def text(source: Source) -> str:
     """Return the whole exposition, `# EOF` last."""
     lines = [*_info(source)]
-    named = _go_names(source) if source.run.kind == "gobench" else {m.name: name_of(m) for m in source.metrics.values()}
+    of_go = source.run.kind == "gobench"
+    named = _go_names(source) if of_go else {metric.name: name_of(metric) for metric in source.metrics.values()}
     for metric in source.metrics.values():
         name, unit = named[metric.name]
-        samples = list(_samples(source, metric, name))
+        samples = list(_samples(source, metric, name, 1.0 if of_go else _FACTORS.get(metric.unit, 1.0)))
         if samples:
             lines += [
                 f"# TYPE {name} gauge",
@@ -37,20 +40,20 @@ def text(source: Source) -> str:
 
 def name_of(metric: Metric) -> tuple[str, str]:
     """Return a metric's name and unit: query_mean_ms is ("tsduel_query_mean_seconds", "seconds")."""
-    unit = _spoken(metric.unit)
+    unit = _spoken(metric.unit, _PLURAL)
     name = f"tsduel_{metric.name.removesuffix('_ms')}"
     return name if name.endswith(f"_{unit}") else f"{name}_{unit}", unit
 
 
 def _go_names(source: Source) -> dict[str, tuple[str, str]]:
     """Return the same of Go benchmarks, whose metrics are units: sec/op is ("tsduel_bench_seconds_per_op", ...)."""
-    units = names.safe({unit: _spoken(unit) for unit in source.metrics}, "_")
+    units = names.safe({unit: _spoken(unit, _GO_PLURAL) for unit in source.metrics}, "_")
     return {unit: (f"tsduel_bench_{spoken}", spoken) for unit, spoken in units.items()}
 
 
-def _spoken(unit: str) -> str:
+def _spoken(unit: str, plural: Mapping[str, str]) -> str:
     first, *per = unit.split("/")
-    return "_per_".join([_PLURAL.get(first, first), *(_SINGULAR.get(part, part) for part in per)])
+    return "_per_".join([plural.get(first, first), *(_SINGULAR.get(part, part) for part in per)])
 
 
 def _info(source: Source) -> Iterator[str]:
@@ -68,8 +71,7 @@ def _info(source: Source) -> Iterator[str]:
             yield f"tsduel_variant_info{labels} 1 {ends[variant]:.3f}"
 
 
-def _samples(source: Source, metric: Metric, name: str) -> Iterator[str]:
-    factor = _FACTORS.get(metric.unit, 1.0)
+def _samples(source: Source, metric: Metric, name: str, factor: float) -> Iterator[str]:
     of_type = "benchmark" if source.run.kind == "gobench" else "query_type"
     counting = _counting(source)
     phase_ends = source.phases.groupby(["round", "phase", "query_type"])["end"].max().to_dict()

@@ -22,16 +22,12 @@ def draw(data: Data) -> list[Picture]:
 
 def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     names = markup.text(" and ".join(data.labels.values()))
-    many = len(data.run.query_types) > MOST_ROWS
-    read = (
-        f"{READ} Only the {MOST_ROWS} rows that moved most, measured by their thresholds, are drawn." if many else READ
-    )
     yield (
         Picture(
             "plots/change-in-time",
             "change in time by benchmark",
             f"Change of the time of each benchmark with its 95 % interval: {names}",
-            f"Time an operation, above it the geometric means. {read}",
+            f"Time an operation, above it the geometric means. {_read(data, time=True)}",
         ),
         lambda: _changes(data, "Change in time by benchmark, %", time=True),
     )
@@ -40,7 +36,7 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
             "plots/change-in-memory",
             "change in memory and allocations by benchmark",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {names}",
-            f"Worse is always to the right; the figures have the metric's own sign. {read}",
+            f"Worse is always to the right; the figures have the metric's own sign. {_read(data, time=False)}",
         ),
         lambda: _changes(data, "Change in memory, allocations and own metrics by benchmark, %", time=False),
     )
@@ -55,6 +51,18 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
             ),
             lambda: rounds_of(data, [(m, GEOMEAN, m.title.lower()) for m in KNOWN if m.geomean == "primary"]),
         )
+
+
+def _read(data: Data, *, time: bool) -> str:
+    """Say how to read a picture of changes, and how many rows it has no room for."""
+    drawable = (
+        (row["metric"], row["query_type"])
+        for one in data.comparisons
+        for row in one.rows
+        if row["family"] == "secondary" and row["change_pct"] is not None and (row["metric"] == _TIME) == time
+    )
+    left = len(set(drawable)) - MOST_ROWS
+    return f"{READ} {left} rows that moved less, measured by their thresholds, are left out." if left > 0 else READ
 
 
 def _changes(data: Data, title: str, *, time: bool) -> Figure | None:
