@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import duration, kinds, knobs, place, sources, tsbs_queries
+from tsduel import duration, foresight, kinds, knobs, place, sources, tsbs_queries
 from tsduel import experiment as schema
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
@@ -135,7 +135,8 @@ def resolve(
         "rounds": drawn,
     }
     lasts = duration.estimate if isinstance(asked, Experiment) else go_plan.duration
-    return {**plan, "duration": lasts(plan, len(drawn))}
+    plan = {**plan, "duration": lasts(plan, len(drawn))}
+    return {**plan, "forecast": foresight.section(plan)}
 
 
 def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
@@ -306,6 +307,8 @@ def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> No
         variables_file.write_text(
             json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n", encoding="utf-8"
         )
+    # A line, since nobody reads its table.
+    (directory / "forecast.json").write_text(json.dumps(plan.pop("forecast")) + "\n", encoding="utf-8")
     (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
     # Last, and at once: a plan that exists is a plan that is whole.
     partial = directory / "experiment.json.partial"
