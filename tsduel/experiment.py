@@ -286,7 +286,7 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
 
 
 def validate_as(model: type[Question], data: dict[str, Any], where: str) -> Question:
-    """Check a mapping against a schema; kinds.validate knows which one it needs."""
+    """Check a mapping against a schema; question.validate knows which one it needs."""
     for key, text in refusals.strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:

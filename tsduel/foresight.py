@@ -1,4 +1,4 @@
-"""What a design can show, before it has run: plan/forecast.json, which the host's forecast reads, and what the plan says.
+"""What a design can show, before it runs: plan/forecast.json, which the host's forecast reads, and the plan's words.
 
 Everything here knows the spread of the log ratios and never a difference: docs/method.md says why that matters.
 """
@@ -27,7 +27,7 @@ FROM_BLOCKS = 3
 SURE = 0.9
 """How sure a forecast has to be, on one side, before it calls a design hopeless."""
 WATCHED = {"tsbs": ("load_rate", "query_mean_ms"), "gobench": ("sec/op",)}
-"""Primary metrics that the host can follow without Python: the others need the counters of /metrics or of the output."""
+"""The primary metrics that the host can follow without Python."""
 
 
 def primary(plan: Mapping[str, Any]) -> Iterator[tuple[Metric, str]]:
@@ -119,9 +119,7 @@ def described(plan: Mapping[str, Any], forecast: Mapping[str, Any], unknown: str
         return []
     blocks = forecast["blocks"]
     if blocks < FEWEST_BLOCKS:
-        return [
-            f"can show  no verdict: {blocks} blocks are a screen, {FEWEST_BLOCKS} are the fewest (BLOCKS={FEWEST_BLOCKS})"
-        ]
+        return [f"can show  no verdict: {blocks} blocks are a screen, the fewest for one are {FEWEST_BLOCKS}"]
     known = hopes(forecast)
     if not known:
         return [f"can show  {unknown or 'not known yet: there is no A/A run on this kind of machine (make tsbs AA=1)'}"]
@@ -142,12 +140,7 @@ def _warning(plan: Mapping[str, Any], known: list[dict[str, Any]]) -> list[str]:
     worst = max(short, key=lambda h: h["needed"] or math.inf)
     most = worst["needed"]
     what = ", ".join(f"{h['threshold_pct']:g} % in {h['title']}" for h in short)
-    remedy = (
-        f"BLOCKS={most} could"
-        if most is not None and most <= MOST_BLOCKS
-        else f"more than {MOST_BLOCKS} blocks would be needed"
-    )
-    return [
-        f"warning   {plan['design']['blocks']} blocks will probably not settle {what} on this machine; {remedy}. "
-        "So could longer phases, or a quieter machine"
-    ]
+    enough = most is not None and most <= MOST_BLOCKS
+    remedy = f"BLOCKS={most} could" if enough else f"more than {MOST_BLOCKS} blocks would be needed"
+    said = f"{plan['design']['blocks']} blocks will probably not settle {what} on this machine; {remedy}"
+    return [f"warning   {said}, and so could longer phases, or a quieter machine"]
