@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tsduel import metrics, refusals, tsbs_queries
+from tsduel import defaults, metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.gcp.settings import Gcp
 from tsduel.noise import Noise
@@ -198,7 +198,7 @@ class Host(Part):
     """The measured machine."""
 
     machine: str = "local"
-    port: Annotated[int, Field(ge=1024, le=65535)] = 8428
+    port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
 
 

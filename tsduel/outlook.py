@@ -58,12 +58,8 @@ def lines(run_dir: Path, plan: Mapping[str, Any], cache: Path) -> list[str]:
     left = [kind for name, kind in names if kind != "spare" and name not in finished]
     machine_kind = kind_here(plan, cache)
     before = earlier.look(run_dir.resolve().parent, plan, machine_kind) if machine_kind else None
-    spares = sum(kind == "spare" for _, kind in names)
-    warm = left.count("warmup")
-    said = f"rounds    {len(left)}: {warm} to warm up, {len(left) - warm} measured"
     found = [
-        (f"{said}; {len(finished)} are finished" if finished else said)
-        + (f"; up to {spares} more for what outside causes spoil" if spares else ""),
+        f"rounds    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}",
         f"time      {_time(plan, left, before)}",
         f"disk      {_disk(plan, cache)}",
     ]

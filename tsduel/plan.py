@@ -295,6 +295,10 @@ def _print(run_dir: Path) -> None:
     for variant in plan["variants"]:
         print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
     print(kinds.described(plan))
-    print(f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds in a random order")
+    spares = plan.get("noise", {}).get("spare_blocks", 0)
+    print(
+        f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
+        f"{spares} spare for what outside causes spoil"
+    )
     cache = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)
