@@ -72,11 +72,9 @@ def _print(line: Line, stream: TextIO) -> None:
 
 
 def _summary(errors: int, warnings: int) -> str:
-    if errors:
-        return f"{errors} in the way of a run, {warnings} that will show in its figures; nothing was changed"
-    if warnings:
-        return f"nothing is in the way of a run; {warnings} may show in its figures; nothing was changed"
-    return "all is well; nothing was changed"
+    way = f"{errors} in the way of a run" if errors else "nothing is in the way of a run"
+    shows = f", {warnings} may show in its figures" if warnings else ""
+    return f"{way}{shows}; nothing was changed"
 
 
 def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
@@ -100,7 +98,7 @@ def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
 
 def _python() -> Iterator[Line]:
     version = platform.python_version()
-    if (PROJECT / ".venv" / ".ready").is_dir():
+    if subject.is_readable():
         yield Line(OK, "python", f"{version} ({sys.executable})")
         return
     # As scripts/bootstrap, which makes .venv: Debian has the two in a package of their own.
@@ -125,7 +123,7 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
         return found, Line(OK, "experiment", "not read before there is .venv: port and limits are the defaults")
     except UserError as error:
         # The stage that comes next says it in its own words.
-        return None, None if fast else Line(ERROR, "experiment", str(error), "mend it, then look again")
+        return None, None if fast else Line(ERROR, "experiment", str(error))
 
 
 def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:

@@ -5,9 +5,10 @@ With an experiment it takes YAML and pydantic, which a fresh clone does not have
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsduel import defaults, place
@@ -15,9 +16,8 @@ from tsduel.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-NEEDED = ("pydantic", "yaml")
+PROJECT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 
 
@@ -53,8 +53,8 @@ class Subject:
 
 
 def is_readable() -> bool:
-    """Return whether this Python has what it takes to read an experiment."""
-    return all(importlib.util.find_spec(name) for name in NEEDED)
+    """Return whether this Python is the project's own, with the libraries that it takes to read an experiment."""
+    return Path(sys.prefix) == PROJECT / ".venv"
 
 
 def of_run(run_dir: Path) -> Subject:
