@@ -1,4 +1,4 @@
-"""The forecast after each block: as compare will say it, blind to who is faster, told once, honest about what it knows."""
+"""The forecast after each block: as compare will say it, blind to who is faster, told once, honest."""
 
 from __future__ import annotations
 
