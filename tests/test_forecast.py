@@ -238,7 +238,7 @@ class TestWords:
     def test_a_screen_never_promises_a_verdict(self, make):
         """Five blocks give none, whatever they show."""
         run = make(synthetic.Spec(**(vars(SPEC) | {"blocks": 5})))
-        said = "5 blocks are a screen: no verdict is possible, whatever they show (6 are the fewest)"
+        said = "no verdict is possible with fewer than 6 blocks, whatever they show: this is a screen"
         assert run.say(5) == f"after block 5 of 5: {said}"
 
     def test_a_smoke_run_says_nothing(self, make):

@@ -123,6 +123,13 @@ class TestLines:
             "about 10 minutes (as in 3 earlier runs here: 40 s a round), and what is still to be built"
         )
 
+    def test_what_is_built_is_not_reckoned_again(self, results, tmp_path):
+        """With all variants in the cache only the rounds take their time."""
+        made = asked()
+        for variant in made["variants"]:
+            (tmp_path / "variants" / variant["build_key"]).mkdir(parents=True, exist_ok=True)
+        assert lines(results, made, tmp_path)["time"].startswith("about 21 minutes, a rough guess (91 s a round)")
+
     def test_a_resumed_run_counts_what_is_left(self, results):
         """Finished rounds are not run again."""
         made = asked()
@@ -195,7 +202,7 @@ class TestLines:
         """A screen has no verdict, and of a smoke run nobody asks."""
         calibrated(results, 0.02, 0.01, 0.005)
         assert lines(results, asked(design={"blocks": 2}))["can show"] == (
-            "no verdict: 2 blocks are a screen, the fewest for one are 6"
+            "no verdict: it takes 6 blocks at least, fewer (2) are a screen"
         )
         assert "can show" not in lines(results, asked() | {"smoke": True})
 

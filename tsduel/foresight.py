@@ -119,7 +119,7 @@ def described(plan: Mapping[str, Any], forecast: Mapping[str, Any], unknown: str
         return []
     blocks = forecast["blocks"]
     if blocks < FEWEST_BLOCKS:
-        return [f"can show  no verdict: {blocks} blocks are a screen, the fewest for one are {FEWEST_BLOCKS}"]
+        return [f"can show  no verdict: it takes {FEWEST_BLOCKS} blocks at least, fewer ({blocks}) are a screen"]
     known = hopes(forecast)
     if not known:
         return [f"can show  {unknown or 'not known yet: there is no A/A run on this kind of machine (make tsbs AA=1)'}"]

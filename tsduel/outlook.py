@@ -60,7 +60,7 @@ def lines(run_dir: Path, plan: Mapping[str, Any], cache: Path) -> list[str]:
     before = earlier.look(run_dir.resolve().parent, plan, machine_kind) if machine_kind else None
     found = [
         f"rounds    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}",
-        f"time      {_time(plan, left, before)}",
+        f"time      {_time(plan, left, before, cache)}",
         f"disk      {_disk(plan, cache)}",
     ]
     if memory := _memory(plan, before):
@@ -70,16 +70,21 @@ def lines(run_dir: Path, plan: Mapping[str, Any], cache: Path) -> list[str]:
     return found + (foresight.described(plan, forecast, unknown) if forecast else [])
 
 
-def _time(plan: Mapping[str, Any], left: list[str], before: earlier.Earlier | None) -> str:
+def _time(plan: Mapping[str, Any], left: list[str], before: earlier.Earlier | None, cache: Path) -> str:
     warm = left.count("warmup")
     if before:
         seconds = warm * before.warmup_s + (len(left) - warm) * before.round_s
         runs = f"{before.runs} earlier run{'s' if before.runs > 1 else ''} here"
         return f"about {lasting(seconds)} (as in {runs}: {before.round_s:.0f} s a round), and what is still to be built"
     rough = plan["duration"]
-    seconds = rough["prepare_s"] + rough["workload_s"] + len(left) * rough["round_s"]
-    parts = f"{lasting(rough['prepare_s'])} to prepare, {rough['round_s']} s a round"
-    return f"about {lasting(seconds)}, a rough guess ({parts}): no run of this kind on such a machine is stored here"
+    built = place.is_local(plan) and all((cache / "variants" / v["build_key"]).is_dir() for v in plan["variants"])
+    prepare_s = 0 if built else rough["prepare_s"]
+    seconds = prepare_s + rough["workload_s"] + len(left) * rough["round_s"]
+    parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
+    return (
+        f"about {lasting(seconds)}, a rough guess ({parts}{rough['round_s']} s a round): "
+        "no run of this kind on such a machine is stored here"
+    )
 
 
 def _disk(plan: Mapping[str, Any], cache: Path) -> str:

@@ -72,7 +72,7 @@ def to_go: . as $rounds | ([$rounds[] | "\(.block) \(.variant)"]) as $done
 . as $rounds | $forecast[0] as $f | to_go as $to_go | spreads as $found
 | (if $found == [] then 0 else [$found[].blocks] | min end) as $n
 | if $plan[0].smoke then empty
-  elif $f.blocks < $f.fewest_blocks then ["\($f.blocks) blocks are a screen: no verdict is possible, whatever they show (\($f.fewest_blocks) are the fewest)"] + $to_go
+  elif $f.blocks < $f.fewest_blocks then ["no verdict is possible with fewer than \($f.fewest_blocks) blocks, whatever they show: this is a screen"] + $to_go
   elif $n >= $f.from_blocks then
     ["at this noise \($f.blocks) blocks can show \($found | can_show)"]
     + (if $n < $f.fewest_blocks then ["roughly, since it is from \($n) blocks: \(reach($n) | "\(.[1] | decimal) to \(.[2] | decimal)") times that"] else [] end)
