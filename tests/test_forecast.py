@@ -222,9 +222,15 @@ class TestWords:
         run = make(synthetic.Spec(**(vars(SPEC) | {"noise": 0.3})))
         run.keep(4)
         said = run.say(4)
-        assert "this run cannot answer that: make stop RUN=run finishes the round and ends it; " in said
-        assert said.count("; ") >= 2
-        assert "longer phases or a quieter machine could" in said or "a new one could with BLOCKS=" in said
+        assert "; this run cannot answer that: make stop RUN=run finishes the round and ends it; " in said
+        assert re.search(r"a new one could with BLOCKS=\d+, with longer|longer phases or a quieter machine could", said)
+
+    def test_after_the_last_round_nobody_is_told_to_stop(self, make):
+        """What it would have taken is left."""
+        run = make(synthetic.Spec(**(vars(SPEC) | {"noise": 0.3})))
+        said = run.say(8)
+        assert "make stop" not in said
+        assert "blocks would be needed" in said
 
     def test_one_hopeless_metric_is_no_reason_to_stop(self, make):
         """The other one is still worth its blocks; what the first would need is said."""

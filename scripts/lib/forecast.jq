@@ -76,7 +76,7 @@ def to_go: . as $rounds | ([$rounds[] | "\(.block) \(.variant)"]) as $done
   elif $n >= $f.from_blocks then
     ["at this noise \($f.blocks) blocks can show \($found | can_show)"]
     + (if $n < $f.fewest_blocks then ["roughly, since it is from \($n) blocks: \(reach($n) | "\(.[1] | decimal) to \(.[2] | decimal)") times that"] else [] end)
-    + [$found | if all(hopeless) then what_to_do else would_need end | select(. != "")] + $to_go
+    + [$found | if $to_go != [] and all(hopeless) then what_to_do else would_need end | select(. != "")] + $to_go
   else
     [$f.metrics[] | select(.watched and .s_d != null)] as $before
     | (if $before == [] then ["what \($f.blocks) blocks can show is seen from \($f.from_blocks) blocks on"]
