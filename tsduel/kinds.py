@@ -16,7 +16,7 @@ from tsduel.gobench import plan as go_plan
 from tsduel.gobench import tidy as go_tidy
 from tsduel.gobench import units
 from tsduel.gobench.schema import GoExperiment, GoVariant
-from tsduel.question import EMPTY, GOBENCH, refuse_other, validate
+from tsduel.question import EMPTY, GOBENCH, AnyExperiment, refuse_other, validate
 from tsduel.targets import TARGETS, Target
 
 if TYPE_CHECKING:
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 
     from tsduel.benchfmt import Compared
     from tsduel.metrics import Metric
-    from tsduel.question import AnyExperiment
     from tsduel.rundir import Run
 
 # How a question of a kind is read is in tsduel.question, which needs no tables; it is asked for here.
 # fmt: off
 __all__ = [
-    "EMPTY", "GOBENCH", "AnyVariant", "bench_files", "described", "metrics_of",
+    "EMPTY", "GOBENCH", "AnyExperiment", "AnyVariant", "bench_files", "described", "metrics_of",
     "planned_target", "refuse_other", "target", "validate", "variant_part",
 ]
 # fmt: on
