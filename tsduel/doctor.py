@@ -136,7 +136,7 @@ def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
     yield from _looked("ensure-packages", "--look")
     yield from _looked("ensure-go", "--look", about.go_minimum)
     cached = bool(about.data_key) and (cache / "workload" / about.data_key / "data.zst").exists()
-    built = (cache / "variants").is_dir()
+    built = (cache / "tsbs").is_dir() or (cache / "variants").is_dir()
     words = about.asked(on_top_mib=0 if built else probe.LEAST_FREE_MIB, cached=cached)
     yield from _looked("examine-host", f"mode={'fast' if fast else 'full'}", f"dir={cache}", *words)
 

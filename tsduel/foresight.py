@@ -63,7 +63,7 @@ def section(plan: Mapping[str, Any], calibration: Mapping[str, Any] | None = Non
                 "metric": metric.name,
                 "query_type": query_type,
                 "title": spoken(metric),
-                "threshold_pct": threshold(metric, dict(plan["design"].get("thresholds") or {})),
+                "threshold_pct": _plain(threshold(metric, dict(plan["design"].get("thresholds") or {}))),
                 "s_d": spreads.get((metric.name, query_type)),
                 "watched": metric.name in WATCHED[plan["kind"]],
             }
@@ -71,6 +71,11 @@ def section(plan: Mapping[str, Any], calibration: Mapping[str, Any] | None = Non
         ],
         "aa": None if calibration is None else _of(calibration, plan),
     }
+
+
+def _plain(number: float) -> float:
+    """Return 5 for 5.0: newer versions of jq print a number as it was written."""
+    return int(number) if number.is_integer() else number
 
 
 def _reach(blocks: int) -> tuple[float, float]:

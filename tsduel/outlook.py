@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -31,18 +32,20 @@ def kind_here(plan: Mapping[str, Any], cache: Path) -> str | None:
     """Return the kind of machine that the rounds will run on; None where that cannot be known yet."""
     if not place.is_local(plan):
         return None
+    host = _host(existing(cache))
+    return aa.kind_of(plan["host"]["machine"], host) if host else None
+
+
+@functools.cache
+def _host(directory: Path) -> dict[str, Any] | None:
+    """Return what scripts/describe-host says; None where it cannot: a fresh machine has no jq before the build."""
+    command = [PROJECT / "scripts" / "describe-host", directory]
     try:
-        done = subprocess.run(
-            [PROJECT / "scripts" / "describe-host", existing(cache)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=True,
-        )
-        return aa.kind_of(plan["host"]["machine"], json.loads(done.stdout))
-    # A fresh machine has no jq yet: `make build` installs it.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        found: dict[str, Any] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
+    return found
 
 
 def existing(path: Path) -> Path:
@@ -60,9 +63,11 @@ def lines(run_dir: Path, plan: Mapping[str, Any], cache: Path) -> list[str]:
     before = earlier.look(run_dir.resolve().parent, plan, machine_kind) if machine_kind else None
     found = [
         f"rounds    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}",
-        f"time      {_time(plan, left, before, cache)}",
-        f"disk      {_disk(plan, cache)}",
     ]
+    # The price of a rented machine was said with its hours, a moment ago.
+    if place.place_of(plan)["kind"] != "gcp" or finished:
+        found.append(f"time      {_time(plan, left, before, cache)}")
+    found.append(f"disk      {_disk(plan, cache)}")
     if memory := _memory(plan, before):
         found.append(f"memory    {memory}")
     forecast = run.json("plan/forecast.json")

@@ -5,13 +5,13 @@ With an experiment it takes YAML and pydantic, which a fresh clone does not have
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tsduel import defaults, place
+from tsduel.rundir import open_run
 from tsduel.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -43,12 +43,15 @@ class Subject:
             "foreign_cpu_flag_pct": defaults.FOREIGN_CPU_FLAG_PCT,
             "clock_step_s": defaults.CLOCK_STEP_S,
         }
-        words = {
+        words: dict[str, Any] = {
             "port": self.port,
             "disk_mib": disk // MIB + on_top_mib,
             "memory_mib": (self.memory or 0) // MIB,
-            **{name: self.noise.get(name, value) for name, value in limits.items()},
         }
+        for name, default in limits.items():
+            limit = self.noise.get(name, default)
+            # Bash knows neither 1e-05 nor more than thousandths.
+            words[name] = None if limit is None else f"{limit:.3f}"
         return [f"{name}={value}" for name, value in words.items() if value is not None]
 
 
@@ -59,7 +62,7 @@ def is_readable() -> bool:
 
 def of_run(run_dir: Path) -> Subject:
     """Return what a run's plan says."""
-    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    plan = open_run(run_dir).plan
     return Subject(
         name=str(run_dir),
         place=place.place_of(plan),
