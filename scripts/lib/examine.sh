@@ -34,7 +34,7 @@ examine() { # NAME=VALUE...
 examine_tools() {
   local tool version found=""
   if tools_in_the_way; then
-    line warning tools "$FINDING" "${REMEDY//\'/}"
+    line warning tools "$FINDING" "$REMEDY"
     return
   fi
   if [[ ${ASKED[mode]} == full ]]; then
