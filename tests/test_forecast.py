@@ -144,7 +144,7 @@ class TestAsCompare:
         said = run.say(8)
         (row,) = run.compared()
         assert row["blocks"] == 5
-        assert said.startswith("after spare block 8, 5 of which count: at this noise 6 blocks can show ")
+        assert said.startswith("after spare block 8 (5 blocks count): at this noise 6 blocks can show ")
         assert shown(said)["load rate"] == f"{percent(mde(row['s_d'], 6)):.1f}"
 
     def test_how_many_blocks_would_be_needed_is_compare_s_number(self, make):

@@ -83,4 +83,4 @@ def to_go: . as $rounds | ([$rounds[] | "\(.block) \(.variant)"]) as $done
        else ["if it scatters as the A/A run \($f.aa.run) did, \($f.blocks) blocks can show \($before | can_show)", ($before | would_need | select(. != ""))] end) + $to_go
   end
 | "after \(if $block == 0 then "the warm-up" elif $block > $f.blocks then "spare block \($block)" else "block \($block) of \($f.blocks)" end)"
-  + (if $n >= $f.from_blocks and $n != $block then ", \($n) of which count" else "" end) + ": " + join("; ")
+  + (if $n >= $f.from_blocks and $n != $block then " (\($n) blocks count)" else "" end) + ": " + join("; ")
