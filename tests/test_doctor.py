@@ -166,6 +166,16 @@ class TestElsewhere:
         """The stages do that, a second later."""
         assert run_doctor("fast", TARGET="ssh", SSH_HOST=f"127.0.0.1:{free_port()}").returncode == 0
 
+    def test_a_run_elsewhere_that_is_gone_on_with_needs_nothing_here(self, monkeypatch, tmp_path):
+        """Its rounds may all be at home; what is asked of a new one is not asked of it."""
+        where = {"kind": "gcp", "project": "p", "ssh_via": "iap"}
+        monkeypatch.setattr(doctor, "_subject", lambda *_, **__: (subject.Subject("r", where, planned=True), None))
+        found = list(doctor._here({"PATH": str(tmp_path)}, fast=True))
+        assert [line.what for line in found] == ["python"]
+        monkeypatch.setattr(doctor, "_subject", lambda *_, **__: (subject.Subject("r", where), None))
+        found = list(doctor._here({"PATH": str(tmp_path)}, fast=True))
+        assert doctor.ERROR in {line.level for line in found}
+
     def test_ssh_needs_a_host(self):
         """As the plan says it."""
         done = run_doctor("full", TARGET="ssh")

@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Subject:
-    """Where the rounds will run, what they need there, and which limits of noise they have."""
+    """Where the rounds will run, what they need there, their limits of noise; ``planned``: it is a run already."""
 
     name: str
     place: dict[str, Any]
@@ -32,6 +32,7 @@ class Subject:
     data_key: str = ""
     memory: int | None = None
     noise: dict[str, Any] = field(default_factory=dict)
+    planned: bool = False
     go_minimum: str = max(target.go_minimum for target in TARGETS.values())
 
     def asked(self, *, on_top_mib: int = 0, cached: bool = False) -> list[str]:
@@ -71,6 +72,7 @@ def of_run(run_dir: Path) -> Subject:
         data_key=(plan.get("workload") or {}).get("data_key", ""),
         memory=_memory(plan.get("workload")),
         noise=plan.get("noise") or {},
+        planned=True,
     )
 
 

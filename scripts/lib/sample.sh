@@ -46,7 +46,7 @@ sample_machine() {
 
 report_step() { # HUNDREDTHS of a second by which the clock and the time since boot have parted
   local -r size=${1#-}
-  if ((size * 10 >= $(thousandths "${ASKED[clock_step_s]:-0.2}"))); then
+  if ((size * 10 >= $(thousandths "${ASKED[clock_step_s]:-1000000}"))); then
     line warning clock-step "the clock was set by ${1%"$size"}$((size / 100)).$(printf '%02d' $((size % 100))) s while we looked" \
       "let it settle: what sets it has to slew it, and not step it, while rounds run"
   else
