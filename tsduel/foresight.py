@@ -146,6 +146,7 @@ def _warning(plan: Mapping[str, Any], known: list[dict[str, Any]]) -> list[str]:
     most = worst["needed"]
     what = ", ".join(f"{h['threshold_pct']:g} % in {h['title']}" for h in short)
     enough = most is not None and most <= MOST_BLOCKS
-    remedy = f"BLOCKS={most} could" if enough else f"more than {MOST_BLOCKS} blocks would be needed"
-    said = f"{plan['design']['blocks']} blocks will probably not settle {what} on this machine; {remedy}"
-    return [f"warning   {said}, and so could longer phases, or a quieter machine"]
+    remedy = f"BLOCKS={most}, longer phases or a quieter machine could"
+    if not enough:
+        remedy = f"longer phases or a quieter machine could (more than {MOST_BLOCKS} blocks would be needed)"
+    return [f"warning   {plan['design']['blocks']} blocks will probably not settle {what} on this machine; {remedy}"]
