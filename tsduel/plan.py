@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import duration, kinds, knobs, order, place, sources, tsbs_queries
+from tsduel import caches, duration, kinds, knobs, order, place, sources, tsbs_queries
 from tsduel import experiment as schema
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
@@ -62,11 +62,12 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     kinds.refuse_other(data, wanted, where)
     asked = kinds.validate(data, where)
     aa = given.get("AA") == "1"
+    cache = caches.directory(environment)
+    caches.own(cache, environment)
     plan = resolve(asked, run=run_dir.name, aa=aa, where=place.asked(given))
     plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
     if plan["place"]["kind"] == "gcp":
         rent.offer(plan, asked.gcp, environment)
-    cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
     point_latest(run_dir)
 
