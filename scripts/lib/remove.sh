@@ -74,3 +74,19 @@ remove_cache() { # [forget]: all that is ours in CACHE, the list of packages onl
     rmdir --ignore-fail-on-non-empty -- "$CACHE" 2>/dev/null || true
   fi
 }
+
+list_packages() { # FILE: those that we have installed and that are still there, each behind a blank
+  local name
+  [[ -s $1 ]] || return 0
+  while read -r name; do
+    [[ $name =~ ^[a-z0-9][a-z0-9+.-]+$ ]] || continue
+    [[ $(dpkg-query -W -f '${db:Status-Status}' -- "$name" 2>/dev/null) != installed ]] || printf ' %s' "$name"
+  done < <(sort -u -- "$1")
+}
+
+tell_packages() { # NAMES
+  local command="apt-get purge$1"
+  [[ $1 != "" ]] || return 0
+  if command -v sudo >/dev/null; then command="sudo $command"; elif ((EUID != 0)); then command="su -lc '$command'"; fi
+  note "these Debian packages were installed for us; if nothing else needs them by now: $command"
+}
