@@ -80,7 +80,7 @@ refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless
   local precious why="" real
   for precious in "${HOME:-/}" "$PWD" "${PROJECT:-/}"; do
     real=$(realpath -m -- "$precious" && printf x) real=${real%$'\nx'}
-    [[ $real/ != "${CACHE%/}"/* ]] || why="$precious is it or lies in it"
+    [[ $real/ != "${CACHE%/}"/* ]] || why="it is, or holds, $precious"
   done
   if [[ $why == "" ]] && ! is_mine "$CACHE"; then why="it belongs to somebody else"; fi
   if [[ $why == "" ]] && ! is_marked "$CACHE/$CACHE_MARKER" && ! is_old_cache; then
