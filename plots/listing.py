@@ -22,8 +22,8 @@ NO_RUNS = {"latest", "aa", "plot-load"}
 BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
 WIDTH = 120
-# Columns that give way, and the width below which none does; last of all a name, which somebody may want to copy.
-YIELDING = ((2, 14), (3, 8), (7, 12), (4, 20), (7, 0), (2, 6), (0, 24))
+# Columns that give way and how far, in this order: a name, which somebody may want to copy, only when the rest has.
+YIELDING = ((2, 14), (3, 8), (7, 12), (4, 20), (2, 6), (0, 24), (7, 0))
 GAP = 2
 
 
@@ -79,16 +79,19 @@ def line(path: Path, environment: Mapping[str, str]) -> Line:
     except OSError:
         size, changed = 0, ""
     try:
+        # A pipe, say, would be waited for.
+        if not (path / "plan" / "experiment.json").is_file():
+            return Line(path.name, changed, size, state=f"unreadable: {_why_no_plan(path)}")
         return _known(open_run(path), size, changed, environment)
     except BROKEN as error:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
-        if path.name.endswith(".partial"):
-            why = "an import that did not come to its end"
-        elif not path.exists():
-            why = "a link that leads nowhere"
-        elif not os.path.lexists(path / "plan" / "experiment.json"):
-            why = "no plan in it"
         return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(f'{path}/')}")
+
+
+def _why_no_plan(path: Path) -> str:
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises for links that lead in a circle
+        return "a link that leads nowhere"
+    return "an import that did not come to its end" if path.name.endswith(".partial") else "no plan in it"
 
 
 def _known(run: Run, size: int, changed: str, environment: Mapping[str, str]) -> Line:
