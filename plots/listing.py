@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from plots.numbers import byte_unit, number
-from tsduel import place, runstate
+from tsduel import caches, place, runstate
 from tsduel.errors import UserError
 from tsduel.rundir import Run, lost_latest, open_run
 
@@ -50,7 +50,8 @@ class Line:
 
 def text(environment: Mapping[str, str], results: Path) -> str:
     """Return the table, what all runs take on the disk, and a sentence on a `latest` that leads nowhere."""
-    lines = [line(path, environment) for path in _directories(results)]
+    running = caches.used_by(environment)
+    lines = [line(path, running) for path in _directories(results)]
     lost = lost_latest(results / "latest")
     if not lines:
         return "\n".join(filter(None, ("no runs yet: make tsbs makes one", lost)))
@@ -71,8 +72,8 @@ def _directories(results: Path) -> list[Path]:
     return [entry for entry in entries if entry.is_dir() or entry.is_symlink()]
 
 
-def line(path: Path, environment: Mapping[str, str]) -> Line:
-    """Return what is known of one run; of one that cannot be read, that."""
+def line(path: Path, running: str) -> Line:
+    """Return what is known of one run; of one that cannot be read, that. `running`: see runstate."""
     try:
         size = disk_bytes(path)
         changed = datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -82,7 +83,7 @@ def line(path: Path, environment: Mapping[str, str]) -> Line:
         # A pipe, say, would be waited for.
         if not (path / "plan" / "experiment.json").is_file():
             return Line(path.name, changed, size, state=f"unreadable: {_why_no_plan(path)}")
-        return _known(open_run(path), size, changed, environment)
+        return _known(open_run(path), size, changed, running)
     except BROKEN as error:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
         return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(f'{path}/')}")
@@ -94,7 +95,7 @@ def _why_no_plan(path: Path) -> str:
     return "an import that did not come to its end" if path.name.endswith(".partial") else "no plan in it"
 
 
-def _known(run: Run, size: int, changed: str, environment: Mapping[str, str]) -> Line:
+def _known(run: Run, size: int, changed: str, running: str) -> Line:
     plan = run.plan
     document = run.json("stats/comparison.json")
     return Line(
@@ -104,7 +105,7 @@ def _known(run: Run, size: int, changed: str, environment: Mapping[str, str]) ->
         kind=run.kind,
         compares=compared(plan),
         place=_place(plan),
-        state=runstate.state(run, environment),
+        state=runstate.state(run, running),
         blocks=_blocks(plan, document),
         verdict=verdict(plan, document) if document else "",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,3 +31,17 @@ def own(cache: Path, environment: Mapping[str, str]) -> None:
     )
     if done.returncode != 0:
         raise UserError(done.stderr.strip().removeprefix("tsduel: "))
+
+
+def used_by(environment: Mapping[str, str]) -> str:
+    """Return the directory of the run whose rounds use the cache now; empty if there is none. Only looks."""
+    lock = directory(environment) / "run.lock"
+    if not lock.is_file():
+        return ""
+    with lock.open(encoding="utf-8", errors="replace") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # pid 4711, /home/me/tsduel/results/RUN, since 2026-11-21T09:00:00Z
+            return stream.read().partition(", ")[2].rpartition(", since ")[0]
+    return ""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsduel import place
-from tsduel.remote import control, rounds
+from tsduel.remote import rounds
 from tsduel.rundir import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from tsduel.rundir import Run
 
 # An event is a line of some hundred bytes.
 TAIL_BYTES = 16_384
 
 
-def state(run: Run, environment: Mapping[str, str]) -> str:
+def state(run: Run, running: str) -> str:
     """Return `planned`, `built`, `running 3 of 14` (likewise `interrupted`, `ended`, `away`), `imported`, `recorded`.
 
+    `running`: the directory of the run that uses the cache now (tsduel.caches.used_by).
     `away`: the rounds are on another machine and not all at home; `make status` asks it. `recorded`: its tables are
     here and its rounds are not, as in results/example. Spare blocks count as soon as they are run.
     """
@@ -39,12 +38,12 @@ def state(run: Run, environment: Mapping[str, str]) -> str:
     planned = sum(row["kind"] != "spare" for row in run.planned) + spares
     failed = sum(record["status"] != "ok" for record in found)
     told = f"{len(found)} of {planned}{f', {failed} failed' if failed else ''}"
-    return f"{_doing(run, last, whole=len(found) >= planned, environment=environment)} {told}"
+    return f"{_doing(run, last, whole=len(found) >= planned, running=running)} {told}"
 
 
-def _doing(run: Run, last: dict[str, object], *, whole: bool, environment: Mapping[str, str]) -> str:
+def _doing(run: Run, last: dict[str, object], *, whole: bool, running: str) -> str:
     if place.is_local(run.plan):
-        if control.local_pid(run.path, environment):
+        if running and Path(running).resolve() == run.path.resolve():
             return "running"
     elif rounds.is_home(run.path):
         return "ended"
