@@ -127,7 +127,9 @@ class TestHere:
         for run, outputs in (
             ("r-out", {"target": "gcp", "provisioned": True, "host": {"instance": "tsduel-r-out"}}),
             ("r-back", {"target": "gcp", "provisioned": False, "host": None}),
-            ("r-there", {"target": "ssh", "provisioned": False, "host": {"address": "bench"}}),
+            ("r-there", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
+            ("r-once-more", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
+            ("r-user", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": "me", "port": 22}}),
         ):
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))
@@ -136,8 +138,9 @@ class TestHere:
         assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in said
         assert "make destroy RUN=r-half\n" in said
         assert "r-back" not in said
-        assert "what the rounds of r-there needed is still on their machine" in said
-        assert "make uninstall TARGET=ssh SSH_HOST=..." in said
+        assert said.count("what rounds needed is still there, unless you have removed it") == 2
+        assert "make uninstall TARGET=ssh SSH_HOST=bench (and " in said
+        assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in said
 
     def test_other_places_are_told_where_to_go(self, clone):
         """A rented machine is given back, not uninstalled."""

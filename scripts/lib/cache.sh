@@ -1,4 +1,4 @@
-# A cache of ours: what is in it, how it is known to be one, and who uses it. Sourced where something is removed from it.
+# A cache of ours: what is in it, and how it is known to be one. Sourced where it is marked and where something is removed from it.
 # shellcheck shell=bash
 # Read by the scripts that source this.
 # shellcheck disable=SC2034
@@ -16,11 +16,16 @@ readonly CACHE_WORDS="A cache of tsduel: all of it can be made again, and make c
 # An entry of the cache (workload/KEY and so on) was last used when this file in it was touched.
 readonly CACHE_USED=.used
 
+find_project() { # -> PROJECT, from HERE
+  # A name may end in a newline, which $(...) cuts off: that would be another directory.
+  PROJECT=$(cd -P -- "$HERE/.." && pwd && printf x)
+  PROJECT=${PROJECT%$'\nx'}
+}
+
 find_cache() { # DIRECTORY -> CACHE, where it really is; fails if it is not there
   local path=$1
   [[ $path == /* ]] || path=./$path
   [[ -d $path ]] || return 1
-  # A name may end in a newline, which $(...) cuts off: that would be another directory.
   CACHE=$(CDPATH='' cd -P -- "$path" && pwd -P && printf x) || return 1
   CACHE=${CACHE%$'\nx'}
   [[ $CACHE -ef $path ]]
@@ -50,7 +55,7 @@ list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
 
 is_old_cache() { # CACHE is from before the marker: nothing but what we know, and something that nobody else would have so
   local path
-  local -a signs=("$CACHE/$CACHE_LOCK" "$CACHE"/{variants,tsbs}/*.lock "$CACHE"/workload/*/data.zst "$CACHE/go/telemetry" "$CACHE"/toolchain/go-*)
+  local -a signs=("$CACHE"/{"$CACHE_LOCK","$CACHE_PACKAGES",go/telemetry} "$CACHE"/{variants/*.lock,tsbs/*.lock,workload/*/data.zst,toolchain/go-*})
   list_foreign
   ((${#FOREIGN[@]} == 0)) || return 1
   # The checkout's own, whatever little is in it.
@@ -74,29 +79,4 @@ mark_cache() { # what is new or ours already; a directory that holds other thing
   ((${#entries[@]} == 0)) || is_old_cache || return 0
   printf '%s\n' "$CACHE_WORDS" >"$CACHE/$CACHE_MARKER.partial"
   mv -- "$CACHE/$CACHE_MARKER.partial" "$CACHE/$CACHE_MARKER"
-}
-
-refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless CACHE may be removed
-  local precious why="" real
-  for precious in "${HOME:-/}" "$PWD" "${PROJECT:-/}"; do
-    real=$(realpath -m -- "$precious" && printf x) real=${real%$'\nx'}
-    [[ $real/ != "${CACHE%/}"/* ]] || why="it is, or holds, $precious"
-  done
-  if [[ $why == "" ]] && ! is_mine "$CACHE"; then why="it belongs to somebody else"; fi
-  if [[ $why == "" ]] && ! is_marked "$CACHE/$CACHE_MARKER" && ! is_old_cache; then
-    why="it has no marker of ours ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"
-  fi
-  [[ $why == "" ]] || die "$EXIT_USER" "$2: ${1@Q} is not a cache that we have made: $why; nothing was removed. If it is one, remove it by hand"
-}
-
-# The one place that answers "does a run use this cache?". Whoever asks keeps others out until it ends.
-hold_cache() { # of CACHE; ends with a sentence if a run or a build is going on in it
-  local lock
-  # Where nothing is to be changed, no lock is made either.
-  [[ ${DRY:-0} != 1 || -e $CACHE/$CACHE_LOCK ]] || return 0
-  exec 9>>"$CACHE/$CACHE_LOCK"
-  flock -n 9 || die "$EXIT_USER" "a run is using $CACHE: $(<"$CACHE/$CACHE_LOCK"); wait for it, or stop it (make stop), then try again"
-  for lock in "$CACHE"/*/{*.lock,lock}; do
-    flock -n -- "$lock" true || die "$EXIT_USER" "something is being built in $CACHE (${lock#"$CACHE"/} is held); wait for it, then try again"
-  done
 }

@@ -1,7 +1,7 @@
 # Our directory on another machine, removed from there: what `make uninstall TARGET=ssh` sends, behind the files that it needs.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # read by the functions of those files
-# Needs common.sh, rounds.sh, cache.sh and remove.sh.
+# Needs common.sh, rounds.sh, cache.sh, guard.sh and remove.sh.
 
 uninstall_there() { # DIRECTORY DRY YES
   local -r directory=$1 yes=$3
