@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROJECT = Path(__file__).resolve().parent.parent
 SCRIPTS = PROJECT / "scripts"
@@ -19,22 +23,27 @@ def clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSDUEL")) and k not in KNOBS}
 
 
-def call(
-    script: str, cache: Path | str, *arguments: Path | str, code: int = 0, cwd: Path = PROJECT, **more: str
-) -> str:
-    """Run a script of ours with this cache and require its exit code; return all that it said."""
+def said(command: Sequence[Path | str], *, code: int = 0, cwd: Path = PROJECT, **more: str) -> str:
+    """Run a command with nothing of ours in its environment but `more`; require its exit code, return its words."""
     done = subprocess.run(
-        [SCRIPTS / script, *arguments],
+        [str(word) for word in command],
         cwd=cwd,
-        env=clean_environment() | {"TSDUEL_CACHE": str(cache)} | more,
+        env=clean_environment() | more,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def call(
+    script: str, cache: Path | str, *arguments: Path | str, code: int = 0, cwd: Path = PROJECT, **more: str
+) -> str:
+    """Run a script of ours with this cache."""
+    return said([SCRIPTS / script, *arguments], code=code, cwd=cwd, TSDUEL_CACHE=str(cache), **more)
 
 
 def write(path: Path, size: int = 0) -> Path:

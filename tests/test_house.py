@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from housekeeping import KEY, MARKER, NOBODY, PROJECT, SCRIPTS, call, fill, give_to, write
+from housekeeping import KEY, MARKER, NOBODY, PROJECT, SCRIPTS, call, fill, give_to, said, write
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ class TestCleanCache:
 
     def test_every_part_is_said_and_everything_goes(self, cache):
         """In units that people read, the sum last; afterwards there is no directory."""
-        said = call("clean-cache", cache)
-        assert "  2.0 MB  workload/     data and query files\n" in said
-        assert "  go/           Go's modules and build cache\n" in said
-        assert said.index("go/") < said.index("variants/") < said.index("workload/") < said.index(str(cache))
+        told = call("clean-cache", cache)
+        assert "  2.0 MB  workload/     data and query files\n" in told
+        assert "  go/           Go's modules and build cache\n" in told
+        assert told.index("go/") < told.index("variants/") < told.index("workload/") < told.index(str(cache))
         assert not cache.exists()
         assert "there is no cache" in call("clean-cache", cache)
 
@@ -49,10 +49,7 @@ class TestCleanCache:
         made = tmp_path / name
         call("mark-cache", made)
         fill(made)
-        done = subprocess.run(
-            ["make", "clean-cache"], cwd=PROJECT, env=os.environ | {"TSDUEL_CACHE": str(made)}, check=False
-        )
-        assert done.returncode == 0
+        said(["make", "clean-cache"], TSDUEL_CACHE=str(made))
         assert not made.exists()
         assert all(path.exists() for path in beside)
         assert not (PROJECT / "pwned").exists()
@@ -81,9 +78,9 @@ class TestCleanCache:
             (other, f"it has no marker of ours ({MARKER})"),
             ("/usr/lib", f"it has no marker of ours ({MARKER}) and holds "),
         ):
-            said = call("clean-cache", path, code=2, HOME=str(home))
-            assert f"'{path}' is not a cache that we have made: {why}" in said
-            assert "nothing was removed" in said
+            told = call("clean-cache", path, code=2, HOME=str(home))
+            assert f"'{path}' is not a cache that we have made: {why}" in told
+            assert "nothing was removed" in told
         assert (home / "precious").exists()
         assert (home / "go/src/mine").exists()
         assert (other / "src/main.go").exists()
@@ -161,10 +158,7 @@ class TestCleanCache:
         give_to(NOBODY, cache)
         shutil.copytree(SCRIPTS, cache.parent / "scripts")
         command = ["setpriv", f"--reuid={NOBODY}", "--clear-groups", cache.parent / "scripts" / "clean-cache"]
-        done = subprocess.run(
-            command, env=os.environ | {"TSDUEL_CACHE": str(cache)}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        said(command, cwd=cache.parent, TSDUEL_CACHE=str(cache))
         assert list(cache.iterdir()) == []
 
     def test_not_while_a_run_uses_it(self, cache):
@@ -172,9 +166,9 @@ class TestCleanCache:
         (cache / "run.lock").write_text("pid 4711, /results/r, since 2026-11-21T00:00:00Z\n")
         with (cache / "run.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            said = call("clean-cache", cache, code=2)
-            assert "a run is using " in said
-            assert "pid 4711, /results/r, since" in said
+            told = call("clean-cache", cache, code=2)
+            assert "a run is using " in told
+            assert "pid 4711, /results/r, since" in told
             assert (cache / f"workload/{KEY}/data.zst").exists()
         call("clean-cache", cache)
         assert not cache.exists()

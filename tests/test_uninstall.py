@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from housekeeping import KEY, NOBODY, PROJECT, clean_environment, fill, give_to, write
+from housekeeping import KEY, NOBODY, PROJECT, clean_environment, fill, give_to, said, write
 from test_remote import FAKE_SSH
 
 
@@ -57,18 +57,8 @@ def use(clone):
 def make(clone, *words, user, code=0, **more):
     """Call make in a clone as a user who owns it; return all that was said."""
     give_to(user, clone.parent)
-    done = subprocess.run(
-        ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "make", *words],
-        cwd=clone,
-        env=clean_environment() | {"HOME": str(clone.parent / "home")} | more,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    return said([*become, "make", *words], code=code, cwd=clone, HOME=str(clone.parent / "home"), **more)
 
 
 def left(clone):
@@ -91,10 +81,10 @@ class TestHere:
         assert left(clone) == before
         assert sockets.exists()
         assert (clone / ".cache/installed-packages").exists()
-        said = make(clone, "uninstall", user=NOBODY)
+        told = make(clone, "uninstall", user=NOBODY)
         assert left(clone) == ["!! results/20261121T000000Z-local/"]
         assert not sockets.exists()
-        for text in (dry, said):
+        for text in (dry, told):
             assert "  2.0 MB  workload/     data and query files\n" in text
             assert (
                 "in the checkout: .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results/plot-load tests/"
@@ -134,13 +124,13 @@ class TestHere:
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))
         write(clone / "results/r-half/host/terraform.tfstate")
-        said = make(clone, "uninstall", user=NOBODY - 2)
-        assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in said
-        assert "make destroy RUN=r-half\n" in said
-        assert "r-back" not in said
-        assert said.count("what rounds needed is still there, unless you have removed it") == 2
-        assert "make uninstall TARGET=ssh SSH_HOST=bench (and " in said
-        assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in said
+        told = make(clone, "uninstall", user=NOBODY - 2)
+        assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in told
+        assert "make destroy RUN=r-half\n" in told
+        assert "r-back" not in told
+        assert told.count("what rounds needed is still there, unless you have removed it") == 2
+        assert "make uninstall TARGET=ssh SSH_HOST=bench (and " in told
+        assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in told
 
     def test_other_places_are_told_where_to_go(self, clone):
         """A rented machine is given back, not uninstalled."""
@@ -191,21 +181,16 @@ class TestThere:
     def remove(there, *, code=0, **knobs):
         """Run what `make uninstall TARGET=ssh` runs."""
         named = {"TARGET": "ssh", "SSH_HOST": "me@bench", "REMOTE_DIR": str(there)} | knobs
-        done = subprocess.run(
-            [sys.executable, "-m", "tsduel.remote.uninstall"],
-            cwd=PROJECT, env=clean_environment() | named, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        return said([sys.executable, "-m", "tsduel.remote.uninstall"], code=code, **named)
 
     def test_our_directory_goes(self, there):
         """Runs and cache, said before; a second call finds nothing."""
         write(there / "cache/installed-packages").write_text("tar\n")
         dry = self.remove(there, DRY="1")
         assert (there / f"workload/{KEY}").parent.parent.exists()
-        said = self.remove(there)
+        told = self.remove(there)
         assert not there.exists()
-        for text in (dry, said):
+        for text in (dry, told):
             assert "  2.0 MB  workload/ " in text
             assert "runs/         1 runs in" in text
             assert "me@bench: these Debian packages were installed for us" in text
