@@ -249,5 +249,6 @@ class TestKept:
         assert sorted(p.name for p in Path("results/r/plan").iterdir()) == [
             "ansible-vars.json",
             "experiment.json",
+            "forecast.json",
             "rounds.tsv",
         ]
