@@ -1,0 +1,115 @@
+# What a run says of itself as it goes: events, and for each the plain line that tsduel/view/lines.py makes of it elsewhere.
+# shellcheck shell=bash
+# Needs RUN_DIR. Where a screen shows the events (TSDUEL_SCREEN), the lines are for run.log alone.
+
+# A look every second is enough to watch, and an event every two seconds to see it move.
+readonly PROGRESS_US=2000000
+
+tell() { # LEVEL TEXT: of the last event
+  log "$1" "$2"
+  if [[ -z ${TSDUEL_SCREEN:-} ]]; then
+    TZ=UTC printf '%(%H:%M:%S)T %s\n' "${EVENT_AT%.*}" "${2//[[:cntrl:]]/ }" || true
+  fi
+}
+
+grouped() { # NUMBER -> REPLY, with thousands apart
+  REPLY=$1
+  while [[ $REPLY =~ ^([0-9]+)([0-9]{3}(,.*)?)$ ]]; do REPLY=${BASH_REMATCH[1]},${BASH_REMATCH[2]}; done
+}
+
+run_begins() { # all that somebody who watches needs to know of the plan, so that the events are enough
+  local run kind blocks variants round_s workload_s place price rounds key value since=0
+  local -i finished=0
+  local record
+  # The power may have gone in the middle of a line: what follows is a line of its own.
+  if [[ -s $RUN_DIR/raw/events.jsonl && $(tail -c 1 -- "$RUN_DIR/raw/events.jsonl" | tr '\0' x) != "" ]]; then
+    printf '\n' >>"$RUN_DIR/raw/events.jsonl"
+  fi
+  LOGGED=$(wc -l 2>/dev/null <"$RUN_DIR/run.log" || echo 0)
+  IFS=$'\t' read -r run kind blocks variants round_s workload_s place price < <(plan '[.run, .kind, .design.blocks, (.variants | length),
+    .duration.round_s // 0, .duration.workload_s // 0, .place.kind // "local", .place.price.hour // 0] | map(tostring) | join("\t")')
+  rounds=$(awk -F '\t' 'NR > 1 && $4 != "spare"' "$RUN_DIR/plan/rounds.tsv" | wc -l)
+  for record in "$RUN_DIR"/raw/*/round.json; do
+    [[ ${record%/round.json} == *.partial ]] || finished+=1
+  done
+  # A rented machine is paid for since it began to run.
+  while read -r key value _; do
+    [[ $key != btime ]] || since=$value
+  done </proc/stat
+  event run-start run "$run" kind "$kind" blocks "$blocks" variants "$variants" rounds "$rounds" finished "$finished" \
+    round_s "$round_s" workload_s "$workload_s" place "$place" price_h "$price" machine_since "$since"
+  tell INFO "$run: $finished of $rounds rounds are finished"
+}
+
+run_ends() { # EXIT_CODE
+  local status=failed message=""
+  case $1 in
+  0) status=ok ;;
+  "$EXIT_INTERRUPTED") status=interrupted ;;
+  # What a script of ours said last, of this run and not of an earlier one.
+  *) message=$(tail -n "+$((LOGGED + 1))" -- "$RUN_DIR/run.log" 2>/dev/null | sed -nE 's/^[^ ]+ ERROR +[^ ]+: //p' | tail -n 1 || true) ;;
+  esac
+  event run-end run "${RUN_DIR##*/}" kind "$(plan .kind)" status "$status" code "$1" message "$message"
+  # The other ways to end have said so by themselves.
+  (($1 != 0)) || tell INFO "all rounds are run"
+}
+
+round_begins() { # ROUND BLOCK POSITION VARIANT KIND QUERY_TYPES
+  local phases=1
+  local -a types
+  IFS=, read -r -a types <<<"$6"
+  if [[ $(plan .kind) == tsbs ]]; then
+    # start, load, settle, responses and stop
+    phases=$((5 + ${#types[@]}))
+  elif [[ $5 != warmup ]]; then
+    phases=$(jq --arg v "$4" '[.rows[] | select(.names[$v])] | length' "$RUN_DIR/raw/calibration.json")
+  fi
+  event round-start round "$1" block "$2" position "$3" variant "$4" kind "$5" phases "$phases"
+  tell INFO "$1 begins ($5)"
+}
+
+round_ends() { # ROUND
+  local -r directory=$RUN_DIR/raw/$1
+  local rate
+  local -a of
+  # Values with a NUL after each: a message may hold anything.
+  mapfile -d '' -t of < <(jq -j '[.status, (.ended - .started | round | tostring), .failure.phase // "", .failure.query_type // "", .failure.message // ""]
+    | map(. + "\u0000") | add' "$directory/round.json")
+  rate=$(sed -nE 's/^loaded .* (metrics|samples) .*mean rate ([0-9]+).*/\2/p' "$directory/load.csv" 2>/dev/null || true)
+  event round-end round "$1" status "${of[0]}" seconds "${of[1]}" phase "${of[2]}" query_type "${of[3]}" rate "$rate" message "${of[4]:-}"
+  if [[ ${of[0]} == ok ]]; then
+    grouped "$rate"
+    tell INFO "$1 ok in ${of[1]} s${rate:+, $REPLY samples/s}"
+  else
+    tell WARNING "$1 FAILED in ${of[2]}${of[3]:+ ${of[3]}} after ${of[1]} s: ${of[4]:-}"
+  fi
+}
+
+phase_ends() { # ROUND (empty while the data is made) PHASE QUERY_TYPE EXIT BEGIN END COUNT
+  local -r us=$((${6/./} - ${5/./})) what="${1:+$1 }$2${3:+ $3}"
+  local rate="" unit="" seconds
+  printf -v seconds '%d.%d' $((us / 1000000)) $((us / 100000 % 10))
+  case $2 in
+  load) unit=samples/s ;;
+  query) unit=queries/s ;;
+  data) unit=lines/s ;;
+  esac
+  if [[ $unit != "" && $7 -gt 0 && $us -gt 0 ]]; then
+    rate=$(($7 * 10000000 / us))
+    if ((rate >= 1000)); then rate=$((rate / 10)); else rate=$((rate / 10)).$((rate % 10)); fi
+  fi
+  event phase-end round "$1" phase "$2" query_type "$3" exit "$4" seconds "$seconds" count "$7" rate "$rate"
+  if (($4 != 0)); then
+    tell WARNING "$what ended with exit code $4 after $seconds s"
+  else
+    grouped "$rate"
+    tell INFO "$what $seconds s${rate:+, $REPLY $unit}"
+  fi
+}
+
+show_progress() { # PHASE DONE TOTAL: for whoever watches; while a phase is timed, so builtins only and no event(), which is jq
+  local -r now=${EPOCHREALTIME/./}
+  ((now >= ${PROGRESS_NEXT:-0})) && [[ $2 =~ ^[0-9]+(\.[0-9]+)?(E\+[0-9]+)?$ ]] || return 0
+  PROGRESS_NEXT=$((now + PROGRESS_US))
+  printf '{"t":%s,"event":"progress","phase":"%s","done":%s,"total":%s}\n' "$EPOCHREALTIME" "$1" "$2" "$3" >>"$RUN_DIR/raw/events.jsonl" || true
+}
