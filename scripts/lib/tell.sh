@@ -45,7 +45,7 @@ run_ends() { # EXIT_CODE
   local status=failed message=""
   case $1 in
   0) status=ok ;;
-  "$EXIT_INTERRUPTED") status=interrupted ;;
+  "$EXIT_INTERRUPTED") status=interrupted message=${ENDING:-interrupted} ;;
   # What a script of ours said last, of this run and not of an earlier one.
   *) message=$(tail -n "+$((LOGGED + 1))" -- "$RUN_DIR/run.log" 2>/dev/null | sed -nE 's/^[^ ]+ ERROR +[^ ]+: //p' | tail -n 1 || true) ;;
   esac
@@ -70,18 +70,18 @@ round_begins() { # ROUND BLOCK POSITION VARIANT KIND QUERY_TYPES
 
 round_ends() { # ROUND
   local -r directory=$RUN_DIR/raw/$1
-  local rate
   local -a of
   # Values with a NUL after each: a message may hold anything.
-  mapfile -d '' -t of < <(jq -j '[.status, (.ended - .started | round | tostring), .failure.phase // "", .failure.query_type // "", .failure.message // ""]
+  mapfile -d '' -t of < <(jq -j '[.status, (.ended - .started | round | tostring), .failure.phase // "", .failure.query_type // "", .failure.message // "",
+    (last(.phases[] | select(.phase == "load" and .end > .begin)) // null | if . then .count / (.end - .begin) | floor | tostring else "" end)]
     | map(. + "\u0000") | add' "$directory/round.json")
-  rate=$(sed -nE 's/^loaded .* (metrics|samples) .*mean rate ([0-9]+).*/\2/p' "$directory/load.csv" 2>/dev/null || true)
-  event round-end round "$1" status "${of[0]}" seconds "${of[1]}" phase "${of[2]}" query_type "${of[3]}" rate "$rate" message "${of[4]:-}"
+  local -r rate=${of[5]}
+  event round-end round "$1" status "${of[0]}" seconds "${of[1]}" phase "${of[2]}" query_type "${of[3]}" rate "$rate" message "${of[4]}"
   if [[ ${of[0]} == ok ]]; then
     grouped "$rate"
     tell INFO "$1 ok in ${of[1]} s${rate:+, $REPLY samples/s}"
   else
-    tell WARNING "$1 FAILED in ${of[2]}${of[3]:+ ${of[3]}} after ${of[1]} s: ${of[4]:-}"
+    tell WARNING "$1 FAILED in ${of[2]}${of[3]:+ ${of[3]}} after ${of[1]} s: ${of[4]}"
   fi
 }
 
