@@ -219,8 +219,9 @@ class TestFollower:
         names = sorted(project.order())
         assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == names
         assert attended.missing() == []
-        said = capsys.readouterr().err
+        said = capsys.readouterr().out
         assert [f"{name} ok in " in said for name in names] == [True] * 4
+        assert [f"{name} load " in said for name in names] == [True] * 4
         assert rounds.is_home(attended.run_dir)
         assert attended.state().word == "none"
         assert project.alive() == []

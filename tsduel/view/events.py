@@ -1,4 +1,4 @@
-"""Lines of raw/events.jsonl -> events. A line that is torn, or no event at all, is none; no value can harm a terminal."""
+"""Lines of raw/events.jsonl -> events. A line that is torn, or is no event, is none; no value can harm a terminal."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines = 0  # read so far, whatever was in them
+        self.lines = 0  # known so far, whatever was in them; who knows more from elsewhere says so here
+        self._in_file = 0
         self._offset = 0
 
     def read(self) -> list[Event]:
@@ -80,5 +81,7 @@ class Tail:
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
         lines = whole.split(b"\n")[:-1]
-        self.lines += len(lines)
-        return [event for event in map(parse, lines) if event]
+        unknown = lines[max(0, self.lines - self._in_file) :]
+        self._in_file += len(lines)
+        self.lines = max(self.lines, self._in_file)
+        return [event for event in map(parse, unknown) if event]

@@ -76,7 +76,9 @@ class Follower:
                 continue
             link = Link.open(self.run_dir)
             try:
-                if link.state().word == "none":
+                word = link.state().word
+                self.heard = time.monotonic()
+                if word == "none":
                     # What was collected is here.
                     self.view.take(self.tail.read())
                     return
@@ -94,10 +96,10 @@ class Follower:
         """Show what comes over SSH, and write none of it: whoever attends the run later brings it home."""
         self.view.take(self.tail.read())
         for line in stream.events(link, self.tail.lines + 1, lambda: self.view.pause_s):
-            self.heard = time.monotonic()
             if line is None:
                 self.view.tick()
                 continue
+            self.heard = time.monotonic()
             self.tail.lines += 1
             if event := parse(line):
                 self.view.take([event])

@@ -1,4 +1,4 @@
-"""The rounds on this machine below the screen of a terminal: scripts/run-rounds is our child, and we sleep nearly always.
+"""The rounds on this machine below the screen of a terminal: scripts/run-rounds is our child, and we mostly sleep.
 
 A signal ends the rounds as it does without us, kill -9 of us as well (the kernel tells them); their exit code is ours.
 """
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# From the kernel, which has told the whole group of the terminal; anybody else has told us alone.
-SI_KERNEL = 0x80
 
 
 def main(driver: Path, run_dir: Path) -> int:
@@ -55,9 +53,10 @@ def main(driver: Path, run_dir: Path) -> int:
 
 
 def _sleep(seconds: float, child: subprocess.Popen[bytes]) -> None:
-    """Sleep until it is time to look again or the child is gone; pass a signal on that it has not been sent."""
+    """Sleep until it is time to look again or the child is gone; pass a signal on."""
     received = signal.sigtimedwait((*ENDING, signal.SIGCHLD), seconds)
-    if received and received.si_signo in ENDING and received.si_code != SI_KERNEL:
+    if received and received.si_signo in ENDING:
+        # The terminal tells the whole group of a Ctrl-C, but its session's leader alone that it is gone. Twice is once.
         child.send_signal(received.si_signo)
 
 
