@@ -71,7 +71,9 @@ end_making() { # PHASE COUNT
 
 show_generated() { # about how many lines there are by now: what the generator has written, in lines of the usual length
   local generator="" name="" key value
-  { read -r generator _ <"/proc/$MAKER/task/$MAKER/children" && read -r name <"/proc/$generator/comm"; } 2>/dev/null || return 0
+  # It ends without a line's end, which is no success for `read`.
+  { read -r generator _ <"/proc/$MAKER/task/$MAKER/children"; } 2>/dev/null || true
+  { read -r name <"/proc/${generator:-none}/comm"; } 2>/dev/null || return 0
   [[ $name == tsbs_generate* ]] || return 0
   while read -r key value; do
     [[ $key != wchar: ]] || show_progress data "$((value / USUAL_LINE_BYTES))" "$P_WORKLOAD_LINES"

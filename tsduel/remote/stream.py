@@ -6,6 +6,7 @@ import fcntl
 import os
 import selectors
 import subprocess
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tsduel.remote.link import Link
 
 CHUNK = 1 << 16
+TRIES = 4
 
 
 def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
@@ -64,13 +66,18 @@ def attending(run_dir: Path) -> Iterator[None]:
     path = _lock(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        # Who only looks whether it is held, holds it for a moment.
+        for attempt in range(TRIES):
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.1 * attempt)
+        else:
             raise UserError(
                 f"{run_dir.name} is attended already, in another terminal; to watch it here, too: "
                 f"make follow RUN={run_dir.name}"
-            ) from None
+            )
         yield
 
 

@@ -131,7 +131,7 @@ def remaining(state: State, now: float) -> float:
     elif state.phase and state.phase.name == "data":
         total += max(0.0, state.workload_s - (now - state.phase.begin))
     # Of a warm-up block some may be among them; they last alike.
-    return total + left * usual(state, "measured")
+    return total + (0 if state.stop_requested else left) * usual(state, "measured")
 
 
 def usual(state: State, kind: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tsduel.view import lines, model
+from tsduel.view.events import LAST_T
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -148,9 +150,15 @@ def _bar(share: float) -> ProgressBar:
 def _times(state: State, now: float) -> Text:
     words = [f"elapsed {duration(now - state.begin)}"]
     if left := model.remaining(state, now):
-        words.append(f"until about {lines.clock(now + left)[:5]} UTC")
+        words.append(f"until about {_day(now, now + left)}{lines.clock(min(now + left, LAST_T))[:5]} UTC")
     if state.failed:
         words.append(f"{state.failed} rounds failed")
     if cost := model.spent(state, now):
         words.append(f"{cost:.2f} USD so far")
     return Text(", ".join(words), style="dim")
+
+
+def _day(now: float, then: float) -> str:
+    """Return the day of the week of another day than today."""
+    today, day = (datetime.fromtimestamp(t, UTC) for t in (now, min(then, LAST_T)))
+    return "" if today.date() == day.date() else f"{day:%a} "
