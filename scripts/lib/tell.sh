@@ -47,7 +47,7 @@ run_ends() { # EXIT_CODE
   0) status=ok ;;
   "$EXIT_INTERRUPTED") status=interrupted message=${ENDING:-interrupted} ;;
   # What a script of ours said last, of this run and not of an earlier one.
-  *) message=$(tail -n "+$((LOGGED + 1))" -- "$RUN_DIR/run.log" 2>/dev/null | sed -nE 's/^[^ ]+ ERROR +[^ ]+: //p' | tail -n 1 || true) ;;
+  *) message=$(tail -n "+$((${LOGGED:-0} + 1))" -- "$RUN_DIR/run.log" 2>/dev/null | sed -nE 's/^[^ ]+ ERROR +[^ ]+: //p' | tail -n 1 || true) ;;
   esac
   event run-end run "${RUN_DIR##*/}" kind "$(plan .kind)" status "$status" code "$1" message "$message"
   # The other ways to end have said so by themselves.
