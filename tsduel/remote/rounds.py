@@ -148,6 +148,7 @@ class Follower:
 def bring_home(link: Link) -> None:
     """Bring what is not here, or not as it is there, and compare all checksums."""
     link.fetch_files(["control/log"], link.run_dir / "host")
+    link.fetch_files(["run.log"], link.run_dir / "host" / "control")
     link.fetch_files(["build"], link.run_dir)
     wrong = link.missing()
     for name in sorted({name.split("/")[0] for name in wrong if "/" in name}):
