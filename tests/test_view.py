@@ -138,6 +138,14 @@ class TestModel:
         assert after([json.dumps(e).encode() for e in (start, *steps, other)]).phase == state.phase
 
 
+def broken_df(root):
+    """Return a directory with a df that says that nothing is free."""
+    (root / "bin").mkdir()
+    (root / "bin/df").write_text("#!/bin/sh\necho Avail\necho 0\n")
+    (root / "bin/df").chmod(0o755)
+    return root / "bin"
+
+
 class TestLines:
     """Plain lines, for where there is no terminal."""
 
@@ -161,6 +169,24 @@ class TestLines:
         assert any("samples/s" in line for line in said)
         assert any("fault of the client" in line for line in said)
         assert all(line.isprintable() for line in said)
+
+    def test_the_first_event_has_what_the_plan_says(self, project):
+        """Rounds, estimates, and of a rented machine its price and when it was booted: no view reads the plan."""
+        resolved = project.plan(design={"warmup_blocks": 1, "blocks": 2})
+        path = project.run_dir / "plan/experiment.json"
+        path.write_text(json.dumps(resolved | {"place": {"kind": "gcp", "price": {"hour": 0.42}}}))
+        project.run(expect=2, PATH=f"{broken_df(project.root)}:{project.env['PATH']}")
+        assert not (project.run_dir / "raw/events.jsonl").read_text().count("run-start")
+        project.run()
+        events = Tail(project.run_dir / "raw/events.jsonl").read()
+        start = next(event for event in events if event.name == "run-start")
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+        assert start.fields == {
+            "run": "r", "kind": "tsbs", "place": "gcp", "price_h": "0.42", "machine_since": boot.split()[1],
+            "blocks": "2", "variants": "2", "rounds": "6", "finished": "0",
+            "round_s": str(resolved["duration"]["round_s"]), "workload_s": str(resolved["duration"]["workload_s"]),
+        }  # fmt: skip
+        assert {event.text("phases") for event in events if event.name == "round-start"} == {"6"}
 
     @pytest.mark.parametrize(
         ("fields", "said"),

@@ -35,7 +35,7 @@ def main(driver: Path, run_dir: Path) -> int:
             env=os.environ | {"TSDUEL_SCREEN": "1"},
         )
         signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, signal.SIGCHLD))
-        view = Screen()
+        view = Screen(says_how_it_failed=False)
         view.catch_up(tail.read())
         said = 0
         while child.poll() is None:

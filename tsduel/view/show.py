@@ -73,9 +73,11 @@ class View:
 class Screen(View):
     """Finished rounds as lines that stay, and below them what the run is doing now."""
 
-    def __init__(self, log: Callable[[str], Any] = lambda _: None) -> None:
+    def __init__(self, log: Callable[[str], Any] = lambda _: None, *, says_how_it_failed: bool = True) -> None:
         super().__init__()
         self._log = log
+        # Where the scripts' own words are shown, they have said so.
+        self._says_how_it_failed = says_how_it_failed
         self._painter = Painter(sys.stdout)
         self._painted = 0.0
 
@@ -108,7 +110,8 @@ class Screen(View):
             self.state = model.advance(self.state, event)
             if line := lines.plain(event):
                 log(line)
-            if text := screen.history(event, self.state):
+            told = event.name == "run-end" and self.state.over != "ok" and not self._says_how_it_failed
+            if (text := screen.history(event, self.state)) and not told:
                 staying.append(text)
         return staying
 
