@@ -37,6 +37,7 @@ KNOBS = (
     "REMOTE_DIR",
     "GCP_PROJECT",
     "YES",
+    "VIEW",
 )
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 

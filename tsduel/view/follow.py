@@ -26,6 +26,7 @@ SILENCE_S = 10.0
 def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Show a run until its rounds have ended, and how they ended; return 0."""
     run = rundir.open_run(run_dir)
+    rundir.refuse_imported(run_dir, run.plan)
     view = show.choose(environment)
     follower = Follower(run_dir, view)
     try:
@@ -37,7 +38,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
         view.close()
         return 0
     view.close()
-    if not view.state.run:
+    if not view.state.last:
         raise UserError(f"{run_dir.name}: no round has begun yet; once 'make run' is under way, try again")
     if not view.state.over:
         kind = view.state.kind or "tsbs"

@@ -26,8 +26,9 @@ def main(driver: Path, run_dir: Path) -> int:
     # A file and no pipe: it is never full, and what runs does not end because we did. All of it is in run.log, too.
     with tempfile.TemporaryFile("a+b") as words:
         for number in ENDING:
-            # Until the child is there, a signal ends us at once.
-            signal.signal(number, signal.SIG_DFL)
+            # Until the child is there, a signal ends us at once; what nohup has us ignore, it ignores as well.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         child = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "--", str(driver), str(run_dir)],
             stdout=words,

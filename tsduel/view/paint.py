@@ -27,13 +27,17 @@ class Painter:
         self._console = Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
         self._foot: list[str] = []
         self._widths: list[int] = []
+        self._late: list[RenderableType] = []
 
     def show(self, staying: Sequence[RenderableType], foot: RenderableType | None) -> None:
         """Put what stays above the foot, and draw the foot anew (None: there is none any more)."""
-        width, height = self._size()
+        staying = [*self._late, *staying]
         if not self._is_ours():
             # In the background the terminal is the shell's.
+            self._late = staying
             return
+        self._late = []
+        width, height = self._size()
         self._console.size = type(self._console.size)(width - 1, height)
         lines, widths = self._lines(foot, height)
         above = "".join(f"{line}{CLEAR_LINE}\n" for item in staying for line in self._rendered(item, wrap=True))

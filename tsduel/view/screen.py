@@ -87,7 +87,7 @@ def _head(state: State) -> Text:
 def _where(state: State) -> Text:
     at = state.round
     if at is None:
-        doing = {"data": "making the data", "queries": "making the queries"}
+        doing = {"data": "making the data", "queries": "making the queries", "profile": "profiling, after the rounds"}
         said = doing.get(state.phase.name, "") if state.phase else ""
         return Text(said or f"{state.finished} of {state.rounds} rounds are finished")
     kind = {"warmup": "warm-up block", "spare": f"spare block {at.block}"}.get(at.kind)

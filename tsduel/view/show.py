@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tsduel.errors import UserError
 from tsduel.view import lines, model, screen
+from tsduel.view.events import clean
 from tsduel.view.paint import Painter
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Screen(View):
     def say(self, text: str) -> None:
         """Put a text above the foot."""
         self._log(text)
-        self._paint([Text(text)])
+        self._paint([Text(clean(line)) for line in text.splitlines() or [""]])
 
     def tick(self) -> None:
         """Draw the foot anew where it is time to."""
