@@ -189,6 +189,25 @@ class TestLines:
         assert {event.text("phases") for event in events if event.name == "round-start"} == {"6"}
 
     @pytest.mark.parametrize(
+        ("name", "fields", "said"),
+        [
+            ("forecast", {"block": "3", "message": "10 blocks can show 6 %"}, "forecast 10 blocks can show 6 %"),
+            ("stop-requested", {"round": "01-1-baseline"}, "stop requested: 01-1-baseline is finished first"),
+            (
+                "phase-end",
+                {"phase": "load", "round": "r", "exit": "2", "seconds": "3.1"},
+                "r load ended with exit code 2 after 3.1 s",
+            ),
+            ("progress", {"phase": "load"}, None),
+            ("what", {"message": "x"}, None),
+        ],
+    )
+    def test_what_others_add(self, name, fields, said):
+        """A forecast after a block, a request to stop, a client that failed; an event that is unknown says nothing."""
+        event = parse(json.dumps({"t": 1.0, "event": name, **fields}).encode())
+        assert lines.plain(event) == (said and f"00:00:01 {said}")
+
+    @pytest.mark.parametrize(
         ("fields", "said"),
         [
             ({"status": "ok"}, "all rounds are run"),

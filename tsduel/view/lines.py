@@ -51,7 +51,7 @@ def _text(event: Event) -> str:  # noqa: PLR0911 - one for each kind
         case "forecast":
             return f"forecast {get('message')}"
         case "stop-requested":
-            return get("message") or "stop requested: the round that runs is finished first"
+            return get("message") or f"stop requested: {get('round') or 'the round that runs'} is finished first"
         case "run-end":
             return ending(event)
     return ""
