@@ -115,6 +115,15 @@ class TestModel:
         assert left == 1
         assert model.remaining(state, t) == took
 
+    def test_data_that_is_made_is_waited_for_as_long_as_its_rate_says(self):
+        """As the plan says before there is a rate."""
+        start = after([*RECORDED[:1], b'{"t": 1795253880, "event": "phase-start", "phase": "data"}'])
+        rounds = start.rounds * start.round_s
+        assert model.remaining(start, 1795253883) == rounds + start.workload_s - 3
+        line = b'{"t": %d, "event": "progress", "phase": "data", "done": %d, "total": 1000}'
+        more = [line % (1795253880 + n, 10 * n) for n in (2, 4)]
+        assert model.remaining(model.after(map(parse, more), start), 1795253885) == rounds + (1000 - 40) / 10
+
     def test_a_run_that_is_gone_on_with_counts_what_was_finished(self):
         """A second run-start begins the clock anew; a round whose end was not written counts all the same."""
         found, t = moment(MOMENTS["between two rounds"])

@@ -93,8 +93,8 @@ leave() {
   fi
   # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
   ((code == 0 || LOCKED == 0)) || end_strays
-  # Before it has the lock, the events are those of another.
-  ((code == 0 || LOCKED == 0)) || run_ends "$code"
+  # Before it has the lock, the events are those of another. A full disk must not keep the sentence back.
+  ((code == 0 || LOCKED == 0)) || run_ends "$code" || true
   if ((code == EXIT_INTERRUPTED)); then
     note "interrupted; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
   fi

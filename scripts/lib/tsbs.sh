@@ -129,7 +129,8 @@ restart_cold() {
     sync && echo 3 >/proc/sys/vm/drop_caches
   fi
   start_server
-  LAST_PID=$SERVER_PID RESTARTS=$((${RESTARTS:-0} + 1))
+  # Its counters begin anew as well.
+  LAST_PID=$SERVER_PID RESTARTS=$((${RESTARTS:-0} + 1)) QUERIES=0
 }
 
 phase_stop() {

@@ -48,9 +48,10 @@ make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/n
   "$@" &
   MAKER=$!
   set +m
-  while is_alive "$MAKER"; do
+  # The data may take an hour; a file of queries is waited for alone.
+  while [[ $file == "$DATA" ]] && is_alive "$MAKER"; do
     pause 0.2
-    [[ $file != "$DATA" ]] || show_generated
+    show_generated
   done
   wait "$MAKER" || code=$?
   MAKER=""

@@ -135,11 +135,10 @@ class Follower:
         if code == 0:
             (self.link.run_dir / FETCHED).write_text(json.dumps({"exit": code, "checksums": "equal"}) + "\n")
         else:
-            log = (
-                (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace").splitlines()[-LAST_WORDS:]
-            )
+            log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace")
+            words = log.splitlines()[-LAST_WORDS:]
             # The rest of them was shown as it happened.
-            for line in [line for line in log if line.startswith("tsduel: ")] or log:
+            for line in [line for line in words if line.startswith("tsduel: ")] or words:
                 self.view.say(clean(line))
         self.link.ask("collected")
         return code

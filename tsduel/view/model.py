@@ -129,7 +129,9 @@ def remaining(state: State, now: float) -> float:
         left -= 1
         total += max(0.0, usual(state, state.round.kind) - (now - state.round.begin))
     elif state.phase and state.phase.name == "data":
-        total += max(0.0, state.workload_s - (now - state.phase.begin))
+        phase, passed = state.phase, now - state.phase.begin
+        known = (phase.total - phase.done[-1][1]) / phase.rate if phase.rate else state.workload_s - passed
+        total += max(0.0, known)
     # Of a warm-up block some may be among them; they last alike.
     return total + (0 if state.stop_requested else left) * usual(state, "measured")
 
