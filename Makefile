@@ -67,16 +67,24 @@ export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
 ifneq ($(filter import,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
 endif
-override RUN := $(or $(RUN),$(NEW_RUN),latest)
+# The doctor looks at what is asked, not at the newest run.
+override RUN := $(or $(RUN),$(NEW_RUN),$(if $(filter doctor,$(MAKECMDGOALS)),,latest))
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
 # A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
 ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
-##@ Compare
-tsbs: plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+##@ Before anything
+doctor: ## is all here, or with TARGET= there, that a run needs? It changes nothing
+	@scripts/doctor full
 
-gobench: plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
+look:
+	@scripts/doctor fast
+
+##@ Compare
+tsbs: look plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+
+gobench: look plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
@@ -162,5 +170,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs gobench plan provision build run give-back tidy compare report follow status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report follow status stop fetch ssh destroy reap comment import read-logs \
   tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev

@@ -114,6 +114,28 @@ def events(run):
     return [json.loads(line)["event"] for line in lines]
 
 
+def test_the_doctor_looks_there_and_makes_nothing(bare):
+    """What is missing is a warning for who may install it, and an error with the command for who may not."""
+    listing = "find /var/tmp /home /tmp /etc | sort"
+    before = bare.ssh(listing).stdout
+    words = [word for word in words_for(bare, "x") if not word.startswith("RUN=")]
+    said = make("doctor", *words)
+    assert re.search(r"^ok +ssh +tester@\S+ is reached; what follows is about that machine$", said, re.MULTILINE)
+    assert re.search(
+        r"^warning +packages +missing: .*jq.*\n +-> nothing to do: the build installs them", said, re.MULTILINE
+    )
+    assert re.search(r"^ok +disk +\d+ MiB are free in /var/tmp \(", said, re.MULTILINE)
+    assert re.search(r"^ok +port +\d+ on 127.0.0.1 is free$", said, re.MULTILINE)
+    for what in ("cpu", "governor", "memory", "clock", "steal", "processes"):
+        assert re.search(rf"^(ok|warning) +{what} ", said, re.MULTILINE), what
+    assert "nothing is in the way of a run" in said
+    said = make("doctor", *[word.replace(f"{USERS[0]}@", f"{USERS[1]}@") for word in words], expect=2)
+    assert re.search(
+        r"^error +packages +missing, and installing needs a password: .*\n +-> type: sudo ", said, re.MULTILINE
+    )
+    assert bare.ssh(listing).stdout == before
+
+
 def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name):
     """Nothing is changed on it; who may install types one line."""
     words = words_for(bare, run_name, user=USERS[1])

@@ -34,7 +34,7 @@ def panel(state: State, now: float) -> RenderableType:
         return Text("no event of this run yet", style="dim")
     parts: list[RenderableType] = [Text(), _head(state), _where(state), _Bars(state, now), _times(state, now)]
     if state.forecast:
-        parts.append(Text(state.forecast, style="cyan"))
+        parts.append(Text(f"forecast {state.forecast}", style="cyan"))
     if state.stop_requested:
         parts.append(Text("stop requested: the run ends after this round", style="yellow"))
     return Group(*parts)
