@@ -45,12 +45,14 @@ TSBS_LOAD_RESULT_CSV_FILE ?=# for make tsbs-plot-load: the CSV of a load, or the
 TSBS_LOAD_RESULT_CSV_FILE_COMPARE ?=# a second one, drawn beside it
 # Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
 TSDUEL_CACHE ?=
+CACHE_LIMIT ?=# GB that the cache may take; then goes what was not used for longest (default: 20; null: no limit)
+DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
-  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
@@ -151,15 +153,22 @@ tsbs-plot-load: .venv ## draw the load rate of one or two CSVs: TSBS_LOAD_RESULT
 benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
 	scripts/benchstat "results/$$RUN"
 
+##@ Housekeeping
+list: .venv ## every run in results/, newest first: what it compares, how far it is, what came of it
+	@$(TSDUEL) list
+
+clean-cache: ## say what the cache holds, part by part, and remove it; DRY=1 only says
+	@scripts/clean-cache
+
+uninstall: ## leave this machine as it was, but for results/; TARGET=ssh SSH_HOST=...: the other one; DRY=1 only says
+	@scripts/uninstall
+
 ##@ Project
 test: .venv-dev ## everything that checks the project, with one real end-to-end run
 	scripts/test
 
 bench: .venv-dev ## our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
 	scripts/bench
-
-clean-cache: ## say what the cache holds and remove it
-	du -sh "$$TSDUEL_CACHE" && rm -rf -- "$$TSDUEL_CACHE"
 
 help: ## this text
 	@scripts/help Makefile
@@ -171,4 +180,4 @@ help: ## this text
 	@scripts/bootstrap requirements-dev.lock
 
 .PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report follow status stop fetch ssh destroy reap comment import read-logs \
-  tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev
+  tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -38,6 +38,8 @@ KNOBS = (
     "GCP_PROJECT",
     "YES",
     "VIEW",
+    "CACHE_LIMIT",
+    "DRY",
 )
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 

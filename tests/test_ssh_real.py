@@ -286,3 +286,24 @@ def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
     )
     with bare.unplugged():
         assert f"tester@{bare.address} cannot be reached (" in refused(None)
+
+
+def test_uninstall_leaves_the_packages_and_says_so(bare, run_name):
+    """Nothing while its rounds run; then all of ours goes, and the packages that came for us are in one command."""
+    make("plan", *words_for(bare, run_name))
+    for stage in ("provision", "build"):
+        make(stage, f"RUN={run_name}")
+    there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
+    bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
+    assert "were not all brought home: make tsbs RUN=" in make("uninstall", *there, expect=2)
+    hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
+    bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
+    assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
+    bare.ssh(f"kill $(cat {OURS}/held); rm {OURS}/held")
+    assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/scripts/detached", check=False).returncode == 0
+    bare.ssh(f"rm -rf {OURS}/wheel")
+    said = make("uninstall", *there, "YES=1")
+    assert re.search(r" [MG]B  go/           Go's modules and build cache\n", said)
+    assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bjq\b.*\bzstd\b", said)
+    assert bare.ssh(f"test -e {OURS}", check=False).returncode == 1
+    assert "nothing of ours is there" in make("uninstall", *there)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import subject
+from tsduel import caches, subject
 from tsduel.__main__ import run_directory
 from tsduel.errors import UserError
 from tsduel.gcp import credentials, messages
@@ -85,7 +85,7 @@ def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
     if about is None:
         return
     kind = about.place["kind"]
-    cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+    cache = caches.directory(environment)
     if kind == "local":
         yield from _local(about, cache, fast=fast)
         return

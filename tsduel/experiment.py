@@ -195,11 +195,12 @@ class Watchdog(Part):
 
 
 class Host(Part):
-    """The measured machine."""
+    """The measured machine; `cache_limit_gb`: what its cache may take, None for no limit."""
 
     machine: str = "local"
     port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
+    cache_limit_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = 20
 
 
 class Report(Part):

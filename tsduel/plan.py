@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import duration, foresight, kinds, knobs, needs, order, outlook, place, question, sources, tsbs_queries
+from tsduel import (
+    caches,
+    duration,
+    foresight,
+    kinds,
+    knobs,
+    needs,
+    order,
+    outlook,
+    place,
+    question,
+    sources,
+    tsbs_queries,
+)
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
 from tsduel.gcp import place as rented
@@ -46,11 +59,12 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
 def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
     read = question.read(environment)
     aa = given.get("AA") == "1"
+    cache = caches.directory(environment)
+    caches.own(cache, environment)
     plan = resolve(read.asked, run=run_dir.name, aa=aa, where=place.asked(given))
     plan["asked"] = {"experiment": read.path, "written": _plain(read.written), "knobs": dict(given)}
     if plan["place"]["kind"] == "gcp":
         rent.offer(plan, read.asked.gcp, environment)
-    cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
     outlook.foresee(plan, run_dir.parent, cache)
     _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
     point_latest(run_dir)
@@ -266,5 +280,5 @@ def _print(run_dir: Path) -> None:
         f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
         f"{spares} spare for what outside causes spoil"
     )
-    cache = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+    cache = caches.directory(os.environ)
     print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)
