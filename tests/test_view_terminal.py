@@ -114,6 +114,20 @@ def test_whatever_ends_the_terminal_ends_the_rounds(project, terminal, how):
     assert "all rounds are run" in project.run()
 
 
+def test_a_screen_that_breaks_does_not_end_the_rounds(project, terminal):
+    """What is wrong with it is in run.log; the rounds are run, and what the scripts said at the end is shown."""
+    project.plan(variants={"baseline": BINARY | {"env": {"FAKE_MODE": "bad-flag"}}, "candidate": dict(BINARY)})
+    broken = RUN.replace("sys.exit", "from tsduel.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
+    shown = terminal(broken, project.scripts / "run-rounds", project.run_dir)
+    assert shown.wait() == 0
+    assert "tsduel: 1 rounds failed; the report says which and why" in " ".join(shown.seen.lines)
+    assert (
+        "ERROR   view: the screen broke, and the rounds go on without: ZeroDivisionError"
+        in (project.run_dir / "run.log").read_text()
+    )
+    assert len(project.rounds()) == 2
+
+
 def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     """`make follow` on a terminal and in a pipe, from the middle on; it says how the run ended, and after it too."""
     project.plan()
