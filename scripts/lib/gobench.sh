@@ -25,6 +25,13 @@ whole_benchtime() { # of a process that runs the whole pattern
   if [[ -n $P_GOBENCH_COUNT ]]; then printf '%sx' "$P_GOBENCH_COUNT"; else printf '%ss' "$P_GOBENCH_SECONDS"; fi
 }
 
+planned_rows() { # [EVERY]: row, name, pattern for it alone, operations; with EVERY those rows that all variants have
+  jq -r --arg v "$VARIANT" --argjson least "${1:-1}" 'def quoted: gsub("(?<c>[\\\\.+*?()|\\[\\]{}^$])"; "\\\(.c)");
+    .rows[] | select(.names[$v] and (.names | length) >= $least)
+    | [.row, .names[$v], (.names[$v] | split("/") | map("^\(quoted)$") | join("/")), (.count | tostring)]
+    | join("\t")' "$RUN_DIR/raw/calibration.json"
+}
+
 wipe_directory() { # a benchmark may have left directories that it wrote-protected
   local -r root=$TSDUEL_SCRATCH/bench
   [[ ! -e $root ]] || chmod -R u+w -- "$root"

@@ -80,7 +80,7 @@ def fetch(run_dir: Path) -> None:
     link = Link.open(run_dir)
     state = link.state()
     if state.word == "none" and not state.rounds:
-        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make tsbs RUN={run_dir.name}")
+        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make {run.kind} RUN={run_dir.name}")
     for name in state.rounds:
         if not (link.raw / name / "round.json").exists():
             link.fetch_round(name)
@@ -105,7 +105,7 @@ def _planned(run: rundir.Run) -> int:
 
 
 def _go_on(run_dir: Path) -> str:
-    return f"To go on: make tsbs RUN={run_dir.name}"
+    return f"To go on: make {rundir.open_run(run_dir).kind} RUN={run_dir.name}"
 
 
 def local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
