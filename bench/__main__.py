@@ -7,10 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from bench import analysis, overhead, pipelines
+from bench import analysis, overhead, pipelines, view
 from bench.figures import PROJECT, Figure, run
 
-PARTS = ("generate", "feed", "overhead", "analysis")
+PARTS = ("generate", "feed", "overhead", "view", "analysis")
 
 
 def main() -> int:
@@ -41,6 +41,8 @@ def main() -> int:
             add(pipelines.feeding(plan, bin_dir, work))
         if "overhead" in parts:
             add(overhead.own_cost(run_dir))
+    if "view" in parts:
+        add(*view.watching(work))
     if "analysis" in parts:
         add(*analysis.stages(work))
     shutil.rmtree(work)

@@ -1,10 +1,6 @@
 # What the driver of a run needs beside its loop: lock, strays, host, calibration, the way out.
 # shellcheck shell=bash
 
-clock() {
-  TZ=UTC printf '%(%H:%M:%S)T'
-}
-
 one_at_a_time() { # the kernel gives the lock back when this process is gone, however it went
   local -r lock=$TSDUEL_CACHE/run.lock
   exec 9>>"$lock"
@@ -80,13 +76,6 @@ failed_rounds() {
   jq -rs 'map(select(.status == "failed")) | length' "${rounds[@]}"
 }
 
-round_summary() { # ROUND_DIR: one line of what a person wants to see go by
-  local rate
-  rate=$(sed -nE 's/^loaded .* (metrics|samples) .*mean rate ([0-9]+).*/, \2 samples\/s/p' "$1/load.csv" 2>/dev/null || true)
-  jq -r --arg rate "$rate" 'if .status == "failed"
-    then "FAILED in \(.failure.phase) \(.failure.query_type): \(.failure.message)" else "ok\($rate)" end' "$1/round.json"
-}
-
 leave() {
   local -r code=$?
   trap '' INT TERM HUP PIPE
@@ -96,8 +85,9 @@ leave() {
   fi
   # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
   ((code == 0 || LOCKED == 0)) || end_strays
+  # Before it has the lock, the events are those of another. A full disk must not keep the sentence back.
+  ((code == 0 || LOCKED == 0)) || run_ends "$code" || true
   if ((code == EXIT_INTERRUPTED)); then
-    event run-end message interrupted
     note "interrupted; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
   fi
 }

@@ -26,7 +26,7 @@ def status(run_dir: Path, environment: Mapping[str, str]) -> None:
     run = rundir.open_run(run_dir)
     planned, here = _planned(run), len(run.rounds)
     if place.is_local(run.plan):
-        pid = _local_pid(run_dir, environment)
+        pid = local_pid(run_dir, environment)
         doing = f"running (pid {pid})" if pid else "not running"
         print(f"{run_dir.name} on this machine: {doing}; {here} of {planned} rounds are finished")
         return
@@ -58,13 +58,13 @@ def stop(run_dir: Path, environment: Mapping[str, str]) -> None:
         link.ask("stop", timeout_s=STOP_S)
         print(f"{run_dir.name} is stopped on {link.host.name}; finished rounds are kept. {_go_on(run_dir)}")
         return
-    pid = _local_pid(run_dir, environment)
+    pid = local_pid(run_dir, environment)
     if not pid:
         print(f"{run_dir.name} does not run on this machine")
         return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
-    while _local_pid(run_dir, environment) == pid:
+    while local_pid(run_dir, environment) == pid:
         if time.monotonic() > deadline:
             raise UserError(f"{run_dir}: process {pid} did not end within {STOP_S:.0f} s; look at it with ps")
         time.sleep(0.1)
@@ -108,7 +108,7 @@ def _go_on(run_dir: Path) -> str:
     return f"To go on: make {rundir.open_run(run_dir).kind} RUN={run_dir.name}"
 
 
-def _local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
+def local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Return the pid of the driver that holds the cache's lock for this run; 0 when there is none."""
     lock = Path(environment.get("TSDUEL_CACHE") or ".cache") / "run.lock"
     if not lock.exists():
