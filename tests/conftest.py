@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,13 @@ def project(tmp_path):
 def pytest_configure():
     """Let what tests start be interrupted: a suite that was started in the background has SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Runs of tests beside each other, and beside a real one, do not exclude each other.
+    os.environ["TSDUEL_LOCK"] = str(Path(tempfile.gettempdir()) / f"tsduel-tests-{os.getpid()}.lock")
+
+
+def pytest_unconfigure():
+    """Remove the lock of these tests."""
+    Path(os.environ["TSDUEL_LOCK"]).unlink(missing_ok=True)
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -115,13 +115,13 @@ def _comment(run_dir: Path, _failed: int) -> None:
 def _status(run_dir: Path, _failed: int) -> None:
     from tsduel.remote import control
 
-    control.status(run_dir, os.environ)
+    control.status(run_dir)
 
 
 def _stop(run_dir: Path, _failed: int) -> None:
     from tsduel.remote import control
 
-    control.stop(run_dir, os.environ)
+    control.stop(run_dir)
 
 
 def _fetch(run_dir: Path, _failed: int) -> None:
@@ -148,7 +148,7 @@ STAGES = {
     "report": Stage("stats -> report.md, report.html, plots/ and exports/, and the verdicts on the terminal", _report),
     "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment),
     "status": Stage("say what the rounds are doing", _status),
-    "stop": Stage("end the rounds, wherever they run", _stop),
+    "stop": Stage("end the rounds after the one that is running, or, asked again, at once", _stop),
     "fetch": Stage("bring home what is finished elsewhere", _fetch),
     "ssh": Stage("log in where the rounds run", _ssh),
     "destroy": Stage("delete everything of a rented machine, and see that nothing is left", _destroy),

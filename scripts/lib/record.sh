@@ -40,6 +40,18 @@ write_round() {
      restarts: $restarts, phases: $phases, canary: ($canary[0] // {}), maintenance: $maintenance,
      noise: (noise($before[0]; $after[0]) | if . then del(.server_s, .foreign_s) else {} end),
      sizes: ($sizes | split("\n") | map(select(. != "") | split(" ") | {(.[0]): (.[1] | tonumber)}) | add // {})}' \
-    >"$ROUND_DIR/round.json"
+    >"$ROUND_DIR/round.json" || return
   rm -f -- "$ROUND_DIR"/{sizes,phases.jsonl,canary.json,noise.round,noise.begin,noise.end}
+}
+
+publish_round() { # false if it cannot be written. All of it is on the disk before it gets its name, which marks it as finished
+  write_round || return
+  [[ ! -e $ROUND_DIR/metrics.prom ]] || gzip -qnf -- "$ROUND_DIR/metrics.prom" || return
+  sync -f "$ROUND_DIR" && mv -T -- "$ROUND_DIR" "$RUN_DIR/raw/$ROUND" && sync -- "$RUN_DIR/raw"
+}
+
+leave_full_disk() { # end here if a disk is full: nothing is published, and the round is run again
+  say_if_full || return 0
+  rm -rf -- "$ROUND_DIR"
+  exit "$EXIT_USER"
 }

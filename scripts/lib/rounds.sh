@@ -5,10 +5,11 @@ clock() {
   TZ=UTC printf '%(%H:%M:%S)T'
 }
 
-one_at_a_time() { # the kernel gives the lock back when this process is gone, however it went
+one_at_a_time() { # on this machine, and with this cache: who has that may end what has its scratch directory in its environment
   local -r lock=$TSDUEL_CACHE/run.lock
+  take_host_lock "$RUN_DIR" || die "$EXIT_USER" "$(taken_sentence "$RUN_DIR" "$(plan .kind)")"
   exec 9>>"$lock"
-  flock -n 9 || die "$EXIT_USER" "another run is going on here: $(<"$lock"); wait for it, or stop it with kill"
+  flock -w 10 9 || die "$EXIT_USER" "another run is going on with this cache: $(<"$lock"); wait for it, or stop it with kill"
   LOCKED=1
   printf 'pid %s, %s, since %s\n' $$ "$RUN_DIR" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$lock"
 }
@@ -31,7 +32,7 @@ command_line() { # PID
 }
 
 check_host() { # before anything is measured
-  local tool port
+  local tool port why
   for tool in jq zstd curl flock setsid gzip awk; do
     command -v "$tool" >/dev/null || die "$EXIT_USER" "$tool is missing: run 'make build', which installs it or says how"
   done
@@ -40,9 +41,9 @@ check_host() { # before anything is measured
   if [[ $port != null ]] && port_is_open "$port"; then
     die "$EXIT_USER" "port $port on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=$((port + 1000))\""
   fi
-  if [[ -e $TSDUEL_SCRATCH/data && ! -e $TSDUEL_SCRATCH/data.tsduel-data ]]; then
-    die "$EXIT_USER" "$TSDUEL_SCRATCH/data is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"
-  fi
+  for why in "$(why_not_ours "$TSDUEL_SCRATCH/data")" "$(why_not_ours "$TSDUEL_SCRATCH/bench")"; do
+    [[ -z $why ]] || die "$EXIT_USER" "$why"
+  done
   check_built
   check_disk
 }
@@ -79,11 +80,18 @@ calibrate() { # once, after the warm-up block: the count that fills queries.seco
     | {counts: from_entries}' "${warm[@]}" /dev/null >"$RUN_DIR/raw/calibration.json.partial"
   jq -e --argjson types "$(plan '[.queries.types[].name]')" '.counts | keys == ($types | sort)' "$RUN_DIR/raw/calibration.json.partial" >/dev/null ||
     die "$EXIT_FAILED" "the warm-up block did not get through every query type, so no count could be chosen: see $RUN_DIR/raw/00-*/round.json, or set queries.count"
-  mv -- "$RUN_DIR/raw/calibration.json.partial" "$RUN_DIR/raw/calibration.json"
+  keep "$RUN_DIR/raw/calibration.json"
+}
+
+not_too_many_failed() {
+  local -r limit=$(plan .design.max_failed_rounds)
+  if (($(failed_rounds) > limit)); then
+    die "$EXIT_FAILED" "$(failed_rounds) rounds have failed (design.max_failed_rounds is $limit): the run stops here; what failed is in $RUN_DIR/raw/*/round.json"
+  fi
 }
 
 failed_rounds() {
-  local -a rounds=("$RUN_DIR"/raw/*/round.json)
+  local -a rounds=("$RUN_DIR"/raw/[0-9]*/round.json)
   ((${#rounds[@]})) || { echo 0 && return; }
   jq -rs 'map(select(.status == "failed")) | length' "${rounds[@]}"
 }
@@ -96,16 +104,22 @@ round_summary() { # ROUND_DIR: one line of what a person wants to see go by
 }
 
 leave() {
-  local -r code=$?
+  local code=$?
   trap '' INT TERM HUP PIPE
   if [[ -n $CHILD ]]; then
     kill -TERM "$CHILD" 2>/dev/null || true
     wait "$CHILD" || true
   fi
   # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
-  ((code == 0 || LOCKED == 0)) || end_strays
+  ((LOCKED)) || exit "$code"
+  ((code == 0)) || end_strays
   if ((code == EXIT_INTERRUPTED)); then
-    event run-end message interrupted
-    note "interrupted; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
+    # A full disk must not keep the sentence back.
+    event run-end message "$ENDING" || true
+    note "$ENDING; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
+  elif ((code != 0 && FULL == 0)) && say_if_full; then
+    code=$EXIT_USER
   fi
+  forget_stop
+  exit "$code"
 }

@@ -1,0 +1,61 @@
+"""One run at a time on a machine: who holds its lock. scripts/lib/lock.sh has the lock itself; here it is only looked at."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tsduel.errors import UserError
+
+if TYPE_CHECKING:
+    from tsduel.remote.ssh import Host
+
+SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "lib" / "lock.sh"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The run that measures on a machine now; ``pid`` is that of its scripts/run-rounds, 0 where nobody knows it."""
+
+    pid: int
+    user: str
+    since: str  # UTC, 2026-11-21T09:00:00Z
+    run_dir: str
+
+
+def holder(host: Host | None = None) -> Holder | None:
+    """Return who measures on this machine, or on ``host``; None if nobody does. The kernel is asked, not a file."""
+    script = SCRIPT.read_text(encoding="utf-8") + "\nlock_holder\n"
+    if host is None:
+        done = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=False)
+    else:
+        # Nothing of ours needs to be there yet.
+        done = host.run("bash", "-s", text=script)
+    if done.returncode != 0:
+        raise UserError(done.stderr.strip().removeprefix("tsduel: "))
+    words = done.stdout.removesuffix("\n").split(" ", 3)
+    if len(words) < len(Holder.__dataclass_fields__):
+        return None
+    return Holder(int(words[0]), words[1], words[2], words[3])
+
+
+def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: str = "") -> None:
+    """Raise where a run is going on on the machine, before minutes are spent on what could not be measured then.
+
+    ``kind`` is the command that goes on with this run, ``there`` its directory on ``host``.
+    """
+    found = holder(host)
+    if found is None:
+        return
+    where = f"on {host.name}" if host else "on this machine"
+    who = f"pid {found.pid} of user {found.user}, since {found.since}" if found.pid else "nobody knows which"
+    name = Path(found.run_dir).name
+    if found.run_dir == (there or str(run_dir.resolve())):
+        raise UserError(
+            f"this run is going on already: {who}; look at it with 'make status RUN={name}', end it with "
+            f"'make stop RUN={name}'"
+        )
+    end = f", {found.run_dir}; wait for it, or end it with 'make stop RUN={name}' there" if found.pid else "; wait for it"
+    raise UserError(f"another run is going on {where}: {who}{end}, then: make {kind} RUN={run_dir.name}")
