@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import outcome
+from tsduel import files, outcome
 from tsduel.errors import UserError
 from tsduel.rundir import open_run
 
@@ -196,6 +196,11 @@ def main() -> int:
         return outcome.USER
     except BrokenPipeError:
         return outcome.DONE
+    except OSError as error:
+        if not (said := files.sentence(error)):
+            raise
+        print(f"tsduel: {said}", file=sys.stderr)
+        return outcome.USER
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One run at a time on a machine: who holds its lock. scripts/lib/lock.sh has the lock itself; here it is only looked at."""
+"""One run at a time on a machine: who holds its lock, which scripts/lib/lock.sh takes and only the kernel gives back."""
 
 from __future__ import annotations
 
@@ -57,5 +57,8 @@ def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: s
             f"this run is going on already: {who}; look at it with 'make status RUN={name}', end it with "
             f"'make stop RUN={name}'"
         )
-    end = f", {found.run_dir}; wait for it, or end it with 'make stop RUN={name}' there" if found.pid else "; wait for it"
-    raise UserError(f"another run is going on {where}: {who}{end}, then: make {kind} RUN={run_dir.name}")
+    if found.pid:
+        who += f", {found.run_dir}; wait for it, or end it with 'make stop RUN={name}' there"
+    else:
+        who += "; wait for it"
+    raise UserError(f"another run is going on {where}: {who}, then: make {kind} RUN={run_dir.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import random
@@ -13,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import duration, kinds, knobs, place, sources, tsbs_queries
+from tsduel import duration, files, kinds, knobs, place, sources, tsbs_queries
 from tsduel import experiment as schema
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
 from tsduel.gcp import place as rented
 from tsduel.gcp import rent
 from tsduel.gobench import plan as go_plan
-from tsduel.rundir import refuse_imported
+from tsduel.rundir import read_json, refuse_imported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,7 @@ ROUND_BYTES = 10 << 20
 def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
     given = knobs.given(environment)
+    files.private_directory(_cache(environment))
     if (run_dir / "plan" / "experiment.json").exists():
         _keep(run_dir, environment, given)
     else:
@@ -67,9 +69,12 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
     if plan["place"]["kind"] == "gcp":
         rent.offer(plan, asked.gcp, environment)
-    cache = Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
-    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
+    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=_cache(environment)))
     point_latest(run_dir)
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
 
 
 def point_latest(run_dir: Path) -> None:
@@ -90,7 +95,7 @@ def _plain(data: Any) -> Any:
 
 def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
     experiment = environment.get("EXPERIMENT", "")
-    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    plan = read_json(run_dir / "plan" / "experiment.json")
     refuse_imported(run_dir, plan)
     asked = plan["asked"]
     changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
@@ -294,23 +299,23 @@ def own_commit() -> str:
 
 
 def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> None:
+    # Variables of a variant and logs are nobody else's; who wants to share opens this directory (docs/operating.md).
+    files.private_directory(run_dir)
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
     drawn = plan.pop("rounds")
-    with (directory / "rounds.tsv").open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, list(drawn[0]), delimiter="\t", lineterminator="\n")
-        table.writeheader()
-        table.writerows(drawn)
+    table = io.StringIO()
+    rows = csv.DictWriter(table, list(drawn[0]), delimiter="\t", lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(drawn)
+    files.write(directory / "rounds.tsv", table.getvalue())
     if plan["place"]["kind"] == "gcp":
-        variables_file = directory / "terraform.tfvars.json"
-        variables_file.write_text(
-            json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n", encoding="utf-8"
+        files.write(
+            directory / "terraform.tfvars.json", json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n"
         )
-    (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
-    # Last, and at once: a plan that exists is a plan that is whole.
-    partial = directory / "experiment.json.partial"
-    partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
-    partial.rename(directory / "experiment.json")
+    files.write(directory / "ansible-vars.json", json.dumps(variables, indent=2) + "\n")
+    # Last: a plan that exists is a plan that is whole.
+    files.write(directory / "experiment.json", json.dumps(plan, indent=2) + "\n")
 
 
 def _print(run_dir: Path) -> None:

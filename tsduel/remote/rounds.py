@@ -10,6 +10,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tsduel import files
 from tsduel.errors import UserError
 from tsduel.gcp import ending
 from tsduel.remote.link import Link
@@ -133,6 +134,8 @@ class Follower:
         clock = datetime.fromtimestamp(float(event["t"]), UTC).strftime("%H:%M:%S")
         if event["event"] == "round-start":
             say(f"{clock} {event['round']} begins ({event['kind']})")
+        elif event["event"] == "stop-requested":
+            say(f"asked to stop: {event['round']} is finished, then the rounds end")
         elif event["event"] == "block-replaced":
             say(f"block {event['block']} does not count, spare block {event['spare']} is run: {event['message']}")
         elif event["event"] == "round-end":
@@ -148,7 +151,7 @@ class Follower:
     def _finish(self, code: int) -> int:
         bring_home(self.link)
         if code == 0:
-            (self.link.run_dir / FETCHED).write_text(json.dumps({"exit": code, "checksums": "equal"}) + "\n")
+            files.write(self.link.run_dir / FETCHED, json.dumps({"exit": code, "checksums": "equal"}) + "\n")
         else:
             log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace").splitlines()
             say("\n".join(log[-LAST_WORDS:]))
