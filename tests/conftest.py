@@ -55,3 +55,14 @@ class GroupsByFile(LoadGroupScheduling):
 
 
 _GROUPS: dict[str, str] = {}
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what came of all the kills: the figures of issue 7, which bench/faults.py reads, too."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    found = [value for report in reports for name, value in report.user_properties if name == "faults"]
+    if found:
+        kills, lost, repeated, left = (sum(column) for column in zip(*found, strict=True))
+        terminalreporter.write_line(
+            f"faults: {kills} kills, {lost} rounds lost, {repeated} repeated, {left} processes left"
+        )
