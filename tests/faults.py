@@ -39,6 +39,12 @@ def marked(scratch: Path) -> dict[int, str]:
     return found
 
 
+def planned_rounds(run_dir: Path) -> list[str]:
+    """Return the names of the rounds in the plan that are no spares, sorted."""
+    rows = [row.split("\t") for row in (run_dir / "plan" / "rounds.tsv").read_text().splitlines()[1:]]
+    return sorted(f"{int(row[0]):02d}-{row[1]}-{row[2]}" for row in rows if row[3] != "spare")
+
+
 def kill(*pids: int) -> None:
     """Kill processes at once: stopped first, so that none sees the end of another."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -56,6 +62,9 @@ class Disturbed:
     start: Callable[[], subprocess.Popen[bytes]]
     victims: Mapping[str, str]  # what is killed -> a part of its command line
     seed: int
+    look: Callable[[Iterable[int]], set[str]] | None = None  # at what runs, before each kill
+    seen: set[str] = field(default_factory=set)
+    looks: int = 0
     process: subprocess.Popen[bytes] | None = None
     kills: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
@@ -76,6 +85,9 @@ class Disturbed:
                 self._wait_for_measured()
             self._wait_for(phase)
             time.sleep(self.draw.uniform(0, longest_s))
+            if self.look and (running := marked(self.scratch)):
+                self.seen |= self.look(running)
+                self.looks += 1
             if killed := self._kill(kind):
                 self.kills.append(f"{kind} in {phase}")
             if killed and kind in RUN_ENDS:
