@@ -40,13 +40,14 @@ write_round() {
      restarts: $restarts, phases: $phases, canary: ($canary[0] // {}), maintenance: $maintenance,
      noise: (noise($before[0]; $after[0]) | if . then del(.server_s, .foreign_s) else {} end),
      sizes: ($sizes | split("\n") | map(select(. != "") | split(" ") | {(.[0]): (.[1] | tonumber)}) | add // {})}' \
-    >"$ROUND_DIR/round.json" || return
+    >"$ROUND_DIR/round.json" || return 1
   rm -f -- "$ROUND_DIR"/{sizes,phases.jsonl,canary.json,noise.round,noise.begin,noise.end}
 }
 
 publish_round() { # false if it cannot be written. All of it is on the disk before it gets its name, which marks it as finished
-  write_round || return
-  [[ ! -e $ROUND_DIR/metrics.prom ]] || gzip -qnf -- "$ROUND_DIR/metrics.prom" || return
+  # With a number, since in a trap `return` alone gives the status from before it.
+  write_round || return 1
+  [[ ! -e $ROUND_DIR/metrics.prom ]] || gzip -qnf -- "$ROUND_DIR/metrics.prom" || return 1
   sync -f "$ROUND_DIR" && mv -T -- "$ROUND_DIR" "$RUN_DIR/raw/$ROUND" && sync -- "$RUN_DIR/raw"
 }
 

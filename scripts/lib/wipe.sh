@@ -8,7 +8,7 @@ why_not_ours() { # DIRECTORY: print why it must not be wiped; nothing if it may,
   if [[ -L $directory ]]; then
     printf '%s is a link, and is not followed: remove it; to measure another disk, point TSDUEL_CACHE to it' "$directory"
   elif [[ ! -e $directory ]]; then
-    return
+    return 0
   elif [[ ! -e $directory.tsduel-data || -L $directory.tsduel-data ]]; then
     printf '%s is not marked as ours (%s beside it), so it is not wiped: move it away' "$directory" "${directory##*/}.tsduel-data"
   elif [[ $(stat -c %d -- "$directory") != "$(stat -c %d -- "${directory%/*}")" ]]; then
