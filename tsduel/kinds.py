@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsduel import benchfmt, metrics
-from tsduel.blocks import read_table
+from tsduel import metrics
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment, Variant, validate_as
-from tsduel.gobench import benchfmt as go_benchfmt
 from tsduel.gobench import plan as go_plan
-from tsduel.gobench import tidy as go_tidy
-from tsduel.gobench import units
 from tsduel.gobench.schema import GoExperiment, GoVariant
 from tsduel.targets import TARGETS, Target
 
@@ -30,6 +26,7 @@ AnyExperiment = Experiment | GoExperiment
 AnyVariant = Variant | GoVariant
 TSBS, GOBENCH = "tsbs", "gobench"
 KINDS = (TSBS, GOBENCH)
+# Imports of what reads tables are late: pandas and scipy take seconds, which a run that goes on does not have.
 # What `make KIND` asks where no file is given; limits of noise as in experiments/local.yml, for a shared machine.
 _SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
 EMPTY: dict[str, dict[str, Any]] = {GOBENCH: {"name": "gobench", "kind": GOBENCH, "noise": _SHARED}}
@@ -85,6 +82,10 @@ def metrics_of(run: Run, measured: Iterable[tuple[str, str]]) -> list[Metric]:
     """Return the metrics of a run; `measured` are the metrics and query types that any round has."""
     if run.kind != GOBENCH:
         return list(metrics.METRICS.values())
+    from tsduel.blocks import read_table  # noqa: PLC0415 - see above
+    from tsduel.gobench import tidy as go_tidy  # noqa: PLC0415 - see above
+    from tsduel.gobench import units  # noqa: PLC0415 - see above
+
     table = read_table(run.path / "tidy/units.csv", go_tidy.UNITS)
     directions = dict(zip(table["metric"], table["better"], strict=True))
     return units.metrics_of((metric for metric, _ in measured), directions)
@@ -92,6 +93,9 @@ def metrics_of(run: Run, measured: Iterable[tuple[str, str]]) -> list[Metric]:
 
 def bench_files(run: Run, phases: Mapping[str, str], compared: Sequence[Compared]) -> dict[str, str]:
     """Return the text of benchstat's file for each variant."""
+    from tsduel import benchfmt  # noqa: PLC0415 - see above
+    from tsduel.gobench import benchfmt as go_benchfmt  # noqa: PLC0415 - see above
+
     if run.kind == GOBENCH:
         return go_benchfmt.files(run, compared)
     return benchfmt.files(run, phases, compared)
