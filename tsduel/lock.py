@@ -1,4 +1,4 @@
-"""One run at a time on a machine: who holds its lock, which scripts/lib/lock.sh takes and only the kernel gives back."""
+"""One run at a time on a machine: who holds its lock, which scripts/lib/lock.sh takes and the kernel gives back."""
 
 from __future__ import annotations
 
