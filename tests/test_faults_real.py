@@ -50,7 +50,7 @@ def test_victoriametrics_and_tsbs_are_killed_again_and_again(tmp_path, built, ca
     """Six kills; every planned round is in the tables once, and nothing of ours listened for others meanwhile."""
     real = RealRun(tmp_path / "home", built, cache)
     real.root.mkdir()
-    real.plan(blocks=4, failed=99)
+    real.plan(blocks=3, failed=99, scale=100)
     environment = os.environ | {"TSDUEL_CACHE": str(cache)}
     disturbed = Disturbed(
         run_dir=real.run_dir,

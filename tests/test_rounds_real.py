@@ -51,7 +51,7 @@ class RealRun:
         self.root, self.built, self.cache = root, built, cache
         self.run_dir = root / "run"
 
-    def plan(self, *flags, blocks=1, failed=0):
+    def plan(self, *flags, blocks=1, failed=0, scale=500):
         """Write the plan and the records of its builds."""
         record = json.loads((self.built / "baseline.json").read_text())
         variant = {"source": "binary", "path": record["binary"], "flags": list(flags)}
@@ -59,7 +59,7 @@ class RealRun:
             "name": "real",
             "variants": {"baseline": variant, "candidate": variant},
             # Enough that a load takes some seconds.
-            "workload": {"scale": 500, "workers": 2},
+            "workload": {"scale": scale, "workers": 2},
             "queries": {"types": ["double-groupby-1"], "count": 20, "responses": 2},
             "settle": {"polls": 1},
             "design": {"blocks": blocks, "warmup_blocks": 0, "max_failed_rounds": failed},
