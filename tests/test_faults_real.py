@@ -88,7 +88,7 @@ def test_go_benchmarks_are_killed_again_and_again(tmp_path, record_property):
         victims={"round": "/round-gobench", "client": "-test.run="},
         seed=1,
     )
-    disturbed.disturb(("driver", "stopped driver", "round", "power", "client"), ("prepare", "bench", "find"))
+    disturbed.disturb(("driver", "stopped driver", "round", "power", "client"), ("prepare", "bench"))
     disturbed.finish()
     figures(disturbed, planned_rounds(run.directory), record_property)
     assert not list((run.directory / "raw").glob("*.partial"))
