@@ -44,12 +44,14 @@ TSBS_LOAD_RESULT_CSV_FILE ?=# for make tsbs-plot-load: the CSV of a load, or the
 TSBS_LOAD_RESULT_CSV_FILE_COMPARE ?=# a second one, drawn beside it
 # Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
 TSDUEL_CACHE ?=
+CACHE_LIMIT ?=# GB that the cache may take; then goes what was not used for longest (default: 20; null: no limit)
+DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
-  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
@@ -66,16 +68,24 @@ export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
 ifneq ($(filter import,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
 endif
-override RUN := $(or $(RUN),$(NEW_RUN),latest)
+# The doctor looks at what is asked, not at the newest run.
+override RUN := $(or $(RUN),$(NEW_RUN),$(if $(filter doctor,$(MAKECMDGOALS)),,latest))
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
 # A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
 ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
-##@ Compare
-tsbs: plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+##@ Before anything
+doctor: ## is all here, or with TARGET= there, that a run needs? It changes nothing
+	@scripts/doctor full
 
-gobench: plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
+look:
+	@scripts/doctor fast
+
+##@ Compare
+tsbs: look plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+
+gobench: look plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
@@ -139,15 +149,22 @@ tsbs-plot-load: .venv ## draw the load rate of one or two CSVs: TSBS_LOAD_RESULT
 benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, unpaired
 	scripts/benchstat "results/$$RUN"
 
+##@ Housekeeping
+list: .venv ## every run in results/, newest first: what it compares, how far it is, what came of it
+	@$(TSDUEL) list
+
+clean-cache: ## say what the cache holds, part by part, and remove it; DRY=1 only says
+	@scripts/clean-cache
+
+uninstall: ## leave this machine as it was, but for results/; TARGET=ssh SSH_HOST=...: the other one; DRY=1 only says
+	@scripts/uninstall
+
 ##@ Project
 test: .venv-dev ## everything that checks the project, with one real end-to-end run
 	scripts/test
 
 bench: .venv-dev ## our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
 	scripts/bench
-
-clean-cache: ## say what the cache holds and remove it
-	du -sh "$$TSDUEL_CACHE" && rm -rf -- "$$TSDUEL_CACHE"
 
 help: ## this text
 	@scripts/help Makefile
@@ -158,5 +175,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
-  tsbs-plot-load benchstat test bench clean-cache help .venv .venv-dev
+.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
+  tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -322,7 +322,12 @@ def packages(tmp_path: Path, *pairs: str, sudo: bool) -> subprocess.CompletedPro
     text = (PROJECT / "scripts" / "ensure-packages").read_text().replace("EUID", "FAKE_EUID")
     copy = tmp_path / "ensure-packages"
     copy.write_text(text)
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "FAKE_EUID": "1000"} | ({"MAY": "1"} if sudo else {})
+    environment = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "FAKE_EUID": "1000",
+        "TSDUEL_CACHE": str(tmp_path / "cache"),
+    }
+    environment |= {"MAY": "1"} if sudo else {}
     return subprocess.run(["bash", copy, *pairs], check=False, capture_output=True, text=True, env=environment)
 
 

@@ -37,6 +37,8 @@ KNOBS = (
     "REMOTE_DIR",
     "GCP_PROJECT",
     "YES",
+    "CACHE_LIMIT",
+    "DRY",
 )
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 

@@ -13,7 +13,7 @@ from fakeproject import FAKES, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsduel import experiment, plan, tsbs_queries
+from tsduel import experiment, order, plan, tsbs_queries
 from tsduel.errors import UserError
 
 
@@ -44,7 +44,7 @@ class TestOrder:
     @given(design=designs, variants=names)
     def test_a_block_has_each_variant_once(self, design, variants):
         """Blocks count from the warm-up block 0; positions from 1."""
-        drawn = plan.rounds(variants, asked(design=design))
+        drawn = order.rounds(variants, asked(design=design))
         last = design["blocks"] + design["blocks"] // 4
         assert drawn[-1]["block"] == last
         for block in range(last + 1):
@@ -60,7 +60,7 @@ class TestOrder:
     @given(design=designs, variants=names)
     def test_positions_are_balanced(self, design, variants):
         """After every group of as many blocks as variants, each variant stood equally often at each position."""
-        drawn = plan.rounds(variants, asked(design=design))
+        drawn = order.rounds(variants, asked(design=design))
         whole = design["blocks"] // len(variants) * len(variants)
         seen = Counter((row["variant"], row["position"]) for row in drawn if 1 <= row["block"] <= whole)
         assert set(seen.values()) <= {whole // len(variants)}
@@ -73,15 +73,15 @@ class TestOrder:
     def test_a_seed_is_an_order(self, design):
         """The same experiment gives the same order."""
         sides = ["baseline", "candidate"]
-        assert plan.rounds(sides, asked(design=design)) == plan.rounds(sides, asked(design=design))
+        assert order.rounds(sides, asked(design=design)) == order.rounds(sides, asked(design=design))
 
     @settings(deadline=None)
     @given(design=designs)
     def test_spare_blocks_are_drawn_last_and_change_nothing_before(self, design):
         """A quarter as many as there are blocks, behind what would have been drawn anyway."""
         sides = ["baseline", "candidate"]
-        drawn = plan.rounds(sides, asked(design=design))
-        planned = plan.rounds(sides, asked(design=design, noise={"spare_pct": 0}))
+        drawn = order.rounds(sides, asked(design=design))
+        planned = order.rounds(sides, asked(design=design, noise={"spare_pct": 0}))
         assert drawn[: len(planned)] == planned
         assert {row["kind"] for row in drawn[len(planned) :]} <= {"spare"}
         assert len(drawn) - len(planned) == design["blocks"] // 4 * 2
@@ -95,7 +95,7 @@ class TestOrder:
         """Over many seeds each variant begins about half of the runs, and query types change places."""
         types = {"types": list(tsbs_queries.PARTITION_INDEX_TYPES)}
         runs = [
-            plan.rounds(["baseline", "candidate"], asked(design={"seed": seed, "blocks": 4}, queries=types))
+            order.rounds(["baseline", "candidate"], asked(design={"seed": seed, "blocks": 4}, queries=types))
             for seed in range(200)
         ]
         first = Counter(run[0]["variant"] for run in runs)
@@ -249,5 +249,6 @@ class TestKept:
         assert sorted(p.name for p in Path("results/r/plan").iterdir()) == [
             "ansible-vars.json",
             "experiment.json",
+            "forecast.json",
             "rounds.tsv",
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -38,8 +39,12 @@ class TestPrivate:
     def test_the_cache_is_made_for_its_user_alone(self, tmp_path, monkeypatch):
         """By the first stage already, which may put a private repository into it."""
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(UserError):
-            plan.main(tmp_path / "results/r", {"TSDUEL_CACHE": str(tmp_path / "a/cache"), "EXPERIMENT": "none.yml"})
+        variant = {"source": "binary", "path": "/no/such"}
+        asked = tmp_path / "asked.yml"
+        asked.write_text(json.dumps({"name": "asked", "variants": {"baseline": variant, "candidate": variant}}))
+        environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "a/cache"), "EXPERIMENT": str(asked)}
+        with pytest.raises(UserError, match="/no/such"):
+            plan.main(tmp_path / "results/r", environment)
         assert mode(tmp_path / "a/cache") == 0o700
 
 

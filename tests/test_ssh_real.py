@@ -114,6 +114,28 @@ def events(run):
     return [json.loads(line)["event"] for line in lines]
 
 
+def test_the_doctor_looks_there_and_makes_nothing(bare):
+    """What is missing is a warning for who may install it, and an error with the command for who may not."""
+    listing = "find /var/tmp /home /tmp /etc | sort"
+    before = bare.ssh(listing).stdout
+    words = [word for word in words_for(bare, "x") if not word.startswith("RUN=")]
+    said = make("doctor", *words)
+    assert re.search(r"^ok +ssh +tester@\S+ is reached; what follows is about that machine$", said, re.MULTILINE)
+    assert re.search(
+        r"^warning +packages +missing: .*jq.*\n +-> nothing to do: the build installs them", said, re.MULTILINE
+    )
+    assert re.search(r"^ok +disk +\d+ MiB are free in /var/tmp \(", said, re.MULTILINE)
+    assert re.search(r"^ok +port +\d+ on 127.0.0.1 is free$", said, re.MULTILINE)
+    for what in ("cpu", "governor", "memory", "clock", "steal", "processes"):
+        assert re.search(rf"^(ok|warning) +{what} ", said, re.MULTILINE), what
+    assert "nothing is in the way of a run" in said
+    said = make("doctor", *[word.replace(f"{USERS[0]}@", f"{USERS[1]}@") for word in words], expect=2)
+    assert re.search(
+        r"^error +packages +missing, and installing needs a password: .*\n +-> type: sudo ", said, re.MULTILINE
+    )
+    assert bare.ssh(listing).stdout == before
+
+
 def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name):
     """Nothing is changed on it; who may install types one line."""
     words = words_for(bare, run_name, user=USERS[1])
@@ -266,3 +288,24 @@ def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
     )
     with bare.unplugged():
         assert f"tester@{bare.address} cannot be reached (" in refused(None)
+
+
+def test_uninstall_leaves_the_packages_and_says_so(bare, run_name):
+    """Nothing while its rounds run; then all of ours goes, and the packages that came for us are in one command."""
+    make("plan", *words_for(bare, run_name))
+    for stage in ("provision", "build"):
+        make(stage, f"RUN={run_name}")
+    there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
+    bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
+    assert "were not all brought home: make tsbs RUN=" in make("uninstall", *there, expect=2)
+    hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
+    bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
+    assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
+    bare.ssh(f"kill $(cat {OURS}/held); rm {OURS}/held")
+    assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/scripts/detached", check=False).returncode == 0
+    bare.ssh(f"rm -rf {OURS}/wheel")
+    said = make("uninstall", *there, "YES=1")
+    assert re.search(r" [MG]B  go/           Go's modules and build cache\n", said)
+    assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bjq\b.*\bzstd\b", said)
+    assert bare.ssh(f"test -e {OURS}", check=False).returncode == 1
+    assert "nothing of ours is there" in make("uninstall", *there)

@@ -77,8 +77,9 @@ class Run:
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
 
     def left(self) -> list[str]:
-        """Every file in the cache that is not a record."""
-        return sorted(p.name for p in self.cache.rglob("*") if p.is_file() and p.suffix not in {".json", ".lines"})
+        """Every file in the cache that is no record and no stamp."""
+        files = [p for p in self.cache.rglob("*") if p.is_file() and p.name != ".used"]
+        return sorted(p.name for p in files if p.suffix not in {".json", ".lines"})
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tsduel import files, outcome
 from tsduel.errors import UserError
-from tsduel.rundir import open_run
+from tsduel.rundir import lost_latest, open_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,6 +160,8 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     run_dir = Path("results") / Path(name).name
     if not RUN_NAME.fullmatch(run_dir.name):
         raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
+    if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
+        raise UserError(lost)
     if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
         known = sorted(p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json"))
         there = [k for k in known if k != "latest"]
@@ -174,6 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         arguments = stages.add_parser(name, help=stage.help)
         arguments.add_argument("run", help="a directory in results/, or latest")
         arguments.add_argument("failed", nargs="?", type=int, default=0, help="exit code of the stage that failed")
+    stages.add_parser("list", help="every run in results/, a line each")
     stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
     return parser
 
@@ -188,6 +191,13 @@ def main() -> int:
             from plots import plot_load
 
             plot_load.main(os.environ)
+            return outcome.DONE
+        if given.stage == "list":
+            from plots import listing
+
+            # Whatever terminal or file it goes to.
+            sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
+            print(listing.text(os.environ, Path("results")))
             return outcome.DONE
         stage = STAGES[given.stage]
         return stage.call(run_directory(given.run, must_exist=not stage.makes_run), given.failed) or outcome.DONE

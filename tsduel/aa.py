@@ -5,6 +5,7 @@ docs/method.md says when it passes; MEASUREMENT.md 1 is where that comes from.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,17 @@ def _order_effects(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def machine_kind(run: Run) -> str:
-    """Return what two machines must share for the spreads of one to say something about the other, as a file's name."""
-    host = run.json("raw/host.json")
+    """Return the kind of machine that a run was on."""
+    return kind_of(run.plan["host"]["machine"], run.json("raw/host.json"))
+
+
+def kind_of(machine: str, host: Mapping[str, Any]) -> str:
+    """Return what two machines must share for the spreads of one to say something about the other, as a file's name.
+
+    ``host`` is what scripts/describe-host says, ``machine`` the experiment's ``host.machine``.
+    """
     parts = [
-        run.plan["host"]["machine"],
+        machine,
         host.get("cpu_model") or "unknown-cpu",
         f"{host.get('cpus') or 0}cpus",
         f"{round((host.get('memory_bytes') or 0) / 2**30)}GiB",
@@ -86,7 +94,7 @@ def keep(run: Run, document: dict[str, Any]) -> None:
             if row["family"] in GATED and row["s_d"] is not None
         ],
     }
-    path = _path(run)
+    path = _path(run.path.resolve().parent, machine_kind(run), run.kind)
     path.parent.mkdir(exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(kept, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -95,14 +103,18 @@ def keep(run: Run, document: dict[str, Any]) -> None:
 
 def calibration(run: Run) -> dict[str, Any] | None:
     """Return what the last A/A run on this kind of machine left, or None: the machine is uncalibrated."""
-    path = _path(run)
+    return calibration_of(run.path.resolve().parent, machine_kind(run), run.kind)
+
+
+def calibration_of(results: Path, machine_kind: str, kind: str) -> dict[str, Any] | None:
+    """Return the same for a kind of machine and of experiment; ``results`` is the directory of all runs."""
+    path = _path(results, machine_kind, kind)
     return read_json(path) if path.exists() else None
 
 
-def _path(run: Run) -> Path:
+def _path(results: Path, machine_kind: str, kind: str) -> Path:
     # What a database's rounds scatter says nothing of Go benchmarks.
-    kind = "" if run.kind == "tsbs" else f".{run.kind}"
-    return run.path.resolve().parent / "aa" / f"{machine_kind(run)}{kind}.json"
+    return results / "aa" / f"{machine_kind}{'' if kind == 'tsbs' else f'.{kind}'}.json"
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tsduel import metrics, refusals, tsbs_queries
+from tsduel import defaults, metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.gcp.settings import Gcp
 from tsduel.noise import Noise
@@ -195,11 +195,12 @@ class Watchdog(Part):
 
 
 class Host(Part):
-    """The measured machine."""
+    """The measured machine; `cache_limit_gb`: what its cache may take, None for no limit."""
 
     machine: str = "local"
-    port: Annotated[int, Field(ge=1024, le=65535)] = 8428
+    port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
+    cache_limit_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = 20
 
 
 class Report(Part):
@@ -286,7 +287,7 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
 
 
 def validate_as(model: type[Question], data: dict[str, Any], where: str) -> Question:
-    """Check a mapping against a schema; kinds.validate knows which one it needs."""
+    """Check a mapping against a schema; question.validate knows which one it needs."""
     for key, text in refusals.strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:

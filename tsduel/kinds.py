@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tsduel import metrics
-from tsduel.errors import UserError
-from tsduel.experiment import Experiment, Variant, validate_as
+from tsduel.experiment import Variant
 from tsduel.gobench import plan as go_plan
 from tsduel.gobench.schema import GoExperiment, GoVariant
+from tsduel.question import EMPTY, GOBENCH, AnyExperiment, refuse_other, validate
 from tsduel.targets import TARGETS, Target
 
 if TYPE_CHECKING:
@@ -22,31 +22,15 @@ if TYPE_CHECKING:
     from tsduel.metrics import Metric
     from tsduel.rundir import Run
 
-AnyExperiment = Experiment | GoExperiment
+# How a question of a kind is read is in tsduel.question, which needs no tables; it is asked for here.
+# fmt: off
+__all__ = [
+    "EMPTY", "GOBENCH", "AnyExperiment", "AnyVariant", "bench_files", "described", "metrics_of",
+    "planned_target", "refuse_other", "target", "validate", "variant_part",
+]
+# fmt: on
 AnyVariant = Variant | GoVariant
-TSBS, GOBENCH = "tsbs", "gobench"
-KINDS = (TSBS, GOBENCH)
 # Imports of what reads tables are late: pandas and scipy take seconds, which a run that goes on does not have.
-# What `make KIND` asks where no file is given; limits of noise as in experiments/local.yml, for a shared machine.
-_SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
-EMPTY: dict[str, dict[str, Any]] = {GOBENCH: {"name": "gobench", "kind": GOBENCH, "noise": _SHARED}}
-
-
-def validate(data: dict[str, Any], where: str) -> AnyExperiment:
-    """Check a mapping against the schema of its kind; `where` names its origin in messages."""
-    kind = data.get("kind", TSBS)
-    if kind not in KINDS:
-        raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(KINDS)}")
-    if kind == GOBENCH:
-        return validate_as(GoExperiment, data, where)
-    return validate_as(Experiment, data, where)
-
-
-def refuse_other(data: Mapping[str, Any], wanted: str, where: str) -> None:
-    """Raise where `make gobench` is given an experiment of databases, or the other way round."""
-    kind = data.get("kind", TSBS)
-    if wanted and kind in KINDS and kind != wanted:
-        raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
 
 
 def target(asked: AnyExperiment, variant: AnyVariant) -> Target:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Knob -> the fields it sets; the value is read as YAML. The TSBS_ ones are VictoriaMetrics' Makefile's.
 FIELDS = {
     "BLOCKS": ("design.blocks",),
+    "CACHE_LIMIT": ("host.cache_limit_gb",),
     "MODULE": ("gobench.module",),
     "PACKAGE": ("gobench.package",),
     "BENCH": ("gobench.bench",),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tsduel import defaults
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -32,12 +34,12 @@ class Noise(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    steal_pct: Percent | None = 5
-    foreign_cpu_pct: Percent | None = 5
+    steal_pct: Percent | None = defaults.STEAL_PCT
+    foreign_cpu_pct: Percent | None = defaults.FOREIGN_CPU_PCT
     canary_pct: Percent | None = 10
-    clock_step_s: Annotated[float, Field(gt=0)] | None = 0.2
-    steal_flag_pct: Percent | None = 1
-    foreign_cpu_flag_pct: Percent | None = 2
+    clock_step_s: Annotated[float, Field(gt=0)] | None = defaults.CLOCK_STEP_S
+    steal_flag_pct: Percent | None = defaults.STEAL_FLAG_PCT
+    foreign_cpu_flag_pct: Percent | None = defaults.FOREIGN_CPU_FLAG_PCT
     canary_flag_pct: Percent | None = 5
     canary_fsync_flag_pct: Percent | None = 50
     # A closed loop with as many workers as CPUs makes its own CPU pressure.

@@ -7,15 +7,27 @@ import hashlib
 import io
 import json
 import os
-import random
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel import duration, files, kinds, knobs, place, sources, tsbs_queries
-from tsduel import experiment as schema
+from tsduel import (
+    caches,
+    duration,
+    files,
+    foresight,
+    kinds,
+    knobs,
+    needs,
+    order,
+    outlook,
+    place,
+    question,
+    sources,
+    tsbs_queries,
+)
 from tsduel.errors import UserError
 from tsduel.experiment import Experiment
 from tsduel.gcp import place as rented
@@ -26,28 +38,19 @@ from tsduel.rundir import read_json, refuse_imported
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsduel.kinds import AnyExperiment, AnyVariant
+    from tsduel.kinds import AnyVariant
+    from tsduel.question import AnyExperiment
 
 PROJECT = Path(__file__).resolve().parent.parent
-DEFAULT_EXPERIMENT = "experiments/local.yml"
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 SCREEN_BLOCKS = 6
 # The responses sample asks other questions than the timed phase, so that it does not warm that phase's caches.
 RESPONSES_SEED_OFFSET = 100_000
 
-# For the estimate of disk, per sample or query; each well above what was measured (docs/operating.md).
-DATA_BYTES_A_LINE = 40
-QUERY_BYTES = 400
-DATABASE_BYTES_A_SAMPLE = 6
-DATABASE_BYTES_A_SERIES = 3000
-DATABASE_BYTES_LEAST = 300 << 20
-ROUND_BYTES = 10 << 20
-
 
 def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
     given = knobs.given(environment)
-    files.private_directory(_cache(environment))
     if (run_dir / "plan" / "experiment.json").exists():
         _keep(run_dir, environment, given)
     else:
@@ -56,25 +59,18 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
 
 
 def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
-    path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
-    if not path and wanted not in kinds.EMPTY:
-        path = DEFAULT_EXPERIMENT
-    written = schema.read(Path(path)) if path else kinds.EMPTY[wanted]
-    data = knobs.apply(written, given)
-    where = _where(path or f"make {wanted}", given)
-    kinds.refuse_other(data, wanted, where)
-    asked = kinds.validate(data, where)
+    read = question.read(environment)
     aa = given.get("AA") == "1"
-    plan = resolve(asked, run=run_dir.name, aa=aa, where=place.asked(given))
-    plan["asked"] = {"experiment": path, "written": _plain(written), "knobs": dict(given)}
+    cache = caches.directory(environment)
+    files.private_directory(cache)
+    caches.own(cache, environment)
+    plan = resolve(read.asked, run=run_dir.name, aa=aa, where=place.asked(given))
+    plan["asked"] = {"experiment": read.path, "written": _plain(read.written), "knobs": dict(given)}
     if plan["place"]["kind"] == "gcp":
-        rent.offer(plan, asked.gcp, environment)
-    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=_cache(environment)))
+        rent.offer(plan, read.asked.gcp, environment)
+    outlook.foresee(plan, run_dir.parent, cache)
+    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
     point_latest(run_dir)
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
 
 
 def point_latest(run_dir: Path) -> None:
@@ -82,10 +78,6 @@ def point_latest(run_dir: Path) -> None:
     fresh = run_dir.parent / f".latest.{os.getpid()}"
     fresh.symlink_to(run_dir.name)
     fresh.rename(run_dir.parent / "latest")
-
-
-def _where(path: str, given: Mapping[str, str]) -> str:
-    return f"{path} with {' '.join(given)}" if given else path
 
 
 def _plain(data: Any) -> Any:
@@ -118,7 +110,7 @@ def resolve(
     variants: dict[str, AnyVariant] = dict(asked.variants)
     if aa:
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-    drawn = rounds(list(variants), asked)
+    drawn = order.rounds(list(variants), asked)
     plan = {
         "schema": 1,
         "run": run,
@@ -140,14 +132,15 @@ def resolve(
         "rounds": drawn,
     }
     lasts = duration.estimate if isinstance(asked, Experiment) else go_plan.duration
-    return {**plan, "duration": lasts(plan, len(drawn))}
+    plan = {**plan, "duration": lasts(plan, len(drawn))}
+    return {**plan, "forecast": foresight.section(plan)}
 
 
 def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
     if len({v.target for v in asked.variants.values()}) > 1:
         raise UserError("variants: all have to be versions of the same database")
     workload, queries = asked.workload, asked.queries
-    lines = workload.window_s // workload.interval_s * workload.scale
+    lines = needs.lines(workload)
     samples = lines * tsbs_queries.SAMPLES_PER_LINE[workload.use_case]
     data = {
         "tsbs": TSBS_VERSION,
@@ -155,8 +148,6 @@ def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
         **{k: getattr(workload, k) for k in ("use_case", "scale", "start", "end", "interval", "seed")},
     }
     types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
-    largest = queries.count or queries.max_count
-    blocks = asked.design.blocks + asked.design.warmup_blocks + asked.noise.spares(asked.design.blocks)
     return {
         "tsbs": {"version": TSBS_VERSION},
         "workload": {
@@ -166,20 +157,12 @@ def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
             "lines": lines,
             "samples": samples,
             "data_key": _key(data),
-            "estimated_bytes": lines * DATA_BYTES_A_LINE,
+            "estimated_bytes": lines * needs.DATA_BYTES_A_LINE,
         },
         "queries": {**queries.model_dump(), "types": types},
         "settle": asked.settle.model_dump(),
         "report": asked.report.model_dump(),
-        "estimate": {
-            "data_bytes": lines * DATA_BYTES_A_LINE,
-            "query_bytes": len(types) * (largest + queries.responses) * QUERY_BYTES,
-            "database_bytes": max(
-                DATABASE_BYTES_LEAST,
-                samples * DATABASE_BYTES_A_SAMPLE + workload.scale * 10 * DATABASE_BYTES_A_SERIES,
-            ),
-            "results_bytes": blocks * variants * ROUND_BYTES,
-        },
+        "estimate": needs.disk(asked, variants),
     }
 
 
@@ -220,39 +203,6 @@ def _query_type(asked: Experiment, name: str, number: int, data: Mapping[str, An
         "responses": queries.responses,
     }
     return {"name": name, "seed": seed, "responses_seed": seed + RESPONSES_SEED_OFFSET, "key": _key(shape)}
-
-
-def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
-    """Draw the order of all rounds: randomized complete blocks (Abedi & Brecht, ICPE 2017).
-
-    Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
-    position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
-    Last come the spare blocks, which are run only in place of those that outside causes spoil.
-    """
-    all_types = asked.queries.types if isinstance(asked, Experiment) else []
-    last = asked.design.blocks + asked.noise.spares(asked.design.blocks)
-    draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
-    orders: list[list[str]] = []
-    drawn: list[dict[str, Any]] = []
-    for block in range(1 - asked.design.warmup_blocks, last + 1):
-        if not orders:
-            first = draw.sample(names, len(names))
-            orders = [first[shift:] + first[:shift] for shift in range(len(names))]
-            draw.shuffle(orders)
-        # The warm-up block is discarded, so it takes no part in the balance.
-        order = draw.sample(names, len(names)) if block == 0 else orders.pop()
-        types = draw.sample(all_types, len(all_types))
-        drawn += [
-            {
-                "block": block,
-                "position": position,
-                "variant": name,
-                "kind": "warmup" if block == 0 else "measured" if block <= asked.design.blocks else "spare",
-                "query_types": ",".join(types),
-            }
-            for position, name in enumerate(order, start=1)
-        ]
-    return drawn
 
 
 def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict[str, Any]:
@@ -313,6 +263,8 @@ def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> No
         files.write(
             directory / "terraform.tfvars.json", json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n"
         )
+    # A line, since nobody reads its table.
+    files.write(directory / "forecast.json", json.dumps(plan.pop("forecast")) + "\n")
     files.write(directory / "ansible-vars.json", json.dumps(variables, indent=2) + "\n")
     # Last: a plan that exists is a plan that is whole.
     files.write(directory / "experiment.json", json.dumps(plan, indent=2) + "\n")
@@ -331,3 +283,5 @@ def _print(run_dir: Path) -> None:
         f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
         f"{spares} spare for what outside causes spoil"
     )
+    cache = caches.directory(os.environ)
+    print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)

@@ -11,6 +11,7 @@ POWER = 0.8
 ALPHA = 0.05
 FEWEST_BLOCKS = 6
 _MOST_BLOCKS = 9_999
+_CLOSE = 1e-9
 _CERTAIN = 40.0
 """Noncentrality beyond which the power is 1 to the last digit, and scipy slow."""
 
@@ -44,6 +45,18 @@ def blocks_needed(effect: float, deviation: float) -> int | None:
     ratio = 2.8 * deviation / effect  # z_.975 + z_.80, rounded down
     start = max(FEWEST_BLOCKS, math.floor(ratio * ratio)) if ratio * ratio < _MOST_BLOCKS else _MOST_BLOCKS + 1
     return next((n for n in range(start, _MOST_BLOCKS + 1) if power(effect, deviation, n) >= POWER), None)
+
+
+def effect_seen(blocks: int) -> float:
+    """Return the log ratio, in standard deviations, that so many blocks (6 or more) see with 80 % power.
+
+    `blocks_needed` the other way round: noncentral t, by bisection around the formula of `mde`, which is close.
+    """
+    low, high = 0.0, 2 * mde(1.0, blocks)
+    while high - low > _CLOSE:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, 1.0, blocks) >= POWER else (middle, high)
+    return high
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,11 @@ command_line() { # PID
 }
 
 check_host() { # before anything is measured
-  local tool port why
-  for tool in jq zstd curl flock setsid gzip awk; do
-    command -v "$tool" >/dev/null || die "$EXIT_USER" "$tool is missing: run 'make build', which installs it or says how"
-  done
+  local port why
+  ! tools_in_the_way || die "$EXIT_USER" "$FINDING: $REMEDY"
   port=$(plan .host.port)
   # Go benchmarks have none.
-  if [[ $port != null ]] && port_is_open "$port"; then
-    die "$EXIT_USER" "port $port on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=$((port + 1000))\""
-  fi
+  if [[ $port != null ]] && port_in_the_way "$port"; then die "$EXIT_USER" "$FINDING; $REMEDY"; fi
   for why in "$(why_not_ours "$TSDUEL_SCRATCH/data")" "$(why_not_ours "$TSDUEL_SCRATCH/bench")"; do
     [[ -z $why ]] || die "$EXIT_USER" "$why"
   done
@@ -58,11 +54,7 @@ check_built() {
 
 check_disk() { # data and queries are estimated by make-workload, where they are made
   local -r needed=$(plan '.estimate.database_bytes + .estimate.results_bytes')
-  local free
-  free=$(df -B1 --output=avail -- "$TSDUEL_SCRATCH" | tail -n 1)
-  if ((free < needed)); then
-    die "$EXIT_USER" "$((free >> 20)) MiB are free in $TSDUEL_SCRATCH, and the database and the results need about $((needed >> 20)) MiB: free some, or point TSDUEL_CACHE to a larger disk"
-  fi
+  ! disk_in_the_way "$TSDUEL_SCRATCH" "$needed" "the database and the results" || die "$EXIT_USER" "$FINDING: $REMEDY"
 }
 
 calibrate() { # once, after the warm-up block: the count that fills queries.seconds for the fastest variant, or of Go benchmarks theirs

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tsduel.errors import UserError
 from tsduel.gcp import prices
-from tsduel.gcp.settings import region_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +103,7 @@ def complete(
         "estimate_s": seconds,
         "lifetime_s": lifetime,
     }
-    return {**place, "price": prices.price(place, region_of(settings.zones[0]), settings.price_h)}
+    return {**place, "price": prices.price(place, prices.region_of(settings.zones[0]), settings.price_h)}
 
 
 def name_of(run: str) -> str:

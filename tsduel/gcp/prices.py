@@ -12,6 +12,11 @@ TABLE = Path(__file__).resolve().parent.parent.parent / "terraform" / "prices.cs
 HOURS_A_MONTH = 730
 
 
+def region_of(zone: str) -> str:
+    """Return us-central1 for us-central1-a."""
+    return zone.rpartition("-")[0]
+
+
 def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
     """Return the list price in USD of an hour (of a GB, for a disk) and the month it was looked up in."""
     with table.open(encoding="utf-8", newline="") as stream:

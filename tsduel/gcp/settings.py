@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from tsduel.gcp.prices import region_of
+
 # The newest Debian 12 when this was written; pinned, since a family would change from run to run.
 IMAGE = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
@@ -48,8 +50,3 @@ class Gcp(BaseModel):
                 f"all in one region, since a price is a region's; these are in several: {', '.join(value)}"
             )
         return value
-
-
-def region_of(zone: str) -> str:
-    """Return us-central1 for us-central1-a."""
-    return zone.rpartition("-")[0]

@@ -35,12 +35,14 @@ def part(asked: GoExperiment, *, aa: bool) -> dict[str, Any]:
     """Return what plan/experiment.json has of Go benchmarks only."""
     if aa and asked.gobench.pivot:
         raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
+    return {"gobench": asked.gobench.model_dump(), "estimate": disk(asked)}
+
+
+def disk(asked: GoExperiment) -> dict[str, int]:
+    """Return plan/experiment.json's ``estimate``: bytes, as tsduel.needs has them of databases."""
     spares = asked.noise.spares(asked.design.blocks)
     rounds = (asked.design.blocks + asked.design.warmup_blocks + spares) * len(asked.variants)
-    return {
-        "gobench": asked.gobench.model_dump(),
-        "estimate": {"database_bytes": SCRATCH_BYTES, "results_bytes": rounds * ROUND_BYTES},
-    }
+    return {"database_bytes": SCRATCH_BYTES, "results_bytes": rounds * ROUND_BYTES}
 
 
 def duration(plan: Mapping[str, Any], rounds: int) -> dict[str, int]:

@@ -138,6 +138,8 @@ class Follower:
             say(f"asked to stop: {event['round']} is finished, then the rounds end")
         elif event["event"] == "block-replaced":
             say(f"block {event['block']} does not count, spare block {event['spare']} is run: {event['message']}")
+        elif event["event"] == "forecast":
+            say(f"forecast {event['message']}")
         elif event["event"] == "round-end":
             self._fetch((event["round"],))
             say(f"{clock} {event['round']} {_summary(self.link.raw / event['round'])}")

@@ -1,0 +1,216 @@
+"""`make list`: every run in results/, newest first, a line each. Asks no other machine, and stumbles over no run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from plots.numbers import byte_unit, number
+from tsduel import caches, place, runstate
+from tsduel.errors import UserError
+from tsduel.rundir import Run, lost_latest, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+# What else lies in results/ and is no run.
+NO_RUNS = {"latest", "aa", "plot-load"}
+BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
+WIDTH = 120
+# Columns that give way and how far, in this order: a name, which somebody may want to copy, only when the rest has.
+YIELDING = ((2, 14), (3, 8), (7, 12), (4, 20), (2, 6), (0, 24), (7, 0))
+GAP = 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run as the table shows it; `created` is ISO 8601 in UTC, `size` in bytes."""
+
+    name: str
+    created: str
+    size: int
+    kind: str = ""
+    compares: str = ""
+    place: str = ""
+    state: str = ""
+    blocks: str = ""
+    verdict: str = ""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The line as text, in the order of HEAD."""
+        shown = (self.name, self.kind, self.compares, self.place, self.state, self.blocks, human(self.size))
+        return tuple(map(printable, (*shown, self.verdict)))
+
+
+def text(environment: Mapping[str, str], results: Path) -> str:
+    """Return the table, what all runs take on the disk, and a sentence on a `latest` that leads nowhere."""
+    running = caches.used_by(environment)
+    lines = [line(path, running) for path in _directories(results)]
+    lost = lost_latest(results / "latest")
+    if not lines:
+        return "\n".join(filter(None, ("no runs yet: make tsbs makes one", lost)))
+    lines.sort(key=lambda one: (one.created, one.name), reverse=True)
+    latest = (results / "latest").readlink().name if (results / "latest").is_symlink() else ""
+    shown = table([("*" if one.name == latest else " ", one.cells) for one in lines])
+    many = "1 run takes" if len(lines) == 1 else f"{len(lines)} runs take"
+    free = human(shutil.disk_usage(results).free)
+    total = f"{many} {human(sum(one.size for one in lines))}, and {free} are free there"
+    notes = [lost or ("*: results/latest" if latest else ""), f"{total}. To remove a run: rm -rf results/RUN"]
+    return "\n".join([*shown, "", *filter(None, notes)])
+
+
+def _directories(results: Path) -> list[Path]:
+    if not results.is_dir():
+        return []
+    entries = [entry for entry in results.iterdir() if entry.name not in NO_RUNS and not entry.name.startswith(".")]
+    return [entry for entry in entries if entry.is_dir() or entry.is_symlink()]
+
+
+def line(path: Path, running: str) -> Line:
+    """Return what is known of one run; of one that cannot be read, that. `running`: see runstate."""
+    try:
+        size = disk_bytes(path)
+        changed = datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OSError:
+        size, changed = 0, ""
+    try:
+        # A pipe, say, would be waited for.
+        if not (path / "plan" / "experiment.json").is_file():
+            return Line(path.name, changed, size, state=f"unreadable: {_why_no_plan(path)}")
+        return _known(open_run(path), size, changed, running)
+    except BROKEN as error:
+        why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
+        return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(f'{path}/')}")
+
+
+def _why_no_plan(path: Path) -> str:
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises for links that lead in a circle
+        return "a link that leads nowhere"
+    return "an import that did not come to its end" if path.name.endswith(".partial") else "no plan in it"
+
+
+def _known(run: Run, size: int, changed: str, running: str) -> Line:
+    plan = run.plan
+    document = run.json("stats/comparison.json")
+    return Line(
+        name=run.path.name,
+        created=str(plan.get("created") or changed),
+        size=size,
+        kind=run.kind,
+        compares=compared(plan),
+        place=_place(plan),
+        state=runstate.state(run, running),
+        blocks=_blocks(plan, document),
+        verdict=verdict(plan, document) if document else "",
+    )
+
+
+def compared(plan: Mapping[str, Any]) -> str:
+    """Return what is compared with what, by the labels of the variants."""
+    labels = [str(variant["label"]) for variant in sorted(plan["variants"], key=lambda v: v["name"] != "baseline")]
+    if plan.get("aa"):
+        return f"{labels[0]} with itself"
+    if len(labels) == 1:
+        return f"{labels[0]}, by columns"
+    others = f" (+{len(labels) - 2})" if len(labels) > 2 else ""  # noqa: PLR2004 - two sides
+    return f"{labels[0]} -> {labels[1]}{others}"
+
+
+def _place(plan: Mapping[str, Any]) -> str:
+    where = place.place_of(plan)
+    if where["kind"] != "ssh":
+        return str(where["kind"])
+    return f"{where['user']}@{where['address']}" if where.get("user") else str(where["address"])
+
+
+def _blocks(plan: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    planned = plan.get("design", {}).get("blocks")
+    valid = [len(of["valid"]) for of in document.get("blocks", {}).values()]
+    if planned is None:
+        return str(min(valid, default=""))
+    return f"{min(valid)}/{planned}" if valid else str(planned)
+
+
+def verdict(plan: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """Return what came of a compared run (stats/comparison.json) in a few words; the report has it in full."""
+    failed = document["checks"]["failed"]
+    if failed:
+        return f"{failed} checks failed" if failed > 1 else "a check failed"
+    for kind in ("imported", "smoke"):
+        if plan.get(kind):
+            return f"none ({kind})"
+    if plan.get("aa"):
+        return "A/A passed" if document.get("aa", {}).get("passed") else "A/A not passed"
+    return _in_words([row["verdict"] for row in document["rows"] if row["verdict"] != "shown"])
+
+
+def _in_words(found: Sequence[str]) -> str:
+    counted = ((found.count(name), word) for name, word in (("regression", "worse"), ("improvement", "better")))
+    told = ", ".join(f"{number} {word}" for number, word in counted if number)
+    if told or not found:
+        return told or "none"
+    if "inconclusive: environment" in found:
+        return "too noisy"
+    return "equivalent" if set(found) <= {"equivalent", "negligible"} else "inconclusive"
+
+
+def table(rows: Sequence[tuple[str, tuple[str, ...]]]) -> Iterable[str]:
+    """Yield a heading and a line for each row, none of them wider than WIDTH; a row is its mark and its cells."""
+    every = [HEAD, *(cells for _, cells in rows)]
+    # A sentence on an unreadable run runs over the columns behind, which are empty there.
+    widths = [max(len(c[i]) for c in every if i != 4 or not c[i].startswith("unreadable")) for i in range(len(HEAD))]  # noqa: PLR2004 - the state
+    for column, least in YIELDING:
+        over = sum(widths) + GAP * len(widths) - WIDTH
+        widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))
+    for mark, cells in ((" ", HEAD), *rows):
+        if cells[4].startswith("unreadable"):
+            front = _row(mark, cells[:1], widths)
+            size = f" ({cells[6]})"
+            yield cut(f"{front}  {cells[4]}", WIDTH - len(size)) + size
+        else:
+            yield _row(mark, cells, widths)[:WIDTH].rstrip()
+
+
+def _row(mark: str, cells: Sequence[str], widths: Sequence[int]) -> str:
+    shown = (cut(cell, width) for cell, width in zip(cells, widths, strict=False))
+    # Numbers stand to the right.
+    padded = (c.rjust(w) if n in {5, 6} else c.ljust(w) for n, (c, w) in enumerate(zip(shown, widths, strict=False)))
+    return f"{mark} " + (" " * GAP).join(padded)
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text that is no longer than `width`, its end left out if need be."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"[: min(width, 1)]
+
+
+def printable(text: str) -> str:
+    """Return a text on one line without control characters and without what no terminal can show."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def human(size: float) -> str:
+    """Print bytes with three digits: 1.33 GB."""
+    unit, factor = byte_unit(size)
+    return f"{number(size / factor, 3)} {unit}"
+
+
+def disk_bytes(path: Path) -> int:
+    """Return what a directory takes on the disk; what cannot be read counts as nothing."""
+    total = 0
+    pending = [str(path)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,337 @@
+"""What is asked of a machine before a run: everything that can be wrong, on machines of files and on this one."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fakeproject import free_port
+
+from tsduel import doctor, subject
+
+EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
+LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")
+BURNER = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {})); print('on', flush=True); time.sleep(60)"
+
+
+CPU = "sys/devices/system/cpu"
+CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+
+def meminfo(available=8_000_000, swap=0):
+    """Return /proc/meminfo of a machine of 8 GiB."""
+    return f"MemTotal: 8388608 kB\nMemAvailable: {available} kB\nSwapTotal: {swap} kB\n"
+
+
+class Machine:
+    """A machine of files: two quiet CPUs, 8 GiB, a clock that runs; `steal` is a share of it."""
+
+    def __init__(self, root):
+        self.proc, self.sys, self.bin = root / "proc", root / "sys", root / "bin"
+        self.steal, self.step_s, self.busy = 0.0, 0.0, {}
+        self.began = time.time()
+        self.write("proc/meminfo", meminfo())
+        self.write("proc/cpuinfo", "processor: 0\nmodel name\t: Fast CPU\n")
+        self.write("proc/loadavg", "0.10 0.20 0.30 1/100 12345\n")
+        self.write(f"{CPU}/cpu0/cpufreq/scaling_governor", "performance\n")
+        self.write(CLOCK, "tsc\n")
+        self.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+        self.program("nproc", "echo 2")
+        self.program("python3", "echo 0")  # adjtimex: synchronised
+        self.tick()
+
+    def write(self, name, text):
+        """Write a file of the machine, at once."""
+        path = self.proc.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(text)
+        partial.replace(path)
+
+    def program(self, name, body):
+        """Put a program first on PATH."""
+        self.bin.mkdir(exist_ok=True)
+        (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.bin / name).chmod(0o755)
+
+    def process(self, pid, name, share, *, kernel=False):
+        """Add a process that takes this share of one CPU."""
+        self.busy[pid] = (name, share, kernel)
+        self.write(f"proc/{pid}/comm", f"{name}\n")
+        self.tick()
+
+    def tick(self):
+        """Let the counters be what they are by now."""
+        run = time.time() - self.began
+        self.write("proc/uptime", f"{1000 + run - self.step_s:.2f} 0.00\n")
+        stolen = int(run * 2 * 100 * self.steal)
+        self.write("proc/stat", f"cpu  100 0 100 {int(run * 100)} 0 0 0 {stolen} 0 0\ncpu0 1\ncpu1 1\n")
+        for pid, (name, share, kernel) in self.busy.items():
+            flags = 0x200000 if kernel else 0
+            self.write(
+                f"proc/{pid}/stat", f"{pid} ({name}) R 1 1 1 0 -1 {flags} 0 0 0 0 {int(run * 100 * share)} 0 0 0\n"
+            )
+
+    def look(self, tmp_path, *words, mode="full", step_s=0.0):
+        """Return what examine-host says of it, by what it is about."""
+        stop = threading.Event()
+
+        def live():
+            while not stop.wait(0.02):
+                self.step_s = step_s if time.time() - begun > 0.6 else 0.0
+                self.tick()
+
+        environment = os.environ | {
+            "TSDUEL_PROC": str(self.proc), "TSDUEL_SYS": str(self.sys), "TSDUEL_SAMPLE_S": "1.5",
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+        }  # fmt: skip
+        self.began = begun = time.time()
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            return examine(f"mode={mode}", f"dir={tmp_path}", *LIMITS, *words, environment=environment)
+        finally:
+            stop.set()
+            thread.join()
+
+
+def examine(*words, environment=None):
+    """Run examine-host; return {what: (level, finding, remedy)}, and require four columns a line."""
+    done = subprocess.run([EXAMINE, *words], capture_output=True, text=True, check=True, env=environment)
+    assert done.stderr == ""
+    found = {}
+    for line in done.stdout.splitlines():
+        level, what, *rest = line.split("\t")
+        assert level in doctor.LEVELS
+        assert len(rest) <= 2
+        assert level == "ok" or rest[1], f"no remedy: {line}"
+        found[what] = (level, *[*rest, ""][:2])
+    return found
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return a machine on which all is well."""
+    return Machine(tmp_path)
+
+
+class TestMachineOfFiles:
+    """What /proc and /sys say, and what is made of it."""
+
+    def test_all_is_well(self, machine, tmp_path):
+        """Every line is ok; nobody is blamed for a percent of one CPU."""
+        machine.process(7, "quiet", 0.01)
+        found = machine.look(tmp_path)
+        assert {what: one[0] for what, one in found.items()} == dict.fromkeys(
+            ("tools", "cpu", "governor", "memory", "disk", "clock", "clock-step", "steal", "processes"), "ok"
+        )
+        assert found["cpu"][1] == "2 CPUs (Fast CPU)"
+        assert found["clock"][1] == "synchronised, source tsc"
+
+    @pytest.mark.parametrize(
+        ("file", "text", "said"),
+        [
+            (f"{CPU}/cpu0/cpufreq/scaling_governor", "powersave\n", "governor: powersave: the clock rate"),
+            (f"{CPU}/cpu1/cpufreq/scaling_governor", "schedutil\n", "governor: performance, schedutil: "),
+            (
+                "sys/fs/cgroup/cpu.max",
+                "150000 100000\n",
+                "cpu: 2 CPUs (Fast CPU), but this container may use 150 % of one",
+            ),
+            (CLOCK, "hpet\n", "clock-source: hpet, which is slow"),
+            (
+                "proc/meminfo",
+                meminfo(available=100_000),
+                "memory: 97 of 8192 MiB are available, and the server will need",
+            ),
+            (
+                "proc/meminfo",
+                meminfo(available=3_000_000),
+                "memory: 2929 of 8192 MiB are available: other programs take",
+            ),
+            ("proc/meminfo", meminfo(swap=1_048_576), "swap: 1024 MiB of swap are on"),
+        ],
+    )
+    def test_what_will_show_in_the_figures(self, machine, tmp_path, file, text, said):
+        """A warning each, with a remedy."""
+        machine.write(file, text)
+        what, _, sentence = said.partition(": ")
+        level, finding, _ = machine.look(tmp_path, "memory_mib=400")[what]
+        assert (level, finding[: len(sentence)]) == ("warning", sentence)
+
+    def test_a_machine_without_a_governor(self, machine, tmp_path):
+        """A virtual machine has none that it could see: that is no fault of it."""
+        shutil.rmtree(machine.sys / "devices/system/cpu")
+        assert machine.look(tmp_path)["governor"] == (
+            "ok",
+            "cannot be seen here: the host decides, as on most virtual machines",
+            "",
+        )
+
+    def test_a_clock_that_nobody_steers(self, machine, tmp_path):
+        """The kernel says so (adjtimex); where it cannot be asked, nothing is claimed."""
+        machine.program("python3", "echo 5")
+        assert machine.look(tmp_path)["clock"][:2] == (
+            "warning",
+            "nothing synchronises it (source tsc): it may be wrong, and be set while a round runs",
+        )
+        machine.program("python3", "exit 1")
+        assert machine.look(tmp_path)["clock"][0] == "ok"
+
+    def test_a_clock_that_steps(self, machine, tmp_path):
+        """The wall clock and the time since boot part: here by 3 s."""
+        level, finding, _ = machine.look(tmp_path, step_s=3.0)["clock-step"]
+        assert level == "warning"
+        assert finding.startswith(("the clock was set by 3.0", "the clock was set by 2.9"))
+
+    @pytest.mark.parametrize(
+        ("share", "sentence"), [(0.2, "that spoils blocks (noise.steal_pct)"), (0.03, "it will be flagged")]
+    )
+    def test_steal(self, machine, tmp_path, share, sentence):
+        """From the limits of the experiment."""
+        machine.steal = share
+        level, finding, _ = machine.look(tmp_path)["steal"]
+        assert level == "warning"
+        assert sentence in finding
+        assert float(finding.split(" ")[0]) == pytest.approx(100 * share, abs=2)
+
+    def test_busy_processes_are_named(self, machine, tmp_path):
+        """With pid and CPU, the busiest first; kernel threads are not, and a strange name breaks no line."""
+        machine.process(7, "zzz", 0.0)
+        machine.process(8, "com\tpiler", 0.5)
+        machine.process(9, "browser", 0.9)
+        machine.process(10, "kworker", 1.0, kernel=True)
+        level, finding, remedy = machine.look(tmp_path)["processes"]
+        assert level == "warning"
+        assert finding.index("browser (pid 9, ") < finding.index("com piler (pid 8, ")
+        assert "kworker" not in finding
+        assert "zzz" not in finding
+        assert remedy
+        share = float(finding.removeprefix("other programs take ").split(" ")[0])
+        assert share == pytest.approx(70, abs=8)
+
+    def test_a_limit_of_null_is_never_reached(self, machine, tmp_path):
+        """What an experiment never minds is not warned of."""
+        machine.steal = 0.3
+        noise = dict.fromkeys(("steal_pct", "steal_flag_pct"))
+        words = subject.Subject("x", {}, noise=noise).asked()
+        assert not any(word.startswith("steal") for word in words)
+        machine.write("proc/uptime", "1.00 0.00\n")
+        environment = os.environ | {"TSDUEL_SAMPLE_S": "0.2"}
+        found = examine("mode=full", f"dir={tmp_path}", *words, environment=environment)
+        assert found["steal"][0] == "ok"
+
+    def test_the_fast_part_takes_no_sample(self, machine, tmp_path):
+        """A load average in its place, and less than half a second of CPU in all."""
+        machine.write("proc/loadavg", "1.50 0.20 0.30 1/100 12345\n")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found = machine.look(tmp_path, mode="fast")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert found["load"][:2] == ("warning", "1.50 processes ran or waited over the last minute, on 2 CPUs")
+        assert not {"steal", "processes", "clock"} & set(found)
+        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+class TestThisMachine:
+    """The same for real."""
+
+    def test_a_burner_is_found(self, tmp_path):
+        """A process that takes a CPU is named with its pid."""
+        burner = subprocess.Popen([sys.executable, "-c", BURNER])
+        try:
+            level, finding, _ = examine("mode=full", f"dir={tmp_path}", *LIMITS)["processes"]
+        finally:
+            burner.kill()
+            burner.wait()
+        assert level == "warning"
+        assert f"(pid {burner.pid}, " in finding
+
+    def test_a_port_that_is_taken(self, tmp_path):
+        """Who has it, and what to do; the words are those of the driver."""
+        port = free_port()
+        listener = subprocess.Popen([sys.executable, "-c", LISTENER.format(port)], stdout=subprocess.PIPE)
+        try:
+            listener.stdout.readline()
+            found = examine("mode=fast", f"dir={tmp_path}", f"port={port}", *LIMITS)["port"]
+        finally:
+            listener.kill()
+            listener.wait()
+            listener.stdout.close()
+        name = Path(sys.executable).resolve().name[:15]
+        assert found[0] == "error"
+        assert found[1].startswith(f"port {port} on 127.0.0.1 is in use by another program (")
+        assert found[1].endswith(f", pid {listener.pid})"), name
+        assert found[2] == f'stop it, or choose another with SET="host.port={port + 1000}"'
+
+    def test_a_port_that_a_run_of_ours_has(self, tmp_path):
+        """That is no other program: who runs is said by whoever asks for the lock."""
+        port = free_port()
+        environment = os.environ | {"TSDUEL_SCRATCH": str(tmp_path)}
+        command = [sys.executable, "-c", LISTENER.format(port)]
+        listener = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        try:
+            listener.stdout.readline()
+            found = examine("mode=fast", f"dir={tmp_path}", f"port={port}", *LIMITS)["port"]
+        finally:
+            listener.kill()
+            listener.wait()
+            listener.stdout.close()
+        assert found[:2] == ("warning", f"{port} on 127.0.0.1 is used by a run of tsduel that is going on here")
+
+    def test_a_tool_that_is_missing(self, tmp_path):
+        """It is not an error: the build installs it."""
+        tools = tmp_path / "bin"
+        tools.mkdir()
+        for name in ("bash", "env", "nproc", "sed", "head", "df", "tail", "id", "awk", "grep", "find",
+                     "jq", "curl", "flock", "setsid", "gzip"):  # fmt: skip
+            (tools / name).symlink_to(shutil.which(name))
+        found = examine("mode=fast", f"dir={tmp_path}", *LIMITS, environment={"PATH": str(tools)})
+        assert found["tools"][:2] == ("warning", "zstd missing")
+
+    def test_a_directory_that_is_not_there_yet(self, tmp_path):
+        """The nearest one that is tells what is free; it is not made."""
+        found = examine("mode=fast", f"dir={tmp_path}/a/b", *LIMITS)["disk"]
+        assert found[0] == "ok"
+        assert f" MiB are free in {tmp_path} (" in found[1]
+        assert not (tmp_path / "a").exists()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk to fill has to be mounted, which needs root")
+    def test_a_disk_that_is_full_or_none(self, tmp_path):
+        """Too little is an error; memory in place of a disk is a warning."""
+        small = tmp_path / "small"
+        small.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", small], check=True)
+        try:
+            found = examine("mode=fast", f"dir={small}", "disk_mib=5", *LIMITS)["disk"]
+            roomy = examine("mode=fast", f"dir={small}", "disk_mib=1", *LIMITS)["disk"]
+        finally:
+            subprocess.run(["umount", small], check=True)
+        needed = "data, database and results need about 5 MiB"
+        assert found[:2] == ("error", f"4 MiB are free in {small}, and {needed}")
+        assert roomy[:2] == ("warning", f"4 MiB are free in {small}, which is on tmpfs: not a disk of this machine")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="to become somebody else needs root")
+    def test_a_directory_of_somebody_else(self):
+        """It says for whom it is closed."""
+        # pytest's own directories are closed to nobody, as is perhaps this checkout.
+        copy = Path(tempfile.mkdtemp(dir="/tmp"))
+        try:
+            shutil.copytree(EXAMINE.parent, copy / "scripts")
+            copy.chmod(0o755)
+            words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", copy / "scripts/examine-host"]
+            done = subprocess.run(
+                [*words, "mode=fast", "dir=/root/none", *LIMITS], capture_output=True, text=True, check=True, cwd="/"
+            )
+        finally:
+            shutil.rmtree(copy)
+        assert "error\tdisk\t/" in done.stdout
+        assert " cannot be written to by nobody\t" in done.stdout

@@ -1,0 +1,293 @@
+"""make list: every run in a line, whatever state it is in, and however broken what lies in results/ is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from housekeeping import PROJECT, clean_environment, write
+from synthetic import Spec, write_run
+
+from plots import listing
+
+HEAD = "  run "
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Return an empty results/."""
+    made = tmp_path / "results"
+    made.mkdir()
+    return made
+
+
+def rows(results, **environment):
+    """Return the lines of the table without its heading, by the name of the run."""
+    text = listing.text(environment, results)
+    assert all(len(line) <= listing.WIDTH for line in text.splitlines()), text
+    table = text.split("\n\n")[0].splitlines()
+    assert table[0].startswith(HEAD)
+    return {line[2:].split()[0]: line for line in table[1:]}
+
+
+def run(results, name, *, events=("run-start", "run-end"), rounds=None, created="2026-11-20T14:00:00Z", **plan):
+    """Write a run with two blocks of which so many rounds (all if None) are finished; return its directory."""
+    path = write_run(results / name, Spec(blocks=2, warmup_blocks=1, load_s=1, query_types=("cpu-max-all-1",)))
+    change(path, created=created, **plan)
+    found = sorted(path.glob("raw/[0-9]*"))
+    for extra in found[len(found) if rounds is None else rounds :]:
+        shutil.rmtree(extra)
+    if events:
+        lines = (json.dumps({"t": 1.0, "event": event.partition(" ")[0]} | message(event)) for event in events)
+        (path / "raw/events.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def message(event):
+    """Return the message of an event that is written with one."""
+    return {"message": event.partition(" ")[2]} if " " in event else {}
+
+
+def change(path, **plan):
+    """Change fields of a plan."""
+    file = path / "plan/experiment.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | plan))
+
+
+def first_round(path):
+    """Return the directory of the first measured round."""
+    return next(path.glob("raw/01-1-*"))
+
+
+def compared(path, *verdicts, failed=0, **more):
+    """Give a run a comparison with these verdicts."""
+    document = {"checks": {"failed": failed}, "rows": [{"verdict": v} for v in verdicts]}
+    document |= {"blocks": {"candidate": {"valid": [1, 2], "dropped": []}}} | more
+    write(path / "stats/comparison.json").write_text(json.dumps(document))
+
+
+class TestStates:
+    """How far a run is."""
+
+    @pytest.mark.parametrize(
+        ("events", "rounds", "state"),
+        [
+            (("run-start", "run-end"), None, "ended 6 of 6"),
+            (("run-start", "round-start", "phase-start"), 3, "interrupted 3 of 6"),
+            (("run-start", "round-end", "run-end interrupted"), 4, "interrupted 4 of 6"),
+            ((), None, "ended 6 of 6"),
+            ((), 0, "built"),
+        ],
+    )
+    def test_what_is_finished_tells(self, results, events, rounds, state):
+        """The last event, and the rounds that are there."""
+        run(results, "r", events=events, rounds=rounds)
+        assert f"  {state}  " in rows(results)["r"]
+
+    def test_planned_imported_failed_and_recorded(self, results):
+        """What has no rounds yet, or never had any here, and rounds that failed."""
+        planned = run(results, "planned", events=(), rounds=0)
+        shutil.rmtree(planned / "build")
+        run(results, "imported", imported={"notes": []})
+        failed = run(results, "failed")
+        record = first_round(failed) / "round.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "failed"}))
+        recorded = run(results, "recorded", events=(), rounds=0)
+        compared(recorded, "inconclusive")
+        found = rows(results)
+        assert "  planned  " in found["planned"]
+        assert "  imported " in found["imported"]
+        assert "  ended 6 of 6, 1 failed  " in found["failed"]
+        assert "  recorded  " in found["recorded"]
+
+    def test_a_partial_round_and_a_spare_one(self, results):
+        """A partial is none; a spare counts as soon as it was run."""
+        path = run(results, "r")
+        shutil.copytree(first_round(path), path / "raw/01-2-other.partial")
+        assert "ended 6 of 6" in rows(results)["r"]
+        with (path / "plan/rounds.tsv").open("a") as stream:
+            stream.write("3\t1\tbaseline\tspare\t\n3\t2\tcandidate\tspare\t\n")
+        assert "ended 6 of 6" in rows(results)["r"]
+        shutil.copytree(first_round(path), path / "raw/03-1-baseline")
+        record = path / "raw/03-1-baseline/round.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"kind": "spare"}))
+        assert "ended 7 of 7" in rows(results)["r"]
+
+    def test_running_is_what_holds_the_lock(self, results, tmp_path):
+        """Here; only the run that the lock names."""
+        for name in ("one", "other"):
+            run(results, name, events=("run-start",), rounds=2)
+        lock = write(tmp_path / "run.lock")
+        with lock.open("r+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            stream.write(f"pid {os.getpid()}, {results / 'one'}, since 2026-11-21T00:00:00Z\n")
+            stream.flush()
+            found = rows(results, TSDUEL_CACHE=str(tmp_path))
+        assert "  running 2 of 6  " in found["one"]
+        assert "  interrupted 2 of 6  " in found["other"]
+
+    def test_elsewhere_nobody_is_asked(self, results):
+        """What is not all at home is away, and the place is named."""
+        place = {"kind": "ssh", "user": "me", "address": "bench"}
+        run(results, "away", events=("run-start", "round-end"), rounds=2, place=place)
+        home = run(results, "home", place=place)
+        write(home / "host/fetched.json").write_text("{}")
+        run(results, "stopped", events=("run-start", "run-end interrupted"), rounds=2, place={"kind": "gcp"})
+        found = rows(results)
+        assert "  me@bench  away 2 of 6 " in found["away"]
+        assert "  me@bench  ended 6 of 6 " in found["home"]
+        assert "  gcp       interrupted 2 of 6 " in found["stopped"]
+
+
+class TestWhatIsSaid:
+    """The rest of a line, and what stands around the table."""
+
+    def test_newest_first_with_latest_marked_and_the_size_of_all(self, results):
+        """By the time of the plan, whatever the name; what results/ holds besides is no run."""
+        run(results, "b", created="2026-11-20T14:00:00Z")
+        run(results, "a", created="2026-11-21T14:00:00Z")
+        run(results, "c", created="2026-11-19T14:00:00Z")
+        for name in ("aa/m.json", "plot-load/load-rate.png", "README.md", ".latest.1/x"):
+            write(results / name)
+        (results / "latest").symlink_to("b")
+        text = listing.text({}, results)
+        assert [line[:3] for line in text.splitlines()[1:4]] == ["  a", "* b", "  c"]
+        assert "\n*: results/latest\n3 runs take " in text
+        assert text.endswith("are free there. To remove a run: rm -rf results/RUN")
+
+    @pytest.mark.parametrize(
+        ("verdicts", "more", "said"),
+        [
+            (("regression", "improvement", "regression", "shown"), {}, "2 worse, 1 better"),
+            (("equivalent", "negligible", "shown"), {}, "equivalent"),
+            (("equivalent", "inconclusive"), {}, "inconclusive"),
+            (("inconclusive (n < 6)",), {}, "inconclusive"),
+            (("inconclusive", "inconclusive: environment"), {}, "too noisy"),
+            (("regression",), {"failed": 2}, "2 checks failed"),
+            ((), {}, "none"),
+        ],
+    )
+    def test_the_verdict_in_a_few_words(self, results, verdicts, more, said):
+        """Of the metrics that are judged."""
+        compared(run(results, "r"), *verdicts, **more)
+        assert rows(results)["r"].endswith(f"  {said}")
+        assert "  2/2  " in rows(results)["r"]
+
+    def test_special_runs(self, results):
+        """A smoke run has no verdict, an A/A run passes or not; settings of one version and more variants are said."""
+        compared(run(results, "smoke", smoke=True), "regression")
+        compared(run(results, "aa", aa=True), "equivalent")
+        compared(run(results, "same", aa=True), "equivalent", aa={"passed": True})
+        found = rows(results)
+        assert found["smoke"].endswith("none (smoke)")
+        assert "aa" not in found  # the name of a directory of ours
+        assert "v1.132.0 with itself" in found["same"]
+        assert found["same"].endswith("A/A passed")
+
+    def test_long_names_and_labels_give_way(self, results):
+        """No line is wider than the table may be, and no label breaks it."""
+        variants = [{"name": n, "label": f"path:{n}\n\x1b[31m" + "x" * 90} for n in ("baseline", "candidate")]
+        compared(run(results, "a" * 60, variants=variants), "regression", "improvement")
+        compared(run(results, "short", place={"kind": "ssh", "address": "h" * 70}), "inconclusive")
+        lines = rows(results)
+        assert len(lines) == 2
+        assert all(character.isprintable() for line in lines.values() for character in line)
+        (long,) = lines.keys() - {"short"}
+        assert long.endswith("aaa…")
+        assert all(line.rstrip().endswith(("1 worse, 1 …", "inconclusive")) for line in lines.values())
+
+
+class TestBroken:
+    """Nothing in results/ ends the listing."""
+
+    @pytest.mark.parametrize(
+        ("harm", "said"),
+        [
+            (lambda path: shutil.rmtree(path / "plan"), "unreadable: no plan in it"),
+            (
+                lambda path: (path / "plan/experiment.json").write_text('{"kind'),
+                "unreadable: plan/experiment.json:1: not",
+            ),
+            (lambda path: (path / "plan/experiment.json").write_text("[]"), "unreadable: plan/experiment.json: a JSON"),
+            (lambda path: (path / "plan/experiment.json").write_text("{}"), "unreadable: KeyError in its files"),
+            (lambda path: (path / "plan/experiment.json").write_bytes(b"\xff"), "unreadable: UnicodeDecodeError in"),
+            (lambda path: change(path, variants=7), "unreadable: TypeError in its files"),
+            (
+                lambda path: (first_round(path) / "round.json").write_text("{}"),
+                "unreadable: KeyError in its files",
+            ),
+            (lambda path: (path / "plan/rounds.tsv").unlink(), "unreadable: plan/rounds.tsv is missing"),
+            (lambda path: compared(path, blocks=None), "unreadable: AttributeError in its files"),
+        ],
+    )
+    def test_a_run_that_cannot_be_read_is_a_line(self, results, harm, said):
+        """It says what is the matter; the others are listed as ever."""
+        harm(run(results, "broken"))
+        run(results, "whole")
+        found = rows(results)
+        assert f"  {said}" in found["broken"]
+        assert found["broken"].rstrip().endswith("B)")
+        assert "  ended 6 of 6  " in found["whole"]
+
+    def test_strange_things_in_results(self, results):
+        """A pipe in place of a plan, events cut short, links that lead nowhere or in a circle, half an import."""
+        path = run(results, "pipe")
+        (path / "plan/experiment.json").unlink()
+        os.mkfifo(path / "plan/experiment.json")
+        path = run(results, "torn", events=("run-start", "round-start"), rounds=1)
+        with (path / "raw/events.jsonl").open("ab") as stream:
+            stream.write(b'\xff\n{"t": 1, "event": "run-e')
+        (results / "nowhere").symlink_to("gone")
+        (results / "circle").symlink_to("circle")
+        write(results / "20261121T000000Z-imported.partial/raw/logs/baseline.log")
+        found = rows(results)
+        assert "  unreadable: " in found["pipe"]
+        assert "  interrupted 1 of 6  " in found["torn"]
+        assert "  unreadable: a link that leads nowhere" in found["nowhere"]
+        assert "  unreadable: " in found["circle"]
+        assert "an import that did not come to its end" in found["20261121T000000Z-imported.partial"]
+
+    def test_a_latest_that_leads_nowhere_is_a_sentence(self, results):
+        """In the list, and where it is asked for."""
+        run(results, "r")
+        (results / "latest").symlink_to("gone")
+        sentence = (
+            "results/latest leads to 'gone', which is not there any more; name a run that is: RUN=NAME (make list)"
+        )
+        assert sentence in listing.text({}, results)
+        done = tsduel("report", "latest", cwd=results.parent)
+        assert (done.returncode, done.stderr) == (2, f"tsduel: {sentence}\n")
+
+    def test_no_results_at_all(self, tmp_path):
+        """Nor an empty directory."""
+        assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
+        (tmp_path / "results").mkdir()
+        assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
+
+
+def tsduel(*words, cwd, **more):
+    """Run the command line there."""
+    environment = clean_environment() | {"PYTHONPATH": str(PROJECT)} | more
+    return subprocess.run(
+        [sys.executable, "-m", "tsduel", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_hundred_runs_are_listed_at_once_into_a_pipe(results):
+    """Within seconds on a busy machine, in plain text also where the pipe takes nothing but ASCII."""
+    first = run(results, "20261101T000000Z-ä")
+    for number in range(99):
+        shutil.copytree(first, results / f"20261101T{number:06d}Z-copy")
+    began = time.monotonic()
+    done = tsduel("list", cwd=results.parent, PYTHONIOENCODING="ascii")
+    assert time.monotonic() - began < 10
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 103
+    assert "20261101T000000Z-?" in done.stdout
+    assert "\x1b" not in done.stdout

@@ -1,0 +1,12 @@
+"""Values that are needed before there is anything but Python itself: `make doctor` runs on a fresh clone."""
+
+from __future__ import annotations
+
+PORT = 8428
+"""Where a database listens (host.port)."""
+STEAL_PCT = 5
+STEAL_FLAG_PCT = 1
+FOREIGN_CPU_PCT = 5
+FOREIGN_CPU_FLAG_PCT = 2
+CLOCK_STEP_S = 0.2
+"""Limits of noise (MEASUREMENT.md 6); shares are of the whole machine."""
