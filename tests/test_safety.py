@@ -32,6 +32,8 @@ class TestPrivate:
         finally:
             os.umask(before)
         assert [mode(path) for path in (project.run_dir, project.cache, project.cache / "scratch")] == [0o700] * 3
+        # What is in them is open, so that one chmod shares a run.
+        assert mode(project.run_dir / "raw") == 0o777
         project.run_dir.chmod(0o755)
         project.run()
         assert mode(project.run_dir) == 0o755

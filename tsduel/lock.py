@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from tsduel.errors import UserError
 if TYPE_CHECKING:
     from tsduel.remote.ssh import Host
 
+HOLDER = re.compile(r"(\d+) (\S+) ([0-9TZ:?-]+) (.+)")
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "lib" / "lock.sh"
 
 
@@ -35,10 +37,9 @@ def holder(host: Host | None = None) -> Holder | None:
         done = host.run("bash", "-s", text=script)
     if done.returncode != 0:
         raise UserError(done.stderr.strip().removeprefix("tsduel: "))
-    words = done.stdout.removesuffix("\n").split(" ", 3)
-    if len(words) < len(Holder.__dataclass_fields__):
-        return None
-    return Holder(int(words[0]), words[1], words[2], words[3])
+    # A login shell may greet first.
+    found = [line for line in map(HOLDER.fullmatch, done.stdout.splitlines()) if line]
+    return Holder(int(found[-1][1]), found[-1][2], found[-1][3], found[-1][4]) if found else None
 
 
 def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: str = "") -> None:

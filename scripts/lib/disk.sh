@@ -9,6 +9,7 @@ is_full() { # DIRECTORY -> FREE, bytes there; true if its disk is full, of bytes
   local files=0 free_files=0
   FREE=$FULL_BYTES
   read -r FREE files free_files < <(df -B1 --output=avail,itotal,iavail -- "$1" 2>/dev/null | tail -n 1) || true
+  [[ $FREE =~ ^[0-9]+$ ]] || return 1
   ((FREE < FULL_BYTES)) || [[ $files =~ ^[1-9] && $free_files == 0 ]]
 }
 

@@ -23,7 +23,8 @@ mend_events() { # a power cut leaves half a line, or zeros, and half a line woul
   fi
   dropped=$(($(stat -c %s -- "$file") - $(stat -c %s -- "$file.partial")))
   keep "$file"
-  note "$file was cut off in the middle of a line: $dropped bytes of it are dropped"
+  # A last line may lack nothing but its end.
+  ((dropped < 0)) || note "$file was cut off in the middle of a line: $dropped bytes of it are dropped"
 }
 
 drop_torn() { # FILE

@@ -19,6 +19,6 @@ why_not_ours() { # DIRECTORY: print why it must not be wiped; nothing if it may,
 wipe_ours() { # DIRECTORY that why_not_ours says nothing of: remove it, and mark what comes in its place
   : >"$1.tsduel-data"
   # A benchmark may have left directories that it wrote-protected. Links in it are removed and not followed, disks left alone.
-  [[ ! -e $1 ]] || find "$1" -xdev -type d ! -perm -u+rwx -exec chmod u+rwx -- {} +
+  [[ ! -e $1 ]] || find "$1" -xdev -type d ! -perm -u+rwx -exec chmod u+rwx -- {} \;
   rm -rf --one-file-system -- "$1"
 }
