@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,27 @@ def project(tmp_path):
     project = Project(tmp_path)
     yield project
     project.clean_up()
+
+
+@pytest.fixture
+def small_disk():
+    """Return a function that mounts a small disk on a directory."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root; CI has it")
+    mounted = []
+
+    def mount(directory, mib):
+        directory.mkdir(parents=True, exist_ok=True)
+        words = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tsduel-test", directory]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
+        mounted.append(directory)
+        return directory
+
+    yield mount
+    for directory in mounted:
+        subprocess.run(["umount", "-l", directory], check=False)
 
 
 def pytest_configure():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 
 import pytest
 from fakeproject import replace, wait_for
@@ -14,27 +12,6 @@ from tsduel import __main__ as command_line
 from tsduel import files
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def small_disk():
-    """Return a function that mounts a small disk on a directory."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root; CI has it")
-    mounted = []
-
-    def mount(directory, mib):
-        directory.mkdir(parents=True, exist_ok=True)
-        words = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tsduel-test", directory]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-        mounted.append(directory)
-        return directory
-
-    yield mount
-    for directory in mounted:
-        subprocess.run(["umount", "-l", directory], check=False)
 
 
 def fill(directory):
@@ -49,11 +26,11 @@ def fill(directory):
     return ballast
 
 
-def small_estimates(project):
-    """Plan rounds that are told to need next to nothing."""
-    plan = project.run_dir / "plan" / "experiment.json"
+def small_estimates(run_dir, mib=1):
+    """Let the plan expect next to nothing of the disk."""
+    plan = run_dir / "plan" / "experiment.json"
     resolved = json.loads(plan.read_text())
-    resolved["estimate"] |= {"database_bytes": MIB, "results_bytes": MIB}
+    resolved["estimate"] |= {"database_bytes": mib * MIB, "results_bytes": MIB}
     plan.write_text(json.dumps(resolved))
 
 
@@ -66,7 +43,7 @@ class TestFullDisk:
         directory = project.root / "results" if which == "results" else project.cache / "scratch"
         small_disk(directory, 40)
         project.plan()
-        small_estimates(project)
+        small_estimates(project.run_dir)
         if which == "scratch":
             # As a database does that cannot write: it says so and is gone.
             replace(
@@ -96,7 +73,7 @@ class TestFullDisk:
         """Its files are more than was expected of them: a result, which is kept and never silently repeated."""
         scratch = small_disk(project.cache / "scratch", 40)
         project.plan()
-        small_estimates(project)
+        small_estimates(project.run_dir)
         filler = f"head -c 50M /dev/zero >{scratch}/data/x; exec"
         replace(project.scripts / "targets" / "fake" / "load", "exec", filler)
         project.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,11 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from fakeproject import free_port, wait_for
+from fakeproject import PATIENCE_S, free_port, wait_for
 from faults import Disturbed, kill, planned_rounds
 from gomodule import Module
 from gomodule import Run as BenchRun
 from listening import not_loopback
+from test_disk import fill, small_estimates
 from test_end_to_end import UNJUDGED
 from test_faults import tables
 from test_rounds_real import RealRun, built, cache  # noqa: F401 - they are fixtures
@@ -68,6 +70,34 @@ def test_victoriametrics_and_tsbs_are_killed_again_and_again(tmp_path, built, ca
     assert checked == planned_rounds(real.run_dir)
     assert disturbed.looks > 0
     assert disturbed.seen == set()
+
+
+def test_a_disk_that_fills_up_under_victoriametrics(tmp_path, built, small_disk):  # noqa: F811 - a fixture
+    """It refuses to write: the run ends and says which disk, and goes on once there is room."""
+    real = RealRun(tmp_path / "home", built, tmp_path / "cache")
+    real.root.mkdir()
+    # Too small for the unpacked data to come to lie there as well.
+    scratch = small_disk(real.cache / "scratch", 160)
+    real.plan(blocks=1, failed=0, scale=300)
+    small_estimates(real.run_dir, 120)
+    start = started(
+        real.run_dir, [PROJECT / "scripts/run-rounds", real.run_dir], os.environ | {"TSDUEL_CACHE": str(real.cache)}
+    )
+    process = start()
+    events = real.run_dir / "raw" / "events.jsonl"
+    wait_for(lambda: process.poll() is not None or (events.exists() and '"phase":"load"' in events.read_text()))
+    ballast = fill(scratch)
+    process.wait(timeout=PATIENCE_S)
+    said = (real.run_dir.parent / "said").read_text()
+    assert process.returncode == 2, said
+    assert f"the disk of {scratch} is full (" in said
+    assert list((real.run_dir / "raw").glob("0*")) == []
+    ballast.unlink()
+    process = start()
+    process.wait(timeout=PATIENCE_S)
+    assert process.returncode == 0, (real.run_dir.parent / "said").read_text()
+    assert [json.loads(p.read_text())["status"] for p in real.run_dir.glob("raw/*/round.json")] == ["ok", "ok"]
+    assert real.alive() == []
 
 
 def test_go_benchmarks_are_killed_again_and_again(tmp_path, record_property):
