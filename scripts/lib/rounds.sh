@@ -16,15 +16,15 @@ one_at_a_time() { # on this machine, and with this cache: who has that may end w
 
 end_strays() { # whatever is left of a round: all its processes have our directory in their environment
   local environ pid
-  for environ in /proc/[0-9]*/environ; do
+  # Before there is a grep, whose environment has it, too; one for all, since a run that goes on waits for this.
+  local -a environs=(/proc/[0-9]*/environ)
+  while IFS='' read -r environ; do
     pid=${environ//[!0-9]/}
     [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
-    if grep -qzxF "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "$environ" 2>/dev/null; then
-      note "ending what an interrupted round left behind: $(command_line "$pid") (pid $pid)"
-      kill -KILL "$pid" 2>/dev/null || true
-      while is_alive "$pid"; do pause 0.05; done
-    fi
-  done
+    note "ending what an interrupted round left behind: $(command_line "$pid") (pid $pid)"
+    kill -KILL "$pid" 2>/dev/null || true
+    while is_alive "$pid"; do pause 0.05; done
+  done < <(grep -lzxF -- "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "${environs[@]}" 2>/dev/null || true)
 }
 
 command_line() { # PID
