@@ -26,6 +26,7 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+VIEW ?=# plain: plain lines instead of the screen that a terminal gets
 # Where the rounds run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
 SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
@@ -49,7 +50,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
@@ -113,6 +114,9 @@ report: .venv ## stats -> report.md, report.html and plots/, and the verdict tab
 	$(TSDUEL) report "$$RUN"
 
 ##@ While the rounds run
+follow: .venv ## watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone
+	@$(TSDUEL) follow "$$RUN"
+
 status: .venv ## what the rounds are doing, and how many are finished
 	@$(TSDUEL) status "$$RUN"
 
@@ -175,5 +179,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report follow status stop fetch ssh destroy reap comment import read-logs \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import analysis, faults, overhead, pipelines
+from bench import analysis, faults, overhead, pipelines, view
 from bench.figures import PROJECT, Figure, run
 
-PARTS = ("generate", "feed", "overhead", "resume", "analysis", "kills")
+PARTS = ("generate", "feed", "overhead", "resume", "view", "analysis", "kills")
 
 # What needs a run that is planned and built.
 OF_A_RUN = {"generate", "feed", "overhead", "resume"}
@@ -38,6 +38,8 @@ def main() -> int:
     if OF_A_RUN & set(parts):
         for figure in of_a_run(parts, work):
             add(figure)
+    if "view" in parts:
+        add(*view.watching(work))
     if "analysis" in parts:
         add(*analysis.stages(work))
     if "kills" in parts:

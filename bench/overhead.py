@@ -29,7 +29,9 @@ class Poll:
 
 def own_cost(run_dir: Path) -> Figure:
     """Run the rounds of the plan and return the CPU of our processes as a share of one core, in the worst phase."""
-    rounds = subprocess.Popen([PROJECT / "scripts/run-rounds", run_dir], text=True, stderr=subprocess.PIPE)
+    rounds = subprocess.Popen(
+        [PROJECT / "scripts/run-rounds", run_dir], text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     polls = list[Poll]()
     while rounds.poll() is None:
         polls.append(poll(rounds.pid))

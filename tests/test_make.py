@@ -37,6 +37,7 @@ KNOBS = (
     "REMOTE_DIR",
     "GCP_PROJECT",
     "YES",
+    "VIEW",
     "CACHE_LIMIT",
     "DRY",
 )

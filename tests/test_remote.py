@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from gitrepo import Repository
 
 from tsduel import place, provision
 from tsduel.errors import UserError
-from tsduel.remote import pack, rounds
+from tsduel.remote import pack, rounds, stream
 from tsduel.remote.link import Link
 from tsduel.remote.ssh import Host, NoConnectionError, RefusedError
+from tsduel.view import follow, lines
+from tsduel.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Does here, in a shell, what it is told to do there; fails as ssh does where a file says so.
@@ -220,8 +223,9 @@ class TestFollower:
         names = sorted(project.order())
         assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == names
         assert attended.missing() == []
-        said = capsys.readouterr().err
+        said = capsys.readouterr().out
         assert [f"{name} ok in " in said for name in names] == [True] * 4
+        assert [f"{name} load " in said for name in names] == [True] * 4
         assert rounds.is_home(attended.run_dir)
         assert attended.state().word == "none"
         assert project.alive() == []
@@ -288,3 +292,67 @@ class TestFollower:
         """The other machine does not choose what is written here."""
         with pytest.raises(UserError, match=r"'\.\./\.\./x' that is not in plan/rounds\.tsv"):
             link().fetch_round("../../x")
+
+
+class TestSecondView:
+    """`make follow` of rounds on another machine: it reads, and never writes what comes home."""
+
+    @staticmethod
+    def follow(attended, tmp_path, capsys):
+        """Follow the run at home and return the lines that were shown."""
+        (attended.run_dir / "host").mkdir(exist_ok=True)
+        outputs = {"host": {"address": "there", "user": None, "port": None}}
+        (attended.run_dir / "host/outputs.json").write_text(json.dumps(outputs))
+        plan = attended.run_dir / "plan/experiment.json"
+        plan.write_text(
+            json.dumps(json.loads(plan.read_text()) | {"place": {"kind": "ssh", "directory": str(tmp_path)}})
+        )
+        capsys.readouterr()
+        assert follow.main(attended.run_dir, {"VIEW": "plain"}) == 0
+        return capsys.readouterr().out.splitlines()
+
+    @staticmethod
+    def expected(attended):
+        """Return all lines of a run that is over."""
+        events = Tail(Path(attended.there) / "raw/events.jsonl").read()
+        return [line for event in events if (line := lines.plain(event))]
+
+    def test_a_run_that_nobody_attends_is_followed_over_ssh(self, link, tmp_path, capsys, monkeypatch):
+        """All is shown, nothing is written at home, and who attends it later brings home each line once."""
+        attended = link()
+        monkeypatch.setattr(follow.Link, "open", lambda _: attended)
+        attended.start()
+        said = self.follow(attended, tmp_path, capsys)
+        assert said == self.expected(attended)
+        assert said[-1].endswith("all rounds are run")
+        assert not (attended.raw / "events.jsonl").exists()
+        assert rounds.Follower(attended).attend() == 0
+        there = Path(attended.there) / "raw/events.jsonl"
+        assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
+        # It is over: shown from what is here.
+        monkeypatch.setattr(follow.Link, "open", lambda _: pytest.fail("the other machine was asked"))
+        assert self.follow(attended, tmp_path, capsys) == said
+
+    def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
+        """The other machine is not asked; a second one that would attend is refused with how to watch."""
+        attended = link()
+        monkeypatch.setattr(follow.Link, "open", lambda _: pytest.fail("the other machine was asked"))
+
+        def attend():
+            with stream.attending(attended.run_dir):
+                rounds.Follower(attended).attend()
+
+        thread = threading.Thread(target=attend)
+        thread.start()
+        wait_for(lambda: stream.is_attended(attended.run_dir))
+        with (
+            pytest.raises(
+                UserError, match="is attended already, in another terminal; to watch it here, too: make follow"
+            ),
+            stream.attending(attended.run_dir),
+        ):
+            pass
+        said = self.follow(attended, tmp_path, capsys)
+        thread.join()
+        assert set(self.expected(attended)) <= set(said)
+        assert not stream.is_attended(attended.run_dir)

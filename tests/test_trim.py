@@ -13,7 +13,7 @@ import pytest
 from fakeproject import PROJECT, wait_for
 from housekeeping import MARKER, call, write
 
-from tsduel import experiment, knobs
+from tsduel import experiment, kinds, knobs
 from tsduel.errors import UserError
 
 DAY = 86_400
@@ -96,7 +96,7 @@ class TestWhatGoes:
         assert resolved["estimate"]["data_bytes"] > 7 * MB
         said = call("trim-cache", project.cache, project.run_dir)
         assert there(full) == []
-        assert "; the other " in said
+        assert " stay: 0 B are Go's own" in said
         assert "a larger CACHE_LIMIT" in said
 
     def test_what_is_not_ours_or_not_whole_is_left_alone(self, project, tmp_path):
@@ -132,7 +132,7 @@ class TestWhatStays:
         assert all(directory.exists() for directory in mine)
         assert not other.exists()
         assert all((directory / ".used").stat().st_mtime > time.time() - 60 for directory in mine)
-        assert "; the other 3.0 MB stay, 0 B of them Go's own" in said
+        assert "; 3.0 MB stay: 0 B are Go's own, the rest is this run's" in said
 
     def test_what_was_used_within_the_hour_stays(self, project):
         """Another run may have been built a minute ago, and begin when this one has ended."""
@@ -214,6 +214,9 @@ class TestInARun:
         asked = knobs.apply({"name": "x"}, {"CACHE_LIMIT": "7.5"})
         assert experiment.validate(asked, "test").host.cache_limit_gb == 7.5
         assert experiment.validate({"name": "x"}, "test").host.cache_limit_gb == 20
+        go = kinds.EMPTY["gobench"] | {"gobench": {"module": "m.example/m", "package": "./p"}}
+        go |= {"variants": {"baseline": {"ref": "v1"}, "candidate": {"ref": "v2"}}}
+        assert kinds.validate(knobs.apply(go, {"CACHE_LIMIT": "null"}), "test").host.cache_limit_gb is None
         for wrong in ("0", "-1", "20GB", "lots", "[]"):
             with pytest.raises(UserError, match=r"host\.cache_limit_gb: "):
                 experiment.validate(knobs.apply({"name": "x"}, {"CACHE_LIMIT": wrong}), "test")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -65,7 +66,8 @@ class Run:
         """Run the script, expect its exit code, return its stderr."""
         process = self.start(**env)
         out, err = process.communicate(timeout=60)
-        assert (process.returncode, out) == (code, ""), err
+        assert process.returncode == code, err
+        assert all(re.match(r"\d\d:\d\d:\d\d (data|queries) \d+\.\d s", line) for line in out.splitlines())
         return err
 
     def workload(self):

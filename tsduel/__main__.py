@@ -6,11 +6,12 @@ import argparse
 import os
 import re
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import files, outcome
+from tsduel import files, outcome, runlog
 from tsduel.errors import UserError
 from tsduel.rundir import lost_latest, open_run
 
@@ -31,6 +32,7 @@ class Stage:
     help: str
     call: Callable[[Path, int], int | None]
     makes_run: bool = False
+    logged: bool = True  # in run.log; what only looks is not
 
 
 # Imports are late, since a stage needs only its own libraries.
@@ -118,6 +120,12 @@ def _status(run_dir: Path, _failed: int) -> None:
     control.status(run_dir)
 
 
+def _follow(run_dir: Path, _failed: int) -> int:
+    from tsduel.view import follow
+
+    return follow.main(run_dir, os.environ)
+
+
 def _stop(run_dir: Path, _failed: int) -> None:
     from tsduel.remote import control
 
@@ -146,11 +154,12 @@ STAGES = {
     "tidy": Stage("raw files -> tidy/*.csv", _tidy),
     "compare": Stage("tidy/*.csv -> stats/comparison.{csv,json}", _compare),
     "report": Stage("stats -> report.md, report.html, plots/ and exports/, and the verdicts on the terminal", _report),
-    "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment),
-    "status": Stage("say what the rounds are doing", _status),
+    "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment, logged=False),
+    "status": Stage("say what the rounds are doing", _status, logged=False),
+    "follow": Stage("show what the rounds are doing, until they have ended", _follow, logged=False),
     "stop": Stage("end the rounds after the one that is running, or, asked again, at once", _stop),
     "fetch": Stage("bring home what is finished elsewhere", _fetch),
-    "ssh": Stage("log in where the rounds run", _ssh),
+    "ssh": Stage("log in where the rounds run", _ssh, logged=False),
     "destroy": Stage("delete everything of a rented machine, and see that nothing is left", _destroy),
 }
 
@@ -200,7 +209,9 @@ def main() -> int:
             print(listing.text(os.environ, Path("results")))
             return outcome.DONE
         stage = STAGES[given.stage]
-        return stage.call(run_directory(given.run, must_exist=not stage.makes_run), given.failed) or outcome.DONE
+        run_dir = run_directory(given.run, must_exist=not stage.makes_run)
+        with runlog.recording(run_dir, given.stage) if stage.logged else nullcontext():
+            return stage.call(run_dir, given.failed) or outcome.DONE
     except UserError as error:
         print("\n".join(f"tsduel: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return outcome.USER

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tsduel import built, lock, place, rundir
+from tsduel import built, lock, place, rundir, runlog
 from tsduel.errors import UserError
 from tsduel.remote import pack, rounds
 from tsduel.remote.link import Link
@@ -38,6 +38,7 @@ def main(run_dir: Path) -> int:
     rounds.say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
+    runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
     return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tsduel import defaults, metrics, refusals, tsbs_queries
 from tsduel.errors import UserError
 from tsduel.gcp.settings import Gcp
+from tsduel.machine import Machine
 from tsduel.noise import Noise
 from tsduel.targets import TARGETS
 
@@ -194,13 +195,11 @@ class Watchdog(Part):
     stop_s: Annotated[int, Field(ge=1)] = 120
 
 
-class Host(Part):
-    """The measured machine; `cache_limit_gb`: what its cache may take, None for no limit."""
+class Host(Machine):
+    """The measured machine."""
 
-    machine: str = "local"
     port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
-    cache_limit_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = 20
 
 
 class Report(Part):

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from tsduel import place, rundir
 from tsduel.remote import rounds
+from tsduel.view import local, show
 
 PROJECT = Path(__file__).resolve().parent.parent
 
 
 def main(run_dir: Path) -> int:
-    """Become scripts/run-rounds, so that no Python is there while a round runs; elsewhere: attend the rounds there."""
-    if place.is_local(rundir.open_run(run_dir).plan):
-        driver = str(PROJECT / "scripts" / "run-rounds")
-        os.execv(driver, [driver, str(run_dir)])  # noqa: S606 - its exit code and signals are ours
-    return rounds.main(run_dir)
+    """Show the rounds on a terminal, or become scripts/run-rounds without one; elsewhere: attend the rounds there."""
+    if not place.is_local(rundir.open_run(run_dir).plan):
+        return rounds.main(run_dir)
+    driver = PROJECT / "scripts" / "run-rounds"
+    if show.wants_screen(os.environ):
+        return local.main(driver, run_dir)
+    return os.execv(driver, [str(driver), str(run_dir)])  # noqa: S606 - its exit code and signals are ours

@@ -50,7 +50,8 @@ def _doing(run: Run, last: dict[str, object], *, whole: bool, running: str) -> s
     elif last.get("event") != "run-end":
         return "away"
     if last:
-        return "ended" if last["event"] == "run-end" and "message" not in last else "interrupted"
+        well = last["event"] == "run-end" and last.get("status", "ok") == "ok" and not last.get("message")
+        return "ended" if well else "interrupted"
     return "ended" if whole else "interrupted"
 
 

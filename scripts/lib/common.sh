@@ -14,12 +14,19 @@ export no_proxy='*' NO_PROXY='*'
 readonly EXIT_USER=2 EXIT_FAILED=3 EXIT_INTERRUPTED=130
 
 note() { # a reader who is gone must not end us
+  log INFO "$*"
   printf '%s\n' "$*" >&2 || true
 }
 
 die() { # CODE SENTENCE
-  note "tsduel: $2"
+  log ERROR "$2"
+  printf 'tsduel: %s\n' "$2" >&2 || true
   exit "$1"
+}
+
+log() { # LEVEL TEXT: one line of run.log, which all stages of a run share; what cannot be logged is no reason to end
+  [[ -n ${RUN_DIR:-} && -d $RUN_DIR ]] || return 0
+  { TZ=UTC printf '%(%Y-%m-%dT%H:%M:%SZ)T %-7s %s: %s\n' -1 "$1" "${0##*/}" "${2//[[:cntrl:]]/ }" >>"$RUN_DIR/run.log"; } 2>/dev/null || true
 }
 
 plan() { # JQ_FILTER: a value of the plan, raw
@@ -36,15 +43,16 @@ read_plan() { # SECTION...: every plain value of these sections, as P_SECTION_FI
     "$@" <"$RUN_DIR/plan/experiment.json")
 }
 
-event() { # EVENT [JQ_ARGS...]: one line in the run's append-only log; arguments become string fields
+event() { # EVENT [FIELD VALUE...]: one line in the run's append-only log, a single write of at most 4096 bytes; values become strings
   local name=$1
   shift
   local -a args=()
   while (($# >= 2)); do
-    args+=(--arg "$1" "$2")
+    args+=(--arg "$1" "${2:0:1500}")
     shift 2
   done
-  jq -nc "${args[@]}" --arg event "$name" --argjson t "$EPOCHREALTIME" \
+  EVENT_AT=$EPOCHREALTIME
+  jq -nc "${args[@]}" --arg event "$name" --argjson t "$EVENT_AT" \
     '{t: $t, event: $event} + ($ARGS.named | del(.t, .event))' >>"$RUN_DIR/raw/events.jsonl"
 }
 

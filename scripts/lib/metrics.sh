@@ -8,6 +8,9 @@
 # A server that hangs must not take us with it.
 readonly SCRAPE_TIMEOUT_S=10
 
+# How many queries were answered, for those who watch.
+readonly QUERIES_SERIES='vm_http_requests_total{path="/api/v1/query_range"}'
+
 # What a tick keeps of /metrics: the series that the report draws over time.
 readonly TICK_SERIES='^(process_resident_memory_bytes|vm_rows_inserted_total\{type="influx"|vm_pending_rows|vm_active_merges|vm_data_size_bytes|vm_parts\{|vm_slow_row_inserts_total|vm_new_timeseries_created_total|vm_http_requests_total\{path="/api/v1/query_range"|go_gc_cpu|vm_rows\{)'
 

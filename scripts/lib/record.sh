@@ -10,15 +10,16 @@ begin_phase() { # NAME [QUERY_TYPE]
 }
 
 end_phase() { # EXIT [USER_S SYSTEM_S BEGIN END COUNT ATTEMPTS]: one line of round.json's list
+  local -r now=${5:-$EPOCHREALTIME}
   jq -nc -L "$HERE/lib" --arg phase "$PHASE" --arg type "$QUERY_TYPE" --argjson exit "$1" --argjson user "${2:-0}" \
-    --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "${5:-$EPOCHREALTIME}" \
+    --argjson system "${3:-0}" --argjson from "${4:-$PHASE_BEGIN}" --argjson to "$now" \
     --argjson count "${6:-0}" --argjson attempts "${7:-1}" \
     --slurpfile before "$(existing "$ROUND_DIR/noise.begin")" --slurpfile after "$(existing "$ROUND_DIR/noise.end")" \
     'include "noise"; {phase: $phase, query_type: $type, begin: $from, end: $to, exit: $exit, client_user_s: $user,
       client_system_s: $system, count: $count, attempts: $attempts}
       + (noise($before[0]; $after[0]) | if . then {noise: .} else {} end)' >>"$ROUND_DIR/phases.jsonl"
   rm -f -- "$ROUND_DIR"/noise.{begin,end}
-  event phase-end round "$ROUND" phase "$PHASE" query_type "$QUERY_TYPE"
+  phase_ends "$ROUND" "$PHASE" "$QUERY_TYPE" "$1" "${4:-$PHASE_BEGIN}" "$now" "${6:-0}"
 }
 
 existing() { # FILE, or one that is empty

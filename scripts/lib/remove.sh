@@ -13,8 +13,9 @@ human() { # BYTES -> 1.3 GB
   fi
 }
 
-bytes_of() { # PATH...: what they take on the disk; what lies on another one is not ours to remove
-  { du -cs0xB1 -- "$@" 2>/dev/null || true; } | tail -zn 1 | cut -z -f 1 | tr -d '\0'
+bytes_of() { # PATH...: what they take on the disk
+  # Not with -x: in an overlay, as containers have it, files seem to lie on another disk than their directory.
+  { du -cs0B1 -- "$@" 2>/dev/null || true; } | tail -zn 1 | cut -z -f 1 | tr -d '\0'
 }
 
 tell_line() { # BYTES NAME WORDS

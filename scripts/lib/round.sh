@@ -37,18 +37,12 @@ start_server() {
 }
 
 server_is_alive() {
-  is_alive "$SERVER_PID" || fail "the server (pid $SERVER_PID) died: $(last_words)"
-}
-
-last_words() { # the line of the server's log that matters most, for a sentence
-  local line
-  line=$(grep -E 'panic|fatal|FATAL|error:|flag provided' "$DB_LOG" | head -n 1 || true)
-  printf '%s (its log: %s)' "${line:-$(tail -n 1 "$DB_LOG")}" "${DB_LOG/.partial/}"
+  is_alive "$SERVER_PID" || fail "the server (pid $SERVER_PID) died: $(last_words)$(want_of_memory)"
 }
 
 stop_server() {
   server_is_alive
-  long_adapter stop || fail "the server (pid $SERVER_PID) had to be killed: it did not stop within $DB_STOP_S s"
+  long_adapter stop || fail "the server (pid $SERVER_PID) had to be killed: it did not stop within $DB_STOP_S s; $(last_words)"
   SERVER_PID=""
 }
 

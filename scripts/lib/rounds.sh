@@ -1,10 +1,6 @@
 # What the driver of a run needs beside its loop: lock, strays, host, calibration, the way out.
 # shellcheck shell=bash
 
-clock() {
-  TZ=UTC printf '%(%H:%M:%S)T'
-}
-
 one_at_a_time() { # on this machine, and with this cache: who has that may end what has its scratch directory in its environment
   local -r lock=$TSDUEL_CACHE/run.lock
   take_host_lock "$RUN_DIR" || die "$EXIT_USER" "$(taken_sentence "$RUN_DIR" "$(plan .kind)")"
@@ -88,13 +84,6 @@ failed_rounds() {
   jq -rs 'map(select(.status == "failed")) | length' "${rounds[@]}"
 }
 
-round_summary() { # ROUND_DIR: one line of what a person wants to see go by
-  local rate
-  rate=$(sed -nE 's/^loaded .* (metrics|samples) .*mean rate ([0-9]+).*/, \2 samples\/s/p' "$1/load.csv" 2>/dev/null || true)
-  jq -r --arg rate "$rate" 'if .status == "failed"
-    then "FAILED in \(.failure.phase) \(.failure.query_type): \(.failure.message)" else "ok\($rate)" end' "$1/round.json"
-}
-
 leave() {
   local code=$?
   trap '' INT TERM HUP PIPE
@@ -105,12 +94,11 @@ leave() {
   # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
   ((LOCKED)) || exit "$code"
   ((code == 0)) || end_strays
+  if ((code != 0 && code != EXIT_INTERRUPTED && FULL == 0)) && say_if_full; then code=$EXIT_USER; fi
+  # A full disk must not keep the sentence back.
+  ((code == 0)) || run_ends "$code" || true
   if ((code == EXIT_INTERRUPTED)); then
-    # A full disk must not keep the sentence back.
-    event run-end message "$ENDING" || true
     note "$ENDING; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
-  elif ((code != 0 && FULL == 0)) && say_if_full; then
-    code=$EXIT_USER
   fi
   forget_stop
   exit "$code"

@@ -19,8 +19,8 @@ replace_spoilt() { # a block whose round failed is not replaced: that is its var
       if [[ $spare == "" ]]; then
         note "block $block does not count, and no spare block is left: $causes"
       elif ! spare_is_done "$spare"; then
-        note "block $block does not count, spare block $spare is run instead: $causes"
         event block-replaced block "$block" spare "$spare" message "$causes"
+        tell WARNING "block $block does not count, spare block $spare is run instead: $causes"
         run_blocks "$spare"
         left=1
         break

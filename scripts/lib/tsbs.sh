@@ -27,7 +27,7 @@ phase_load() {
   rm -f -- "$prefix.exit"
   end_phase "$CLIENT_EXIT" "$USER_S" "$SYSTEM_S" "$BEGIN" "$END" "$P_WORKLOAD_SAMPLES"
   server_is_alive
-  ((CLIENT_EXIT == 0)) || fail "the loader ended with exit code $CLIENT_EXIT: $(tail -n 1 "$ROUND_DIR/load.stderr")"
+  ((CLIENT_EXIT == 0)) || fail "the loader ended with $(exit_words "$CLIENT_EXIT"): $(client_words "$ROUND_DIR/load.stderr")$(want_of_memory)"
   check_sent
 }
 
@@ -35,7 +35,11 @@ check_sent() { # before an hour of queries on half the data
   local sent
   sent=$(sed -nE 's/^loaded ([0-9]+) (metrics|samples) .*/\1/p' "$ROUND_DIR/load.csv")
   [[ $sent == "$P_WORKLOAD_SAMPLES" ]] ||
-    fail "the loader says it sent ${sent:-no} samples, and the plan has $P_WORKLOAD_SAMPLES"
+    fail "the loader says it sent ${sent:-no} samples, and the plan has $P_WORKLOAD_SAMPLES$(complaint)"
+}
+
+complaint() { # of the loader, if it had one
+  [[ ! -s $ROUND_DIR/load.stderr ]] || printf '; it says: %s' "$(client_words "$ROUND_DIR/load.stderr")"
 }
 
 phase_settle() {
@@ -43,7 +47,7 @@ phase_settle() {
   start_scraper
   begin_phase settle
   long_adapter settle "$P_SETTLE_MODE" "$P_SETTLE_TIMEOUT_S" "$P_SETTLE_POLLS" "$P_SETTLE_POLL_S" \
-    2>"$ROUND_DIR/settle.stderr" || fail "$(tail -n 1 "$ROUND_DIR/settle.stderr"); $(last_words)"
+    2>"$ROUND_DIR/settle.stderr" || fail "$(tail -n 1 "$ROUND_DIR/settle.stderr" | one_line); $(last_words)"
   end=$EPOCHREALTIME
   rm -f -- "$ROUND_DIR/settle.stderr"
   stop_scraper
@@ -52,10 +56,11 @@ phase_settle() {
 }
 
 phase_responses() { # TYPES...: a few queries of each type, untimed, with their answers kept for comparison
-  local type
+  local type done=0
   begin_phase responses
   STALL_S=$P_WATCHDOG_QUERY_STALL_S
   for type in "$@"; do
+    show_progress responses "$((done++))" $#
     QUERY_TYPE=$type
     send "$ROUND_DIR/responses/$type" "$(query_field "$type" responses_path)" "$P_QUERIES_RESPONSES" 1 --print-responses
     gzip -qn1 <"$ROUND_DIR/responses/$type.stderr" >"$ROUND_DIR/responses/$type.gz"
@@ -76,9 +81,11 @@ phase_query() { # TYPE
   choose_count "$type" "$path" "$workers"
   [[ $DB_CACHE != warm ]] || send "$ROUND_DIR/query/$type.warm" "$path" "$count" "$workers"
   edge query begin "$type"
+  count_queries_from_here "$count"
   start_scraper
   send "$ROUND_DIR/query/$type" "$path" "$count" "$workers"
   stop_scraper
+  QUERIES_ASKED=0
   edge query end "$type"
   rm -f -- "$ROUND_DIR/query/$type".warm.*
   end_phase "$CLIENT_EXIT" "$USER_S" "$SYSTEM_S" "$BEGIN" "$END" "$count" "$ATTEMPTS"
@@ -92,14 +99,11 @@ send() { # PREFIX FILE COUNT WORKERS [TSBS_FLAGS...]: to its end, or the round f
     rm -f -- "$prefix.exit"
     ((CLIENT_EXIT == -1)) || break
     event note round "$ROUND" query_type "$QUERY_TYPE" message "run_queries hung at its start (a fault of the client): started again"
+    tell WARNING "$ROUND $QUERY_TYPE: run_queries hung at its start (a fault of the client): started again"
   done
   server_is_alive
   ((CLIENT_EXIT != -1)) || fail "run_queries was started $ATTEMPTS times for $QUERY_TYPE, and each time neither it nor the server did anything; $(last_words)"
-  ((CLIENT_EXIT == 0)) || fail "queries of $QUERY_TYPE ended with exit code $CLIENT_EXIT: $(query_error "$prefix")"
-}
-
-query_error() { # PREFIX: run_queries panics on any answer but 200, and says so before its stack
-  grep -m 1 -E 'panic|rror' "$1.stderr" || tail -n 1 "$1.stdout"
+  ((CLIENT_EXIT == 0)) || fail "queries of $QUERY_TYPE ended with $(exit_words "$CLIENT_EXIT"): $(client_words "$prefix.stderr" "$prefix.stdout"); $(last_words)"
 }
 
 query_field() { # TYPE FIELD of raw/workload.json
@@ -125,7 +129,8 @@ restart_cold() {
     sync && echo 3 >/proc/sys/vm/drop_caches
   fi
   start_server
-  LAST_PID=$SERVER_PID RESTARTS=$((${RESTARTS:-0} + 1))
+  # Its counters begin anew as well.
+  LAST_PID=$SERVER_PID RESTARTS=$((${RESTARTS:-0} + 1)) QUERIES=0
 }
 
 phase_stop() {

@@ -21,14 +21,37 @@ watch_load() { # the loader retries for ever, so a total that stands still is th
   ((${#lines[@]} == 0)) || total=${lines[-1]}
   # time, rate, total, ...: the third field is the samples acknowledged so far.
   IFS=, read -r _ _ total _ <<<"$total"
+  show_progress load "$total" "$P_WORKLOAD_SAMPLES"
   if ! progress "$total"; then
     status=$(grep -o 'HTTP status [0-9]*' "$1.stderr" | tail -n 1 || true)
     fail "no sample was acknowledged for $STALL_S s: the server answers ${status:-nothing}; $(last_words)"
   fi
 }
 
+count_queries_from_here() { # TOTAL: what is answered from now on is progress
+  [[ -v SNAPSHOTS ]] || exec {SNAPSHOTS}<"$ROUND_DIR/metrics.prom"
+  queries_so_far
+  QUERIES_ASKED=$1 QUERIES_BEFORE=$QUERIES
+}
+
+show_queries() {
+  ((${EPOCHREALTIME/./} >= ${PROGRESS_NEXT:-0})) || return 0
+  queries_so_far
+  ((QUERIES <= QUERIES_BEFORE)) || show_progress query $((QUERIES - QUERIES_BEFORE)) "$QUERIES_ASKED"
+}
+
+queries_so_far() { # -> QUERIES, as the newest snapshot has them; only what has been written since the last look is read
+  local line
+  local -a lines=()
+  mapfile -t -u "$SNAPSHOTS" lines
+  for line in "${lines[@]}"; do
+    [[ $line != "$QUERIES_SERIES "* || ! ${line##* } =~ ^[0-9]+$ ]] || QUERIES=${line##* }
+  done
+}
+
 watch_query() { # a client that uses no CPU waits for the server, or hangs at its start
   # Set, since it may be over by now, and an unset one would end this shell without a word.
+  ((QUERIES_ASKED == 0)) || show_queries
   local child="" stat=""
   local -a field=(0 0 0 0 0 0 0 0 0 0 0 0 0)
   { read -r child <"/proc/$CLIENT/task/$CLIENT/children"; } 2>/dev/null || true

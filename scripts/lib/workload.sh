@@ -10,6 +10,8 @@
 
 # A line of data is at most about this long, a query about this (single-groupby-5-8-1: 516).
 readonly LINE_BYTES=360 QUERY_BYTES=1000
+# Measured: what a line of cpu-only data takes on average.
+readonly USUAL_LINE_BYTES=345
 
 is_good() { # FILE ENTRIES: FILE is there and whole, and has that many lines or queries
   local -r file=$1
@@ -47,12 +49,37 @@ make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/n
   "$@" &
   MAKER=$!
   set +m
+  # The data may take an hour; a file of queries is waited for alone.
+  while [[ $file == "$DATA" ]] && is_alive "$MAKER"; do
+    pause 0.2
+    show_generated
+  done
   wait "$MAKER" || code=$?
   MAKER=""
   ((code == 0)) || exit "$code"
   rm -f -- "$file.json"
   mv -- "$WORK/new" "$file"
   mv -- "$WORK/new.json" "$file.json"
+}
+
+begin_making() { # PHASE: data or queries, of no round
+  PHASE_BEGIN=$EPOCHREALTIME
+  event phase-start phase "$1"
+}
+
+end_making() { # PHASE COUNT
+  phase_ends "" "$1" "" 0 "$PHASE_BEGIN" "$EPOCHREALTIME" "$2"
+}
+
+show_generated() { # about how many lines there are by now: what the generator has written, in lines of the usual length
+  local generator="" name="" key value
+  # It ends without a line's end, which is no success for `read`.
+  { read -r generator _ <"/proc/$MAKER/task/$MAKER/children"; } 2>/dev/null || true
+  { read -r name <"/proc/${generator:-none}/comm"; } 2>/dev/null || return 0
+  [[ $name == tsbs_generate* ]] || return 0
+  while read -r key value; do
+    [[ $key != wchar: ]] || show_progress data "$((value / USUAL_LINE_BYTES))" "$P_WORKLOAD_LINES"
+  done 2>/dev/null <"/proc/$generator/io" || true
 }
 
 generate_data() {

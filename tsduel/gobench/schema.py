@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tsduel.experiment import VARIANT_NAME, Design, Part, check_env_names, needs_source
 from tsduel.gcp.settings import Gcp
+from tsduel.machine import Machine
 from tsduel.noise import Noise
 
 PACKAGE = re.compile(r"\.(/[A-Za-z0-9_.~+-]+)*")
@@ -151,12 +152,6 @@ class GoWatchdog(Part):
     silent_s: Annotated[int, Field(ge=2)] = 900
 
 
-class GoHost(Part):
-    """The measured machine."""
-
-    machine: str = "local"
-
-
 class GoExperiment(Part):
     """The whole written question, for Go benchmarks."""
 
@@ -170,7 +165,7 @@ class GoExperiment(Part):
     watchdog: GoWatchdog = GoWatchdog()
     noise: Noise = Noise()
     gcp: Gcp = Gcp()
-    host: GoHost = GoHost()
+    host: Machine = Machine()
 
     @field_validator("variants")
     @classmethod

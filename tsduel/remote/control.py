@@ -6,11 +6,15 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tsduel import lock, place, rundir
 from tsduel.errors import UserError
 from tsduel.remote import rounds
 from tsduel.remote.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STOP_S = 180.0
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -120,3 +124,9 @@ def _local_driver(run_dir: Path) -> lock.Holder | None:
     """Return the driver that measures this run on this machine now."""
     found = lock.holder()
     return found if found and found.run_dir == str(run_dir.resolve()) else None
+
+
+def local_pid(run_dir: Path, _environment: Mapping[str, str]) -> int:
+    """Return the pid of the driver that measures this run on this machine now; 0 where there is none."""
+    found = _local_driver(run_dir)
+    return found.pid if found else 0

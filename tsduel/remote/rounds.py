@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tsduel import files
+from tsduel import files, runlog
 from tsduel.errors import UserError
 from tsduel.gcp import ending
+from tsduel.remote import stream
 from tsduel.remote.link import Link
-from tsduel.remote.ssh import NO_CONNECTION, NoConnectionError, RefusedError
+from tsduel.remote.ssh import NoConnectionError, RefusedError
+from tsduel.view import show
+from tsduel.view.events import Tail, clean, parse
+from tsduel.view.show import View
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +45,9 @@ def is_home(run_dir: Path) -> bool:
 class Follower:
     """Attends the rounds of one run until they have ended."""
 
-    def __init__(self, link: Link, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, link: Link, view: View | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.link = link
+        self.view = view or View()
         self.patience_s = patience_s
         self.heard = 0.0  # when the machine was last heard of; 0: never
         self.started = False
@@ -67,7 +71,7 @@ class Follower:
                         f"{error}\nno word for {self.patience_s:.0f} s; the rounds go on there if the machine lives. "
                         f"To come back: make tsbs RUN={self.link.run_dir.name}"
                     ) from None
-                say(
+                self.view.say(
                     f"tsduel: no connection to {self.link.host.name}; the rounds go on there; "
                     f"trying again in {pause:.0f} s"
                 )
@@ -85,9 +89,9 @@ class Follower:
                     f"what is finished is kept. To go on: make tsbs RUN={self.link.run_dir.name}"
                 )
             state = self._heard(self.link.start())
-            say(f"the rounds run on {self.link.host.name}; Ctrl-C leaves them running")
+            self.view.say(f"the rounds run on {self.link.host.name}; Ctrl-C leaves them running")
         elif state.word == "running" and not self.started:
-            say(f"back at the rounds on {self.link.host.name}; Ctrl-C leaves them running")
+            self.view.say(f"back at the rounds on {self.link.host.name}; Ctrl-C leaves them running")
         self.started = True
         self._fetch(state.rounds)
         if state.word == "running":
@@ -104,45 +108,21 @@ class Follower:
 
     def _follow(self) -> None:
         """Copy the events as they come, until the rounds have ended or the connection has."""
-        events = self.link.raw / "events.jsonl"
-        events.parent.mkdir(exist_ok=True)
-        known = _keep_whole_lines(events)
-        command = self.link.host.command(*self.link.detached("follow", str(known + 1)))
-        pipe = subprocess.PIPE
-        with (
-            events.open("a", encoding="utf-8") as copy,
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process,
-        ):
-            assert process.stdout is not None  # noqa: S101 - it is a pipe
-            assert process.stderr is not None  # noqa: S101 - as well
-            try:
-                for line in process.stdout:
-                    if not line.endswith("\n"):
-                        break
-                    self.heard = time.monotonic()
-                    copy.write(line)
-                    copy.flush()
-                    self._event(json.loads(line))
-                said = process.stderr.read()
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode == NO_CONNECTION:
-            raise self.link.host.failure(said)
-
-    def _event(self, event: dict[str, Any]) -> None:
-        clock = datetime.fromtimestamp(float(event["t"]), UTC).strftime("%H:%M:%S")
-        if event["event"] == "round-start":
-            say(f"{clock} {event['round']} begins ({event['kind']})")
-        elif event["event"] == "stop-requested":
-            say(f"asked to stop: {event['round']} is finished, then the rounds end")
-        elif event["event"] == "block-replaced":
-            say(f"block {event['block']} does not count, spare block {event['spare']} is run: {event['message']}")
-        elif event["event"] == "forecast":
-            say(f"forecast {event['message']}")
-        elif event["event"] == "round-end":
-            self._fetch((event["round"],))
-            say(f"{clock} {event['round']} {_summary(self.link.raw / event['round'])}")
+        path = self.link.raw / "events.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        known = _keep_whole_lines(path)
+        with path.open("ab") as copy:
+            for line in stream.events(self.link, known + 1, lambda: self.view.pause_s):
+                if line is None:
+                    self.view.tick()
+                    continue
+                self.heard = time.monotonic()
+                copy.write(line)
+                copy.flush()
+                if event := parse(line):
+                    self.view.take([event])
+                    if event.name == "round-end":
+                        self._fetch((event.text("round"),))
 
     def _fetch(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -155,8 +135,11 @@ class Follower:
         if code == 0:
             files.write(self.link.run_dir / FETCHED, json.dumps({"exit": code, "checksums": "equal"}) + "\n")
         else:
-            log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace").splitlines()
-            say("\n".join(log[-LAST_WORDS:]))
+            log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace")
+            words = log.splitlines()[-LAST_WORDS:]
+            # The rest of them was shown as it happened.
+            for line in [line for line in words if line.startswith("tsduel: ")] or words:
+                self.view.say(clean(line))
         self.link.ask("collected")
         return code
 
@@ -164,6 +147,7 @@ class Follower:
 def bring_home(link: Link) -> None:
     """Bring what is not here, or not as it is there, and compare all checksums."""
     link.fetch_files(["control/log"], link.run_dir / "host")
+    link.fetch_files(["run.log"], link.run_dir / "host" / "control")
     link.fetch_files(["build"], link.run_dir)
     wrong = link.missing()
     for name in sorted({name.split("/")[0] for name in wrong if "/" in name}):
@@ -183,17 +167,9 @@ def _keep_whole_lines(path: Path) -> int:
     text = path.read_bytes() if path.exists() else b""
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
-        path.write_bytes(whole)
+        # In place: somebody may be reading what is whole.
+        os.truncate(path, len(whole))
     return whole.count(b"\n")
-
-
-def _summary(directory: Path) -> str:
-    found = json.loads((directory / "round.json").read_text(encoding="utf-8"))
-    seconds = float(found["ended"]) - float(found["started"])
-    if found["status"] == "ok":
-        return f"ok in {seconds:.0f} s"
-    failure = found["failure"]
-    return f"FAILED in {failure['phase']} {failure['query_type']}: {failure['message']}"
 
 
 def main(run_dir: Path) -> int:
@@ -203,11 +179,17 @@ def main(run_dir: Path) -> int:
         return 0
     link = Link.open(run_dir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    view = show.choose(os.environ, lambda line: runlog.write(run_dir, "INFO", "run", line))
     try:
-        return Follower(link).attend()
+        with stream.attending(run_dir):
+            view.catch_up(Tail(link.raw / "events.jsonl").read())
+            return Follower(link, view).attend()
     except KeyboardInterrupt:
+        view.close()
         say(
             f"\ndetached: the rounds go on on {link.host.name}. To come back: make tsbs RUN={run_dir.name}; "
             f"to stop them: make stop RUN={run_dir.name}"
         )
         return EXIT_INTERRUPTED
+    finally:
+        view.close()

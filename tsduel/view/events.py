@@ -1,0 +1,87 @@
+"""Lines of raw/events.jsonl -> events. A line that is torn, or is no event, is none; no value can harm a terminal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+LONGEST = 2000
+LARGEST = 1e15
+# What a date can be made of: the end of the year 9999.
+LAST_T = 253_402_300_799
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: epoch seconds, its name, and what it is about as text that any terminal can be given."""
+
+    t: float
+    name: str
+    fields: Mapping[str, str]
+
+    def text(self, field: str) -> str:
+        """Return a field; empty where there is none."""
+        return self.fields.get(field, "")
+
+    def number(self, field: str) -> float:
+        """Return a field as a number of at least 0; 0 where it is none, or one that nobody could mean."""
+        try:
+            value = float(self.text(field))
+        except ValueError:
+            return 0.0
+        return value if 0 <= value <= LARGEST else 0.0
+
+
+def clean(text: str) -> str:
+    """Return a text as one line without anything that a terminal would obey, and not without end."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST])
+
+
+def parse(line: bytes) -> Event | None:
+    """Return the event of a line, or None: the power may have gone while it was written."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+        return None
+    t = found.get("t")
+    if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < LAST_T:
+        return None
+    fields = {
+        name: clean(str(value))
+        for name, value in found.items()
+        if name not in {"t", "event"} and isinstance(value, str | int | float) and not isinstance(value, bool)
+    }
+    return Event(float(t), found["event"], fields)
+
+
+class Tail:
+    """Reads a file that grows, each whole line once; a line that is not whole yet is left for later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines = 0  # known so far, whatever was in them; who knows more from elsewhere says so here
+        self._in_file = 0
+        self._offset = 0
+
+    def read(self) -> list[Event]:
+        """Return the events that have come since; none while there is no file."""
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(self._offset)
+                text = stream.read()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        lines = whole.split(b"\n")[:-1]
+        unknown = lines[max(0, self.lines - self._in_file) :]
+        self._in_file += len(lines)
+        self.lines = max(self.lines, self._in_file)
+        return [event for event in map(parse, unknown) if event]
