@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tsduel.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tsduel.remote.ssh import Host
 
 HOLDER = re.compile(r"(\d+) (\S+) ([0-9TZ:?-]+) (.+)")
@@ -27,11 +29,15 @@ class Holder:
     run_dir: str
 
 
-def holder(host: Host | None = None) -> Holder | None:
-    """Return who measures on this machine, or on ``host``; None if nobody does. The kernel is asked, not a file."""
+def holder(host: Host | None = None, environment: Mapping[str, str] | None = None) -> Holder | None:
+    """Return who measures on this machine, or on ``host``; None if nobody does. The kernel is asked, not a file.
+
+    ``environment``: in place of our own, for where the lock of this machine is (TSDUEL_LOCK).
+    """
     script = SCRIPT.read_text(encoding="utf-8") + "\nlock_holder\n"
     if host is None:
-        done = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=False)
+        words = ["bash", "-s"]
+        done = subprocess.run(words, input=script, env=environment, capture_output=True, text=True, check=False)
     else:
         # Nothing of ours needs to be there yet.
         done = host.run("bash", "-s", text=script)

@@ -120,13 +120,13 @@ def _go_on(kind: str, run_dir: Path) -> str:
     return f"To go on: make {kind} RUN={run_dir.name}"
 
 
-def _local_driver(run_dir: Path) -> lock.Holder | None:
+def _local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:
     """Return the driver that measures this run on this machine now."""
-    found = lock.holder()
+    found = lock.holder(environment=environment)
     return found if found and found.run_dir == str(run_dir.resolve()) else None
 
 
-def local_pid(run_dir: Path, _environment: Mapping[str, str]) -> int:
+def local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Return the pid of the driver that measures this run on this machine now; 0 where there is none."""
-    found = _local_driver(run_dir)
+    found = _local_driver(run_dir, environment)
     return found.pid if found else 0
