@@ -248,6 +248,15 @@ def written(run: Run) -> str:
     return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=110) if found else ""
 
 
+def folded_experiment(run: Run) -> str:
+    """Return the experiment as it was written as a block that a reader opens; an empty string as above."""
+    experiment = written(run)
+    if not experiment:
+        return ""
+    name = (run.plan.get("asked") or {}).get("experiment") or "the experiment"
+    return markup.folded(f"{name} as it was read, before knobs", markup.block(experiment, "yaml"))
+
+
 def identities(run: Run) -> list[str]:
     """Return what has to be the same when it is done again: the revisions, the data and queries, tsduel and TSBS."""
     if run.plan.get("imported"):

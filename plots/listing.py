@@ -90,7 +90,7 @@ def line(path: Path, running: str) -> Line:
 
 
 def _why_no_plan(path: Path) -> str:
-    if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises for links that lead in a circle
+    if not path.exists():
         return "a link that leads nowhere"
     return "an import that did not come to its end" if path.name.endswith(".partial") else "no plan in it"
 

@@ -3,6 +3,9 @@
 from tsduel.metrics import Metric
 
 _BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
+# As benchstat prints them.
+_TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_BINARY = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30))
 DIGITS = 4
 MISSING = "–"  # noqa: RUF001 - an en dash is what a table has where there is nothing
 
@@ -77,3 +80,13 @@ def size(value: float | None) -> str:
 def byte_unit(largest: float) -> tuple[str, float]:
     """Return the unit in which the largest of some values in bytes is at least 1, and its factor: ("MB", 1e6)."""
     return next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])
+
+
+def time_unit(largest: float) -> tuple[str, float]:
+    """Return the same of values in seconds, small ones above all: ("µs", 1e-6)."""
+    return next((t for t in reversed(_TIMES) if largest >= t[1]), _TIMES[0])
+
+
+def binary_unit(largest: float) -> tuple[str, float]:
+    """Return the same of values in bytes, in the units that benchstat has: ("KiB", 1024.0)."""
+    return next((b for b in reversed(_BINARY) if largest >= b[1]), _BINARY[0])

@@ -1,33 +1,19 @@
 """tidy/ and stats/ -> the pictures of a report: which there are, what each shows, what it is drawn from."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from plots import markup
-from plots.charts import look
-from plots.charts.change import Change, forest
+from plots import drawing, markup
+from plots.charts.change import Change
 from plots.charts.course import PARTS, course
 from plots.charts.load import load_rate
-from plots.charts.order import Lane, by_round
 from plots.charts.service import QUANTILES, service_times
-from plots.opened import Opened
+from plots.drawing import READ, Data, Picture, change_of, counting, forest_of, rounds_of
 from plots.tables import PRIMARY, Comparison
-from tsduel.blocks import read_table
 from tsduel.metrics import GEOMEAN, METRICS
-from tsduel.rundir import Run
-from tsduel.tidy import PHASES, TIMESERIES
 
-READ = (
-    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most "
-    "0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the "
-    "range of the blocks."
-)
-MOST_ROWS = 44
 # The CPU of each query type has its own row in the tables; drawn, it would double the picture.
 _LEFT_OUT = {"query_cpu_seconds"}
 _SHORT = {
@@ -49,60 +35,11 @@ _LANES = {
     "rss_peak_bytes": "peak RSS",
     "disk_bytes": "on disk",
 }
-_RATIO = {"regression", "improvement", "negligible"}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture of the report: `path` from the run without its suffix; `alt` and `caption` say what it shows."""
-
-    path: str
-    name: str
-    alt: str
-    caption: str
-    drawn: bool = False
-
-
-@dataclass(frozen=True)
-class Data:
-    """What pictures are drawn from; tables that the run does not have are empty."""
-
-    run: Run
-    labels: dict[str, str]
-    comparisons: Sequence[Comparison]
-    measurements: pd.DataFrame
-    checks: pd.DataFrame
-    noise: pd.DataFrame
-    series: pd.DataFrame
-    phases: pd.DataFrame
 
 
 def draw(data: Data) -> list[Picture]:
     """Draw every picture that there is data for, and return all of them with what has been drawn."""
-    found = []
-    for picture, make in _all(data):
-        figure, path = make(), data.run.path / picture.path
-        # What an earlier report has drawn from other data must not stay.
-        for suffix in (".svg", ".png"):
-            path.with_suffix(suffix).unlink(missing_ok=True)
-        if figure is not None:
-            look.save(figure, path)
-        found.append(replace(picture, drawn=figure is not None))
-    return found
-
-
-def read(opened: Opened) -> Data:
-    """Read what else pictures need; a run recorded without its time series has fewer pictures."""
-    tidy = opened.run.path / "tidy"
-    return Data(
-        **vars(opened),
-        series=_optional(tidy / "timeseries.csv", TIMESERIES),
-        phases=_optional(tidy / "phases.csv", PHASES),
-    )
-
-
-def _optional(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    return read_table(path, columns) if path.exists() else pd.DataFrame(columns=list(columns))
+    return drawing.draw(data, _all(data))
 
 
 def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
@@ -165,27 +102,14 @@ def _all(data: Data) -> Iterator[tuple[Picture, Callable[[], Figure | None]]]:
     )
 
 
-def _finished(data: Data) -> "pd.Series[str]":
-    checks = data.checks
-    return checks["round"][(checks["check"] == "round_finished") & (checks["ok"] == "true")]
-
-
-def _counting(data: Data, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of rounds that count: finished, in a valid block of their candidate, or of any for a baseline."""
-    valid = {one.candidate: set(one.document["blocks"][one.candidate]["valid"]) for one in data.comparisons}
-    valid[data.run.variants[0]] = set().union(*valid.values())
-    counts = [block in valid[variant] for block, variant in zip(table["block"], table["variant"], strict=True)]
-    return table[pd.Series(counts, index=table.index, dtype=bool) & table["round"].isin(_finished(data))]
-
-
 def _load_rate(data: Data) -> Figure | None:
     loads = data.series[(data.series["metric"] == "load_rate") & (data.series["phase"] == "load")]
-    rates = _counting(data, loads)
+    rates = counting(data, loads)
     return None if rates.empty else load_rate(rates, data.labels)
 
 
 def _course(data: Data) -> Figure | None:
-    whole = _counting(data, data.series[data.series["phase"] == "round"])
+    whole = counting(data, data.series[data.series["phase"] == "round"])
     begins = _parts(data.phases)
     found = []
     for part, following in zip(PARTS, (*PARTS[1:], ""), strict=True):
@@ -210,13 +134,7 @@ def _parts(phases: pd.DataFrame) -> dict[str, "pd.Series[float]"]:
 
 def _changes(data: Data, *, by_type: bool) -> Figure | None:
     found = [change for comparison in data.comparisons for change in _of_candidate(comparison, by_type=by_type)]
-    ranked = sorted(found, key=lambda one: -abs(one.change) / one.threshold)
-    kept = set(dict.fromkeys((one.group, one.name) for one in ranked[: MOST_ROWS * len(data.comparisons)]))
-    groups = list(dict.fromkeys(one.group for one in found))
-    groups.sort(key=lambda group: group != "primary")
-    shown = [one for group in groups for one in found if one.group == group and (one.group, one.name) in kept]
-    what = "Change by query type" if by_type else "Change by metric"
-    return forest(shown, data.labels, f"{what}, %") if shown else None
+    return forest_of(data, found, f"{'Change by query type' if by_type else 'Change by metric'}, %")
 
 
 def _of_candidate(comparison: Comparison, *, by_type: bool) -> Iterator[Change]:
@@ -226,61 +144,17 @@ def _of_candidate(comparison: Comparison, *, by_type: bool) -> Iterator[Change]:
         single = row["query_type"] not in {"", GEOMEAN}
         if row["family"] == "shown" or row["change_pct"] is None or single != by_type or metric.name in _LEFT_OUT:
             continue
-        low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
-        if row["blocks"] == 1:
-            low = high = None
         name = _SHORT.get(metric.name, metric.title)
         if row["query_type"]:
             name = "Mean service time, all types" if row["query_type"] == GEOMEAN else f"{name}, {row['query_type']}"
-        yield Change(
-            group=metric.name if by_type else "primary" if row["family"] == "primary" else "secondary",
-            name=name,
-            candidate=comparison.candidate,
-            change=row["change_pct"],
-            low=low,
-            high=high,
-            threshold=row["threshold_pct"],
-            higher_is_better=metric.better == "higher",
-            sure=row["verdict"] in _RATIO,
-            screen=row["lo_pct"] is None,
-        )
+        group = metric.name if by_type else "primary" if row["family"] == "primary" else "secondary"
+        yield change_of(row, group, name)
 
 
 def _service_times(data: Data) -> Figure | None:
-    table = _counting(data, data.measurements[data.measurements["metric"].isin(QUANTILES)])
+    table = counting(data, data.measurements[data.measurements["metric"].isin(QUANTILES)])
     return None if (table["value"] > 0).sum() == 0 else service_times(table, data.run.query_types, data.labels)
 
 
 def _rounds(data: Data) -> Figure | None:
-    """Draw PRIMARY over all rounds; the geometric mean is over the types that every finished round has."""
-    begun = data.checks.drop_duplicates("round")[["block", "position", "round", "variant"]]
-    order = {name: number for number, name in enumerate(_in_order(data, begun), start=1)}
-    counting = set(_counting(data, begun)["round"])
-    rounds = begun.assign(order=begun["round"].map(order), counts=begun["round"].isin(counting))
-    table = data.measurements[data.measurements["round"].isin(_finished(data))]
-    lanes, found = [], []
-    for metric, query_type in PRIMARY:
-        values = _geomean(table, metric) if query_type == GEOMEAN else table[table["metric"] == metric]
-        if not values.empty:
-            lanes.append(Lane(metric, _LANES[metric], METRICS[metric].unit, METRICS[metric].better == "higher"))
-            found.append(rounds.assign(metric=metric, value=rounds["round"].map(values.set_index("round")["value"])))
-    measured = table["block"] > 0
-    return by_round(pd.concat(found), lanes, data.labels) if found and measured.any() else None
-
-
-def _in_order(data: Data, begun: pd.DataFrame) -> list[str]:
-    """Return the names of the rounds in the order in which they ran: by their clock, or as planned without one."""
-    rounds = begun.sort_values(["block", "position"])
-    clock = data.phases.groupby("round")["begin"].min()
-    known = rounds["round"].isin(clock.index).all()
-    return list((rounds.assign(at=rounds["round"].map(clock)).sort_values("at") if known else rounds)["round"])
-
-
-def _geomean(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    wide = table[table["metric"] == metric].pivot_table(index="round", columns="query_type", values="value")
-    whole = wide.dropna(axis="columns")
-    if whole.empty or (whole <= 0).any(axis=None):
-        return table.iloc[:0]
-    means = whole.map(math.log).mean(axis="columns").map(math.exp)
-    rounds = table.drop_duplicates("round")
-    return rounds.assign(metric=metric, value=rounds["round"].map(means)).dropna(subset=["value"])
+    return rounds_of(data, [(METRICS[metric], query_type, _LANES[metric]) for metric, query_type in PRIMARY])

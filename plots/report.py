@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from plots import facts, markup, noise, page, pictures, queries, tables, words
+from plots import drawing, facts, markup, noise, page, pictures, queries, tables, words
 from plots.opened import Opened, open_report, template, write
 
 MOST_FAILURES = 20
@@ -24,7 +24,7 @@ def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     opened = open_report(run_dir)
     run, comparisons, checks, names = opened.run, opened.comparisons, opened.checks, opened.labels
-    drawn = pictures.draw(pictures.read(opened))
+    drawn = pictures.draw(drawing.read(opened))
     differ, common = facts.differences(run)
     text = template("report.md.j2").render(
         title=_title(opened),
@@ -56,7 +56,7 @@ def main(run_dir: Path) -> None:
         method=facts.method(run),
         command=markup.block(facts.command(run), "shell"),
         identities=facts.identities(run),
-        written=_written(run.plan, facts.written(run)),
+        written=facts.folded_experiment(run),
         run=run.path.name,
         imported=bool(run.plan.get("imported")),
         cpus=run.json("raw/host.json").get("cpus"),
@@ -67,13 +67,6 @@ def main(run_dir: Path) -> None:
 
 def _once(lines: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(lines))
-
-
-def _written(plan: dict[str, Any], experiment: str) -> str:
-    if not experiment:
-        return ""
-    name = (plan.get("asked") or {}).get("experiment") or "the experiment"
-    return markup.folded(f"{name} as it was read, before knobs", markup.block(experiment, "yaml"))
 
 
 def _part(opened: Opened, comparison: tables.Comparison) -> dict[str, Any]:

@@ -108,3 +108,8 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(run_dir):
     ):
         assert expected in report
     assert f"Report: results/{run_dir.name}/report.md" in said
+    assert f"Exports: results/{run_dir.name}/exports (without those that feed alerts: a smoke run is no result)" in said
+    assert {path.stem for path in run_dir.glob("plots/*.png")} == {"change-in-time", "change-in-memory", "rounds"}
+    assert make("comment", f"RUN={run_dir.name}").startswith(
+        "**v1.133.0 against v1.132.0** (2 blocks), `./lib/storage`:"
+    )

@@ -19,6 +19,8 @@ import terraforming
 from barehost import BareHost, our_go
 from fakecompute import FakeCompute
 from fakeproject import free_port
+from gomodule import Module
+from test_end_to_end import UNJUDGED
 
 from tsduel.gcp.place import DIRECTORY
 
@@ -168,3 +170,25 @@ def test_make_tsbs_rents_measures_and_gives_back(google, make, run_dir):
     asked = len(google.requests)
     assert make("tsbs").wait(timeout=300) == 0, make.said()
     assert len(google.requests) == asked
+
+
+def test_make_gobench_rents_measures_and_gives_back(google, make, run_dir, tmp_path):
+    """`make gobench TARGET=gcp` compares two checkouts that lie only here; nothing is left at Google's."""
+    for side, allocs in (("old", 10), ("new", 11)):
+        Module(tmp_path / side).commit(allocs=allocs)
+    bench = ("PACKAGE=./work", "BENCH=^BenchmarkWork$/^alloc$", "BLOCKS=2", f"SET=gobench.seconds=0.05 {UNJUDGED}")
+    sides = (f"BASELINE=path:{tmp_path}/old", f"CANDIDATE=path:{tmp_path}/new")
+    process = make("gobench", *KNOBS[1:], "YES=1", "MAX_COST=1", *bench, *sides)
+    assert process.wait(timeout=1200) == 0, make.said()
+
+    assert (
+        f"nothing of {json.loads((run_dir / 'plan/experiment.json').read_text())['place']['name']} is left"
+        in make.said()
+    )
+    assert google.names() == []
+    assert not Path(f"/proc/{google.machines.hosts[0].init}").exists()
+    rows = {
+        (r["metric"], r["query_type"]): r for r in json.loads((run_dir / "stats/comparison.json").read_text())["rows"]
+    }
+    assert rows["allocs/op", "Work/alloc"]["change_pct"] == pytest.approx(10.0)
+    assert "e2-standard-8" in (run_dir / "report.md").read_text()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 import subprocess
 import time
 
@@ -16,6 +18,12 @@ from tsduel.gobench import parse
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 # Of time, on a machine that runs other tests: only a factor is seen.
 WIDE = {"sec/op": 99.0}
+LINKED = 'package work\n\n// #cgo LDFLAGS: -lno_such_library\n// int f(void);\nimport "C"\n\nvar _ = C.f()\n'
+PKG_CONFIG = (
+    "it needs a C library that is not installed: no-such-library"
+    if shutil.which("pkg-config")
+    else 'it needs cgo: "pkg-config": executable file not found'
+)
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +256,16 @@ def test_an_interrupted_run_leaves_nothing_running(built):
             {"work/c.go": 'package work\n\n// #include <no_such_library.h>\nimport "C"\n'},
             "it needs a C library that is not installed: its header is no_such_library.h",
         ),
+        (
+            "./work",
+            {"work/c.go": LINKED},
+            "it needs a C library that is not installed: libno_such_library",
+        ),
+        (
+            "./work",
+            {"work/c.go": 'package work\n\n// #cgo pkg-config: no-such-library\nimport "C"\n'},
+            PKG_CONFIG,
+        ),
     ],
 )
 def test_a_package_that_cannot_be_built_says_why(run, tmp_path, package, change, sentence):
@@ -290,8 +308,11 @@ def test_a_rename_that_joins_two_benchmarks_is_refused(built):
 
 def test_profiles_on_demand(run, module):
     """`profile:` keeps the profiles of one more run, and shows where the difference is, function by function."""
-    variants = {"baseline": module.plain, "candidate": module.commit(slow=200_000)}
-    run.plan(variants, gobench={"bench": "^BenchmarkWork$/^slow$", "seconds": 0.3, "profile": ["cpu", "mem"]})
+    variants = {
+        "baseline": {**module.plain, "bench": "^BenchmarkWork$/^(slow|alloc)$"},
+        "candidate": {**module.commit(slow=10_000, allocs=11), "bench": "^BenchmarkWork$"},
+    }
+    run.plan(variants, gobench={"seconds": 0.3, "profile": ["cpu", "mem"]})
     run.build()
     run.rounds()
     kept = {path.name for path in (run.directory / "raw/profiles").iterdir()}
@@ -299,8 +320,15 @@ def test_profiles_on_demand(run, module):
     assert kept == {"bench.stderr", "bench.txt"} | profiles
     run.read()
     report = run.text("report.md")
-    assert "CPU, candidate minus baseline" in report
-    assert "example.org/small/work.spin" in report
+    cpu, memory = report.partition("CPU, candidate minus baseline")[2].split(
+        "memory allocated, candidate minus baseline"
+    )
+    assert "example.org/small/work.spin" in cpu
+    # Both sides did the same number of operations, so it is about a tenth as in B/op; what one side lacks is not in it.
+    share = re.search(r"Showing nodes accounting for [0-9.]+[kMG]B, ([0-9.]+)% of", memory)
+    assert share
+    assert 6.0 < float(share[1]) < 14.0
+    assert "Work.func1" not in cpu
 
 
 def test_a_run_without_its_raw_files_is_refused(built):

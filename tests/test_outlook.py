@@ -112,7 +112,7 @@ class TestLines:
         found = lines(results, asked())
         assert found["rounds"] == "14"
         assert found["time"].startswith(
-            "about 36 minutes, a rough guess (15 minutes to prepare, 91 s a round): no run of"
+            "about 15 minutes, a rough guess (5 minutes to prepare, 41 s a round): no run of"
         )
         made = asked()
         for number in range(3):
@@ -128,7 +128,7 @@ class TestLines:
         made = asked()
         for variant in made["variants"]:
             (tmp_path / "variants" / variant["build_key"]).mkdir(parents=True, exist_ok=True)
-        assert lines(results, made, tmp_path)["time"].startswith("about 21 minutes, a rough guess (91 s a round)")
+        assert lines(results, made, tmp_path)["time"].startswith("about 10 minutes, a rough guess (41 s a round)")
 
     def test_a_resumed_run_counts_what_is_left(self, results):
         """Finished rounds are not run again."""

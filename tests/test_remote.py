@@ -288,6 +288,21 @@ class TestFollower:
         rounds.bring_home(attended)
         assert attended.missing() == []
 
+    def test_profiles_come_home_beside_the_rounds(self, link, project):
+        """What lies below raw/ and is no round is brought file by file; a directory nobody asked for is refused."""
+        attended = link()
+        attended.start()
+        rounds.Follower(attended).attend()
+        profile = project.run_dir / "raw/profiles/baseline.cpu.pprof"
+        profile.parent.mkdir(parents=True)
+        profile.write_bytes(b"pprof")
+        assert attended.missing() == ["profiles/baseline.cpu.pprof"]
+        rounds.bring_home(attended)
+        assert (attended.raw / "profiles/baseline.cpu.pprof").read_bytes() == b"pprof"
+        profile.parent.rename(project.run_dir / "raw/other")
+        with pytest.raises(UserError, match="'other' that is not in plan/rounds"):
+            rounds.bring_home(attended)
+
     def test_a_round_that_was_not_planned_is_not_taken(self, link):
         """The other machine does not choose what is written here."""
         with pytest.raises(UserError, match=r"'\.\./\.\./x' that is not in plan/rounds\.tsv"):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from barehost import USERS, BareHost, our_go, require
 from fakeproject import wait_for
+from gomodule import Module
 from test_end_to_end import UNJUDGED
 
 from tsduel import knobs
@@ -148,9 +149,14 @@ def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name
     assert {"jq", "zstd", "gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
 
 
+def seed(bare):
+    """Give the bare host our module and build caches, unless it has them."""
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && {{ [ -e {OURS}/cache/go ] || cp -r /seed {OURS}/cache/go; }}")
+
+
 def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     """Prepare, build, rounds, report; a connection that breaks costs nothing, and no step is done twice."""
-    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && cp -r /seed {OURS}/cache/go")
+    seed(bare)
     log = tmp_path / "log"
     with making(log, "tsbs", *words_for(bare, run_name)) as process:
         wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
@@ -186,6 +192,41 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     # The same again, as if it were not: Ansible finds nothing to change.
     (run_dir / "host/fetched.json").unlink()
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
+
+
+def test_go_benchmarks_go_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
+    """Two checkouts that lie only here are built there and run there; figures, profiles and pictures are at home."""
+    seed(bare)
+    old, new = Module(tmp_path / "old"), Module(tmp_path / "new")
+    old.commit()
+    new.commit(allocs=11)
+    # What is not committed goes along.
+    (tmp_path / "new/work/testdata/input").write_text("seven!\n")
+    bench = {"BENCH": "^Benchmark(Work|Reads)$", "PACKAGE": "./work", "BLOCKS": "2"}
+    sides = {"BASELINE": f"path:{tmp_path}/old", "CANDIDATE": f"path:{tmp_path}/new", "PROFILE": "mem"}
+    settings = f"gobench.seconds=0.05 {UNJUDGED}"
+    said = make("gobench", *words_for(bare, run_name, **bench, **sides, EXPERIMENT="", SET=settings))
+    assert "the rounds run on tester@" in said
+
+    run_dir = RESULTS / run_name
+    assert json.loads((run_dir / "raw/host.json").read_text())["hostname"] == "bare"
+    comparison = json.loads((run_dir / "stats/comparison.json").read_text())
+    rows = {(row["metric"], row["query_type"]): row for row in comparison["rows"]}
+    assert {name for _, name in rows} == {"Work/spin", "Work/slow", "Work/alloc", "Reads", "geomean"}
+    assert rows["allocs/op", "Work/alloc"]["change_pct"] == pytest.approx(10.0)
+    assert rows["allocs/op", "Work/spin"]["candidate_median"] == 0
+    outputs = {side: next(run_dir.glob(f"raw/01-?-{side}/bench.txt")).read_text() for side in ("baseline", "candidate")}
+    assert ("rows=5\n" in outputs["baseline"], "rows=7\n" in outputs["candidate"]) == (True, True)
+    report = (run_dir / "report.md").read_text()
+    assert "memory allocated, candidate minus baseline" in report
+    assert "example.org/small/work" in report.partition("memory allocated, candidate minus baseline")[2]
+    assert (run_dir / "plots/change-in-memory.png").exists()
+    assert not list(run_dir.rglob("*.partial"))
+
+    # All is at home, and nothing runs on there.
+    with bare.unplugged():
+        assert "every round is at home already" in make("run", f"RUN={run_name}")
+    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
 
 
 def test_detaching_coming_back_and_stopping(bare, run_name, tmp_path):

@@ -94,24 +94,20 @@ def _report(run_dir: Path, _failed: int) -> int:
     from plots import exports, report
     from plots.gobench import report as go_report
 
-    if open_run(run_dir).kind == "gobench":
-        # stats/*.bench.txt are what other tools read of these.
-        go_report.main(run_dir)
-        go_report.print_summary(run_dir)
-        return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
-    report.main(run_dir)
+    of_kind = go_report if open_run(run_dir).kind == "gobench" else report
+    of_kind.main(run_dir)
     exported = exports.main(run_dir)
-    report.print_summary(run_dir)
+    of_kind.print_summary(run_dir)
     print(exported)
     return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
 
 
 def _comment(run_dir: Path, _failed: int) -> None:
     from plots import comment
+    from plots.gobench import comment as go_comment
 
-    if open_run(run_dir).kind == "gobench":
-        raise UserError(f"{run_dir}: there is no block for a pull request of Go benchmarks; report.md begins with it")
-    print(comment.main(run_dir), end="")
+    of_kind = go_comment if open_run(run_dir).kind == "gobench" else comment
+    print(of_kind.main(run_dir), end="")
 
 
 def _status(run_dir: Path, _failed: int) -> None:

@@ -19,10 +19,12 @@ HEAVY_METRICS = {"double-groupby-1": 1, "double-groupby-5": 5, "double-groupby-a
 GENERATED_LINES_S = 150_000
 # Measured there too: packages, Go, TSBS and two versions from an empty cache take 8 minutes; the rest is to boot.
 PREPARE_S = 900
-# Measured: canary, wipe, start, stop and sizes take 12 s, and a settle with the wait for the cache reset 10 s;
-# partitions with a billion samples merge for longer.
+# Measured: canary, wipe, start, stop and sizes take 12 s, a settle with the wait for the cache reset 10 s. Partitions
+# with a billion samples merge for longer: a minute is a guess.
 ROUND_FIXED_S = 30
-SETTLE_S = 60
+SETTLE_S = 10
+MERGES_S = 50
+MERGED_SAMPLES = 1_000_000_000
 LEAST_QUERIES = 20
 
 
@@ -34,7 +36,8 @@ def estimate(plan: Mapping[str, Any], rounds: int) -> dict[str, int]:
     workload, queries = plan["workload"], plan["queries"]
     names = [str(entry["name"]) for entry in queries["types"]]
     phases = sum(_phase_s(name, queries, int(workload["scale"])) for name in names)
-    round_s = ROUND_FIXED_S + SETTLE_S + workload["samples"] / LOAD_SAMPLES_S + phases
+    settle_s = SETTLE_S + MERGES_S * min(1, workload["samples"] / MERGED_SAMPLES)
+    round_s = ROUND_FIXED_S + settle_s + workload["samples"] / LOAD_SAMPLES_S + phases
     made = len(names) * (queries["count"] or queries["max_count"])
     workload_s = workload["lines"] / GENERATED_LINES_S + made / 10_000
     parts = {"prepare_s": PREPARE_S, "workload_s": math.ceil(workload_s), "round_s": math.ceil(round_s)}

@@ -19,6 +19,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 PATIENCE_S = 20
 ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
 GB = 1e9
+# Measured on two quiet cores from an empty cache: 200 s; there is no machine to wait for, unlike a rented one.
+PREPARE_S = 300
 UNSEEN = "not known: this machine could not be described (scripts/describe-host); 'make doctor' says what is missing"
 
 
@@ -82,8 +84,9 @@ def _time(plan: Mapping[str, Any], left: list[str], before: earlier.Earlier | No
         runs = f"{before.runs} earlier run{'s' if before.runs > 1 else ''} here"
         return f"about {lasting(seconds)} (as in {runs}: {before.round_s:.0f} s a round), and what is still to be built"
     rough = plan["duration"]
-    built = place.is_local(plan) and all((cache / "variants" / v["build_key"]).is_dir() for v in plan["variants"])
-    prepare_s = 0 if built else rough["prepare_s"]
+    where = place.place_of(plan)["kind"]
+    built = where == "local" and all((cache / "variants" / v["build_key"]).is_dir() for v in plan["variants"])
+    prepare_s = 0 if built else rough["prepare_s"] if where == "gcp" else PREPARE_S
     seconds = prepare_s + rough["workload_s"] + len(left) * rough["round_s"]
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
     return (

@@ -97,9 +97,15 @@ def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """Return the unit that suits an axis's largest value, and its factor: ("GB", 1e9), ("million samples/s", 1e6)."""
+    """Return the unit that suits an axis's largest value, and its factor: ("GB", 1e9), ("million samples/s", 1e6).
+
+    Of Go benchmarks, whose units have no prefix of their own: sec/op is ("µs/op", 1e-6), B/op is ("KiB/op", 1024.0).
+    """
     if unit == "B":
         return numbers.byte_unit(largest)
+    if unit in {"sec/op", "B/op"}:
+        name, factor = numbers.time_unit(largest) if unit == "sec/op" else numbers.binary_unit(largest)
+        return f"{name}/op", factor
     _, factor, word = next(scale for scale in _SCALES if largest >= scale[0])
     return f"{word}{unit}", factor
 

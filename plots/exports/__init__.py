@@ -1,8 +1,8 @@
 """stats/ + tidy/ + plan -> exports/: the figures of a run in formats that other tools read (results/README.md).
 
 What feeds alerts elsewhere (github-action-benchmark, Bencher, Otava) is written for what may be taken for a result:
-not for a smoke run, an A/A run or imported logs. A screen's names say that it is one, so that it never joins the
-results of the same experiment.
+not for a smoke run, an A/A run, imported logs or keys of Go benchmarks as columns. A screen's names say that it is
+one, so that it never joins the results of the same experiment.
 """
 
 import json
@@ -17,6 +17,7 @@ _NO_RESULT = {
     "aa": "an A/A run has no candidate",
     "imported": "imported logs are one round each",
 }
+_ONE_REVISION = "with a pivot there is one revision, and no candidate"
 
 
 def main(run_dir: Path) -> str:
@@ -26,10 +27,11 @@ def main(run_dir: Path) -> str:
     for old in (partial, out):
         shutil.rmtree(old, ignore_errors=True)
     partial.mkdir()
-    for variant in source.run.variants:
+    for variant in ("baseline",) if source.pivoted else source.run.variants:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")
     (partial / "openmetrics.txt").write_text(openmetrics.text(source), encoding="utf-8")
-    why = _NO_RESULT.get(source.standing) or ("" if source.counts else "no block counts")
+    why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else "")
+    why = why or ("" if source.counts else "no block counts")
     if not why:
         for name, text in _for_trackers(source).items():
             (partial / name).write_text(text, encoding="utf-8")

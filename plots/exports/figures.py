@@ -8,11 +8,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from plots import facts
+from tsduel import kinds
 from tsduel.blocks import geomean, read_table, values
 from tsduel.compare import SCREEN_BELOW
 from tsduel.errors import UserError
 from tsduel.findings import Pair
-from tsduel.metrics import GEOMEAN, METRICS, Metric
+from tsduel.metrics import GEOMEAN, Metric
 from tsduel.rundir import Run, open_run, read_json
 from tsduel.tidy import MEASUREMENTS, PHASES
 from tsduel.verdict import FAILED
@@ -22,10 +23,11 @@ Standing = Literal["smoke", "aa", "imported", "screen", "result"]
 
 @dataclass(frozen=True)
 class Source:
-    """A run, its stats/comparison.json, and the tables of tidy/ that exports need."""
+    """A run, its stats/comparison.json, its metrics by name, and the tables of tidy/ that exports need."""
 
     run: Run
     document: dict[str, Any]
+    metrics: dict[str, Metric]
     measurements: pd.DataFrame
     phases: pd.DataFrame
 
@@ -38,6 +40,11 @@ class Source:
         return (
             "screen" if min(len(self.valid(name)) for name in self.document["candidates"]) < SCREEN_BELOW else "result"
         )
+
+    @property
+    def pivoted(self) -> bool:
+        """Whether the columns are keys of Go benchmarks and not revisions."""
+        return bool(self.run.plan.get("gobench", {}).get("pivot"))
 
     @property
     def counts(self) -> bool:
@@ -59,8 +66,9 @@ class Source:
         return list(self.document["blocks"][candidate]["valid"])
 
     def revision(self, variant: str) -> str:
-        """Return the full revision; local changes are told by the hash of their diff."""
-        plan = next(v for v in self.run.plan["variants"] if v["name"] == variant)
+        """Return the full revision; local changes are told by the hash of their diff. Columns of a pivot share one."""
+        planned = self.run.plan["variants"]
+        plan = planned[0] if self.pivoted else next(v for v in planned if v["name"] == variant)
         dirty = f"+{plan['dirty'][:12]}" if plan.get("dirty") else ""
         return f"{plan.get('revision') or plan.get('ref') or ''}{dirty}"
 
@@ -83,10 +91,13 @@ def read(run_dir: Path) -> Source:
     path = run_dir / "stats/comparison.json"
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
+    measurements = read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS)
+    measured = zip(measurements["metric"].tolist(), measurements["query_type"].tolist(), strict=True)
     return Source(
         run=run,
         document=read_json(path),
-        measurements=read_table(run_dir / "tidy/measurements.csv", MEASUREMENTS),
+        metrics={metric.name: metric for metric in kinds.metrics_of(run, measured)},
+        measurements=measurements,
         phases=read_table(run_dir / "tidy/phases.csv", PHASES),
     )
 
@@ -100,7 +111,7 @@ def figures(source: Source, candidate: str) -> Iterator[Figure]:
     """Yield what is judged of a candidate, and its query rates; not what a failed check touches: that is of no use."""
     pairs = values(source.measurements, source.valid(candidate), [source.run.variants[0], candidate])
     for row in source.document["rows"]:
-        metric, median = METRICS[row["metric"]], row["candidate_median"]
+        metric, median = source.metrics[row["metric"]], row["candidate_median"]
         if row["candidate"] != candidate or not tracked(metric) or row["verdict"] == FAILED or median is None:
             continue
         if row["query_type"] == GEOMEAN:

@@ -5,12 +5,17 @@ of its phase, or that of the round's last phase where the metric belongs to the 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+import pandas as pd
+
+from plots.exports import names
 from plots.exports.figures import Source
-from tsduel.metrics import METRICS, Metric
+from tsduel.metrics import Metric
 
 _PLURAL = {"s": "seconds", "ms": "seconds", "B": "bytes"}
+# What a benchmark calls s or ms is its own affair: benchstat's seconds are sec.
+_GO_PLURAL = {"sec": "seconds", "B": "bytes"}
 _SINGULAR = {"s": "second", "B": "byte"}
 _FACTORS = {"ms": 1e-3}
 
@@ -18,10 +23,12 @@ _FACTORS = {"ms": 1e-3}
 def text(source: Source) -> str:
     """Return the whole exposition, `# EOF` last."""
     lines = [*_info(source)]
-    for metric in METRICS.values():
-        samples = list(_samples(source, metric))
+    of_go = source.run.kind == "gobench"
+    named = _go_names(source) if of_go else {metric.name: name_of(metric) for metric in source.metrics.values()}
+    for metric in source.metrics.values():
+        name, unit = named[metric.name]
+        samples = list(_samples(source, metric, name, 1.0 if of_go else _FACTORS.get(metric.unit, 1.0)))
         if samples:
-            name, unit = name_of(metric)
             lines += [
                 f"# TYPE {name} gauge",
                 f"# UNIT {name} {unit}",
@@ -33,15 +40,28 @@ def text(source: Source) -> str:
 
 def name_of(metric: Metric) -> tuple[str, str]:
     """Return a metric's name and unit: query_mean_ms is ("tsduel_query_mean_seconds", "seconds")."""
-    first, *per = metric.unit.split("/")
-    unit = "_per_".join([_PLURAL.get(first, first), *(_SINGULAR.get(part, part) for part in per)])
+    unit = _spoken(metric.unit, _PLURAL)
     name = f"tsduel_{metric.name.removesuffix('_ms')}"
     return name if name.endswith(f"_{unit}") else f"{name}_{unit}", unit
 
 
+def _go_names(source: Source) -> dict[str, tuple[str, str]]:
+    """Return the same of Go benchmarks, whose metrics are units: sec/op is ("tsduel_bench_seconds_per_op", ...)."""
+    units = names.safe({unit: _spoken(unit, _GO_PLURAL) for unit in source.metrics}, "_")
+    return {unit: (f"tsduel_bench_{spoken}", spoken) for unit, spoken in units.items()}
+
+
+def _spoken(unit: str, plural: Mapping[str, str]) -> str:
+    first, *per = unit.split("/")
+    return "_per_".join([plural.get(first, first), *(_SINGULAR.get(part, part) for part in per)])
+
+
 def _info(source: Source) -> Iterator[str]:
-    """Yield which revision each variant was, at the time of its last round that counts."""
-    ends = source.phases.groupby("variant")["end"].max()
+    """Yield which revision each variant was, at the end of its last round; columns of a pivot share their rounds."""
+    phases = source.phases
+    ends = phases.groupby("variant")["end"].max()
+    if source.pivoted and not phases.empty:
+        ends = pd.Series(phases["end"].max(), index=source.run.variants)
     yield "# TYPE tsduel_variant info"
     yield "# HELP tsduel_variant What a variant of a run was."
     for variant in source.run.variants:
@@ -51,8 +71,8 @@ def _info(source: Source) -> Iterator[str]:
             yield f"tsduel_variant_info{labels} 1 {ends[variant]:.3f}"
 
 
-def _samples(source: Source, metric: Metric) -> Iterator[str]:
-    name, factor = name_of(metric)[0], _FACTORS.get(metric.unit, 1.0)
+def _samples(source: Source, metric: Metric, name: str, factor: float) -> Iterator[str]:
+    of_type = "benchmark" if source.run.kind == "gobench" else "query_type"
     counting = _counting(source)
     phase_ends = source.phases.groupby(["round", "phase", "query_type"])["end"].max().to_dict()
     round_ends = source.phases.groupby("round")["end"].max().to_dict()
@@ -61,7 +81,7 @@ def _samples(source: Source, metric: Metric) -> Iterator[str]:
     for block, round_, variant, phase, query_type, value in zip(*(table[c].tolist() for c in columns), strict=True):
         end = phase_ends.get((round_, phase, query_type), round_ends.get(round_))
         if (variant, block) in counting and end is not None:
-            own = {"variant": variant, "query_type": query_type, "block": f"{block:.0f}", "round": round_}
+            own = {"variant": variant, of_type: query_type, "block": f"{block:.0f}", "round": round_}
             yield f"{name}{_labels({**_common(source), **own})} {value * factor:.10g} {end:.3f}"
 
 

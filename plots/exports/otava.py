@@ -50,7 +50,7 @@ def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
         source.labels[candidate],
         source.labels[source.run.variants[0]],
     )
-    columns = _columns(source.run)
+    columns = _go_columns(source, candidate) if source.run.kind == "gobench" else _columns(source.run)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["time", *ATTRIBUTES, *columns])
@@ -64,6 +64,12 @@ def _columns(run: Run) -> list[str]:
         for metric in filter(tracked, METRICS.values())
         for query_type in ([*run.query_types, *([GEOMEAN] if metric.geomean else [])] if metric.per_type else [""])
     ]
+
+
+def _go_columns(source: Source, candidate: str) -> list[str]:
+    """Return those of the benchmarks that the pattern has found: another revision may have others."""
+    rows = [row for row in source.document["rows"] if row["candidate"] == candidate]
+    return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]
 
 
 def _column(metric: str, query_type: str) -> str:

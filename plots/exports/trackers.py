@@ -11,6 +11,7 @@ run or a revision: these are in `extra` where the format has a place for them.
 from typing import Any, Literal
 
 from plots import numbers
+from plots.exports import names
 from plots.exports.figures import Figure, Source, figures
 
 
@@ -32,16 +33,17 @@ def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) 
 
 def _extra(source: Source, candidate: str, figure: Figure) -> str:
     baseline, row = source.run.variants[0], figure.row
-    workload, host = source.run.plan["workload"], source.run.json("raw/host.json")
+    plan, host = source.run.plan, source.run.json("raw/host.json")
     interval = f" ({numbers.between(row['lo_pct'], row['hi_pct'])})" if row["lo_pct"] is not None else ""
     change = f"{numbers.change(row['change_pct'])} %{interval}" if row["change_pct"] is not None else "no change in %"
-    machine = host.get("cpu_model") or source.run.plan["host"]["machine"]
+    machine = host.get("cpu_model") or plan["host"]["machine"]
+    of = f"package {plan['gobench']['package']}" if "gobench" in plan else f"data {plan['workload']['data_key']}"
     return "\n".join(
         [
             f"{source.labels[candidate]}, revision {source.revision(candidate)}",
             f"median of {row['blocks']} rounds" + (", a screen" if source.standing == "screen" else ""),
             f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}",
-            f"{machine}; data {workload['data_key']}; run {source.run.path.name}",
+            f"{machine}; {of}; run {source.run.path.name}",
         ]
     )
 
@@ -49,10 +51,11 @@ def _extra(source: Source, candidate: str, figure: Figure) -> str:
 def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
     """Return the document; the lower and upper values are the least and the largest round."""
     document: dict[str, dict[str, dict[str, float]]] = {}
+    slugs = names.safe({name: name for name in source.metrics}, "-")
     for candidate in source.document["candidates"]:
         for figure in figures(source, candidate):
             benchmark = "/".join(filter(None, [source.series, candidate, figure.query_type]))
-            document.setdefault(benchmark, {})[figure.metric.name.replace("_", "-")] = {
+            document.setdefault(benchmark, {})[slugs[figure.metric.name]] = {
                 "value": figure.median,
                 "lower_value": figure.least,
                 "upper_value": figure.largest,

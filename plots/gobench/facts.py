@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from plots import facts, markup, numbers, words
-from plots.gobench.tables import TITLES, units
+from plots.gobench.tables import TITLES, units, value
 from plots.tables import Comparison, markdown, wanted_rounds
 from tsduel import aa
 from tsduel.gobench.tidy import SCOPES
@@ -28,8 +28,14 @@ def summary(comparison: Comparison) -> list[str]:
         up, down = _WORDS.get(unit, ("more", "less"))
         mark = comparison.mark(row).split(" ")[0]
         name = TITLES.get(unit, unit)
-        said.append(f"{mark} **{name}** (geometric mean): {words.sentence(row, up, down)}{_moved(comparison, unit)}")
+        found = f"{words.sentence(row, up, down)}{_sides(row)}{_moved(comparison, unit)}"
+        said.append(f"{mark} **{name}** (geometric mean): {found}")
     return said
+
+
+def _sides(row: dict[str, Any]) -> str:
+    sides = (row["baseline_median"], row["candidate_median"])
+    return "" if None in sides else f"; {' → '.join(value(side, row['metric']) for side in sides)}"
 
 
 def _moved(comparison: Comparison, unit: str) -> str:
@@ -62,11 +68,7 @@ def calibration(run: Run) -> str:
 
 def compared(run: Run) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
     """Return what differs between variants (name, a value a variant) and what they have in common (name, value)."""
-    if run.plan["gobench"]["pivot"]:
-        planned = [str(variant["name"]) for variant in run.plan["variants"]]
-    else:
-        planned = run.variants
-    described = [_variant(run, name) for name in planned]
+    described = [_variant(run, name) for name in built(run)]
     rows = [(key, [one[key] for one in described]) for key in described[0] if any(one[key] for one in described)]
     differ = [(key, [v or "none" for v in values]) for key, values in rows if len(set(values)) > 1]
     common = [(key, values[0]) for key, values in rows if len(set(values)) == 1]
@@ -104,7 +106,7 @@ def _variant(run: Run, name: str) -> dict[str, str]:
 def warnings(run: Run, comparisons: list[Comparison]) -> list[str]:
     """Say what makes figures doubtful: toolchains that differ, blocks left out, rows that one side lacks."""
     said = []
-    toolchains = {name: str(run.json(f"build/{name}.json").get("go_version") or "?") for name in _built(run)}
+    toolchains = {name: str(run.json(f"build/{name}.json").get("go_version") or "?") for name in built(run)}
     if len(set(toolchains.values())) > 1:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
         said.append(f"The toolchains differ ({named}): a difference may be the compiler's and not the module's.")
@@ -124,8 +126,9 @@ def warnings(run: Run, comparisons: list[Comparison]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _built(run: Run) -> list[str]:
-    return [str(variant["name"]) for variant in run.plan["variants"]]
+def built(run: Run) -> list[str]:
+    """Return the names of what was built, baseline first: the variants, also where a pivot compares columns."""
+    return sorted((str(variant["name"]) for variant in run.plan["variants"]), key=lambda name: name != "baseline")
 
 
 def method(run: Run) -> list[str]:

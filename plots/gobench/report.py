@@ -4,11 +4,10 @@ import re
 import subprocess
 from pathlib import Path
 
+from plots import drawing, markup, noise, page
 from plots import facts as shared
-from plots import markup, noise, page
-from plots.gobench import facts, profiles, tables
+from plots.gobench import facts, pictures, profiles, tables
 from plots.opened import Opened, open_report, template, write
-from plots.tables import markdown
 from tsduel.rundir import Run
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -17,12 +16,11 @@ _BENCHSTAT_S = 600
 
 
 def main(run_dir: Path) -> None:
-    """Write report.md and report.html."""
+    """Write report.md, report.html and the pictures."""
     opened = open_report(run_dir)
+    drawn = pictures.draw(drawing.read(opened))
     run, comparisons, checks = opened.run, opened.comparisons, opened.checks
-    differ, common = facts.compared(run)
     failed = facts.failures(checks)
-    names = sorted((str(v["name"]) for v in run.plan["variants"]), key=lambda name: name != "baseline")
     text = template("gobench.md.j2").render(
         title=_title(opened),
         question=markup.text(str(run.plan.get("question") or "")),
@@ -34,12 +32,13 @@ def main(run_dir: Path) -> None:
         ],
         planned_blocks=run.plan["design"]["blocks"],
         calibration=facts.calibration(run),
-        differ=markdown(["", *names], [[key, *values] for key, values in differ]) if differ else "",
-        common=markdown(["In common", ""], [list(pair) for pair in common]),
+        compared=tables.compared(*facts.compared(run), facts.built(run)),
         units=[
             {"title": tables.titled(unit), "table": tables.unit_table(comparisons, unit, run.query_types)}
             for unit in tables.units(comparisons)
         ],
+        pictures=[picture for picture in drawn if picture.drawn],
+        not_drawn=[picture.name for picture in drawn if not picture.drawn],
         benchstat=markup.block(benchstat(run), "text"),
         profiles=[
             {"title": found["title"], "text": markup.block(found["text"], "text")}
@@ -53,6 +52,7 @@ def main(run_dir: Path) -> None:
         warnings=facts.warnings(run, comparisons),
         method=facts.method(run),
         command=markup.block(facts.command(run), "shell"),
+        written=shared.folded_experiment(run),
         run=run.path.name,
     )
     text = write(run_dir / "report.md", text)
@@ -76,7 +76,7 @@ def print_summary(run_dir: Path) -> None:
     print(f"Checks: {facts.checks_sentence(run, checks)}.")
     for line in facts.failures(checks)[:5]:
         print(f"  {line}")
-    print(f"Report: {run_dir / 'report.md'}")
+    print(f"Report: {run_dir / 'report.md'}, with its pictures in one file: {run_dir / 'report.html'}")
 
 
 def benchstat(run: Run) -> str:

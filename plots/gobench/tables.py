@@ -13,9 +13,7 @@ from tsduel.metrics import GEOMEAN
 TITLES = {metric.name: metric.title for metric in KNOWN}
 MOST_ROWS = 40
 """Of the table in the terminal; the report has all of them."""
-_TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
-_BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30))
-_THOUSANDS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
+_THOUSANDS = (("k", 1e3), ("M", 1e6), ("G", 1e9))
 _PREFIX_FROM = 10_000
 _NAMED = markup.Safe("**geometric mean**")
 
@@ -25,17 +23,14 @@ def value(number: float | None, unit: str) -> str:
     if number is None:
         return numbers.MISSING
     if unit.startswith("sec") or unit.endswith("-sec"):
-        name, factor = _prefix(_TIMES, number)
+        name, factor = numbers.time_unit(abs(number))
         return f"{numbers.number(number / factor)} {name}"
     if unit.partition("/")[0].rsplit("-", maxsplit=1)[-1] == "B":
-        name, factor = _prefix(_BINARY, number)
-        return f"{numbers.number(number / factor)} {name}B{'/s' if unit == 'B/s' else ''}"
-    name, factor = _prefix(_THOUSANDS, number) if abs(number) >= _PREFIX_FROM else _THOUSANDS[0]
+        name, factor = numbers.binary_unit(abs(number))
+        return f"{numbers.number(number / factor)} {name}{'/s' if unit == 'B/s' else ''}"
+    fits = (p for p in reversed(_THOUSANDS) if abs(number) >= max(p[1], _PREFIX_FROM))
+    name, factor = next(fits, ("", 1.0))
     return f"{numbers.number(number / factor)} {name}".rstrip()
-
-
-def _prefix(prefixes: Sequence[tuple[str, float]], number: float) -> tuple[str, float]:
-    return next((p for p in reversed(prefixes) if abs(number) >= p[1]), prefixes[0])
 
 
 def titled(unit: str) -> str:
@@ -49,7 +44,7 @@ def units(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def unit_table(comparisons: Sequence[Comparison], unit: str, names: Sequence[str]) -> str:
-    """Return the table of one unit. With one candidate it has all the evidence, with more a change and a mark each."""
+    """Return the table of one unit; of several candidates a change and a mark each, with the evidence folded below."""
     if len(comparisons) == 1:
         return _pair(comparisons[0], unit, names)
     header = ["Benchmark", f"{comparisons[0].labels[0]}"]
@@ -66,7 +61,12 @@ def unit_table(comparisons: Sequence[Comparison], unit: str, names: Sequence[str
             cells += _versus(comparison, row, unit)
         rows.append(cells)
     right = [1, *(i for n in range(len(comparisons)) for i in (2 + 3 * n, 3 + 3 * n))]
-    return markdown(header, rows, right=right)
+    single = [
+        f"**{markup.text(one.labels[1])} against {markup.text(one.labels[0])}**\n\n{_pair(one, unit, names)}"
+        for one in comparisons
+    ]
+    evidence = markup.folded("Intervals and p of these", "\n\n".join(single))
+    return f"{markdown(header, rows, right=right)}\n\n{evidence}"
 
 
 def _versus(comparison: Comparison, row: dict[str, Any] | None, unit: str) -> list[str]:
@@ -87,6 +87,12 @@ def _pair(comparison: Comparison, unit: str, names: Sequence[str]) -> str:
 
 def _sides(row: dict[str, Any], unit: str) -> list[str]:
     return [value(row["baseline_median"], unit), value(row["candidate_median"], unit)]
+
+
+def compared(differ: Sequence[tuple[str, list[str]]], common: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
+    """Return the tables of what differs between variants and of what they have in common."""
+    found = [markdown(["", *names], [[key, *values] for key, values in differ])] if differ else []
+    return "\n\n".join([*found, markdown(["In common", ""], [list(pair) for pair in common])])
 
 
 def plain(comparison: Comparison, names: Sequence[str]) -> str:

@@ -25,6 +25,13 @@ whole_benchtime() { # of a process that runs the whole pattern
   if [[ -n $P_GOBENCH_COUNT ]]; then printf '%sx' "$P_GOBENCH_COUNT"; else printf '%ss' "$P_GOBENCH_SECONDS"; fi
 }
 
+planned_rows() { # [EVERY]: row, name, pattern for it alone, operations; with EVERY those rows that all variants have
+  jq -r --arg v "$VARIANT" --argjson least "${1:-1}" 'def quoted: gsub("(?<c>[\\\\.+*?()|\\[\\]{}^$])"; "\\\(.c)");
+    .rows[] | select(.names[$v] and (.names | length) >= $least)
+    | [.row, .names[$v], (.names[$v] | split("/") | map("^\(quoted)$") | join("/")), (.count | tostring)]
+    | join("\t")' "$RUN_DIR/raw/calibration.json"
+}
+
 wipe_directory() { # unless it is not ours, which the round has failed for
   [[ -z $(why_not_ours "$TSDUEL_SCRATCH/bench") ]] || return 0
   wipe_ours "$TSDUEL_SCRATCH/bench"

@@ -48,7 +48,7 @@ def why_gone(run_dir: Path) -> str:
     reason = "Google has taken it back, as it does with spot machines" if where["spot"] else "its life has ended"
     return (
         f"the machine {host['instance']} is gone ({reason}, or somebody has deleted it); {len(run.rounds)} of "
-        f"{len(run.planned)} rounds are here. To begin anew on another: make tsbs RUN={run_dir.name}"
+        f"{len(run.planned)} rounds are here. To begin anew on another: make {run.kind} RUN={run_dir.name}"
     )
 
 
@@ -77,6 +77,6 @@ def _fetch(run_dir: Path) -> str:
             return ""
         control.fetch(run_dir)
     except UserError as error:
-        again = f"to come back: make tsbs RUN={run_dir.name}"
+        again = f"to come back: make {rundir.open_run(run_dir).kind} RUN={run_dir.name}"
         return f"{error}\ngcp: not everything is at home, so the machine is kept; {again}"
     return ""

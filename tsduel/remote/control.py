@@ -92,7 +92,7 @@ def fetch(run_dir: Path) -> None:
     link = Link.open(run_dir)
     state = link.state()
     if state.word == "none" and not state.rounds:
-        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make tsbs RUN={run_dir.name}")
+        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make {run.kind} RUN={run_dir.name}")
     for name in state.rounds:
         if not (link.raw / name / "round.json").exists():
             link.fetch_round(name)

@@ -40,6 +40,7 @@ class Link:
     cache_dir: str
     there: str
     planned: tuple[str, ...]
+    kind: str = "tsbs"  # which command goes on with it
 
     @classmethod
     def open(cls, run_dir: Path) -> Link:
@@ -57,6 +58,7 @@ class Link:
             cache_dir=there["cache_dir"],
             there=there["run_dir"],
             planned=tuple(names),
+            kind=run.kind,
         )
 
     @property

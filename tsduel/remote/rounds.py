@@ -30,6 +30,8 @@ PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
 FETCHED = "host/fetched.json"
+# Beside the rounds below raw/: what `PROFILE=` asked for.
+PROFILES = "profiles/"
 
 
 def say(text: str) -> None:
@@ -69,7 +71,7 @@ class Follower:
                 if time.monotonic() - self.heard > self.patience_s:
                     raise UserError(
                         f"{error}\nno word for {self.patience_s:.0f} s; the rounds go on there if the machine lives. "
-                        f"To come back: make tsbs RUN={self.link.run_dir.name}"
+                        f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"
                     ) from None
                 self.view.say(
                     f"tsduel: no connection to {self.link.host.name}; the rounds go on there; "
@@ -86,7 +88,7 @@ class Follower:
             if self.started:
                 raise UserError(
                     f"the rounds on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
-                    f"what is finished is kept. To go on: make tsbs RUN={self.link.run_dir.name}"
+                    f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
             state = self._heard(self.link.start())
             self.view.say(f"the rounds run on {self.link.host.name}; Ctrl-C leaves them running")
@@ -150,9 +152,9 @@ def bring_home(link: Link) -> None:
     link.fetch_files(["run.log"], link.run_dir / "host" / "control")
     link.fetch_files(["build"], link.run_dir)
     wrong = link.missing()
-    for name in sorted({name.split("/")[0] for name in wrong if "/" in name}):
+    single = [f"raw/{name}" for name in wrong if "/" not in name or name.startswith(PROFILES)]
+    for name in sorted({name.split("/")[0] for name in wrong if f"raw/{name}" not in single}):
         link.fetch_round(name)
-    single = [f"raw/{name}" for name in wrong if "/" not in name]
     if single:
         link.fetch_files(single, link.run_dir)
     if wrong and (still := link.missing()):
@@ -187,7 +189,7 @@ def main(run_dir: Path) -> int:
     except KeyboardInterrupt:
         view.close()
         say(
-            f"\ndetached: the rounds go on on {link.host.name}. To come back: make tsbs RUN={run_dir.name}; "
+            f"\ndetached: the rounds go on on {link.host.name}. To come back: make {link.kind} RUN={run_dir.name}; "
             f"to stop them: make stop RUN={run_dir.name}"
         )
         return EXIT_INTERRUPTED
