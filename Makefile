@@ -120,7 +120,7 @@ follow: .venv ## watch a run from another terminal, wherever it runs; Ctrl-C lea
 status: .venv ## what the rounds are doing, and how many are finished
 	@$(TSDUEL) status "$$RUN"
 
-stop: .venv ## end the rounds, wherever they run; finished ones are kept
+stop: .venv ## end after the round that is running, wherever that is; twice: now; finished rounds are kept
 	@$(TSDUEL) stop "$$RUN"
 
 fetch: .venv ## from another machine: bring home what is finished by now

@@ -5,12 +5,16 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import analysis, overhead, pipelines, view
+from bench import analysis, faults, overhead, pipelines, view
 from bench.figures import PROJECT, Figure, run
 
-PARTS = ("generate", "feed", "overhead", "view", "analysis")
+PARTS = ("generate", "feed", "overhead", "resume", "view", "analysis", "kills")
+
+# What needs a run that is planned and built.
+OF_A_RUN = {"generate", "feed", "overhead", "resume"}
 
 
 def main() -> int:
@@ -31,24 +35,34 @@ def main() -> int:
             sys.stdout.flush()
         figures.extend(new)
 
-    if {"generate", "feed", "overhead"} & set(parts):
-        run_dir = prepare(work)
-        plan = json.loads((run_dir / "plan/experiment.json").read_text(encoding="utf-8"))
-        bin_dir = Path(json.loads((run_dir / "build/tsbs.json").read_text(encoding="utf-8"))["bin_dir"])
-        if {"generate", "feed"} & set(parts):
-            add(*pipelines.generation(run_dir, plan, bin_dir, work))
-        if "feed" in parts:
-            add(pipelines.feeding(plan, bin_dir, work))
-        if "overhead" in parts:
-            add(overhead.own_cost(run_dir))
+    if OF_A_RUN & set(parts):
+        for figure in of_a_run(parts, work):
+            add(figure)
     if "view" in parts:
         add(*view.watching(work))
     if "analysis" in parts:
         add(*analysis.stages(work))
+    if "kills" in parts:
+        add(*faults.kills())
     shutil.rmtree(work)
     missed = [figure for figure in figures if not figure.met]
     sys.stdout.write(f"\n{len(figures) - len(missed)} of {len(figures)} targets met\n")
     return 1 if missed else 0
+
+
+def of_a_run(parts: Sequence[str], work: Path) -> Iterator[Figure]:
+    """Measure those of the parts that need a run."""
+    run_dir = prepare(work)
+    plan = json.loads((run_dir / "plan/experiment.json").read_text(encoding="utf-8"))
+    bin_dir = Path(json.loads((run_dir / "build/tsbs.json").read_text(encoding="utf-8"))["bin_dir"])
+    if {"generate", "feed"} & set(parts):
+        yield from pipelines.generation(run_dir, plan, bin_dir, work)
+    if "feed" in parts:
+        yield pipelines.feeding(plan, bin_dir, work)
+    if "overhead" in parts:
+        yield overhead.own_cost(run_dir)
+    if "resume" in parts:
+        yield faults.resume(run_dir, work)
 
 
 def prepare(work: Path) -> Path:

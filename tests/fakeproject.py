@@ -69,6 +69,7 @@ class Project:
         self.scripts = root / "scripts"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "TSBS_", "FAKE_"))}
         self.env |= {"TSDUEL_CACHE": str(self.cache), "FAKE_CALLS": str(self.calls_log)}
+        self.env["TSDUEL_LOCK"] = str(root / "host.lock")
         shutil.copytree(PROJECT / "scripts", self.scripts)
         _write_program(self.scripts / "canary", 'echo \'{"cpu_s": 1, "memory_s": 1, "fsync_s": 1}\'')
         _write_program(self.scripts / "make-workload", 'cp -- "$1/workload.json" "$1/raw/workload.json"')

@@ -164,7 +164,7 @@ class Run:
             if (SHARED / name).exists():
                 (self.cache / name).symlink_to(SHARED / name)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "GO"))}
-        self.env |= {"TSDUEL_CACHE": str(self.cache)}
+        self.env |= {"TSDUEL_CACHE": str(self.cache), "TSDUEL_LOCK": str(root / "host.lock")}
 
     def plan(self, variants: dict[str, Any], *, aa: bool = False, **parts: Any) -> dict[str, Any]:
         """Write the plan of an experiment; `parts` are laid over its sections."""

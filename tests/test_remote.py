@@ -266,10 +266,12 @@ class TestFollower:
         assert rounds.Follower(attended).attend() == 0
 
     def test_rounds_that_were_stopped_are_gone_on_with(self, link, project):
-        """Stop leaves no process; the next command starts again instead of telling once more that it was stopped."""
+        """Asked twice, nothing is left; the next command starts again and does not tell once more of the stop."""
         attended = link()
         attended.start()
-        attended.ask("stop")
+        wait_for(lambda: list(attended.raw.parent.parent.glob("results/r/raw/[0-9]*.partial")))
+        assert attended.ask("stop") == f"after {project.order()[0]}\n"
+        assert "stopped" in attended.ask("stop")
         assert project.alive() == []
         assert (attended.state().word, attended.state().code) == ("ended", 130)
         assert rounds.Follower(attended).attend() == 0

@@ -51,18 +51,20 @@ class RealRun:
         self.root, self.built, self.cache = root, built, cache
         self.run_dir = root / "run"
 
-    def start(self, *flags):
-        """Plan, and start run-rounds, which stops at the first round that fails."""
+    def plan(self, *flags, blocks=1, failed=0, scale=500):
+        """Write the plan and the records of its builds."""
         record = json.loads((self.built / "baseline.json").read_text())
         variant = {"source": "binary", "path": record["binary"], "flags": list(flags)}
         data = {
             "name": "real",
             "variants": {"baseline": variant, "candidate": variant},
             # Enough that a load takes some seconds.
-            "workload": {"scale": 500, "workers": 2},
+            "workload": {"scale": scale, "workers": 2},
             "queries": {"types": ["double-groupby-1"], "count": 20, "responses": 2},
             "settle": {"polls": 1},
-            "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_rounds": 0},
+            "design": {"blocks": blocks, "warmup_blocks": 0, "max_failed_rounds": failed},
+            # Other tests run beside, which is not what these look at.
+            "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
             "host": {"port": free_port()},
         }
         resolved = plan.resolve(experiment.validate(data, "test"), run="run")
@@ -72,6 +74,10 @@ class RealRun:
         for name in ("baseline", "candidate"):
             (build / f"{name}.json").write_text(json.dumps(record | {"variant": name}))
         (build / "tsbs.json").write_bytes((self.built / "tsbs.json").read_bytes())
+
+    def start(self, *flags):
+        """Plan, and start run-rounds, which stops at the first round that fails."""
+        self.plan(*flags)
         with (self.root / "said").open("wb") as said:
             return subprocess.Popen(
                 [PROJECT / "scripts" / "run-rounds", self.run_dir],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import outcome, runlog
+from tsduel import files, outcome, runlog
 from tsduel.errors import UserError
 from tsduel.rundir import lost_latest, open_run
 
@@ -113,7 +113,7 @@ def _comment(run_dir: Path, _failed: int) -> None:
 def _status(run_dir: Path, _failed: int) -> None:
     from tsduel.remote import control
 
-    control.status(run_dir, os.environ)
+    control.status(run_dir)
 
 
 def _follow(run_dir: Path, _failed: int) -> int:
@@ -125,7 +125,7 @@ def _follow(run_dir: Path, _failed: int) -> int:
 def _stop(run_dir: Path, _failed: int) -> None:
     from tsduel.remote import control
 
-    control.stop(run_dir, os.environ)
+    control.stop(run_dir)
 
 
 def _fetch(run_dir: Path, _failed: int) -> None:
@@ -153,7 +153,7 @@ STAGES = {
     "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment, logged=False),
     "status": Stage("say what the rounds are doing", _status, logged=False),
     "follow": Stage("show what the rounds are doing, until they have ended", _follow, logged=False),
-    "stop": Stage("end the rounds, wherever they run", _stop),
+    "stop": Stage("end the rounds after the one that is running, or, asked again, at once", _stop),
     "fetch": Stage("bring home what is finished elsewhere", _fetch),
     "ssh": Stage("log in where the rounds run", _ssh, logged=False),
     "destroy": Stage("delete everything of a rented machine, and see that nothing is left", _destroy),
@@ -213,6 +213,11 @@ def main() -> int:
         return outcome.USER
     except BrokenPipeError:
         return outcome.DONE
+    except OSError as error:
+        if not (said := files.sentence(error)):
+            raise
+        print(f"tsduel: {said}", file=sys.stderr)
+        return outcome.USER
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tsduel import place, rundir, runlog
+from tsduel import built, lock, place, rundir, runlog
 from tsduel.errors import UserError
 from tsduel.remote import pack, rounds
 from tsduel.remote.link import Link
@@ -24,9 +24,16 @@ def main(run_dir: Path) -> int:
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
-    if not place.is_local(plan):
-        if _is_under_way(run_dir):
+    if place.is_local(plan):
+        lock.refuse_if_taken(run_dir, plan["kind"])
+        if built.is_whole(run_dir, plan):
+            rounds.say("everything is built already")
             return 0
+    else:
+        link = Link.open(run_dir)
+        if _is_under_way(link):
+            return 0
+        lock.refuse_if_taken(run_dir, plan["kind"], link.host, link.there)
         pack.main(run_dir)
     rounds.say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
@@ -36,8 +43,7 @@ def main(run_dir: Path) -> int:
     return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
 
 
-def _is_under_way(run_dir: Path) -> bool:
-    link = Link.open(run_dir)
+def _is_under_way(link: Link) -> bool:
     if link.state().word != "running":
         return False
     rounds.say(f"the rounds run on {link.host.name} already: nothing is changed there")

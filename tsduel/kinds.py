@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsduel import benchfmt, metrics
-from tsduel.blocks import read_table
+from tsduel import metrics
 from tsduel.experiment import Variant
-from tsduel.gobench import benchfmt as go_benchfmt
 from tsduel.gobench import plan as go_plan
-from tsduel.gobench import tidy as go_tidy
-from tsduel.gobench import units
 from tsduel.gobench.schema import GoExperiment, GoVariant
 from tsduel.question import EMPTY, GOBENCH, AnyExperiment, refuse_other, validate
 from tsduel.targets import TARGETS, Target
@@ -34,6 +30,7 @@ __all__ = [
 ]
 # fmt: on
 AnyVariant = Variant | GoVariant
+# Imports of what reads tables are late: pandas and scipy take seconds, which a run that goes on does not have.
 
 
 def target(asked: AnyExperiment, variant: AnyVariant) -> Target:
@@ -69,6 +66,10 @@ def metrics_of(run: Run, measured: Iterable[tuple[str, str]]) -> list[Metric]:
     """Return the metrics of a run; `measured` are the metrics and query types that any round has."""
     if run.kind != GOBENCH:
         return list(metrics.METRICS.values())
+    from tsduel.blocks import read_table  # noqa: PLC0415 - see above
+    from tsduel.gobench import tidy as go_tidy  # noqa: PLC0415 - see above
+    from tsduel.gobench import units  # noqa: PLC0415 - see above
+
     table = read_table(run.path / "tidy/units.csv", go_tidy.UNITS)
     directions = dict(zip(table["metric"], table["better"], strict=True))
     return units.metrics_of((metric for metric, _ in measured), directions)
@@ -76,6 +77,9 @@ def metrics_of(run: Run, measured: Iterable[tuple[str, str]]) -> list[Metric]:
 
 def bench_files(run: Run, phases: Mapping[str, str], compared: Sequence[Compared]) -> dict[str, str]:
     """Return the text of benchstat's file for each variant."""
+    from tsduel import benchfmt  # noqa: PLC0415 - see above
+    from tsduel.gobench import benchfmt as go_benchfmt  # noqa: PLC0415 - see above
+
     if run.kind == GOBENCH:
         return go_benchfmt.files(run, compared)
     return benchfmt.files(run, phases, compared)

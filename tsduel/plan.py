@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import tsduel
 from tsduel import (
     caches,
     duration,
+    files,
     foresight,
     kinds,
     knobs,
@@ -31,7 +33,7 @@ from tsduel.experiment import Experiment
 from tsduel.gcp import place as rented
 from tsduel.gcp import rent
 from tsduel.gobench import plan as go_plan
-from tsduel.rundir import refuse_imported
+from tsduel.rundir import read_json, refuse_imported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +62,7 @@ def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     read = question.read(environment)
     aa = given.get("AA") == "1"
     cache = caches.directory(environment)
+    files.private_directory(cache)
     caches.own(cache, environment)
     plan = resolve(read.asked, run=run_dir.name, aa=aa, where=place.asked(given))
     plan["asked"] = {"experiment": read.path, "written": _plain(read.written), "knobs": dict(given)}
@@ -84,7 +87,7 @@ def _plain(data: Any) -> Any:
 
 def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
     experiment = environment.get("EXPERIMENT", "")
-    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    plan = read_json(run_dir / "plan" / "experiment.json")
     refuse_imported(run_dir, plan)
     asked = plan["asked"]
     changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
@@ -246,25 +249,25 @@ def own_commit() -> str:
 
 
 def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> None:
+    # Variables of a variant and logs are nobody else's; who wants to share opens this directory (docs/operating.md).
+    files.private_directory(run_dir)
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
     drawn = plan.pop("rounds")
-    with (directory / "rounds.tsv").open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, list(drawn[0]), delimiter="\t", lineterminator="\n")
-        table.writeheader()
-        table.writerows(drawn)
+    table = io.StringIO()
+    rows = csv.DictWriter(table, list(drawn[0]), delimiter="\t", lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(drawn)
+    files.write(directory / "rounds.tsv", table.getvalue())
     if plan["place"]["kind"] == "gcp":
-        variables_file = directory / "terraform.tfvars.json"
-        variables_file.write_text(
-            json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n", encoding="utf-8"
+        files.write(
+            directory / "terraform.tfvars.json", json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n"
         )
     # A line, since nobody reads its table.
-    (directory / "forecast.json").write_text(json.dumps(plan.pop("forecast")) + "\n", encoding="utf-8")
-    (directory / "ansible-vars.json").write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
-    # Last, and at once: a plan that exists is a plan that is whole.
-    partial = directory / "experiment.json.partial"
-    partial.write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")
-    partial.rename(directory / "experiment.json")
+    files.write(directory / "forecast.json", json.dumps(plan.pop("forecast")) + "\n")
+    files.write(directory / "ansible-vars.json", json.dumps(variables, indent=2) + "\n")
+    # Last: a plan that exists is a plan that is whole.
+    files.write(directory / "experiment.json", json.dumps(plan, indent=2) + "\n")
 
 
 def _print(run_dir: Path) -> None:

@@ -8,7 +8,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tsduel import place, rundir
+from tsduel import files, place, rundir
 from tsduel.gcp import provide
 from tsduel.remote import probe, rounds
 from tsduel.remote.ssh import Host
@@ -66,4 +66,4 @@ def _over_ssh(host: Host) -> dict[str, Any]:
 
 
 def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    files.write(path, json.dumps(value, indent=2) + "\n")

@@ -16,15 +16,14 @@ launch() { # a unit of its own where there is systemd, a session of its own else
   setsid --fork "${command[@]}" </dev/null >>"$CONTROL/log" 2>&1 7>&-
 }
 
-began() { # PID -> when it began, in clock ticks since boot: with it a number is one process
-  local stat
-  { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 0
-  read -r -a stat <<<"${stat##*) }"
-  printf '%s' "${stat[19]}"
+is_running() {
+  local pid="" ticks="" boot=""
+  { read -r pid ticks boot <"$CONTROL/pid"; } 2>/dev/null || return 1
+  is_alive "$pid" && is_process "$pid" "$ticks" "$boot"
 }
 
-is_running() {
-  local pid="" ticks=""
-  { read -r pid ticks <"$CONTROL/pid"; } 2>/dev/null || return 1
-  is_alive "$pid" && [[ $(began "$pid") == "$ticks" ]]
+end_code() { # what the rounds ended with; false if they did not say, as after a power cut
+  local code=""
+  { read -r code <"$CONTROL/exit"; } 2>/dev/null
+  [[ $code =~ ^[0-9]+$ ]] && printf '%d' "$code"
 }

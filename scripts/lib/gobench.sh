@@ -32,15 +32,15 @@ planned_rows() { # [EVERY]: row, name, pattern for it alone, operations; with EV
     | join("\t")' "$RUN_DIR/raw/calibration.json"
 }
 
-wipe_directory() { # a benchmark may have left directories that it wrote-protected
-  local -r root=$TSDUEL_SCRATCH/bench
-  [[ ! -e $root ]] || chmod -R u+w -- "$root"
-  rm -rf -- "$root"
+wipe_directory() { # unless it is not ours, which the round has failed for
+  [[ -z $(why_not_ours "$TSDUEL_SCRATCH/bench") ]] || return 0
+  wipe_ours "$TSDUEL_SCRATCH/bench"
 }
 
 clean_directory() { # -> BENCH_DIR, as the package's own directory is, but with nothing in it that was not asked for
-  local -r root=$TSDUEL_SCRATCH/bench
-  wipe_directory
+  local -r root=$TSDUEL_SCRATCH/bench why=$(why_not_ours "$TSDUEL_SCRATCH/bench")
+  [[ -z $why ]] || fail "$why"
+  wipe_ours "$root"
   BENCH_DIR=$root/$BENCH_PACKAGE
   mkdir -p -- "$BENCH_DIR" "$root/.tmp"
   if [[ -d ${BENCH_BINARY%/*}/files ]]; then cp -a -- "${BENCH_BINARY%/*}/files/." "$root/"; fi

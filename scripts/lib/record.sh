@@ -41,6 +41,30 @@ write_round() {
      restarts: $restarts, phases: $phases, canary: ($canary[0] // {}), maintenance: $maintenance,
      noise: (noise($before[0]; $after[0]) | if . then del(.server_s, .foreign_s) else {} end),
      sizes: ($sizes | split("\n") | map(select(. != "") | split(" ") | {(.[0]): (.[1] | tonumber)}) | add // {})}' \
-    >"$ROUND_DIR/round.json"
+    >"$ROUND_DIR/round.json" || return 1
   rm -f -- "$ROUND_DIR"/{sizes,phases.jsonl,canary.json,noise.round,noise.begin,noise.end}
+}
+
+publish_round() { # false if it cannot be written. All of it is on the disk before it gets its name, which marks it as finished
+  # With a number, since in a trap `return` alone gives the status from before it.
+  write_round || return 1
+  [[ ! -e $ROUND_DIR/metrics.prom ]] || gzip -qnf -- "$ROUND_DIR/metrics.prom" || return 1
+  sync -f "$ROUND_DIR" && mv -T -- "$ROUND_DIR" "$RUN_DIR/raw/$ROUND" && sync -- "$RUN_DIR/raw"
+}
+
+step_failed() { # -> FAILURE, of what ended with code $1 without a sentence; the code as REPLY
+  REPLY=$1
+  [[ -z $FAILURE && $1 != "$EXIT_INTERRUPTED" ]] || return 0
+  # What ends a whole process group may have hit a step of ours before us.
+  trap 'REPLY=$EXIT_INTERRUPTED' INT TERM HUP
+  pause 0.5
+  trap '' INT TERM HUP
+  FAILED_STEP=${FAILED_STEP%%$'\n'*}
+  FAILURE="a step of ours ended with exit code $1${FAILED_STEP:+: ${FAILED_STEP::200}}"
+}
+
+leave_full_disk() { # end here if a disk is full: nothing is published, and the round is run again
+  say_if_full || return 0
+  rm -rf -- "$ROUND_DIR"
+  exit "$EXIT_USER"
 }

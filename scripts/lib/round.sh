@@ -75,7 +75,8 @@ start_scraper() { # and what the host has counted so far; both stop together, ar
 stop_scraper() {
   [[ -n $SCRAPER ]] || return 0
   kill -TERM "$SCRAPER" 2>/dev/null || true
-  wait "$SCRAPER" || true
+  # Ended by a signal (a round that is ended may do that), it has not failed; a disk that is full has.
+  wait "$SCRAPER" || SCRAPE_EXIT=$(($? < 128 ? $? : 0))
   SCRAPER=""
   noise_edge "$ROUND_DIR/noise.end"
 }

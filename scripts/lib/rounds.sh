@@ -1,25 +1,26 @@
 # What the driver of a run needs beside its loop: lock, strays, host, calibration, the way out.
 # shellcheck shell=bash
 
-one_at_a_time() { # the kernel gives the lock back when this process is gone, however it went
+one_at_a_time() { # on this machine, and with this cache: who has that may end what has its scratch directory in its environment
   local -r lock=$TSDUEL_CACHE/run.lock
+  take_host_lock "$RUN_DIR" || die "$EXIT_USER" "$(taken_sentence "$RUN_DIR" "$(plan .kind)")"
   exec 9>>"$lock"
-  flock -n 9 || die "$EXIT_USER" "another run is going on here: $(<"$lock"); wait for it, or stop it with kill"
+  flock -w 10 9 || die "$EXIT_USER" "another run is going on with this cache: $(<"$lock"); wait for it, or stop it with kill"
   LOCKED=1
   printf 'pid %s, %s, since %s\n' $$ "$RUN_DIR" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$lock"
 }
 
 end_strays() { # whatever is left of a round: all its processes have our directory in their environment
   local environ pid
-  for environ in /proc/[0-9]*/environ; do
+  # Before there is a grep, whose environment has it, too; one for all, since a run that goes on waits for this.
+  local -a environs=(/proc/[0-9]*/environ)
+  while IFS='' read -r environ; do
     pid=${environ//[!0-9]/}
     [[ $pid != "$$" && $pid != "$BASHPID" ]] || continue
-    if grep -qzxF "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "$environ" 2>/dev/null; then
-      note "ending what an interrupted round left behind: $(command_line "$pid") (pid $pid)"
-      kill -KILL "$pid" 2>/dev/null || true
-      while is_alive "$pid"; do pause 0.05; done
-    fi
-  done
+    note "ending what an interrupted round left behind: $(command_line "$pid") (pid $pid)"
+    kill -KILL "$pid" 2>/dev/null || true
+    while is_alive "$pid"; do pause 0.05; done
+  done < <(grep -lzxF -- "TSDUEL_SCRATCH=$TSDUEL_SCRATCH" "${environs[@]}" 2>/dev/null || true)
 }
 
 command_line() { # PID
@@ -27,14 +28,14 @@ command_line() { # PID
 }
 
 check_host() { # before anything is measured
-  local port
+  local port why
   ! tools_in_the_way || die "$EXIT_USER" "$FINDING: $REMEDY"
   port=$(plan .host.port)
   # Go benchmarks have none.
   if [[ $port != null ]] && port_in_the_way "$port"; then die "$EXIT_USER" "$FINDING; $REMEDY"; fi
-  if [[ -e $TSDUEL_SCRATCH/data && ! -e $TSDUEL_SCRATCH/data.tsduel-data ]]; then
-    die "$EXIT_USER" "$TSDUEL_SCRATCH/data is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"
-  fi
+  for why in "$(why_not_ours "$TSDUEL_SCRATCH/data")" "$(why_not_ours "$TSDUEL_SCRATCH/bench")"; do
+    [[ -z $why ]] || die "$EXIT_USER" "$why"
+  done
   check_built
   check_disk
 }
@@ -67,27 +68,38 @@ calibrate() { # once, after the warm-up block: the count that fills queries.seco
     | {counts: from_entries}' "${warm[@]}" /dev/null >"$RUN_DIR/raw/calibration.json.partial"
   jq -e --argjson types "$(plan '[.queries.types[].name]')" '.counts | keys == ($types | sort)' "$RUN_DIR/raw/calibration.json.partial" >/dev/null ||
     die "$EXIT_FAILED" "the warm-up block did not get through every query type, so no count could be chosen: see $RUN_DIR/raw/00-*/round.json, or set queries.count"
-  mv -- "$RUN_DIR/raw/calibration.json.partial" "$RUN_DIR/raw/calibration.json"
+  keep "$RUN_DIR/raw/calibration.json"
+}
+
+not_too_many_failed() {
+  local -r limit=$(plan .design.max_failed_rounds)
+  if (($(failed_rounds) > limit)); then
+    die "$EXIT_FAILED" "$(failed_rounds) rounds have failed (design.max_failed_rounds is $limit): the run stops here; what failed is in $RUN_DIR/raw/*/round.json"
+  fi
 }
 
 failed_rounds() {
-  local -a rounds=("$RUN_DIR"/raw/*/round.json)
+  local -a rounds=("$RUN_DIR"/raw/[0-9]*/round.json)
   ((${#rounds[@]})) || { echo 0 && return; }
   jq -rs 'map(select(.status == "failed")) | length' "${rounds[@]}"
 }
 
 leave() {
-  local -r code=$?
+  local code=$?
   trap '' INT TERM HUP PIPE
   if [[ -n $CHILD ]]; then
     kill -TERM "$CHILD" 2>/dev/null || true
     wait "$CHILD" || true
   fi
   # Without the lock, what runs here is another run's. A round that was killed could not clean up after itself.
-  ((code == 0 || LOCKED == 0)) || end_strays
-  # Before it has the lock, the events are those of another. A full disk must not keep the sentence back.
-  ((code == 0 || LOCKED == 0)) || run_ends "$code" || true
+  ((LOCKED)) || exit "$code"
+  ((code == 0)) || end_strays
+  if ((code != 0 && code != EXIT_INTERRUPTED && FULL == 0)) && say_if_full; then code=$EXIT_USER; fi
+  # A full disk must not keep the sentence back.
+  ((code == 0)) || run_ends "$code" || true
   if ((code == EXIT_INTERRUPTED)); then
-    note "interrupted; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
+    note "$ENDING; finished rounds are kept. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
   fi
+  forget_stop
+  exit "$code"
 }

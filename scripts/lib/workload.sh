@@ -36,7 +36,8 @@ check_free_space() { # before the first byte is written
   done
   ((needed > 0)) || return 0
   free=$(df -B1 --output=avail -- "$DIR" | tail -n 1)
-  ((free >= needed)) || die "$EXIT_USER" "too little disk for the data and query files: about $(mebibytes "$needed") are needed and $(mebibytes "$free") are free in $DIR: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller"
+  ((free >= needed)) || SPACE_TOLD=1
+  ((SPACE_TOLD == 0)) || die "$EXIT_USER" "too little disk for the data and query files: about $(mebibytes "$needed") are needed and $(mebibytes "$free") are free in $DIR: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller"
 }
 
 make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/new.json; publish both as FILE
@@ -148,15 +149,15 @@ zstd_options() { # the window has to hold the last line of the same host, one ti
 readonly FEED_SHARE=8
 
 unpack_to_feed() { # -> FEED: what the loader reads, the data unpacked once for all rounds where that is small, else the data file
-  local -r file=$SCRATCH/feed.lines
+  local -r file=$TSDUEL_SCRATCH/feed.lines
   local bytes memory free
   FEED=$DATA
   # zstd beside the loader takes half as much CPU as the loader itself, from the server that is measured.
-  rm -f -- "$file"
+  rm -f -- "$file" "$file.partial"
   bytes=$(jq -r '.content_bytes // 0' "$DATA.json")
   memory=$(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 1024))
-  mkdir -p -- "$SCRATCH"
-  free=$(df -B1 --output=avail -- "$SCRATCH" | tail -n 1)
+  private_directory "$TSDUEL_SCRATCH"
+  free=$(df -B1 --output=avail -- "$TSDUEL_SCRATCH" | tail -n 1)
   ((bytes > 0 && bytes <= memory / FEED_SHARE && bytes <= free / FEED_SHARE)) || return 0
   # zstd compares the content's checksum, so what is whole is right.
   zstd -dqc -- "$DATA" >"$file.partial"
@@ -185,20 +186,22 @@ mebibytes() {
   printf '%d MiB' $((($1 + (1 << 20) - 1) >> 20))
 }
 
-remove_stale_partials() { # of processes that were killed
+remove_stale_partials() { # of processes that were killed; after a restart another process may have the number
   local partial
   for partial in "$DIR"/partial.*; do
-    is_alive "${partial##*.}" || rm -rf -- "$partial"
+    if ! grep -qzF make-workload "/proc/${partial##*.}/cmdline" 2>/dev/null; then rm -rf -- "$partial"; fi
   done
 }
 
 leave() {
-  local -r code=$?
+  local code=$?
   trap '' INT TERM HUP
   if [[ -n $MAKER ]]; then
     kill -TERM -- "-$MAKER" 2>/dev/null || true
     wait "$MAKER" 2>/dev/null || true
   fi
-  rm -rf -- "$WORK"
+  # Before what fills it is removed.
+  if ((code != 0 && code != EXIT_INTERRUPTED && SPACE_TOLD == 0)) && say_if_full; then code=$EXIT_USER; fi
+  rm -rf -- "$WORK" "$TSDUEL_SCRATCH/feed.lines.partial"
   exit "$code"
 }

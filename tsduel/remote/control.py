@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
-import signal
-import time
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import place, rundir
+from tsduel import lock, place, rundir
 from tsduel.errors import UserError
 from tsduel.remote import rounds
 from tsduel.remote.link import Link
@@ -19,15 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STOP_S = 180.0
+PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
-def status(run_dir: Path, environment: Mapping[str, str]) -> None:
+def status(run_dir: Path) -> None:
     """Print where the run is, what it does, and how many rounds are finished, there and here."""
     run = rundir.open_run(run_dir)
     planned, here = _planned(run), len(run.rounds)
     if place.is_local(run.plan):
-        pid = local_pid(run_dir, environment)
-        doing = f"running (pid {pid})" if pid else "not running"
+        found = _local_driver(run_dir)
+        doing = f"running (pid {found.pid}, since {found.since})" if found else "not running"
+        if found and (run_dir / "stop-requested").exists():
+            doing += ", and ends after this round as asked"
         print(f"{run_dir.name} on this machine: {doing}; {here} of {planned} rounds are finished")
         return
     if rounds.is_home(run_dir):
@@ -47,28 +48,39 @@ def status(run_dir: Path, environment: Mapping[str, str]) -> None:
     )
 
 
-def stop(run_dir: Path, environment: Mapping[str, str]) -> None:
-    """End the rounds wherever they run; return when nothing of them is left."""
+def stop(run_dir: Path) -> None:
+    """Let the rounds end after the one that is running; asked again, or between two rounds, end them at once."""
     run = rundir.open_run(run_dir)
-    if not place.is_local(run.plan):
+    if place.is_local(run.plan):
+        where, said = "this machine", _stop_here(run_dir)
+    else:
         link = Link.open(run_dir)
-        if link.state().word == "none":
-            print(f"{run_dir.name} does not run on {link.host.name}")
-            return
-        link.ask("stop", timeout_s=STOP_S)
-        print(f"{run_dir.name} is stopped on {link.host.name}; finished rounds are kept. {_go_on(run_dir)}")
-        return
-    pid = local_pid(run_dir, environment)
-    if not pid:
-        print(f"{run_dir.name} does not run on this machine")
-        return
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
-    while local_pid(run_dir, environment) == pid:
-        if time.monotonic() > deadline:
-            raise UserError(f"{run_dir}: process {pid} did not end within {STOP_S:.0f} s; look at it with ps")
-        time.sleep(0.1)
-    print(f"{run_dir.name} is stopped; finished rounds are kept. {_go_on(run_dir)}")
+        where = link.host.name
+        said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
+    # A login shell may greet first.
+    words = [line.split() for line in said.splitlines() if line.startswith(("after ", "stopped", "still "))]
+    if not said:
+        print(f"{run_dir.name} does not run on {where}")
+    elif not words or words[-1][0] == "still":
+        raise UserError(f"{run_dir.name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {said}")
+    elif words[-1][0] == "after":
+        print(
+            f"{run_dir.name} finishes round {words[-1][1]} on {where} and ends then; the same command again ends it "
+            f"now, and that round is run again. {_go_on(run.kind, run_dir)}"
+        )
+    else:
+        print(f"{run_dir.name} is stopped on {where}; finished rounds are kept. {_go_on(run.kind, run_dir)}")
+
+
+def _stop_here(run_dir: Path) -> str:
+    found = _local_driver(run_dir)
+    if not found:
+        return ""
+    command = [str(PROJECT / "scripts" / "stop-rounds"), str(run_dir), str(found.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {found.pid}")
+    return done.stdout
 
 
 def fetch(run_dir: Path) -> None:
@@ -104,19 +116,17 @@ def _planned(run: rundir.Run) -> int:
     return sum(row["kind"] != "spare" for row in run.planned)
 
 
-def _go_on(run_dir: Path) -> str:
-    return f"To go on: make {rundir.open_run(run_dir).kind} RUN={run_dir.name}"
+def _go_on(kind: str, run_dir: Path) -> str:
+    return f"To go on: make {kind} RUN={run_dir.name}"
+
+
+def _local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:
+    """Return the driver that measures this run on this machine now."""
+    found = lock.holder(environment=environment)
+    return found if found and found.run_dir == str(run_dir.resolve()) else None
 
 
 def local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Return the pid of the driver that holds the cache's lock for this run; 0 when there is none."""
-    lock = Path(environment.get("TSDUEL_CACHE") or ".cache") / "run.lock"
-    if not lock.exists():
-        return 0
-    with lock.open() as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            words = stream.read().split(", ")
-            return int(words[0].removeprefix("pid ")) if words[1] == str(run_dir.resolve()) else 0
-    return 0
+    """Return the pid of the driver that measures this run on this machine now; 0 where there is none."""
+    found = _local_driver(run_dir, environment)
+    return found.pid if found else 0

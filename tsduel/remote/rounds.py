@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tsduel import runlog
+from tsduel import files, runlog
 from tsduel.errors import UserError
 from tsduel.gcp import ending
 from tsduel.remote import stream
@@ -135,7 +135,7 @@ class Follower:
     def _finish(self, code: int) -> int:
         bring_home(self.link)
         if code == 0:
-            (self.link.run_dir / FETCHED).write_text(json.dumps({"exit": code, "checksums": "equal"}) + "\n")
+            files.write(self.link.run_dir / FETCHED, json.dumps({"exit": code, "checksums": "equal"}) + "\n")
         else:
             log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace")
             words = log.splitlines()[-LAST_WORDS:]

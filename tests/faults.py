@@ -1,0 +1,224 @@
+"""Kills at drawn moments of a run, one process or all of them as a power cut does it, and what came of them.
+
+A *planned* round is there exactly once in the end: published once, and never touched or begun again after that. A round
+whose database or client was killed has failed, and is kept as that; one whose driver was killed is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable, Mapping
+
+PATIENCE_S = 240.0
+# After the end of a driver that was killed its round has this long to end what it has started.
+ENDING_S = 30.0
+# When nothing of the run's own is left for the moment that was drawn, as after its last round.
+LATE_S = 20.0
+RUN_ENDS = ("driver", "stopped driver", "round", "everything", "power")
+
+
+def marked(scratch: Path) -> dict[int, str]:
+    """Return pid and command line of everything that a run with this scratch directory has started and that runs."""
+    mark = f"TSDUEL_SCRATCH={scratch}".encode()
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (directory / "environ").read_bytes().split(b"\0"):
+                found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace").replace("\0", " ")
+    return found
+
+
+def planned_rounds(run_dir: Path) -> list[str]:
+    """Return the names of the rounds in the plan that are no spares, sorted."""
+    rows = [row.split("\t") for row in (run_dir / "plan" / "rounds.tsv").read_text().splitlines()[1:]]
+    return sorted(f"{int(row[0]):02d}-{row[1]}-{row[2]}" for row in rows if row[3] != "spare")
+
+
+def kill(*pids: int) -> None:
+    """Kill processes at once: stopped first, so that none sees the end of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+@dataclass
+class Disturbed:
+    """One run that is disturbed; `start` begins it, or goes on with it, by the same command."""
+
+    run_dir: Path
+    scratch: Path
+    start: Callable[[], subprocess.Popen[bytes]]
+    victims: Mapping[str, str]  # what is killed -> a part of its command line
+    seed: int
+    look: Callable[[Iterable[int]], set[str]] | None = None  # at what runs, before each kill
+    seen: set[str] = field(default_factory=set)
+    looks: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    kills: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    _published: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Draw from the seed."""
+        self.draw = random.Random(self.seed)  # noqa: S311 - moments, no secret
+
+    def disturb(self, kinds: Iterable[str], phases: Iterable[str], longest_s: float = 0.4) -> None:
+        """Kill each of the kinds once, in a drawn order, each in a drawn phase."""
+        kinds, phases = list(kinds), list(phases)
+        self.draw.shuffle(kinds)
+        for kind in kinds:
+            phase = self.draw.choice(phases)
+            if kind not in RUN_ENDS:
+                self._wait_for_measured()
+            self._wait_for(phase)
+            time.sleep(self.draw.uniform(0, longest_s))
+            if self.look and (running := marked(self.scratch)):
+                self.seen |= self.look(running)
+                self.looks += 1
+            if killed := self._kill(kind):
+                self.kills.append(f"{kind} in {phase}")
+            if killed and kind in RUN_ENDS:
+                self._ended()
+                if kind == "power":
+                    self._tear()
+            self._look()
+
+    def finish(self) -> str:
+        """Let the run come to its end; return all that it said since its last start."""
+        for _ in range(3):
+            self._running()
+            assert self.process is not None
+            self.process.wait(timeout=PATIENCE_S)
+            if self.process.returncode == 0:
+                break
+        said = (self.run_dir.parent / "said").read_text(errors="replace")
+        assert self.process.returncode == 0, said
+        self._look()
+        self.left += marked(self.scratch).values()
+        return said
+
+    def lost(self, planned: Iterable[str]) -> list[str]:
+        """Return the planned rounds that are not there, and what is there and was not planned."""
+        return sorted(set(planned) ^ {path.parent.name for path in self.run_dir.glob("raw/*/round.json")})
+
+    def _running(self) -> None:
+        if self.process is None or self.process.poll() is not None:
+            self.process = self.start()
+
+    def _events(self) -> list[dict[str, str]]:
+        events = []
+        path = self.run_dir / "raw" / "events.jsonl"
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+            # One that is being written, or was cut off.
+            with contextlib.suppress(json.JSONDecodeError):
+                events.append(json.loads(line))
+        return events
+
+    def _wait_for_measured(self) -> None:
+        """Return when the warm-up block is over: one that fails is the end of a run, since no count could be chosen."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(e["event"] == "round-start" and e["kind"] == "measured" for e in self._events()):
+            assert time.monotonic() < deadline
+            self._running()
+            time.sleep(0.05)
+
+    def _wait_for(self, phase: str) -> None:
+        """Return when this phase has begun anew: `begin` is the start of the driver, `between` the end of a round."""
+        before = self._events()
+        began = {"begin": "run-start", "prepare": "round-start", "between": "round-end"}.get(phase, "phase-start")
+        if phase == "begin" and self.process is not None and self.process.poll() is None:
+            # Only a run that is not there can be met at its begin.
+            began = "round-start"
+        self._running()
+        deadline = time.monotonic() + LATE_S
+        while time.monotonic() < deadline:
+            fresh = [e for e in self._events()[len(before) :] if e["event"] == began]
+            if any(began != "phase-start" or e["phase"] == phase for e in fresh):
+                return
+            assert self.process is not None
+            if self.process.poll() is not None and self.process.returncode == 0:
+                return
+            self._running()
+            time.sleep(0.02)
+
+    def _kill(self, kind: str) -> bool:
+        """Kill what was drawn, waiting a moment for it to be there; false if it never was, since the run has ended."""
+        deadline = time.monotonic() + LATE_S
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                return False
+            ours = marked(self.scratch)
+            if kind in {"driver", "stopped driver"}:
+                if kind == "stopped driver":
+                    self.process.send_signal(signal.SIGSTOP)
+                    time.sleep(0.2)
+                self.process.kill()
+                return True
+            if kind in {"everything", "power"}:
+                kill(*ours, self.process.pid)
+                # What was forked between the look and the kill.
+                while rest := marked(self.scratch):
+                    kill(*rest)
+                return True
+            pids = [pid for pid, words in ours.items() if self.victims[kind] in words]
+            if pids:
+                kill(*pids)
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _ended(self) -> None:
+        assert self.process is not None
+        self.process.wait(timeout=PATIENCE_S)
+        deadline = time.monotonic() + ENDING_S
+        while (left := marked(self.scratch)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.left += left.values()
+
+    def _look(self) -> None:
+        """Remember each published round; one that is another one now, or is begun again, was repeated."""
+        for path in sorted(self.run_dir.glob("raw/*/round.json")):
+            name = path.parent.name
+            if name.endswith(".partial"):
+                continue
+            if self._published.setdefault(name, path.read_text()) != path.read_text():
+                self.repeated.append(name)
+        ended: set[str] = set()
+        for event in self._events():
+            if event["event"] == "round-end":
+                ended.add(event["round"])
+            elif event["event"] == "round-start" and event["round"] in ended:
+                self.repeated.append(event["round"])
+
+    def _tear(self) -> None:
+        """Leave the last files as a power cut does: half a line, no bytes, zeros, a record of half a round."""
+        raw = self.run_dir / "raw"
+        events = raw / "events.jsonl"
+        if events.exists():
+            text = events.read_bytes()
+            kept = text[: -self.draw.randrange(1, 40)]
+            events.write_bytes(self.draw.choice([kept, kept + bytes(20)]))
+        for name in ("noise.json", "calibration.json", "workload.json", "host.json"):
+            path = raw / name
+            if path.exists() and self.draw.random() < 0.7:
+                path.write_bytes(path.read_bytes()[: self.draw.choice([0, 5])])
+        partial = raw / "01-1-baseline.partial"
+        if not (raw / "01-1-baseline").exists():
+            partial.mkdir(exist_ok=True)
+            (partial / "round.json").write_text('{"status": "fail')
+        (raw / "noise.json.partial").write_text("{")
+        (self.run_dir / "stop-requested").touch()

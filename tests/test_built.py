@@ -1,0 +1,72 @@
+"""When a run that goes on need not be prepared again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from tsduel import built
+
+PLAN = {
+    "kind": "tsbs",
+    "tsbs": {"version": "v1"},
+    "variants": [{"name": "baseline", "build_key": "k1"}, {"name": "candidate", "build_key": "k2"}],
+}
+
+
+def program(path, text):
+    """Write a program; return its sha256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """Return a run with the records and programs of both variants and TSBS."""
+    records = tmp_path / "run" / "build"
+    records.mkdir(parents=True)
+    for variant in PLAN["variants"]:
+        binary = tmp_path / "cache" / variant["name"]
+        record = {"build_key": variant["build_key"], "binary": str(binary), "sha256": program(binary, variant["name"])}
+        (records / f"{variant['name']}.json").write_text(json.dumps(record))
+    loader = program(tmp_path / "cache" / "tsbs" / "tsbs_load", "load")
+    record = {"version": "v1", "bin_dir": str(tmp_path / "cache" / "tsbs"), "sha256": {"tsbs_load": loader}}
+    (records / "tsbs.json").write_text(json.dumps(record))
+    return tmp_path / "run"
+
+
+def test_all_records_and_programs_are_there(run_dir):
+    """Of Go benchmarks there is no TSBS."""
+    assert built.is_whole(run_dir, PLAN)
+    (run_dir / "build" / "tsbs.json").unlink()
+    assert not built.is_whole(run_dir, PLAN)
+    assert built.is_whole(run_dir, PLAN | {"kind": "gobench"})
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda run, _cache: (run / "build" / "candidate.json").unlink(),
+        lambda run, _cache: (run / "build" / "candidate.json").write_text('{"build_key": "k2", "bin'),
+        lambda run, _cache: (run / "build" / "tsbs.json").write_text(""),
+        lambda _run, cache: (cache / "baseline").unlink(),
+        lambda _run, cache: (cache / "baseline").write_text(""),
+        lambda _run, cache: (cache / "baseline").chmod(0o600),
+        lambda _run, cache: (cache / "tsbs" / "tsbs_load").write_text("other"),
+    ],
+)
+def test_what_is_missing_torn_or_changed_is_built_again(run_dir, harm):
+    """As a power cut, a trimmed cache or a hand may leave it."""
+    harm(run_dir, run_dir.parent / "cache")
+    assert not built.is_whole(run_dir, PLAN)
+
+
+def test_a_program_of_another_plan_is_none_of_this_run(run_dir):
+    """Another revision, or another TSBS."""
+    other = [PLAN["variants"][0] | {"build_key": "k9"}, PLAN["variants"][1]]
+    assert not built.is_whole(run_dir, PLAN | {"variants": other})
+    assert not built.is_whole(run_dir, PLAN | {"tsbs": {"version": "v2"}})
