@@ -129,13 +129,14 @@ class TestCleanCache:
         assert not old.exists()
 
     def test_what_is_not_ours_in_our_cache_stays(self, cache):
-        """Somebody's file, and a database's files without the marker beside them; it says so."""
+        """Somebody's file, and what rounds wipe, without the marker beside it; it says so."""
         write(cache / "notes.txt")
         (cache / "scratch/data.tsduel-data").unlink()
+        write(cache / "scratch/bench/mine")
         write(cache / "scratch/feed.lines")
-        assert "'scratch/data' 'notes.txt'" in call("clean-cache", cache)
+        assert "'scratch/data' 'scratch/bench' 'notes.txt'" in call("clean-cache", cache)
         left = [path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file()]
-        assert sorted(left) == [MARKER, "notes.txt", "run.lock", "scratch/data/x"]
+        assert sorted(left) == [MARKER, "notes.txt", "run.lock", "scratch/bench/mine", "scratch/data/x"]
 
     def test_links_are_removed_and_not_what_they_lead_to(self, cache, tmp_path):
         """A part may lie elsewhere."""

@@ -18,9 +18,13 @@ note() { # a reader who is gone must not end us
   printf '%s\n' "$*" >&2 || true
 }
 
+complain() { # SENTENCE
+  log ERROR "$1"
+  printf 'tsduel: %s\n' "$1" >&2 || true
+}
+
 die() { # CODE SENTENCE
-  log ERROR "$2"
-  printf 'tsduel: %s\n' "$2" >&2 || true
+  complain "$2"
   exit "$1"
 }
 

@@ -19,7 +19,7 @@ say_if_full() { # false, and nothing is said, if no disk of ours is full
     if [[ ! -d $directory ]] || ! is_full "$directory"; then continue; fi
     remedy="free some there"
     [[ $directory == "$RUN_DIR" ]] || remedy+=", or point TSDUEL_CACHE to a larger disk"
-    note "tsduel: the disk of $directory is full ($((FREE >> 20)) MiB are free): $remedy; no finished round is lost. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
+    complain "the disk of $directory is full ($((FREE >> 20)) MiB are free): $remedy; no finished round is lost. To go on: make $(plan .kind) RUN=${RUN_DIR##*/}"
     # Said, since without a number it is the status before the trap that we are called from.
     return 0
   done

@@ -49,16 +49,22 @@ remove_trees() { # PATH...: links are not followed, and other file systems are n
 
 # First out of the way, at once: a removal that is killed half-way leaves nothing that looks whole.
 remove_cache() { # [forget]: all that is ours in CACHE, the list of packages only if it may be forgotten; CACHE too if it is empty then
-  local part away
-  local -a kept=()
+  local part name entry away
+  local -a kept=() unmarked
   away=$(mktemp -d -- "$CACHE/removed.XXXXXX")
   for part in "${CACHE_PARTS[@]}"; do
     part=$CACHE/${part%%=*}
     [[ -e $part || -L $part ]] || continue
-    # Not a mount point, and not the files of a database that is not marked as ours.
-    if [[ -e $part/data && $part == */scratch && ! -e $part/data.tsduel-data ]]; then
-      kept+=("scratch/data")
-      find "$part" -mindepth 1 -maxdepth 1 ! -name data -exec mv -t "$away" -- {} +
+    # Not a mount point, and no directory that a round would not wipe, since it is not marked as ours.
+    unmarked=()
+    for name in data bench; do
+      if [[ $part == */scratch && -e $part/$name && ! -e $part/$name.tsduel-data ]]; then unmarked+=("$name"); fi
+    done
+    if ((${#unmarked[@]})); then
+      kept+=("${unmarked[@]/#/scratch/}")
+      for entry in "$part"/* "$part"/.[!.]*; do
+        [[ " ${unmarked[*]} " == *" ${entry##*/} "* ]] || mv -t "$away" -- "$entry"
+      done
     else
       mv -T -- "$part" "$away/${part##*/}" 2>/dev/null || kept+=("${part##*/}")
     fi
