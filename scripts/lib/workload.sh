@@ -44,6 +44,8 @@ make_file() { # FILE GENERATOR [ARGS...]: GENERATOR writes $WORK/new and $WORK/n
   shift
   # In the background and in a process group of its own: so a signal is acted on at once, and ends the whole pipeline.
   set -m
+  # A signal may come before its number is written down.
+  MAKER=starting
   "$@" &
   MAKER=$!
   set +m
@@ -116,6 +118,7 @@ remove_stale_partials() { # of processes that were killed; after a restart anoth
 leave() {
   local code=$?
   trap '' INT TERM HUP
+  [[ $MAKER != starting ]] || MAKER=${!:-}
   if [[ -n $MAKER ]]; then
     kill -TERM -- "-$MAKER" 2>/dev/null || true
     wait "$MAKER" 2>/dev/null || true
