@@ -151,7 +151,7 @@ def test_make_tsbs_rents_measures_and_gives_back(google, make, run_dir):
     assert process.wait(timeout=1800) == 0, make.said()
 
     said = make.said()
-    assert "about 0.4 h; whatever happens, it is deleted after 2.0 h" in said
+    assert "about 0.3 h; whatever happens, it is deleted after 2.0 h" in said
     assert "trying again in" in said
     assert f"nothing of {json.loads((run_dir / 'plan/experiment.json').read_text())['place']['name']} is left" in said
     assert google.names() == []

@@ -256,7 +256,7 @@ class TestFollower:
         attended.start()
         pid = int((Path(attended.there) / "control/pid").read_text().split()[0])
         os.kill(pid, 9)
-        assert attended.state().word == "lost"
+        wait_for(lambda: attended.state().word == "lost")
         follower = rounds.Follower(attended)
         follower.started = True  # it was there when that happened
         with pytest.raises(UserError, match="ended without a last word"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -79,13 +80,13 @@ def test_scripts_write_the_same_lines_over_several_sessions(project):
 
 
 def test_a_line_that_the_power_cut_took_does_not_take_the_next(project):
-    """What follows a torn line in events.jsonl begins on a line of its own."""
+    """Half a line in events.jsonl is dropped, and what follows is a line of its own."""
     project.plan()
     (project.run_dir / "raw").mkdir()
     events = project.run_dir / "raw/events.jsonl"
     events.write_bytes(b'{"t":1,"event":"no')
     project.run()
-    assert events.read_bytes().startswith(b'{"t":1,"event":"no\n{"t":')
+    assert [json.loads(line)["event"] for line in events.read_text().splitlines()][:2] == ["run-start", "round-start"]
 
 
 WORDS = """set -Eeuo pipefail; cd "$1"; RUN_DIR=; TSDUEL_PROC=$1; DB_LOG=$1/x.partial/server.log
@@ -152,7 +153,7 @@ def test_a_step_of_ours_that_fails_is_named(project):
     project.plan()
     (project.scripts / "targets/fake/size").write_text("#!/bin/sh\nexit 7\n")
     message = project.round_alone()["failure"]["message"]
-    assert re.fullmatch(r"a step of ours ended with exit code 7 \(\w+\.sh:\d+: .*\)", message), message
+    assert re.fullmatch(r"a step of ours ended with exit code 7: \w+\.sh:\d+: .*", message), message
 
 
 @pytest.mark.parametrize(

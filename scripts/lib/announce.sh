@@ -6,10 +6,6 @@ run_begins() { # all that somebody who watches needs to know of the plan, so tha
   local run kind blocks variants round_s workload_s place price rounds key value since=0
   local -i finished=0
   local record
-  # The power may have gone in the middle of a line: what follows is a line of its own.
-  if [[ -s $RUN_DIR/raw/events.jsonl && $(tail -c 1 -- "$RUN_DIR/raw/events.jsonl" | tr '\0' x) != "" ]]; then
-    printf '\n' >>"$RUN_DIR/raw/events.jsonl"
-  fi
   LOGGED=$(wc -l 2>/dev/null <"$RUN_DIR/run.log" || echo 0)
   IFS=$'\t' read -r run kind blocks variants round_s workload_s place price < <(plan '[.run, .kind, .design.blocks, (.variants | length),
     .duration.round_s // 0, .duration.workload_s // 0, .place.kind // "local", .place.price.hour // 0] | map(tostring) | join("\t")')

@@ -87,6 +87,8 @@ failed_rounds() {
 leave() {
   local code=$?
   trap '' INT TERM HUP PIPE
+  # Without an error, and not at its end either: a signal has ended it, whatever became of its code.
+  ((code != 0 || WHOLE)) || code=$EXIT_INTERRUPTED
   if [[ -n $CHILD ]]; then
     kill -TERM "$CHILD" 2>/dev/null || true
     wait "$CHILD" || true
