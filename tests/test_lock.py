@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fakeproject import free_port, wait_for
 
-from tsduel import build, lock
+from tsduel import build, lock, plan
 from tsduel.errors import UserError
 from tsduel.remote import control
 
@@ -72,6 +72,10 @@ class TestOneAtATime:
         with pytest.raises(UserError, match="this run is going on already: pid"):
             lock.refuse_if_taken(here.run_dir, "tsbs")
         assert not (other / "raw" / "events.jsonl").exists()
+        new = here.root / "results" / "new"
+        with pytest.raises(UserError, match=f"{sentence}.* there, then: the same command again"):
+            plan.main(new, {"KIND": "tsbs"})
+        assert not new.exists()
         assert first.poll() is None
         first.kill()
         here.end(first)
@@ -86,7 +90,7 @@ class TestOneAtATime:
         with Path(here.env["TSDUEL_LOCK"]).open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             assert lock.holder() == lock.Holder(0, "?", "?", "?")
-            with pytest.raises(UserError, match="nobody knows which; wait for it, then: make tsbs RUN="):
+            with pytest.raises(UserError, match="nobody knows which; wait for it, then: the same command again"):
                 lock.refuse_if_taken(here.run_dir, "tsbs")
             holder_text(here)
             assert lock.holder() == lock.Holder(os.getpid(), "me", "2026-11-21T09:00:00Z", "/a, b")

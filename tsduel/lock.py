@@ -68,4 +68,5 @@ def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: s
         who += f", {found.run_dir}; wait for it, or end it with 'make stop RUN={name}' there"
     else:
         who += "; wait for it"
-    raise UserError(f"another run is going on {where}: {who}, then: make {kind} RUN={run_dir.name}")
+    again = f"make {kind} RUN={run_dir.name}" if run_dir.exists() else "the same command again"
+    raise UserError(f"another run is going on {where}: {who}, then: {again}")

@@ -20,6 +20,7 @@ from tsduel import (
     foresight,
     kinds,
     knobs,
+    lock,
     needs,
     order,
     outlook,
@@ -54,6 +55,9 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     if (run_dir / "plan" / "experiment.json").exists():
         _keep(run_dir, environment, given)
     else:
+        # A whole run is asked for, and not the plan alone: what could not go on is not begun.
+        if environment.get("KIND") and place.asked(given)["kind"] == "local":
+            lock.refuse_if_taken(run_dir, environment["KIND"])
         _make(run_dir, environment, given)
     _print(run_dir)
 
