@@ -145,8 +145,17 @@ class TestAsCompare:
         said = run.say(8)
         (row,) = run.compared()
         assert row["blocks"] == 5
-        assert said.startswith("after spare block 8 (5 blocks count): at this noise 6 blocks can show ")
+        assert said.startswith("after spare block 8 (5 blocks count): 1 block does not count so far (steal 9 %); at ")
         assert shown(said)["load rate"] == f"{percent(mde(row['s_d'], 6)):.1f}"
+
+    def test_more_spoilt_blocks_than_spare_ones_are_a_warning(self, make):
+        """There will be no verdict then, however long the run goes on."""
+        run = make()
+        blocks = [{"block": b, "state": "invalid", "causes": [f"foreign CPU {b}0 %"]} for b in range(1, 4)]
+        (run.path / "raw/noise.json").write_text(json.dumps({"schema": 1, "blocks": blocks, "signals": []}))
+        run.change(noise={"spare_blocks": 2})
+        told = "3 blocks do not count so far (foreign CPU 30 %), and 2 can be replaced: see what else runs"
+        assert f": {told} (make doctor), or make stop RUN=" in run.say(8)
 
     def test_how_many_blocks_would_be_needed_is_compare_s_number(self, make):
         """The host looks it up in a table that Python has made."""

@@ -64,6 +64,13 @@ def what_to_do: (map(needed) | if any(. == null) then null else max end) as $mos
     + if $most then "a new one could with BLOCKS=\($most), with longer phases, or on a quieter machine"
       else "longer phases or a quieter machine could" end;
 
+# Too many, and there will be no verdict however long the run goes on.
+def spoilt_words:
+  [($noise[0].blocks // [])[] | select(.kind != "warmup" and .causes != [])] as $spoilt
+  | ($plan[0].noise.spare_blocks // 0) as $spares | ($spoilt | length) as $n
+  | if $n == 0 then [] else ["\($n) block\(if $n == 1 then " does" else "s do" end) not count so far (\($spoilt[-1].causes[0]))"
+      + if $n > $spares then ", and \($spares) can be replaced: see what else runs (make doctor), or make stop RUN=\($plan[0].run)" else "" end] end;
+
 def to_go: . as $rounds | ([$rounds[] | "\(.block) \(.variant)"]) as $done
   | [planned[] | select(.kind != "spare") | select("\(.block) \(.variant)" | IN($done[]) | not)] as $left
   | ([$rounds[] | select(.kind != "warmup") | .ended - .started] | if . == [] then $rounds | map(.ended - .started) else . end | median) as $each
@@ -82,5 +89,6 @@ def to_go: . as $rounds | ([$rounds[] | "\(.block) \(.variant)"]) as $done
     | (if $before == [] then ["what \($f.blocks) blocks can show is seen from \($f.from_blocks) blocks on"]
        else ["if it scatters as the A/A run \($f.aa.run) did, \($f.blocks) blocks can show \($before | can_show)", ($before | would_need | select(. != ""))] end) + $to_go
   end
+| spoilt_words + .
 | "after \(if $block == 0 then "the warm-up" elif $block > $f.blocks then "spare block \($block)" else "block \($block) of \($f.blocks)" end)"
   + (if $n >= $f.from_blocks and $n != $block then " (\($n) blocks count)" else "" end) + ": " + join("; ")
