@@ -87,8 +87,8 @@ failed_rounds() {
 leave() {
   local code=$?
   trap '' INT TERM HUP PIPE
-  # Without an error, and not at its end either: a signal has ended it, whatever became of its code.
-  ((code != 0 || WHOLE)) || code=$EXIT_INTERRUPTED
+  # A signal has ended it, or nothing did before its end: bash has been seen to lose the code of an `exit` in a trap.
+  ((INTERRUPTED == 0 && (code != 0 || WHOLE))) || code=$EXIT_INTERRUPTED
   if [[ -n $CHILD ]]; then
     kill -TERM "$CHILD" 2>/dev/null || true
     wait "$CHILD" || true
