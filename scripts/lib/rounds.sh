@@ -87,7 +87,7 @@ failed_rounds() {
 leave() {
   local code=$?
   trap '' INT TERM HUP PIPE
-  # A signal has ended it, or nothing did before its end: bash has been seen to lose the code of an `exit` in a trap.
+  # Not by the code alone: rounds that a signal ended came here with 2 and with 0, and why was not found.
   ((INTERRUPTED == 0 && (code != 0 || WHOLE))) || code=$EXIT_INTERRUPTED
   if [[ -n $CHILD ]]; then
     kill -TERM "$CHILD" 2>/dev/null || true
