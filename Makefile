@@ -134,7 +134,7 @@ destroy: .venv ## TARGET=gcp: delete everything of this run, and see that nothin
 	@$(TSDUEL) destroy "$$RUN"
 
 reap: .venv ## list what is past its deadline in GCP_PROJECT; YES=1 deletes it
-	@$(PYTHON) -m tsduel.gcp.reap
+	@$(PYTHON) -m tsduel.places.gcp.reap
 
 ##@ Share
 comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it

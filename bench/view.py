@@ -29,8 +29,10 @@ main() {{
 }}
 main "$@"
 """
-SCREEN = "import sys; from pathlib import Path; from tsduel.view import local; local.main(*map(Path, sys.argv[1:]))"
-FOLLOW = "import os, sys; from pathlib import Path; from tsduel.view import events, follow, show; follow.Follower(Path(sys.argv[1]), show.choose(os.environ)).here(lambda: True)"  # noqa: E501 - one line for -c
+SCREEN = (
+    "import sys; from pathlib import Path; from tsduel.rounds.view import local; local.main(*map(Path, sys.argv[1:]))"
+)
+FOLLOW = "import os, sys; from pathlib import Path; from tsduel.rounds.view import events, follow, show; follow.Follower(Path(sys.argv[1]), show.choose(os.environ)).here(lambda: True)"  # noqa: E501 - one line for -c
 
 
 def watching(work: Path) -> list[Figure]:

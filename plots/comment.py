@@ -4,7 +4,7 @@ from pathlib import Path
 
 from plots import facts, markup, numbers, tables, words
 from plots.opened import Opened, open_report, template, write
-from tsduel.metrics import METRICS
+from tsduel.core.metrics import METRICS
 
 
 def main(run_dir: Path) -> str:

@@ -14,10 +14,10 @@ from plots.charts.change import Change, forest
 from plots.charts.order import Lane, by_round
 from plots.opened import Opened
 from plots.tables import Comparison
-from tsduel.blocks import read_table
-from tsduel.metrics import GEOMEAN, Metric
-from tsduel.rundir import Run
-from tsduel.tidy import PHASES, TIMESERIES
+from tsduel.core.metrics import GEOMEAN, Metric
+from tsduel.core.rundir import Run
+from tsduel.tidy.blocks import read_table
+from tsduel.tidy.tables import PHASES, TIMESERIES
 
 READ = (
     "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most "

@@ -10,11 +10,11 @@ import yaml
 
 from plots import imported, markup, numbers
 from plots.tables import Comparison
-from tsduel import aa
-from tsduel.compare import SCREEN_BELOW
-from tsduel.metrics import METRICS
-from tsduel.rows import SHORT_PHASE_S
-from tsduel.rundir import Run
+from tsduel.core.metrics import METRICS
+from tsduel.core.rundir import Run
+from tsduel.stats import aa
+from tsduel.stats.compare import SCREEN_BELOW
+from tsduel.stats.rows import SHORT_PHASE_S
 
 CLIENT_BUDGET = 0.8
 MOST_REASONS = 5

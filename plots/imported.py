@@ -1,8 +1,8 @@
 """What a report says of imported logs, where it cannot say how tsduel measured."""
 
 from plots import markup, numbers
-from tsduel.importing import UNKNOWN
-from tsduel.rundir import Run
+from tsduel.core.rundir import Run
+from tsduel.importing.logs_to_run import UNKNOWN
 
 STANDING = (
     "**One round each: no verdict.** These are two logs of one run each, imported and not measured here; how much a "

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from plots.numbers import byte_unit, number
-from tsduel import caches, place, runstate
-from tsduel.errors import UserError
-from tsduel.rundir import Run, lost_latest, open_run
+from tsduel.core import caches
+from tsduel.core.errors import UserError
+from tsduel.core.rundir import Run, lost_latest, open_run
+from tsduel.places import place
+from tsduel.rounds import runstate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

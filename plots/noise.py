@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plots import markup, numbers, tables
-from tsduel.noise import FLAG, INVALID, OK
+from tsduel.question.noise import FLAG, INVALID, OK
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tsduel.rundir import Run
+    from tsduel.core.rundir import Run
 
 MOST_FLAGS = 10
 # Signal -> what a person calls it; in this order.

@@ -1,6 +1,6 @@
 """How numbers look, in the report and in the terminal: the one place that decides."""
 
-from tsduel.metrics import Metric
+from tsduel.core.metrics import Metric
 
 _BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
 # As benchstat prints them.

@@ -9,10 +9,10 @@ import pandas as pd
 
 from plots import facts
 from plots.tables import Comparison
-from tsduel.blocks import read_noise, read_table
-from tsduel.errors import UserError
-from tsduel.rundir import Run, open_run, read_json
-from tsduel.tidy import CHECKS, MEASUREMENTS
+from tsduel.core.errors import UserError
+from tsduel.core.rundir import Run, open_run, read_json
+from tsduel.tidy.blocks import read_noise, read_table
+from tsduel.tidy.tables import CHECKS, MEASUREMENTS
 
 TEMPLATES = Path(__file__).with_name("templates")
 

@@ -12,7 +12,7 @@ from plots.charts.load import load_rate
 from plots.charts.service import QUANTILES, service_times
 from plots.drawing import READ, Data, Picture, change_of, counting, forest_of, rounds_of
 from plots.tables import PRIMARY, Comparison
-from tsduel.metrics import GEOMEAN, METRICS
+from tsduel.core.metrics import GEOMEAN, METRICS
 
 # The CPU of each query type has its own row in the tables; drawn, it would double the picture.
 _LEFT_OUT = {"query_cpu_seconds"}

@@ -9,10 +9,10 @@ import pandas as pd
 from plots import numbers
 from plots.charts.load import load_rate
 from plots.charts.look import save
-from tsduel.errors import UserError
-from tsduel.logs import read_lines, read_load
-from tsduel.series import curve_of, period
-from tsduel.tsbs import LoadOutput
+from tsduel.core.errors import UserError
+from tsduel.importing.logs import read_lines, read_load
+from tsduel.workloads.tsbs.output import LoadOutput
+from tsduel.workloads.tsbs.series import curve_of, period
 
 KNOBS = ("TSBS_LOAD_RESULT_CSV_FILE", "TSBS_LOAD_RESULT_CSV_FILE_COMPARE")
 OUT = Path("results/plot-load")

@@ -5,8 +5,8 @@ from typing import Any
 
 from plots import markup, numbers
 from plots.tables import EVIDENCE, NOTHING, Comparison, markdown
-from tsduel.metrics import GEOMEAN, METRICS
-from tsduel.rundir import Run
+from tsduel.core.metrics import GEOMEAN, METRICS
+from tsduel.core.rundir import Run
 
 STATISTICS = {
     "query_rate": "queries/s",

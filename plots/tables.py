@@ -8,9 +8,9 @@ import pandas as pd
 from tabulate import tabulate
 
 from plots import markup, numbers
-from tsduel.checks import SCOPES
-from tsduel.metrics import GEOMEAN, METRICS
-from tsduel.rundir import Run
+from tsduel.core.metrics import GEOMEAN, METRICS
+from tsduel.core.rundir import Run
+from tsduel.workloads.tsbs.checks import SCOPES
 
 LOADS = ("load_rate", "load_seconds", "load_first_interval_rate")
 # The seven of VictoriaMetrics' document first, then what says more about the whole round.

@@ -5,7 +5,7 @@ from typing import Any
 
 from plots import numbers
 from plots.tables import Comparison
-from tsduel.metrics import GEOMEAN
+from tsduel.core.metrics import GEOMEAN
 
 
 @dataclass(frozen=True)

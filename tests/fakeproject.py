@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsduel import experiment, plan
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,10 @@ from typing import Any
 from gitrepo import Repository
 
 from plots.gobench import report
-from tsduel import compare, kinds, plan, tidy
+from tsduel.plan import resolve as plan
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
+from tsduel.workloads import kinds
 
 PROJECT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("TSDUEL_CACHE", PROJECT / ".cache"))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fakecompute import PROJECT, TOKEN
 
-from tsduel.gcp import place
-from tsduel.gcp.settings import Gcp
+from tsduel.places.gcp import place
+from tsduel.places.gcp.settings import Gcp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from pathlib import Path
 import synthetic
 
 from plots import report
-from tsduel import compare, tidy
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 GOLDEN = Path(__file__).with_name("golden")
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=20, query_s=6)

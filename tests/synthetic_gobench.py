@@ -11,7 +11,7 @@ from typing import Any
 
 from synthetic import HOST
 
-from tsduel import kinds
+from tsduel.workloads import kinds
 
 CLOCK = 1_795_184_000.0
 # Unit as Go prints it -> the baseline's value.

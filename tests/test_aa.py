@@ -6,8 +6,9 @@ import pytest
 import synthetic
 
 from plots import report
-from tsduel import aa, compare, tidy
-from tsduel.rundir import open_run
+from tsduel.core.rundir import open_run
+from tsduel.stats import aa, compare
+from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(
     blocks=8, query_types=("cpu-max-all-1",), load_s=8, query_s=6, noise=0.004, factors={"rate": 1.0, "cpu": 1.0}

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from tsduel import compare, tidy
-from tsduel.benchfmt import unit
-from tsduel.metrics import GEOMEAN, METRICS
+from tsduel.core.metrics import GEOMEAN, METRICS
+from tsduel.stats import compare
+from tsduel.stats.benchfmt import unit
+from tsduel.tidy import tables as tidy
 
 SCRIPT = Path(__file__).parent.parent / "scripts/benchstat"
 SPEC = synthetic.Spec(blocks=7, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=8, query_s=6)

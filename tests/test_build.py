@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from gitrepo import Repository
 
-from tsduel import sources
-from tsduel.targets import find_target
+from tsduel.plan import sources
+from tsduel.targets.programs import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

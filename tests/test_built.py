@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tsduel import built
+from tsduel.build import built
 
 PLAN = {
     "kind": "tsbs",

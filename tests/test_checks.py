@@ -9,10 +9,10 @@ import shutil
 import pytest
 import synthetic
 
-from tsduel import tidy
-from tsduel.checks import SCOPES
-from tsduel.counters import TARGETS
-from tsduel.responses import first_difference, summarize
+from tsduel.targets.counters import TARGETS
+from tsduel.tidy import tables as tidy
+from tsduel.workloads.tsbs.checks import SCOPES
+from tsduel.workloads.tsbs.responses import first_difference, summarize
 
 SPEC = synthetic.Spec(blocks=1, warmup_blocks=0, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=6, query_s=3)
 

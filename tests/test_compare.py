@@ -10,10 +10,11 @@ import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsduel import compare, tidy
-from tsduel.errors import UserError
-from tsduel.estimate import hodges_lehmann, log_ratios, percent
-from tsduel.verdict import VERDICTS
+from tsduel.core.errors import UserError
+from tsduel.stats import compare
+from tsduel.stats.estimate import hodges_lehmann, log_ratios, percent
+from tsduel.stats.verdict import VERDICTS
+from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=8, query_s=6)
 COLUMNS = (

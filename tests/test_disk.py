@@ -9,7 +9,7 @@ import pytest
 from fakeproject import replace, wait_for
 
 from tsduel import __main__ as command_line
-from tsduel import files
+from tsduel.core import files
 
 MIB = 1 << 20
 

@@ -15,8 +15,11 @@ from fakecompute import FakeCompute
 from fakeproject import FAKES, free_port, written
 from test_examine import LIMITS
 
-from tsduel import doctor, experiment, plan, subject
-from tsduel.remote import probe
+from tsduel.doctor import __main__ as doctor
+from tsduel.doctor import subject
+from tsduel.places.ssh import probe
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 KNOBS = (

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from fakeproject import free_port
 
-from tsduel import doctor, subject
+from tsduel.doctor import __main__ as doctor
+from tsduel.doctor import subject
 
 EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
 LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tsduel import experiment, kinds, knobs
-from tsduel.errors import UserError
+from tsduel.core.errors import UserError
+from tsduel.question import experiment, knobs
+from tsduel.workloads import kinds
 
 PROJECT = Path(__file__).resolve().parent.parent
 FILE = "experiments/x.yml"

@@ -15,9 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from plots import exports
 from plots.exports.openmetrics import name_of
-from tsduel import compare, tidy
-from tsduel.errors import UserError
-from tsduel.metrics import METRICS
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 BENCHSTAT = Path(__file__).parent.parent / "scripts/benchstat"
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6, query_s=2, responses=2)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsduel.counters import RSS, TARGETS, Counter, counters_of
-from tsduel.errors import UserError
-from tsduel.exposition import difference, edge, parse_snapshots, read_snapshots
+from tsduel.core.errors import UserError
+from tsduel.targets.counters import RSS, TARGETS, Counter, counters_of
+from tsduel.tidy.exposition import difference, edge, parse_snapshots, read_snapshots
 
 VM = TARGETS["victoriametrics"]
 WANTED = counters_of(VM)

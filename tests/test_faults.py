@@ -13,7 +13,7 @@ import pytest
 from fakeproject import TYPES
 from faults import Disturbed, planned_rounds
 
-from tsduel import tidy
+from tsduel.tidy import tables as tidy
 
 SEEDS = [int(seed) for seed in os.environ.get("TSDUEL_TEST_SEEDS", "1 2 3 4").split()]
 PHASES = ("begin", "prepare", "start", "load", "settle", "responses", "query", "stop", "between")

@@ -14,9 +14,11 @@ import pytest
 import synthetic
 from fakeproject import wait_for
 
-from tsduel import compare, foresight, tidy
-from tsduel.estimate import percent
-from tsduel.power import blocks_needed, effect_seen, mde
+from tsduel.plan import foresight
+from tsduel.stats import compare
+from tsduel.stats.estimate import percent
+from tsduel.stats.power import blocks_needed, effect_seen, mde
+from tsduel.tidy import tables as tidy
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 SPEC = synthetic.Spec(blocks=8, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=6, query_s=60, noise=0.03)

@@ -11,13 +11,14 @@ import pytest
 from fakecompute import PROJECT, FakeCompute, RefusalError
 from renting import asked, rented, run_of
 
-from tsduel import build, provision
-from tsduel.errors import UserError
-from tsduel.gcp import api as compute_api
-from tsduel.gcp import credentials, ending, give_back, messages, provide, reap
-from tsduel.gcp.api import Compute
-from tsduel.remote import rounds
-from tsduel.remote.ssh import Host
+from tsduel.build import ansible as build
+from tsduel.core.errors import UserError
+from tsduel.places import provision
+from tsduel.places.gcp import api as compute_api
+from tsduel.places.gcp import credentials, ending, give_back, messages, provide, reap
+from tsduel.places.gcp.api import Compute
+from tsduel.places.ssh.ssh import Host
+from tsduel.rounds import attend as rounds
 
 
 class TestCredentials:
@@ -300,4 +301,4 @@ def test_what_make_says():
     ]
     assert [line.split(" -m tsduel ")[1].split()[0] for line in lines] == ["build", "run"]
     assert "give-back" not in dry("run")
-    assert "-m tsduel.gcp.reap" in dry("reap")
+    assert "-m tsduel.places.gcp.reap" in dry("reap")

@@ -22,7 +22,7 @@ from fakeproject import free_port
 from gomodule import Module
 from test_end_to_end import UNJUDGED
 
-from tsduel.gcp.place import DIRECTORY
+from tsduel.places.gcp.place import DIRECTORY
 
 PROJECT = Path(__file__).resolve().parent.parent
 LATEST = PROJECT / "results" / "latest"

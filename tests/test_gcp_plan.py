@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from renting import HERE, asked
 
-from tsduel import duration, experiment, knobs, plan
-from tsduel import place as places
-from tsduel.errors import UserError
-from tsduel.gcp import place, prices, reap, rent
-from tsduel.gcp.settings import Gcp
+from tsduel.core.errors import UserError
+from tsduel.places import place as places
+from tsduel.places.gcp import place, prices, reap, rent
+from tsduel.places.gcp.settings import Gcp
+from tsduel.plan import duration
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment, knobs
 
 
 class TestKnobs:

@@ -12,8 +12,8 @@ import time
 import pytest
 from gomodule import Module, Run
 
-from tsduel.errors import UserError
-from tsduel.gobench import parse
+from tsduel.core.errors import UserError
+from tsduel.workloads.gobench import parse
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 # Of time, on a machine that runs other tests: only a factor is seen.

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plots.gobench.tables import value
-from tsduel import experiment, kinds, knobs, plan
-from tsduel.errors import UserError
-from tsduel.gobench import parse, units
-from tsduel.gobench import plan as go_plan
-from tsduel.gobench.schema import GoExperiment
+from tsduel.core.errors import UserError
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment, knobs
+from tsduel.workloads import kinds
+from tsduel.workloads.gobench import parse, units
+from tsduel.workloads.gobench import plan as go_plan
+from tsduel.workloads.gobench.schema import GoExperiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 SIDES = {"baseline": {"ref": "v1"}, "candidate": {"ref": "v2"}}

@@ -14,7 +14,8 @@ from plots import drawing, exports
 from plots.exports.names import LONGEST, safe
 from plots.gobench import comment, pictures, report
 from plots.opened import open_report
-from tsduel import compare, tidy
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec()
 OWN = {**synthetic.UNITS, "rows/op": 5.0, "hits": 3.0, "MB/s": 20.0, "ms/op": 7.0}

@@ -11,9 +11,14 @@ import pytest
 from test_make import make
 
 from plots import exports, plot_load, report
-from tsduel import build, compare, importing, plan, provision, tidy
-from tsduel.errors import UserError
-from tsduel.logs import read_log
+from tsduel.build import ansible as build
+from tsduel.core.errors import UserError
+from tsduel.importing import logs_to_run as importing
+from tsduel.importing.logs import read_log
+from tsduel.places import provision
+from tsduel.plan import resolve as plan
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 LOGS = Path(__file__).with_name("data") / "logs"
 TYPES = ["single-groupby-1-1-1", "cpu-max-all-8", "double-groupby-1"]

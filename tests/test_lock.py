@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from fakeproject import free_port, wait_for
 
-from tsduel import build, lock, plan
-from tsduel.errors import UserError
-from tsduel.remote import control
+from tsduel.build import ansible as build
+from tsduel.core.errors import UserError
+from tsduel.plan import resolve as plan
+from tsduel.rounds import control, lock
 
 PROJECT = Path(__file__).resolve().parent.parent
 

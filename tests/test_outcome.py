@@ -6,8 +6,9 @@ import pytest
 import synthetic
 
 from tsduel import __main__ as cli
-from tsduel import compare, outcome, tidy
-from tsduel.errors import UserError
+from tsduel.core.errors import UserError
+from tsduel.stats import compare, outcome
+from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1",), load_s=8, query_s=6)
 

@@ -9,9 +9,12 @@ import pytest
 import synthetic
 from fakeproject import FAKES, written
 
-from tsduel import aa, earlier, experiment, foresight, outlook, plan
-from tsduel.estimate import percent
-from tsduel.power import blocks_needed, mde
+from tsduel.plan import earlier, foresight, outlook
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment
+from tsduel.stats import aa
+from tsduel.stats.estimate import percent
+from tsduel.stats.power import blocks_needed, mde
 
 HOST = synthetic.HOST
 KIND = aa.kind_of("local", HOST)
@@ -237,6 +240,6 @@ def test_the_reach_of_a_spread(blocks):
 
 
 def test_deadlines_and_prices_do_not_depend_on_earlier_runs():
-    """tsduel.duration knows nothing of results/."""
+    """tsduel.plan.duration knows nothing of results/."""
     text = (Path(plan.__file__).parent / "duration.py").read_text()
     assert "earlier" not in text

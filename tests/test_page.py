@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from reports import SPEC, edit_plan, golden, made, text
 
 from plots import comment, markup, page, queries, report
-from tsduel import compare, tidy
-from tsduel.rundir import open_run
+from tsduel.core.rundir import open_run
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 NASTY = "<b>bold</b> & `tick` | pipe $x^2$ *star* _under_ [link](javascript:alert(1)) ~~gone~~ <!-- \\ größer"
 VOID = {"meta", "img", "br", "hr"}

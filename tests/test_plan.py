@@ -13,8 +13,11 @@ from fakeproject import FAKES, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsduel import experiment, order, plan, tsbs_queries
-from tsduel.errors import UserError
+from tsduel.core.errors import UserError
+from tsduel.plan import order
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment
+from tsduel.workloads.tsbs import queries as tsbs_queries
 
 
 def asked(**parts):

@@ -14,13 +14,14 @@ import pytest
 from fakeproject import wait_for
 from gitrepo import Repository
 
-from tsduel import place, provision
-from tsduel.errors import UserError
-from tsduel.remote import pack, rounds, stream
-from tsduel.remote.link import Link
-from tsduel.remote.ssh import Host, NoConnectionError, RefusedError
-from tsduel.view import follow, lines
-from tsduel.view.events import Tail
+from tsduel.core.errors import UserError
+from tsduel.places import place, provision
+from tsduel.places.ssh import pack, stream
+from tsduel.places.ssh.link import Link
+from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
+from tsduel.rounds import attend as rounds
+from tsduel.rounds.view import follow, lines
+from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
 # Does here, in a shell, what it is told to do there; fails as ssh does where a file says so.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reports import SPEC, edit_plan, golden, made, text
 
 from plots import numbers, pictures, report
-from tsduel.errors import UserError
-from tsduel.metrics import METRICS
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from fakeproject import PATIENCE_S, free_port, wait_for
 
-from tsduel import experiment, plan, provision
+from tsduel.places import provision
+from tsduel.plan import resolve as plan
+from tsduel.question import experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 # One after the other, whatever runs beside them: they share the cache and load the machine.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tsduel import runlog
-from tsduel.errors import UserError
+from tsduel.core import runlog
+from tsduel.core.errors import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (INFO   |WARNING|ERROR  ) [a-z-]+: \S.*")

@@ -11,8 +11,8 @@ import subprocess
 import pytest
 from listening import listeners, not_loopback
 
-from tsduel import plan
-from tsduel.errors import UserError
+from tsduel.core.errors import UserError
+from tsduel.plan import resolve as plan
 
 
 def mode(path):

@@ -1,9 +1,9 @@
-"""The designs on an imagined machine: a small part of what `python -m tsduel.simulate` prints for docs/method.md."""
+"""The designs on an imagined machine: a small part of what `python -m tsduel.stats.simulate` prints."""
 
 import numpy as np
 import pytest
 
-from tsduel.simulate import Machine, detection, false_alarms, interleave, one_after_the_other, seconds, session
+from tsduel.stats.simulate import Machine, detection, false_alarms, interleave, one_after_the_other, seconds, session
 
 SESSIONS = 400
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from gitrepo import Repository
 
-from tsduel.errors import UserError
-from tsduel.sources import ResolvedSource, absolute_location, build_key, go_version, platform, resolve
-from tsduel.targets import find_target
+from tsduel.core.errors import UserError
+from tsduel.plan.sources import ResolvedSource, absolute_location, build_key, go_version, platform, resolve
+from tsduel.targets.programs import find_target
 
 TARGET = find_target("victoriametrics")
 

@@ -13,7 +13,8 @@ import synthetic
 from fakeproject import PATIENCE_S, wait_for
 
 from plots import report
-from tsduel import compare, tidy
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 CANARY = """#!/usr/bin/env bash
 read -r calls <"{calls}" || calls=0

@@ -17,10 +17,10 @@ from fakeproject import wait_for
 from gomodule import Module
 from test_end_to_end import UNJUDGED
 
-from tsduel import knobs
-from tsduel.errors import UserError
-from tsduel.remote.link import Link
-from tsduel.remote.rounds import Follower
+from tsduel.core.errors import UserError
+from tsduel.places.ssh.link import Link
+from tsduel.question import knobs
+from tsduel.rounds.attend import Follower
 
 PROJECT = Path(__file__).resolve().parent.parent
 RESULTS = PROJECT / "results"

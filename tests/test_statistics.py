@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tsduel.estimate import hodges_lehmann, interval, log_ratios, percent
-from tsduel.permutation import sign_vectors, westfall_young
-from tsduel.power import blocks_needed, mde, order_effect, power
-from tsduel.signedrank import critical_count, mann_whitney_p, signed_rank_p
+from tsduel.stats.estimate import hodges_lehmann, interval, log_ratios, percent
+from tsduel.stats.permutation import sign_vectors, westfall_young
+from tsduel.stats.power import blocks_needed, mde, order_effect, power
+from tsduel.stats.signedrank import critical_count, mann_whitney_p, signed_rank_p
 
 BASELINE = [100, 102, 98.5, 101, 97, 103, 99.5, 100.5]
 CANDIDATE = [104, 105.5, 103, 103.5, 101.5, 106, 104.5, 102]

@@ -15,8 +15,8 @@ import pytest
 import terraforming
 from fakecompute import FakeCompute, RefusalError
 
-from tsduel.gcp import place
-from tsduel.gcp.settings import Gcp
+from tsduel.places.gcp import place
+from tsduel.places.gcp.settings import Gcp
 
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIGURATION = PROJECT / "terraform"
@@ -31,9 +31,10 @@ IMPATIENT = (
 PROVISION = """
 import json, os, sys
 from pathlib import Path
-from tsduel import provision, rundir
-from tsduel.errors import UserError
-from tsduel.gcp import provide
+from tsduel.places import provision
+from tsduel.core import rundir
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import provide
 run_dir = Path("results/r")
 try:
     host = provide.machine(run_dir, rundir.open_run(run_dir).plan["place"], os.environ)

@@ -7,12 +7,12 @@ import shutil
 import pytest
 import synthetic
 
-from tsduel import tidy
-from tsduel.errors import UserError
-from tsduel.measure import measure, read_raw
-from tsduel.metrics import METRICS
-from tsduel.rundir import open_run
-from tsduel.series import load_curve
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
+from tsduel.core.rundir import open_run
+from tsduel.tidy import tables as tidy
+from tsduel.workloads.tsbs.measure import measure, read_raw
+from tsduel.workloads.tsbs.series import load_curve
 
 SPEC = synthetic.Spec(blocks=1, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=6, query_s=3)
 COLUMNS = {

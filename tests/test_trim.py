@@ -13,8 +13,9 @@ import pytest
 from fakeproject import PROJECT, wait_for
 from housekeeping import MARKER, call, write
 
-from tsduel import experiment, kinds, knobs
-from tsduel.errors import UserError
+from tsduel.core.errors import UserError
+from tsduel.question import experiment, knobs
+from tsduel.workloads import kinds
 
 DAY = 86_400
 MB = 1_000_000

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsduel.errors import UserError
-from tsduel.tsbs import (
+from tsduel.core.errors import UserError
+from tsduel.workloads.tsbs.output import (
     LoadInterval,
     QueryOutput,
     TsbsFormatError,

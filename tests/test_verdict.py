@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsduel.findings import Sample, examine
-from tsduel.verdict import INCONCLUSIVE, VERDICTS, judge
+from tsduel.stats.findings import Sample, examine
+from tsduel.stats.verdict import INCONCLUSIVE, VERDICTS, judge
 
 # Log ratios of 10 blocks around zero, with a standard deviation of about 1 %.
 NOISE = [0.011, -0.008, 0.004, -0.013, 0.009, -0.002, 0.006, -0.011, 0.013, -0.007]

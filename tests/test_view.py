@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from reports import golden
 from rich.console import Console
 
-from tsduel.errors import UserError
-from tsduel.view import lines, model, screen, show
-from tsduel.view.events import Tail, clean, parse
+from tsduel.core.errors import UserError
+from tsduel.rounds.view import lines, model, screen, show
+from tsduel.rounds.view.events import Tail, clean, parse
 
 DATA = Path(__file__).parent / "data" / "events.jsonl"
 RECORDED = DATA.read_bytes().splitlines(keepends=True)

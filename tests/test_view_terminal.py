@@ -13,12 +13,12 @@ import pytest
 from fakeproject import wait_for
 from terminal import Terminal
 
-from tsduel.remote import control
-from tsduel.view import lines
-from tsduel.view.events import Tail
+from tsduel.rounds import control
+from tsduel.rounds.view import lines
+from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
-HEAD = "import os, sys; from pathlib import Path; from tsduel.view import follow, local; "
+HEAD = "import os, sys; from pathlib import Path; from tsduel.rounds.view import follow, local; "
 RUN = f"{HEAD}sys.exit(local.main(*map(Path, sys.argv[1:])))"
 FOLLOW = f"{HEAD}follow.SILENCE_S = 1; sys.exit(follow.main(Path(sys.argv[1]), os.environ))"
 BINARY = {"source": "binary", "path": str(PROJECT / "tests" / "fakes" / "database")}
@@ -117,7 +117,7 @@ def test_whatever_ends_the_terminal_ends_the_rounds(project, terminal, how):
 def test_a_screen_that_breaks_does_not_end_the_rounds(project, terminal):
     """What is wrong with it is in run.log; the rounds are run, and what the scripts said at the end is shown."""
     project.plan(variants={"baseline": BINARY | {"env": {"FAKE_MODE": "bad-flag"}}, "candidate": dict(BINARY)})
-    broken = RUN.replace("sys.exit", "from tsduel.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
+    broken = RUN.replace("sys.exit", "from tsduel.rounds.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
     shown = terminal(broken, project.scripts / "run-rounds", project.run_dir)
     assert shown.wait() == 0
     assert "tsduel: 1 rounds failed; the report says which and why" in " ".join(shown.seen.lines)

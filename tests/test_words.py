@@ -3,7 +3,7 @@
 import pytest
 
 from plots.words import sentence
-from tsduel.verdict import VERDICTS
+from tsduel.stats.verdict import VERDICTS
 
 ROW = {
     "baseline_median": 100.0, "candidate_median": 96.0, "change_pct": -4.1, "lo_pct": -5.5, "hi_pct": -2.6,

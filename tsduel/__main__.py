@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel import files, outcome, runlog
-from tsduel.errors import UserError
-from tsduel.rundir import lost_latest, open_run
+from tsduel.core import files, runlog
+from tsduel.core.errors import UserError
+from tsduel.core.rundir import lost_latest, open_run
+from tsduel.stats import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,55 +38,55 @@ class Stage:
 
 # Imports are late, since a stage needs only its own libraries.
 def _plan(run_dir: Path, _failed: int) -> None:
-    from tsduel import plan
+    from tsduel.plan import resolve as plan
 
     plan.main(run_dir, os.environ)
 
 
 def _import(run_dir: Path, _failed: int) -> None:
-    from tsduel import importing
+    from tsduel.importing import logs_to_run as importing
 
     importing.main(run_dir, os.environ)
 
 
 def _provision(run_dir: Path, _failed: int) -> None:
-    from tsduel import provision
+    from tsduel.places import provision
 
     provision.main(run_dir)
 
 
 def _build(run_dir: Path, _failed: int) -> int:
-    from tsduel import build
+    from tsduel.build import ansible as build
 
     return build.main(run_dir)
 
 
 def _run(run_dir: Path, _failed: int) -> int:
-    from tsduel import run
+    from tsduel.rounds import run
 
     return run.main(run_dir)
 
 
 def _give_back(run_dir: Path, failed: int) -> int:
-    from tsduel.gcp import ending
+    from tsduel.places.gcp import ending
 
     return ending.main(run_dir, os.environ, failed, forced=False)
 
 
 def _destroy(run_dir: Path, failed: int) -> int:
-    from tsduel.gcp import ending
+    from tsduel.places.gcp import ending
 
     return ending.main(run_dir, os.environ, failed, forced=True)
 
 
 def _tidy(run_dir: Path, _failed: int) -> None:
-    from tsduel import tidy
+    from tsduel.tidy import tables as tidy
 
     tidy.main(run_dir)
 
 
 def _compare(run_dir: Path, _failed: int) -> None:
-    from tsduel import compare
+    from tsduel.stats import compare
 
     compare.main(run_dir)
 
@@ -111,31 +112,31 @@ def _comment(run_dir: Path, _failed: int) -> None:
 
 
 def _status(run_dir: Path, _failed: int) -> None:
-    from tsduel.remote import control
+    from tsduel.rounds import control
 
     control.status(run_dir)
 
 
 def _follow(run_dir: Path, _failed: int) -> int:
-    from tsduel.view import follow
+    from tsduel.rounds.view import follow
 
     return follow.main(run_dir, os.environ)
 
 
 def _stop(run_dir: Path, _failed: int) -> None:
-    from tsduel.remote import control
+    from tsduel.rounds import control
 
     control.stop(run_dir)
 
 
 def _fetch(run_dir: Path, _failed: int) -> None:
-    from tsduel.remote import control
+    from tsduel.rounds import control
 
     control.fetch(run_dir)
 
 
 def _ssh(run_dir: Path, _failed: int) -> None:
-    from tsduel.remote import control
+    from tsduel.rounds import control
 
     control.login(run_dir)
 

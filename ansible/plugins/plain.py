@@ -28,7 +28,7 @@ extends_documentation_fragment:
 
 
 def _log(level: str, text: str) -> None:
-    """Append a line to the run's log, as tsduel/runlog.py does, which Ansible's Python may not find."""
+    """Append a line to the run's log, as tsduel/core/runlog.py does, which Ansible's Python may not find."""
     path = os.environ.get("TSDUEL_RUN_LOG", "")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     line = "".join(letter if letter.isprintable() else " " for letter in text.strip())

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.charts.look import GREY, STYLE, headed, key, literal, looks
-from tsduel.measure import P99_FROM, P999_FROM
+from tsduel.workloads.tsbs.measure import P99_FROM, P999_FROM
 
 QUANTILES = {"query_p999_ms": "p99.9", "query_p99_ms": "p99", "query_p95_ms": "p95", "query_p50_ms": "p50"}
 _TOO_FEW = {

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import pandas as pd
 
 from plots import facts
-from tsduel import kinds
-from tsduel.blocks import geomean, read_table, values
-from tsduel.compare import SCREEN_BELOW
-from tsduel.errors import UserError
-from tsduel.findings import Pair
-from tsduel.metrics import GEOMEAN, Metric
-from tsduel.rundir import Run, open_run, read_json
-from tsduel.tidy import MEASUREMENTS, PHASES
-from tsduel.verdict import FAILED
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import GEOMEAN, Metric
+from tsduel.core.rundir import Run, open_run, read_json
+from tsduel.stats.compare import SCREEN_BELOW
+from tsduel.stats.findings import Pair
+from tsduel.stats.verdict import FAILED
+from tsduel.tidy.blocks import geomean, read_table, values
+from tsduel.tidy.tables import MEASUREMENTS, PHASES
+from tsduel.workloads import kinds
 
 Standing = Literal["smoke", "aa", "imported", "screen", "result"]
 

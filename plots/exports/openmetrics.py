@@ -11,7 +11,7 @@ import pandas as pd
 
 from plots.exports import names
 from plots.exports.figures import Source
-from tsduel.metrics import Metric
+from tsduel.core.metrics import Metric
 
 _PLURAL = {"s": "seconds", "ms": "seconds", "B": "bytes"}
 # What a benchmark calls s or ms is its own affair: benchstat's seconds are sec.

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from plots.exports.figures import Source, figures, tracked
-from tsduel.metrics import GEOMEAN, METRICS
-from tsduel.rundir import Run
+from tsduel.core.metrics import GEOMEAN, METRICS
+from tsduel.core.rundir import Run
 
 ATTRIBUTES = ("run", "commit", "version", "baseline")
 

@@ -9,10 +9,10 @@ import pandas as pd
 from plots import facts, markup, numbers, words
 from plots.gobench.tables import TITLES, units, value
 from plots.tables import Comparison, markdown, wanted_rounds
-from tsduel import aa
-from tsduel.gobench.tidy import SCOPES
-from tsduel.metrics import GEOMEAN
-from tsduel.rundir import Run
+from tsduel.core.metrics import GEOMEAN
+from tsduel.core.rundir import Run
+from tsduel.stats import aa
+from tsduel.workloads.gobench.tidy import SCOPES
 
 _WORSE, _BETTER = "regression", "improvement"
 _WORDS = {"sec/op": ("slower", "faster"), "B/s": ("more", "less")}

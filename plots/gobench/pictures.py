@@ -9,8 +9,8 @@ from plots import drawing, markup
 from plots.charts.change import Change
 from plots.drawing import MOST_ROWS, READ, Data, Picture, change_of, forest_of, rounds_of
 from plots.gobench.tables import TITLES
-from tsduel.gobench.units import KNOWN
-from tsduel.metrics import GEOMEAN
+from tsduel.core.metrics import GEOMEAN
+from tsduel.workloads.gobench.units import KNOWN
 
 _TIME = "sec/op"
 

@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel.gobench.build import GO_MINIMUM
+from tsduel.workloads.gobench.build import GO_MINIMUM
 
 if TYPE_CHECKING:
-    from tsduel.rundir import Run
+    from tsduel.core.rundir import Run
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TITLES = {"cpu": "CPU", "mem": "memory allocated"}

@@ -8,7 +8,7 @@ from plots import drawing, markup, noise, page
 from plots import facts as shared
 from plots.gobench import facts, pictures, profiles, tables
 from plots.opened import Opened, open_report, template, write
-from tsduel.rundir import Run
+from tsduel.core.rundir import Run
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 MOST_FAILURES = 20

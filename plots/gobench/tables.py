@@ -7,8 +7,8 @@ from tabulate import tabulate
 
 from plots import markup, numbers
 from plots.tables import EVIDENCE, Comparison, markdown
-from tsduel.gobench.units import KNOWN
-from tsduel.metrics import GEOMEAN
+from tsduel.core.metrics import GEOMEAN
+from tsduel.workloads.gobench.units import KNOWN
 
 TITLES = {metric.name: metric.title for metric in KNOWN}
 MOST_ROWS = 40

@@ -22,7 +22,7 @@ def values:
        elif .phase == "query" and .count > 0 then {metric: "query_mean_ms", ln: ((.end - .begin) / .count | log)} else empty end)
   end;
 
-# As tsduel.blocks does it: whole in both and not spoilt; a spare block only in place of a spoilt one.
+# As tsduel.tidy.blocks does it: whole in both and not spoilt; a spare block only in place of a spoilt one.
 def counting($whole):
   [($noise[0].blocks // [])[] | select(.causes != []) | .block] as $spoilt
   | [planned | group_by(.block)[] | .[0] | select(.kind != "warmup") | select(.block | IN($whole[]))] as $there

@@ -1,4 +1,4 @@
-# What a run says of itself as it goes: events, and for each the plain line that tsduel/view/lines.py makes of it elsewhere.
+# What a run says of itself as it goes: events, and for each the plain line that tsduel/rounds/view/lines.py makes of it elsewhere.
 # shellcheck shell=bash
 # Needs RUN_DIR. Where a screen shows the events (TSDUEL_SCREEN), the lines are for run.log alone.
 

@@ -31,7 +31,7 @@ take_git() {
   printf '%s\n' "$work/source"
 }
 
-# What lay on the user's machine and was brought to this one (tsduel/remote/pack.py), or where it lies here.
+# What lay on the user's machine and was brought to this one (tsduel/places/ssh/pack.py), or where it lies here.
 brought_or() {
   if [[ -f $run/sources/$name ]]; then printf '%s\n' "$run/sources/$name"; else printf '%s\n' "$1"; fi
 }

@@ -1,0 +1,1 @@
+"""The third stage: Ansible prepares the machine and builds."""

@@ -1,0 +1,108 @@
+"""What `make doctor` looks at a machine for: a run that is planned, an experiment that is asked, or our defaults.
+
+With an experiment it takes YAML and pydantic, which a fresh clone does not have; then it is the defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core import defaults
+from tsduel.core.project import PROJECT
+from tsduel.core.rundir import open_run
+from tsduel.places import place
+from tsduel.targets.programs import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Where the rounds will run, what they need there, their limits of noise; ``planned``: it is a run already."""
+
+    name: str
+    place: dict[str, Any]
+    port: int | None = defaults.PORT
+    disk: dict[str, int] = field(default_factory=dict)
+    data_key: str = ""
+    memory: int | None = None
+    noise: dict[str, Any] = field(default_factory=dict)
+    planned: bool = False
+    go_minimum: str = max(target.go_minimum for target in TARGETS.values())
+
+    def asked(self, *, on_top_mib: int = 0, cached: bool = False) -> list[str]:
+        """Return the words of scripts/examine-host; ``cached``: the data is there, and takes no more disk."""
+        disk = sum(count for name, count in self.disk.items() if not (cached and name == "data_bytes"))
+        limits = {
+            "steal_pct": defaults.STEAL_PCT,
+            "steal_flag_pct": defaults.STEAL_FLAG_PCT,
+            "foreign_cpu_flag_pct": defaults.FOREIGN_CPU_FLAG_PCT,
+            "clock_step_s": defaults.CLOCK_STEP_S,
+        }
+        words: dict[str, Any] = {
+            "port": self.port,
+            "disk_mib": disk // MIB + on_top_mib,
+            "memory_mib": (self.memory or 0) // MIB,
+        }
+        for name, default in limits.items():
+            limit = self.noise.get(name, default)
+            # Bash knows neither 1e-05 nor more than thousandths.
+            words[name] = None if limit is None else f"{limit:.3f}"
+        return [f"{name}={value}" for name, value in words.items() if value is not None]
+
+
+def is_readable() -> bool:
+    """Return whether this Python is the project's own, with the libraries that it takes to read an experiment."""
+    return Path(sys.prefix) == PROJECT / ".venv"
+
+
+def of_run(run_dir: Path) -> Subject:
+    """Return what a run's plan says."""
+    plan = open_run(run_dir).plan
+    return Subject(
+        name=str(run_dir),
+        place=place.place_of(plan),
+        port=(plan.get("host") or {}).get("port"),
+        disk=plan.get("estimate") or {},
+        data_key=(plan.get("workload") or {}).get("data_key", ""),
+        memory=_memory(plan.get("workload")),
+        noise=plan.get("noise") or {},
+        planned=True,
+    )
+
+
+def of_question(environment: Mapping[str, str]) -> Subject:
+    """Return what an experiment and the knobs say; a UserError names what is wrong with them."""
+    from tsduel.plan import needs
+    from tsduel.question import read as question
+
+    read = question.read(environment)
+    asked = read.asked
+    workload = getattr(asked, "workload", None)
+    return Subject(
+        name=read.path or f"make {environment.get('KIND', '')}",
+        place=place.asked(read.given),
+        port=getattr(asked.host, "port", None),
+        disk=needs.disk(asked, len(asked.variants)),
+        memory=_memory(workload.model_dump() if workload else None),
+        noise=asked.noise.model_dump(),
+    )
+
+
+def of_nothing(environment: Mapping[str, str]) -> Subject:
+    """Return our defaults, and the place that the knobs name."""
+    return Subject(name="", place=place.asked(environment))
+
+
+def _memory(workload: Mapping[str, Any] | None) -> int | None:
+    if not workload or not is_readable():
+        return None
+    from tsduel.plan import needs
+
+    return needs.memory(workload)

@@ -1,0 +1,1 @@
+"""Logs that people have already -> a run."""

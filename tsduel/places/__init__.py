@@ -1,0 +1,1 @@
+"""Where a run happens: this machine, one behind SSH, or a rented one."""

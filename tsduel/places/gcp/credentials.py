@@ -1,0 +1,63 @@
+"""The one access token that Terraform and our own requests use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from tsduel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - the name of a variable, which Terraform's provider reads as well
+HOW = "log in with `gcloud auth login`, or set GOOGLE_OAUTH_ACCESS_TOKEN to a token (gcloud auth print-access-token)"
+PATIENCE_S = 60
+
+
+def token(environment: Mapping[str, str]) -> str:
+    """Return GOOGLE_OAUTH_ACCESS_TOKEN, else a fresh token of gcloud's.
+
+    A token lives for an hour and a run for many, so ask again before each use. With GOOGLE_APPLICATION_CREDENTIALS it
+    is that file's account, else the one gcloud is logged in with.
+    """
+    if given := environment.get(TOKEN, "").strip():
+        return given
+    if not shutil.which("gcloud", path=environment.get("PATH")):
+        raise UserError(f"no credentials for Google Cloud, and no gcloud on PATH to get them from: {HOW}")
+    command = ["gcloud", "auth", "print-access-token"]
+    if environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        command.insert(2, "application-default")
+    try:
+        done = subprocess.run(
+            [*command, "--quiet"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"`{' '.join(command)}` does not answer for {PATIENCE_S} s: {HOW}") from None
+    found = done.stdout.strip()
+    if done.returncode or not found:
+        said = next((line for line in done.stderr.splitlines() if line.strip()), "it printed no token")
+        raise UserError(f"no credentials for Google Cloud (`{' '.join(command)}`: {said.strip()}): {HOW}")
+    return found
+
+
+def terraform_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Terraform acts as we do ourselves, and nothing else of the user's changes it."""
+    # A TF_VAR_ or TF_CLI_ARGS of the user's would change what the plan says; the proxy and the like are his.
+    kept = {k: v for k, v in environment.items() if not k.startswith(("TF_VAR_", "TF_CLI_ARGS", "TF_WORKSPACE"))}
+    for name in ("GOOGLE_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS"):
+        kept.pop(name, None)
+    return kept | {TOKEN: token(environment), "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
+
+
+def from_here() -> str:
+    """Return the token of this process's environment."""
+    return token(os.environ)

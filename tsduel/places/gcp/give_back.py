@@ -1,0 +1,110 @@
+"""The machine goes, and nothing of it stays: Terraform deletes, Google's API is asked whether that is true."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import messages
+from tsduel.places.gcp.api import Compute
+from tsduel.places.gcp.messages import CloudError
+from tsduel.places.gcp.terraform import Terraform, TerraformError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tsduel.places.gcp.api import Resource
+
+
+def say(text: str) -> None:
+    """Words are for stderr."""
+    print(f"gcp: {text}", file=sys.stderr, flush=True)
+
+
+def main(run_dir: Path, place: dict[str, Any]) -> None:
+    """Delete everything of a run and verify it; a UserError lists what is left and how to delete it by hand.
+
+    The machine itself goes first and through the API: it costs money, and Terraform does not know of one that came
+    after it had given up waiting.
+    """
+    mind_signals()
+    terraform, compute, name = Terraform.of(run_dir), Compute(place["project"]), place["name"]
+    zone = place["zones"][0]
+    try:
+        sweep([r for r in compute.of_run(name) if r.kind == "instances"], compute)
+        failure = _by_terraform(terraform)
+        sweep(compute.of_run(name), compute)
+        left = compute.of_run(name)
+    except CloudError as error:
+        hours = place["lifetime_s"] / 3600
+        reason = messages.sentence(str(error), place, zone)
+        raise UserError(
+            f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy "
+            f"RUN={run_dir.name} (Google deletes the machine {hours:.1f} h after its start in any case)"
+        ) from None
+    if left:
+        raise UserError(_list(left, place["project"]))
+    if failure:
+        say(f"Terraform could not delete it all ({messages.sentence(failure, place, zone)}); Google's API did")
+    # Nothing there is true any more, and a next machine begins with a new deadline.
+    for path in (terraform.state, terraform.last_moment, run_dir / "host" / "inventory.json"):
+        path.unlink(missing_ok=True)
+    outputs = {"target": "gcp", "provisioned": False, "host": None}
+    (run_dir / "host" / "outputs.json").write_text(json.dumps(outputs, indent=2) + "\n", encoding="utf-8")
+    say(f"nothing of {name} is left in {place['project']}")
+
+
+def mind_signals() -> None:
+    """Have the end of a session end us as Ctrl-C does: with a last word to Terraform, and what follows from it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
+def after_failure(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str], error: UserError) -> UserError:
+    """Give the machine back unless KEEP=1, and return the error with a sentence on what became of it."""
+    if environment.get("KEEP", "").strip() == "1":
+        return type(error)(
+            f"{error}\ngcp: KEEP=1: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
+        )
+    try:
+        main(run_dir, place)
+    except UserError as left:
+        return type(error)(f"{error}\n{left}")
+    return error
+
+
+def sweep(resources: list[Resource], compute: Compute) -> None:
+    """Delete through the API, in the given order; what cannot be deleted is for the list of what is left."""
+    for resource in resources:
+        try:
+            compute.delete(resource)
+        except CloudError as error:
+            say(f"{resource} could not be deleted: {error}")
+        else:
+            say(f"{resource} is deleted")
+
+
+def _by_terraform(terraform: Terraform) -> str:
+    """Return what Terraform had to complain about."""
+    if not terraform.state.exists():
+        return ""
+    try:
+        terraform.prepare()
+        terraform.destroy()
+    except (TerraformError, UserError) as error:
+        return str(error)
+    return ""
+
+
+def _list(left: list[Resource], project: str) -> str:
+    lines = [f"gcp: this is left in {project} and costs money or quota; delete it by hand:"]
+    for resource in left:
+        kind = {"subnetworks": "networks subnets", "firewalls": "firewall-rules"}.get(resource.kind, resource.kind)
+        scope, _, where = resource.place.partition("/")
+        option = {"zones": f" --zone={where}", "regions": f" --region={where}"}.get(scope, "")
+        lines.append(f"gcloud compute {kind} delete {resource.name}{option} --project={project} --quiet")
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""What Google and Terraform answer, as a sentence that says what to do next."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tsduel.core.errors import UserError
+from tsduel.places.gcp.credentials import HOW
+
+# The first that is found in what was answered; {0} is what the expression caught, {project} and the like are ours.
+SENTENCES = [
+    (
+        r"ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available",
+        "{zone} has no {machine} left at the moment",
+    ),
+    (
+        r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ in region [a-z0-9-]+)?|quotaExceeded|QUOTA_EXCEEDED)",
+        (
+            "the project's quota does not allow it ({0}): ask for more at IAM & Admin > Quotas in the console, take a "
+            'smaller machine with SET="gcp.machine=e2-standard-4", or another region with SET="gcp.zones=[us-east1-b]"'
+        ),
+    ),
+    (
+        r"Machine type with name '[^']*' does not exist in zone '[^']*'",
+        (
+            "there is no {machine} in {zone}: `gcloud compute machine-types list --zones={zone}` shows those that "
+            'are there; choose with SET="gcp.machine=..." or SET="gcp.zones=[...]"'
+        ),
+    ),
+    (
+        r"accessNotConfigured|SERVICE_DISABLED|has not been used in project|API is not enabled",
+        (
+            "the Compute Engine API is not enabled in {project}: `gcloud services enable compute.googleapis.com "
+            "--project={project}`, wait a minute, and type the same command again"
+        ),
+    ),
+    (
+        r"BILLING_DISABLED|[Bb]illing (is|must be|has not been) (disabled|enabled)|requires billing",
+        "{project} has no billing account: link one in the console (Billing), then type the same command again",
+    ),
+    (
+        r"authError|Invalid Credentials|invalid authentication credentials|UNAUTHENTICATED|Error 401",
+        f"Google does not accept the credentials; a token lives for one hour: {HOW}",
+    ),
+    (
+        r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)",
+        (
+            "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
+            "Network Admin and Compute Security Admin: see docs/operating.md"
+        ),
+    ),
+    (
+        r"Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID",
+        (
+            "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; "
+            "choose with GCP_PROJECT="
+        ),
+    ),
+    (
+        r"resource 'projects/[^']*/images/([^']*)' was not found",
+        (
+            "the pinned image {0} is gone: `gcloud compute images list --filter='family=debian-12' --show-deprecated` "
+            'shows those that are there; choose with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+        ),
+    ),
+    (
+        r"timeout while waiting for state|context deadline exceeded|has not come to its end",
+        "Google has not finished within the time we allow: try again, or another zone",
+    ),
+    (
+        r"Error 503|backendError|Service Unavailable|\b503\b",
+        "Google's API is unavailable (503), also after several tries: try again in some minutes",
+    ),
+    (
+        r"Failed to query available provider packages|could not connect to [a-z.]*|Failed to install provider",
+        (
+            "Terraform cannot get its google provider: see that the Terraform registry, or a mirror of it in your "
+            "Terraform CLI configuration, can be reached"
+        ),
+    ),
+]
+CAPACITY = re.compile(SENTENCES[0][0])
+TEMPORARY = {429, 500, 502, 503, 504}
+
+
+class CloudError(Exception):
+    """An answer that is no success: HTTP status (0 where there was none), Google's reason, and Google's message."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{message} ({reason})" if reason else message)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.status in TEMPORARY or self.reason == "unreachable"
+
+
+class NoCapacityError(UserError):
+    """A zone has no such machine left: the next zone may have one."""
+
+
+def from_body(status: int, body: bytes) -> CloudError:
+    """Return the error of an answer with Google's JSON body, or with any other."""
+    try:
+        error = json.loads(body)["error"]
+        reasons = [str(item.get("reason", "")) for item in error.get("errors") or []]
+        return CloudError(status, ", ".join(filter(None, reasons)) or f"Error {status}", str(error["message"]))
+    except (ValueError, KeyError, TypeError):
+        return CloudError(status, f"Error {status}", body[:200].decode(errors="replace").strip())
+
+
+def sentence(said: str, place: dict[str, Any], zone: str) -> str:
+    """Return what to do about an error text of Google's or Terraform's; the text itself where we know no better."""
+    facts = {"project": place["project"], "machine": place["machine"], "zone": zone}
+    for pattern, text in SENTENCES:
+        if found := re.search(pattern, said):
+            caught = next((group for group in found.groups() if group), found[0])
+            return text.format(caught.strip().rstrip(".,"), **facts)
+    return " ".join(said.split())[:600]
+
+
+def as_user_error(said: str, place: dict[str, Any], zone: str) -> UserError:
+    """Return the error to raise for what was said; a NoCapacityError where another zone may help."""
+    kind = NoCapacityError if CAPACITY.search(said) else UserError
+    return kind(f"gcp: {sentence(said, place, zone)}")

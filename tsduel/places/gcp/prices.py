@@ -1,0 +1,74 @@
+"""What the machine costs: terraform/prices.csv, list prices with their date, and what the plan makes of them."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = PROJECT / "terraform" / "prices.csv"
+HOURS_A_MONTH = 730
+
+
+def region_of(zone: str) -> str:
+    """Return us-central1 for us-central1-a."""
+    return zone.rpartition("-")[0]
+
+
+def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
+    """Return the list price in USD of an hour (of a GB, for a disk) and the month it was looked up in."""
+    with table.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            if row["item"] == item and (row["regions"] == "*" or region in row["regions"].split()):
+                hours = {"hour": 1, "GB-month": HOURS_A_MONTH}[row["unit"]]
+                return float(row["usd"]) / hours, row["as_of"]
+    raise UserError(
+        f"terraform/prices.csv has no price of {item} in {region}, and nothing is rented without one: look it up, then "
+        'add a line there, or give the price of an hour of all of it with SET="gcp.price_h=0.42"'
+    )
+
+
+def price(place: dict[str, Any], region: str, override_h: float | None) -> dict[str, Any]:
+    """Return USD: ``machine_h``, ``disk_h``, ``network_h``, ``hour`` (their sum), ``expected``, ``worst``; ``as_of``.
+
+    ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A
+    spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day.
+    """
+    if override_h is not None:
+        parts, as_of = {"machine_h": override_h, "disk_h": 0.0, "network_h": 0.0}, "as given"
+    else:
+        machine_h, as_of = look_up(place["machine"], region)
+        disk_h = look_up(place["disk_type"], region)[0] * place["disk_gb"]
+        network_h = look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0]
+        parts = {"machine_h": machine_h, "disk_h": disk_h, "network_h": network_h}
+    hour = sum(parts.values())
+    return {
+        **{name: round(value, 6) for name, value in parts.items()},
+        "hour": round(hour, 6),
+        "expected": round(hour * place["estimate_s"] / 3600, 2),
+        "worst": round(hour * place["lifetime_s"] / 3600, 2),
+        "as_of": as_of,
+    }
+
+
+def describe(place: dict[str, Any]) -> list[str]:
+    """Return the lines that the plan prints before money is spent."""
+    cost = place["price"]
+    first, *others = place["zones"]
+    zones = first + (f" (else {', '.join(others)})" if others else "")
+    spot = ", spot: Google may take it away at any time" if place["spot"] else ""
+    parts = f"machine {cost['machine_h']:.4f}, disk {cost['disk_h']:.4f}, network {cost['network_h']:.4f}"
+    source = "as given" if cost["as_of"] == "as given" else f"list price of {cost['as_of']}; check yours"
+    hours, life = place["estimate_s"] / 3600, place["lifetime_s"] / 3600
+    return [
+        f"machine   {place['machine']} in {zones}, {place['disk_gb']} GB {place['disk_type']}{spot}",
+        f"project   {place['project']}",
+        f"time      about {hours:.1f} h; whatever happens, it is deleted after {life:.1f} h",
+        f"price     {cost['hour']:.4f} USD an hour ({parts}; {source})",
+        f"cost      about {cost['expected']:.2f} USD, at worst {cost['worst']:.2f} USD",
+    ]

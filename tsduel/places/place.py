@@ -1,0 +1,113 @@
+"""Where the rounds run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import place as gcp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KINDS = ("local", "ssh", "gcp")
+SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
+KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
+# A host's name never begins with a dash, which ssh would take for an option.
+SSH_HOST = re.compile(
+    r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
+    r"(?P<address>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
+REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
+MAX_PORT = 65535
+LOCAL: dict[str, Any] = {"kind": "local"}
+
+
+def asked(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return plan/experiment.json's ``place`` for the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR.
+
+    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.places.gcp.place.asked`` describes.
+    ``{"kind": "local"}``, or ``kind``, ``user`` and ``port`` (None: what ssh's own configuration says), ``address``,
+    ``config_file`` (None: the user's own) and ``directory``, where everything of ours lies on the other machine.
+    """
+    given = {name: environment.get(name, "").strip() for name in KNOBS}
+    kind = given["TARGET"] or "local"
+    if kind not in KINDS:
+        raise UserError(f"TARGET: {kind!r} is no place for the rounds; there are: {', '.join(KINDS)}")
+    if kind != "ssh":
+        for name in SSH_KNOBS:
+            if given[name]:
+                raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
+        # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
+        return gcp.asked(given) if kind == "gcp" else dict(LOCAL)
+    user, address, port = _host(given["SSH_HOST"])
+    return {
+        "kind": kind,
+        "user": user,
+        "address": address,
+        "port": port,
+        "config_file": _config_file(given["SSH_CONFIG"]),
+        "directory": _directory(given["REMOTE_DIR"], user),
+    }
+
+
+def is_local(plan: Mapping[str, Any]) -> bool:
+    """Return whether the rounds of a plan run on this machine."""
+    return bool(place_of(plan)["kind"] == "local")
+
+
+def place_of(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the place of a plan; one that was made before there was a choice is local."""
+    return dict(plan.get("place") or LOCAL)
+
+
+def directories(plan: Mapping[str, Any], *, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
+    """Return the absolute paths of project, cache and run on the machine where the rounds run.
+
+    ``run_dir``, ``cache`` and ``project`` are those of this machine. On another one all of it lies in one directory,
+    and each run has a copy of the project of its own: what runs there is not changed by a later run.
+    """
+    place = place_of(plan)
+    if place["kind"] == "local":
+        return {"project_dir": str(project), "cache_dir": str(cache), "run_dir": str(run_dir)}
+    there = f"{place['directory']}/runs/{plan['run']}"
+    return {"project_dir": f"{there}/project", "cache_dir": f"{place['directory']}/cache", "run_dir": there}
+
+
+def _host(text: str) -> tuple[str | None, str, int | None]:
+    if not text:
+        raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
+    found = SSH_HOST.fullmatch(text)
+    port = int(found["port"]) if found and found["port"] else None
+    if not found or (port is not None and not 0 < port <= MAX_PORT):
+        raise UserError(
+            f"SSH_HOST: {text!r} is no machine to log in to; write user@host or user@host:port "
+            "(an IPv6 address in brackets)"
+        )
+    return found["user"], found["address"].strip("[]"), port
+
+
+def _config_file(text: str) -> str | None:
+    if not text:
+        return None
+    path = Path(text).expanduser().absolute()
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise UserError(f"SSH_CONFIG: {path} is no file that can be read; give an ssh_config file, or leave it away")
+    return str(path)
+
+
+def _directory(text: str, user: str | None) -> str:
+    # On a local disk, known before anybody logs in: a home may be on the network.
+    if not text:
+        return f"/var/tmp/tsduel-{user or getpass.getuser()}"  # noqa: S108 - private, and checked there to be ours
+    if not REMOTE_DIR.fullmatch(text) or "/../" in f"{text}/":
+        raise UserError(
+            f"REMOTE_DIR: {text!r} is no directory of our own; write an absolute path of letters, digits, dots, dashes "
+            "and underscores with at least two parts, like /mnt/disk/tsduel"
+        )
+    return text

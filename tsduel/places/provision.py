@@ -1,0 +1,71 @@
+"""The second stage: where the rounds run. On a local target that is this machine, as it is; else one behind SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core import files, rundir
+from tsduel.places import place
+from tsduel.places.gcp import provide
+from tsduel.places.ssh import probe
+from tsduel.places.ssh.ssh import Host
+from tsduel.rounds import attend as rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def main(run_dir: Path) -> None:
+    """Write host/outputs.json (what was provisioned) and host/inventory.json (how Ansible reaches it)."""
+    plan = rundir.open_run(run_dir).plan
+    rundir.refuse_imported(run_dir, plan)
+    where = place.place_of(plan)
+    if where["kind"] == "local":
+        write(run_dir, kind="local", host=None, provisioned=False)
+        return
+    if rounds.is_home(run_dir):
+        return
+    if where["kind"] == "gcp":
+        before = rundir.open_run(run_dir).json("host/outputs.json").get("host")
+        host = provide.machine(run_dir, where, os.environ)
+        if host != before:
+            write(run_dir, kind="gcp", host=host, provisioned=True)
+            provide.first_login(run_dir, where, os.environ, Host.from_outputs(host))
+        return
+    host = {
+        **{name: where[name] for name in ("address", "port", "user", "config_file")},
+        "key_file": None,
+        "known_hosts_file": None,
+    }
+    probe.check(Host.from_outputs(host), where["directory"])
+    write(run_dir, kind=where["kind"], host=host, provisioned=False)
+
+
+def write(run_dir: Path, *, kind: str, host: Mapping[str, Any] | None, provisioned: bool) -> None:
+    """Write host/outputs.json and host/inventory.json; ``host``: see tsduel.places.ssh.ssh, None for this machine."""
+    directory = run_dir / "host"
+    directory.mkdir(parents=True, exist_ok=True)
+    outputs = {"target": kind, "provisioned": provisioned, "host": None if host is None else dict(host)}
+    _write(directory / "outputs.json", outputs)
+    name, variables = ("local", _local()) if host is None else ("measured", _over_ssh(Host.from_outputs(host)))
+    variables["home_run_dir"] = str(run_dir.absolute())
+    _write(directory / "inventory.json", {"all": {"hosts": {name: variables}}})
+
+
+def _local() -> dict[str, Any]:
+    return {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+
+
+def _over_ssh(host: Host) -> dict[str, Any]:
+    given = {"ansible_host": host.address, "ansible_user": host.user, "ansible_port": host.port}
+    reached = {name: value for name, value in given.items() if value is not None}
+    return {"ansible_connection": "ssh", **reached, "ansible_ssh_args": shlex.join(host.options())}
+
+
+def _write(path: Path, value: Any) -> None:
+    files.write(path, json.dumps(value, indent=2) + "\n")

@@ -1,0 +1,97 @@
+"""What is brought to the other machine: the scripts, the plan, and sources that lie only here."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTS = ("scripts", "ansible/roles", "requirements-go.lock")
+
+
+def main(run_dir: Path) -> None:
+    """Write host/project.tar.gz (the same bytes for the same files) and host/sources/VARIANT."""
+    _write_archive(run_dir)
+    sources = run_dir / "host" / "sources"
+    sources.mkdir(parents=True, exist_ok=True)
+    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
+    for variant in plan["variants"]:
+        target = sources / variant["name"]
+        if not target.exists():
+            _bring(variant, target)
+
+
+def _files() -> Iterator[tuple[Path, str]]:
+    for part in PARTS:
+        root = PROJECT / part
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path, f"project/{path.relative_to(PROJECT)}"
+
+
+def _write_archive(run_dir: Path) -> None:
+    packed = io.BytesIO()
+    planned = [(path, f"plan/{path.name}") for path in sorted((run_dir / "plan").iterdir())]
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for path, name in [*_files(), *planned]:
+            # Nothing of who made it and when: else every run would find it changed.
+            entry = tarfile.TarInfo(name)
+            entry.size = path.stat().st_size
+            entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            with path.open("rb") as content:
+                archive.addfile(entry, content)
+    (run_dir / "host" / "project.tar.gz").write_bytes(packed.getvalue())
+
+
+def _bring(variant: dict[str, Any], target: Path) -> None:
+    partial = target.with_suffix(".partial")
+    if variant["source"] == "binary":
+        shutil.copyfile(variant["path"], partial)
+    elif variant["source"] == "path":
+        _pack_checkout(Path(variant["path"]), partial)
+    elif variant["source"] == "git" and variant["repo"].startswith("/"):
+        raise UserError(
+            f"variant {variant['name']}: {variant['repo']} lies on this machine, and the rounds run on another; "
+            "give git:URL@REF, or check the revision out and give path:DIRECTORY"
+        )
+    else:
+        return
+    partial.rename(target)
+
+
+def _pack_checkout(path: Path, target: Path) -> None:
+    """Pack what git sees of a checkout, and its last commit alone: the build needs no history."""
+    with tempfile.TemporaryDirectory() as scratch:
+        clone = Path(scratch) / "clone"
+        _git("clone", "--quiet", "--depth=1", "--no-checkout", f"file://{path}", str(clone))
+        listed = _git("-C", str(path), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        with tarfile.open(target, "w:gz", compresslevel=1) as archive:
+            archive.add(clone / ".git", ".git")
+            for name in sorted(set(listed.split("\0")) - {""}):
+                # A file that is deleted is a change, too.
+                if os.path.lexists(path / name):
+                    archive.add(path / name, name, recursive=False)
+
+
+def _git(*words: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
+    done = subprocess.run(["git", *words], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"git {words[0]}: {done.stderr.strip() or 'failed'}")
+    return done.stdout

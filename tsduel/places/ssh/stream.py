@@ -1,0 +1,97 @@
+"""The lines that an ssh command prints as they come, with a pause now and then in which something else can be done."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import selectors
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tsduel.core.errors import UserError
+from tsduel.places.ssh.ssh import NO_CONNECTION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tsduel.places.ssh.link import Link
+
+CHUNK = 1 << 16
+TRIES = 4
+
+
+def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
+    """Yield the whole lines of events.jsonl there from the ``first`` on (from 1), and None whenever a pause is over.
+
+    It ends with the rounds; a connection that breaks is raised.
+    """
+    command = link.host.command(*link.detached("follow", str(first)))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe
+        assert process.stderr is not None  # noqa: S101 - as well
+        try:
+            yield from _lines(process.stdout.fileno(), pause_s)
+            said = process.stderr.read().decode(errors="replace")
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode == NO_CONNECTION:
+        raise link.host.failure(said)
+
+
+def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if not selector.select(pause_s()):
+                yield None
+                continue
+            chunk = os.read(stream, CHUNK)
+            if not chunk:
+                # Half a line is one that will be asked for again.
+                return
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+            yield None
+
+
+@contextmanager
+def attending(run_dir: Path) -> Iterator[None]:
+    """Be the only one who copies this run's events home; a UserError if somebody else does already."""
+    path = _lock(run_dir)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as stream:
+        # Who only looks whether it is held, holds it for a moment.
+        for attempt in range(TRIES):
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.1 * attempt)
+        else:
+            raise UserError(
+                f"{run_dir.name} is attended already, in another terminal; to watch it here, too: "
+                f"make follow RUN={run_dir.name}"
+            )
+        yield
+
+
+def is_attended(run_dir: Path) -> bool:
+    """Return whether somebody copies this run's events home right now."""
+    try:
+        with _lock(run_dir).open() as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _lock(run_dir: Path) -> Path:
+    return run_dir / "host" / "attended.lock"

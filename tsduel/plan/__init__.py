@@ -1,0 +1,1 @@
+"""The first stage: every value resolved and the whole order drawn, before anything starts."""

@@ -1,0 +1,264 @@
+"""From what an experiment says of a variant to one exact revision, before anything is built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tsduel.targets.programs import Target
+
+FULL_HASH = re.compile(r"[0-9a-f]{40}")
+SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
+SHOWN = 12  # digits of a hash that a label shows
+# A clone of a large project over a slow line; nothing else comes near it.
+TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True)
+class ResolvedSource:
+    """One revision: nothing about it can change any more."""
+
+    revision: str  # full git hash, or sha256:... of a binary
+    version: str  # what the binary will call itself: v1.132.0
+    sum: str  # checksum of the module (h1:...), for `source: module`
+    dirty: str  # sha256 that stands for the local changes, for `source: path`; empty without changes
+    label: str  # short, for tables
+
+
+def _run(
+    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    # Neither the repository of a git hook that runs us nor a question for a password may come in between.
+    inherited = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
+    environment = inherited | {"GIT_TERMINAL_PROMPT": "0"} | dict(env or {})
+    words = [str(word) for word in command]
+    try:
+        return subprocess.run(
+            words,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except FileNotFoundError:
+        raise UserError(f"{words[0]} is not installed; install it and try again") from None
+    except subprocess.TimeoutExpired:
+        message = f"{' '.join(words[:3])} did not end within {TIMEOUT_S:.0f} s; is the network there?"
+        raise UserError(message) from None
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
+
+
+def _with_go(
+    go_minimum: str, toolchain: str, *command: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return _run([PROJECT / "scripts" / "with-go", go_minimum, toolchain, *command], cwd=cwd)
+
+
+def go_version(go_minimum: str, toolchain: str = "local") -> str:
+    """Return the version of the toolchain that ``go: local`` or ``go: go1.25.5`` means here, as go1.26.8."""
+    done = _with_go(go_minimum, toolchain, "go", "env", "GOVERSION", cwd=Path("/"))
+    if done.returncode != 0:
+        raise UserError(f"no Go toolchain for 'go: {toolchain}': {_last_line(done.stderr)}")
+    return done.stdout.strip()
+
+
+def absolute_location(location: str) -> str:
+    """Return a path made absolute, and a URL (or user@host:path) as it is."""
+    if "://" in location or re.match(r"[^/]+@[^/]+:", location):
+        return location
+    return str(Path(location).expanduser().absolute())
+
+
+def _check_ref(ref: str, variant: str) -> None:
+    if not ref or ref.startswith("-") or any(c.isspace() or not c.isprintable() for c in ref):
+        raise UserError(
+            f"variant {variant}: ref {ref!r} is no name of a revision; give a tag, a branch or a commit, "
+            "which never begins with '-' or has spaces"
+        )
+
+
+def _resolve_module(target: Target, ref: str, variant: str) -> ResolvedSource:
+    _check_ref(ref, variant)
+    if "@" in ref:
+        raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
+    with tempfile.TemporaryDirectory() as outside_any_module:
+        command = ("go", "mod", "download", "-json", f"{target.module}@{ref}")
+        done = _with_go(target.go_minimum, "local", *command, cwd=Path(outside_any_module))
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        answer = {}
+    if done.returncode != 0 or "Sum" not in answer:
+        reason = _last_line(str(answer.get("Error") or done.stderr))
+        raise UserError(
+            f"variant {variant}: '{ref}' does not resolve for module {target.module} ({reason}); "
+            "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
+            "for any other use 'source: git' with 'repo:'"
+        )
+    version = str(answer["Version"])
+    origin = answer.get("Origin") or {}
+    # A proxy need not say where a version comes from; its checksum is as exact.
+    revision = str(origin.get("Hash") or answer["Sum"])
+    return ResolvedSource(revision, version, str(answer["Sum"]), "", version)
+
+
+def _git_label(ref: str, revision: str) -> str:
+    if revision.startswith(ref):
+        return revision[:SHOWN]
+    return ref if re.fullmatch(r"v?\d+(\.\d+)+\S*", ref) else f"{ref}@{revision[:SHOWN]}"
+
+
+def _rev_parse(directory: str, ref: str) -> str:
+    command = ["git", "-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"]
+    done = _run(command)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _remote_revision(repo: str, ref: str, variant: str) -> str:
+    done = _run(["git", "ls-remote", "--", repo])
+    if done.returncode != 0:
+        reason = _last_line(done.stderr)
+        raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
+    known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
+    # git's own order of names; an annotated tag points to its commit with ^{}.
+    for name in (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/{ref}"):
+        if name in known:
+            return known[name]
+    if not SHORT_HASH.fullmatch(ref):
+        return ""
+    # A commit is no name: only a clone knows it. The build needs that anyway.
+    done = _run([PROJECT / "scripts" / "fetch-git", repo, ref])
+    return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
+
+
+def _resolve_git(_target: Target, ref: str, repo: str, variant: str) -> ResolvedSource:
+    _check_ref(ref, variant)
+    if not repo or repo.startswith("-"):
+        raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
+    location = absolute_location(repo)
+    is_path = location.startswith("/")
+    if is_path and _run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
+        raise UserError(f"variant {variant}: {location} is no git repository that can be read; look at 'repo:'")
+    revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
+    if not FULL_HASH.fullmatch(revision):
+        raise UserError(
+            f"variant {variant}: '{ref}' does not resolve in {location}; give a branch, a tag or a commit that is there"
+        )
+    label = _git_label(ref, revision)
+    return ResolvedSource(revision, label, "", "", label)
+
+
+def _local_changes(path: Path) -> str:
+    """Return a sha256 that stands for all that git sees of a checkout, or '' if that is its HEAD."""
+    objects = _run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "objects"])
+    index = _run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"])
+    with tempfile.TemporaryDirectory() as scratch:
+        # An index and a place for objects of our own: the checkout stays as it is.
+        ours = Path(scratch) / "index"
+        if Path(index.stdout.strip()).exists():
+            ours.write_bytes(Path(index.stdout.strip()).read_bytes())
+        environment = {
+            "GIT_INDEX_FILE": str(ours),
+            "GIT_OBJECT_DIRECTORY": scratch,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects.stdout.strip(),
+        }
+        added = _run(["git", "-C", path, "add", "--all"], env=environment)
+        tree = _run(["git", "-C", path, "write-tree"], env=environment)
+    if added.returncode != 0 or tree.returncode != 0:
+        raise UserError(f"the changes in {path} cannot be read: {_last_line(added.stderr + tree.stderr)}")
+    committed = _run(["git", "-C", path, "rev-parse", "HEAD^{tree}"])
+    if tree.stdout == committed.stdout:
+        return ""
+    return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
+
+
+def _resolve_path(_target: Target, path: str, variant: str) -> ResolvedSource:
+    if not path:
+        raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
+    found = Path(absolute_location(path))
+    top = _run(["git", "-C", found, "rev-parse", "--show-toplevel"])
+    revision = _rev_parse(str(found), "HEAD")
+    if top.returncode != 0 or not revision or not found.samefile(top.stdout.strip()):
+        raise UserError(
+            f"variant {variant}: {found} is not the top of a git checkout with a commit; look at 'path:', "
+            "or make it one with 'git init' and a commit"
+        )
+    dirty = _local_changes(found)
+    label = f"{found.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
+    return ResolvedSource(revision, label, "", dirty, label)
+
+
+def _resolve_binary(_target: Target, path: str, variant: str) -> ResolvedSource:
+    found = Path(absolute_location(path))
+    if not path or not found.is_file() or not os.access(found, os.X_OK):
+        message = f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one"
+        raise UserError(message)
+    with found.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    label = f"{found.name}@{digest[:SHOWN]}"
+    return ResolvedSource(f"sha256:{digest}", label, "", "", label)
+
+
+def resolve(
+    target: Target, *, variant: str, source: str, ref: str = "", repo: str = "", path: str = ""
+) -> ResolvedSource:
+    """Resolve what an experiment says of a variant to one revision; a UserError says what does not exist.
+
+    ``repo`` and ``path`` may be relative to the working directory; see absolute_location.
+    """
+    kinds: dict[str, Callable[[], ResolvedSource]] = {
+        "module": lambda: _resolve_module(target, ref, variant),
+        "git": lambda: _resolve_git(target, ref, repo, variant),
+        "path": lambda: _resolve_path(target, path, variant),
+        "binary": lambda: _resolve_binary(target, path, variant),
+    }
+    if source not in kinds:
+        raise UserError(f"variant {variant}: unknown source '{source}'; there are: {', '.join(kinds)}")
+    return kinds[source]()
+
+
+def platform() -> str:
+    """Return the platform that binaries are built for here, as linux/x86_64."""
+    machine = os.uname()
+    return f"{machine.sysname.lower()}/{machine.machine}"
+
+
+def build_key(target: Target, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str) -> str:
+    """Return 16 hex digits over everything that shapes the binary.
+
+    ``location``: the module or repository (a path's own name does not matter: its commit and changes do);
+    ``go``: the version from go_version, '' for a ready binary; ``built_for``: see platform.
+    """
+    parts = {
+        "source": source,
+        "location": location if source in {"module", "git"} else "",
+        "revision": resolved.revision,
+        "sum": resolved.sum,
+        "dirty": resolved.dirty,
+        "go": go if source != "binary" else "",
+        # The command holds the version that the binary calls itself.
+        "command": target.build_command(source, resolved.version),
+        "output": target.output,
+        "platform": built_for,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The written question: experiment files, knobs, and what is refused."""

@@ -1,0 +1,112 @@
+"""The knobs of the Makefile, laid over an experiment: BASELINE, BLOCKS, SET, TSBS_SCALE and the rest.
+
+Knobs come through the environment, so that no value of theirs is ever part of a shell command.
+"""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tsduel.core.errors import UserError
+from tsduel.places import place as places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Knob -> the fields it sets; the value is read as YAML. The TSBS_ ones are VictoriaMetrics' Makefile's.
+FIELDS = {
+    "BLOCKS": ("design.blocks",),
+    "CACHE_LIMIT": ("host.cache_limit_gb",),
+    "MODULE": ("gobench.module",),
+    "PACKAGE": ("gobench.package",),
+    "BENCH": ("gobench.bench",),
+    "PROFILE": ("gobench.profile",),
+    "TSBS_SCALE": ("workload.scale",),
+    "TSBS_START": ("workload.start",),
+    "TSBS_END": ("workload.end",),
+    "TSBS_STEP": ("workload.interval",),
+    "TSBS_QUERIES": ("queries.count",),
+    "TSBS_WORKERS": ("workload.workers", "queries.workers"),
+}
+TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
+SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
+NAMES = (*SIDES, *FIELDS, "SET", "AA", *places.KNOBS)
+
+
+def given(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the knobs that have a value."""
+    return {name: environment[name].strip() for name in NAMES if environment.get(name, "").strip()}
+
+
+def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
+    """Return a copy of an experiment's mapping with the knobs laid over it; SET last, then AA."""
+    result = copy.deepcopy(data)
+    for knob, variant in SIDES.items():
+        if knob in knobs:
+            _set_side(result, variant, knobs[knob], knob)
+    for knob, fields in FIELDS.items():
+        if knob in knobs:
+            # A pattern is text, whatever YAML would make of it.
+            value = knobs[knob] if knob in TEXTS else _value(knobs[knob], knob)
+            for field in fields:
+                _set_field(result, field, value, knob)
+    for assignment in _assignments(knobs.get("SET", "")):
+        field, separator, value = assignment.partition("=")
+        if not separator or not field:
+            raise UserError(f'SET: {assignment!r} is not field=value; write SET="workload.scale=4000 design.blocks=6"')
+        _set_field(result, field, _value(value, f"SET {field}"), "SET")
+    if knobs.get("AA", "0") not in {"0", "1"}:
+        raise UserError(f"AA: {knobs['AA']!r} is neither 1 nor 0")
+    return result
+
+
+def _assignments(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"SET: {error} in {text!r}") from None
+
+
+def _value(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # the latter for a date like 2025-13-45
+        raise UserError(f"{where}: {text!r} is not a value") from None
+
+
+def _set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
+    *path, last = field.split(".")
+    place = data
+    for part in path:
+        inner = place.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise UserError(f"{knob}: {field}: {part} holds no fields")
+        place = inner
+    place[last] = value
+
+
+def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
+    """Take `v1.132.0`, `git:REPO@REF`, `path:DIRECTORY` or `binary:FILE`, keeping flags and env."""
+    variants = data.setdefault("variants", {})
+    side = variants.setdefault(variant, {}) if isinstance(variants, dict) else None
+    if not isinstance(side, dict):
+        raise UserError(f"{knob}: the experiment's variants.{variant} is not a mapping")
+    kind, separator, rest = text.partition(":")
+    if not separator or kind not in {"git", "path", "binary"}:
+        # A plain revision keeps where the experiment takes its revisions from.
+        side["ref"] = text
+        return
+    for field in ("ref", "repo", "path"):
+        side.pop(field, None)
+    side["source"] = kind
+    if kind == "git":
+        repo, at, ref = rest.rpartition("@")
+        if not at:
+            raise UserError(f"{knob}: {text!r} names no revision; write git:REPO@REF")
+        side.update(repo=repo, ref=ref)
+    else:
+        side["path"] = rest

@@ -1,0 +1,1 @@
+"""The fourth stage, seen from here: started, attended, shown, stopped."""

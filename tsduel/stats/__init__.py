@@ -1,0 +1,1 @@
+"""tidy/ -> stats/: estimates, intervals, verdicts."""

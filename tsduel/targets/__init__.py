@@ -1,0 +1,1 @@
+"""The databases: one module each."""

@@ -1,0 +1,1 @@
+"""raw/ -> tidy/: one table a subject."""

@@ -1,0 +1,1 @@
+"""What is run on a database or a package: one package each."""

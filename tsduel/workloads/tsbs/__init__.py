@@ -1,0 +1,1 @@
+"""TSBS loads and queries."""
