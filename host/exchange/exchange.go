@@ -95,6 +95,7 @@ const BodyMost = 64 << 10
 // Tally is one side's part of a result.
 type Tally struct {
 	Used               // between the phase's edges
+	Compared    int    // answers held against the first side's
 	Differences int    // answers unlike the first side's
 	Empty       int    // answers without data
 	Failure     string // why it takes no part any more, "" if it does
@@ -104,7 +105,6 @@ type Tally struct {
 type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally
-	Compared    int // exchanges whose answers were all compared
 	Differences int // exchanges in which a side differs
 	First       *Difference
 	Elapsed     time.Duration
@@ -355,39 +355,41 @@ func (job *Job) compare(sides []*side, i int, operation *Operation, result *Resu
 		return
 	}
 	api, first := formats[job.Answers], sides[0]
-	all, same := true, true
+	differs := false
 	for n, s := range sides {
 		if s.tally.Failure != "" || s.errs[i] != nil {
-			all = all && s.tally.Failure != "" && n > 0 // who failed before is not missed
 			continue
 		}
-		equal := n > 0 && first.errs[i] == nil && equalBut(job.Volatile, first.bodies[i], s.bodies[i])
-		if n > 0 && !equal && first.errs[i] == nil {
-			what, err := api.differ([2]string{first.Name, s.Name}, first.bodies[i], s.bodies[i])
-			if err != nil {
-				what = err.Error()
-			}
-			if what != "" {
-				same = false
-				s.tally.Differences++
-				if result.First == nil {
-					result.First = &Difference{K: len(result.Exchanges) - 1, Query: operation.Method + " " + operation.Path,
-						Sides: [2]string{first.Name, s.Name}, Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
-				}
-			}
-		}
 		empty, err := api.empty(s.bodies[i])
-		switch {
-		case err != nil:
-			s.errs[i], all = err, false
-		case empty:
+		if err != nil {
+			s.errs[i] = err
+			continue
+		}
+		if empty {
 			s.tally.Empty++
 		}
+		if n == 0 || first.errs[i] != nil {
+			continue
+		}
+		s.tally.Compared++
+		if equalBut(job.Volatile, first.bodies[i], s.bodies[i]) {
+			continue
+		}
+		what, err := api.differ([2]string{first.Name, s.Name}, first.bodies[i], s.bodies[i])
+		if err != nil {
+			what = err.Error()
+		}
+		if what == "" {
+			continue
+		}
+		differs = true
+		s.tally.Differences++
+		if result.First == nil {
+			result.First = &Difference{K: len(result.Exchanges) - 1, Query: operation.Method + " " + operation.Path,
+				Sides: [2]string{first.Name, s.Name}, Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
+		}
 	}
-	if all {
-		result.Compared++
-	}
-	if !same {
+	if differs {
 		result.Differences++
 	}
 }

@@ -102,7 +102,7 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
 		t.Errorf("asked %s", got)
 	}
-	if len(result.Exchanges) != 5 || result.Compared != 5 || result.Differences != 0 || result.Stopped != "" || result.ClientCPU <= 0 {
+	if len(result.Exchanges) != 5 || result.Sides[1].Compared != 5 || result.Differences != 0 || result.Stopped != "" || result.ClientCPU <= 0 {
 		t.Errorf("%+v", result)
 	}
 	for k, e := range result.Exchanges {
@@ -146,8 +146,8 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 		io.WriteString(w, matrix(value, 7))
 	})
 	result := run(t, Job{Sides: []Side{steady(t, "baseline"), changed}, Source: source(t, 1000), Until: Until{Count: 1000}, MostDifferences: 100})
-	if result.Compared != 1000 || result.Differences != 1 || result.Sides[1].Differences != 1 || result.First == nil {
-		t.Fatalf("%d compared, %d differ", result.Compared, result.Differences)
+	if result.Sides[1].Compared != 1000 || result.Differences != 1 || result.Sides[1].Differences != 1 || result.First == nil {
+		t.Fatalf("%d compared, %d differ", result.Sides[1].Compared, result.Differences)
 	}
 	first := result.First
 	if first.K != 777 || first.Query != "GET /q?n=777" || first.What != `series {host="a"}: at 120 the values are 2 and 2.00001` ||
@@ -191,11 +191,11 @@ func TestASideThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 	}
 	three := run(t, Job{Sides: []Side{steady(t, "baseline"), failing(), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
 	if three.Sides[1].Failure != "operation 3 (/q?n=3): HTTP 422: cannot allocate" || three.Stopped != "" ||
-		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 || three.Compared != 9 {
-		t.Errorf("%+v, stopped: %q, compared %d", three.Sides, three.Stopped, three.Compared)
+		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 || three.Sides[1].Compared != 3 || three.Sides[2].Compared != 10 {
+		t.Errorf("%+v, stopped: %q", three.Sides, three.Stopped)
 	}
 	two := run(t, Job{Sides: []Side{steady(t, "baseline"), failing()}, Source: source(t, 10), Until: Until{Count: 10}})
-	if len(two.Exchanges) != 4 || two.Compared != 3 || !strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
+	if len(two.Exchanges) != 4 || two.Sides[1].Compared != 3 || !strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
 		t.Errorf("%+v, stopped: %q", two.Sides, two.Stopped)
 	}
 	first := run(t, Job{Sides: []Side{failing(), steady(t, "second"), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
@@ -237,7 +237,7 @@ func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
 		t.Errorf("failure: %q", f)
 	}
 	again := run(t, Job{Sides: []Side{steady(t, "baseline"), breaking(t, "candidate", 99, 2)}, Source: source(t, 10), Until: Until{Count: 10}})
-	if again.Compared != 10 || again.Sides[1].Failure != "" {
+	if again.Sides[1].Compared != 10 || again.Sides[1].Failure != "" {
 		t.Errorf("%+v", again.Sides)
 	}
 }
@@ -286,8 +286,8 @@ func TestBurstsGoToOneSideAtATimeByItsWorkers(t *testing.T) {
 		})
 	}
 	result := run(t, Job{Sides: []Side{side(0), side(1)}, Source: source(t, 100), Until: Until{Count: 42}, InFlight: 2})
-	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 || result.Compared != 42 {
-		t.Errorf("%d at once, turns %v, %d compared", most, turns, result.Compared)
+	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 || result.Sides[1].Compared != 42 {
+		t.Errorf("%d at once, turns %v, %d compared", most, turns, result.Sides[1].Compared)
 	}
 }
 
