@@ -19,7 +19,7 @@ from tsduel.core.project import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("scripts", "ansible/roles", "requirements-go.lock")
+PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
 
 
 def main(run_dir: Path) -> None:
