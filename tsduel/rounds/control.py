@@ -77,7 +77,7 @@ def _stop_here(run_dir: Path) -> str:
     found = _local_driver(run_dir)
     if not found:
         return ""
-    command = [agent(run_dir), "stop", run_dir, str(found.pid)]
+    command = [str(agent(run_dir)), "stop", str(run_dir), str(found.pid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {found.pid}")
@@ -112,7 +112,7 @@ def login(run_dir: Path) -> None:
 
 def _planned(run: rundir.Run) -> int:
     """Return how many blocks there are if none has to be replaced by a spare one."""
-    return sum(row["kind"] != "spare" for row in run.planned)
+    return sum(row.kind != "spare" for row in run.planned)
 
 
 def _go_on(kind: str, run_dir: Path) -> str:

@@ -83,9 +83,9 @@ class _Shown:
     def end(self) -> None:
         """Show the last of it; what the program said stays, whatever has become of the view."""
         self._guarded(self._look)
-        self._guarded(lambda: self._view and self._view.close())
-        self._view = self._view or show.View({}, lambda _: None)
-        self._say(self._view)
+        if self._view:
+            self._guarded(self._view.close)
+        self._say(self._view or show.View({}, lambda _: None))
 
     def _begin(self) -> None:
         self._view = show.choose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+
 from tsduel.core.errors import UserError
 from tsduel.places.gcp.credentials import HOW
 

@@ -65,7 +65,7 @@ class Link:
             agent=run.json("build/agent.json").get("binary", ""),
             cache_dir=there["cache_dir"],
             there=there["run_dir"],
-            planned=frozenset(f"{int(row['block']):03d}" for row in run.planned),
+            planned=frozenset(row.name for row in run.planned),
             kind=run.plan.kind,
         )
 

@@ -143,8 +143,10 @@ def _is_hopeless(spread: Spread, section: Mapping[str, Any]) -> bool:
 
 def _what_to_do(found: Sequence[Spread], section: Mapping[str, Any], run: str) -> str:
     needed = [_needed(spread, section) for spread in found]
-    enough = "" if None in needed else f"a new one could with BLOCKS={max(filter(None, needed))}, "
-    remedy = f"{enough}with longer phases, or on a quieter machine" if enough else "longer phases or a quieter machine could"
+    remedy = "longer phases or a quieter machine could"
+    if None not in needed:
+        most = max(filter(None, needed))
+        remedy = f"a new one could with BLOCKS={most}, with longer phases, or on a quieter machine"
     return f"this run cannot answer that: make stop RUN={run} finishes the block and ends it; {remedy}"
 
 
