@@ -86,7 +86,8 @@ def failed(event: Event) -> str:
 
 
 def _phase(event: Event) -> str:
-    what = _where(event, "variant", "phase", "query_type")
+    # The duel is nobody's alone.
+    what = _where(event, "variant" if event.text("variant") else "part", "phase", "query_type")
     seconds, speed = event.number("seconds"), event.number("rate")
     if event.number("exit"):
         return f"{what} ended with exit code {event.text('exit')} after {seconds:.1f} s"
