@@ -24,7 +24,11 @@ func Line(name string, f Fields) string {
 	case "block-start":
 		return fmt.Sprintf("block %s begins (%s)", text("block"), text("kind"))
 	case "phase-end":
-		what := words(blockOf(f), text("variant"), text("phase"), text("query_type"))
+		who := text("variant")
+		if who == "" {
+			who = text("part") // the duel, which is nobody's alone
+		}
+		what := words(blockOf(f), who, text("phase"), text("query_type"))
 		seconds := fmt.Sprintf("%.1f s", number(f["seconds"]))
 		if number(f["exit"]) != 0 {
 			return fmt.Sprintf("%s ended with exit code %s after %s", what, text("exit"), seconds)
