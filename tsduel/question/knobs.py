@@ -99,7 +99,9 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
     if not isinstance(side, dict):
         raise UserError(f"{knob}: the experiment's variants.{variant} is not a mapping")
     if "components" in side:
-        raise UserError(f"{knob}: the experiment's {variant} is made of components; say which one in the file or by SET=")
+        raise UserError(
+            f"{knob}: the experiment's {variant} is made of components; say which one in the file or by SET="
+        )
     kind, separator, rest = text.partition(":")
     if not separator or kind not in SOURCES:
         # A plain revision keeps where the experiment takes its revisions from.

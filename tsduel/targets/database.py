@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """How one program is got and built. In a command ``{output}`` is a path outside the sources, which stay as they are."""
+    """How one program is got and built. In a command ``{output}`` is a path outside the sources."""
 
     name: str
     module: str  # Go module path, for `source: module`
@@ -40,7 +40,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes of disk and memory that a server needs at least, and for each series and sample; above what was measured."""
+    """Bytes of disk and memory that a server needs at least, for each series and sample; above what was measured."""
 
     disk_least: int
     disk_a_series: int

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from tsduel.core.sections import DesignAsked, GoVersion, Machine, Noise, Part
+from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Experiment(Part):
     variants: Mapping[str, Variant]
     design: DesignAsked = DesignAsked()
     noise: Noise = Noise()
+    watchdog: Watchdog | GoWatchdog = Watchdog()
     host: Machine = Machine()
     gcp: Gcp = Gcp()
 

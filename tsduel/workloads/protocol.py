@@ -6,11 +6,12 @@ report are named here and drawn in plots/.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsduel.core.metrics import Metric
     from tsduel.core.plan import Duration, Plan
     from tsduel.core.plan import Variant as PlannedVariant
     from tsduel.targets.database import Program
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 class Planned(Protocol):
     """The half that a plan is made with; it takes no library that is slow to load."""
 
-    kind: str
-    experiment: type[Experiment]
-    unwritten: Mapping[str, Any] | None
+    kind: ClassVar[str]
+    experiment: ClassVar[type[Experiment]]
+    registered: ClassVar[tuple[Metric, ...]]
+    """Metrics that are known before anything has run."""
+    unwritten: ClassVar[Mapping[str, Any] | None]
     """What `make KIND` asks where no file is given; None where there is a default file."""
 
     def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:
         """Return how the program of one component is got and built."""
+
+    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:
+        """Return what a planned variant has of this kind only."""
 
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return the sections of the plan that are of this kind only, with what they take of disk (`estimate`)."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsduel.core.plan import Duration, Estimate, Plan
 from tsduel.targets.database import Program
+from tsduel.workloads.gobench import units
 from tsduel.workloads.gobench.schema import GoExperiment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsduel.core.metrics import Metric
     from tsduel.core.plan import Variant as PlannedVariant
     from tsduel.core.sections import GoBench
     from tsduel.workloads.experiment import Experiment, Variant
@@ -41,8 +43,9 @@ class TestBinary(Program):
 class GoPlanned:
     """Go benchmarks of revisions of a module."""
 
-    kind = "gobench"
+    kind: ClassVar[str] = "gobench"
     experiment: ClassVar[type[Experiment]] = GoExperiment
+    registered: ClassVar[tuple[Metric, ...]] = units.KNOWN
     unwritten: ClassVar[Mapping[str, Any] | None] = {"name": "gobench", "kind": "gobench", "noise": _SHARED}
 
     def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> TestBinary:  # noqa: ARG002
@@ -56,6 +59,11 @@ class GoPlanned:
             own_command=(),
             files=go.files,
         )
+
+    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:
+        """Return its package and pattern, its own or everybody's."""
+        go = _gobench(asked)
+        return {"package": variant.package or go.package, "bench": variant.bench or go.bench}
 
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return gobench and estimate."""

@@ -1,4 +1,4 @@
-"""An experiment of Go benchmarks: what its file may say. What is as with databases is in tsduel.workloads.experiment."""
+"""An experiment of Go benchmarks: what its file may say. The rest is in tsduel.workloads.experiment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ UNIT = re.compile(r"[^\s=]+")
 class GoVariant(experiment.Variant):
     """One side: which revision, its toolchain and environment, and where its names or its place differ."""
 
-    role: Literal["bench"] = "bench"  # type: ignore[assignment]  # narrower than any role
-    source: Literal["module", "git", "path"] = "module"  # type: ignore[assignment]  # a test binary is always built
-    target: Literal["go"] = "go"  # type: ignore[assignment]  # there is no database in it
+    role: Literal["bench"] = "bench"
+    source: Literal["module", "git", "path"] = "module"
+    target: Literal["go"] = "go"
     flags: tuple[()] = ()
 
     _inside = field_validator("package")(lambda value: go_package(value) if value else value)
@@ -28,7 +28,7 @@ class GoVariant(experiment.Variant):
 class GoDesign(DesignAsked):
     """Thresholds are by unit: time is sec/op. Every block builds its own data."""
 
-    reload: Literal["every"] = "every"  # type: ignore[assignment]  # narrower
+    reload: Literal["every"] = "every"
 
     @field_validator("thresholds")
     @classmethod

@@ -10,6 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tsduel.core.metrics import METRICS
 from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
 from tsduel.targets import databases
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -18,6 +19,7 @@ from tsduel.workloads.tsbs.schema import TsbsExperiment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsduel.core.metrics import Metric
     from tsduel.core.plan import Variant as PlannedVariant
     from tsduel.targets import Database
     from tsduel.targets.database import Program
@@ -55,13 +57,18 @@ LEAST_QUERIES = 20
 class TsbsPlanned:
     """Databases under TSBS's load."""
 
-    kind = "tsbs"
+    kind: ClassVar[str] = "tsbs"
     experiment: ClassVar[type[Experiment]] = TsbsExperiment
+    registered: ClassVar[tuple[Metric, ...]] = tuple(METRICS.values())
     unwritten: ClassVar[Mapping[str, Any] | None] = None
 
     def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:  # noqa: ARG002
         """Return the program that has this role in the variant's database."""
         return databases()[variant.target].programs[role]
+
+    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
 
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
@@ -113,9 +120,7 @@ class TsbsPlanned:
         made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
         workload_s = math.ceil(workload.lines / GENERATED_LINES_S + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
-        return Duration(
-            prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total)
-        )
+        return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
     def memory(self, plan: Plan) -> int | None:
         """Return bytes by the number of series."""
