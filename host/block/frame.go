@@ -3,6 +3,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,9 @@ func faultf(format string, args ...any) error { return &fault{fmt.Sprintf(format
 func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, oomKills: noise.VMStat("oom_kill")}
 	var err error
-	if f.targets, err = filepath.Abs(filepath.Join(os.Getenv("TSDUEL_PROJECT"), "scripts", "targets")); err != nil {
+	// On another machine each run has a copy of the project of its own.
+	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))
+	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
 		return nil, err
 	}
 	f.block.Started, f.block.BootID = record.Epoch(time.Now()), noise.BootID()
