@@ -414,6 +414,9 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 			return err
 		}
 		job.Until = exchange.Until{Count: max(1, len(warm.Exchanges))}
+		if err := d.ask(ctx); err != nil {
+			return err
+		}
 	}
 	s := d.enter("exchange", queryType)
 	job.Progress = func(done int, elapsed time.Duration) {
@@ -423,10 +426,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		}
 		d.Events.Progress("exchange", int64(done), int64(total))
 	}
-	if err := d.ask(ctx); err != nil {
-		return err
-	}
-	before := maps.Clone(d.bodies)
+	before := maps.Clone(d.bodies) // nothing was asked of them since
 	s.listen(d.servers()...)
 	result, err := d.send(ctx, job, file.Path, first)
 	if err != nil {
