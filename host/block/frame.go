@@ -96,7 +96,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 
 func (f *frame) run(ctx context.Context) error {
 	for _, v := range f.Plan.Variants {
-		f.variants[v.Name] = &variant{Variant: v, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name), data: filepath.Join(f.Scratch, "data", v.Name)}
+		f.variants[v.Name] = &variant{Variant: v, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name), data: filepath.Join(f.Scratch, "data", "loaded", v.Name)}
 	}
 	loaded, err := f.prepare()
 	if err != nil {
@@ -112,8 +112,8 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if !f.Plan.Duel.Enabled {
-		return nil
+	if err := f.keep(loaded); err != nil || !f.Plan.Duel.Enabled {
+		return err
 	}
 	return runDuel(ctx, f)
 }
