@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,11 +76,12 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	if err != nil {
 		return err
 	}
+	d.locks = append(d.locks, machine)
 	private, err := lockCache(ctx, cache, d.runDir, lockPatience)
 	if err != nil {
 		return err
 	}
-	d.locks = []*os.File{machine, private}
+	d.locks = append(d.locks, private)
 	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events}
 	forgetStop(d.runDir)
 	d.endStrays()
@@ -442,8 +442,11 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	if status == record.Failed {
 		d.events.Complain(message)
 	}
-	// Without the lock, what runs here is another run's.
-	if d.locks == nil {
+	for _, lock := range d.locks {
+		defer lock.Close()
+	}
+	// Without both, what runs here is another run's.
+	if len(d.locks) < 2 {
 		return code
 	}
 	if err := proc.EndAll(); err != nil {
@@ -452,8 +455,6 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	d.endStrays()
 	d.events.Emit("run-end", record.Fields{"run": filepath.Base(d.runDir), "kind": d.plan.Kind, "status": status, "code": code, "message": message})
 	forgetStop(d.runDir)
-	proc.Leave()
-	runtime.KeepAlive(d.locks)
 	return code
 }
 
