@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"tsduel/host/block"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -36,7 +37,7 @@ const usage = `usage: tsduel-host COMMAND
   canary DIR                       print how fast this machine is right now`
 
 // kinds is what the blocks of each kind of run do.
-var kinds = map[string]run.Kind{}
+var kinds = map[string]run.Kind{"tsbs": {Block: block.Run}}
 
 func init() {
 	if os.Getenv("TSDUEL_DIE_WITH_PARENT") == "1" {
