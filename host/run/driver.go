@@ -408,10 +408,10 @@ func (d *driver) blameFullDisk(b *record.Block) error {
 
 // whyFull is a sentence if a disk of ours is full, else nil.
 func (d *driver) whyFull() error {
-	for _, dir := range []string{d.runDir, d.spec.Scratch} {
+	for _, dir := range []string{d.raw(""), d.spec.Scratch} {
 		if free, full := record.IsFull(dir); full {
 			remedy := "free some there"
-			if dir != d.runDir {
+			if dir == d.spec.Scratch {
 				remedy += ", or point TSDUEL_CACHE to a larger disk"
 			}
 			return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
@@ -453,9 +453,21 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		d.note(err.Error())
 	}
 	d.endStrays()
+	if code == record.ExitInterrupted {
+		d.removePartials()
+	}
 	d.events.Emit("run-end", record.Fields{"run": filepath.Base(d.runDir), "kind": d.plan.Kind, "status": status, "code": code, "message": message})
 	forgetStop(d.runDir)
 	return code
+}
+
+// removePartials removes what was not published: it is run again from its start, and nothing reads what it left.
+func (d *driver) removePartials() {
+	for _, partial := range matching(d.raw(""), "*.partial") {
+		if err := record.RemoveTree(partial); err != nil {
+			d.note(err.Error())
+		}
+	}
 }
 
 func (d *driver) raw(name string) string { return filepath.Join(d.runDir, "raw", name) }
