@@ -24,7 +24,11 @@ func Line(name string, f Fields) string {
 	case "block-start":
 		return fmt.Sprintf("block %s begins (%s)", text("block"), text("kind"))
 	case "phase-end":
-		what := words(blockOf(f), text("variant"), text("phase"), text("query_type"))
+		who := text("variant")
+		if who == "" {
+			who = text("part") // the duel, which is nobody's alone
+		}
+		what := words(blockOf(f), who, text("phase"), text("query_type"))
 		seconds := fmt.Sprintf("%.1f s", number(f["seconds"]))
 		if number(f["exit"]) != 0 {
 			return fmt.Sprintf("%s ended with exit code %s after %s", what, text("exit"), seconds)
@@ -121,4 +125,17 @@ func number(value any) float64 {
 func round(x float64, digits int) float64 {
 	by := math.Pow(10, float64(digits))
 	return math.Round(x*by) / by
+}
+
+// Bytes is an amount in words: 1.3 GB.
+func Bytes(count int64) string {
+	size, unit := float64(count), 0
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	if unit == 0 || size >= 10 {
+		return fmt.Sprintf("%d %s", int64(size), units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", math.Floor(size*10)/10, units[unit])
 }
