@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from tsduel.core import files
+from tsduel.core.files import read_json
+from tsduel.core.rundir import open_run
+from tsduel.plan import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
 from tsduel.stats.verdict import EQUIVALENT
+from tsduel.workloads import workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 GATED = {"primary", "secondary"}
 MOST_NAMES = 4
+SPREAD = ("metric", "query_type", "s_d", "within_pct", "between_pct", "mde_pct", "change_pct", "threshold_pct")
 
 
 def verdict(document: Mapping[str, Any], expected: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
@@ -49,7 +57,9 @@ def _difference(row: Mapping[str, Any]) -> tuple[float | None, float, str]:
 
 def _untested(rows: Sequence[Mapping[str, Any]], expected: Iterable[tuple[str, str]]) -> list[str]:
     there = {(row["metric"], row["query_type"]) for row in rows}
-    missing = [f"{metric} {query_type}".rstrip() for metric, query_type in expected if (metric, query_type) not in there]
+    missing = [
+        f"{metric} {query_type}".rstrip() for metric, query_type in expected if (metric, query_type) not in there
+    ]
     # Values that never differ need no test.
     missing += [_name(row) for row in rows if row["p_adj"] is None and row["verdict"] != EQUIVALENT]
     if not rows:
@@ -75,3 +85,38 @@ def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _name(row: Mapping[str, Any]) -> str:
     return f"{row['metric']} {row['query_type']}".rstrip()
+
+
+def keep(run_dir: Path) -> str:
+    """Keep what an A/A run says of this kind of machine, for later plans and reports; return a sentence, or nothing.
+
+    A smoke run or a screen is never kept; a failed run does not replace one that has passed, nor an older one a newer.
+    """
+    run = open_run(run_dir)
+    if not run.plan.aa:
+        return ""
+    if run.plan.smoke or run.plan.screen:
+        return "calibration: not kept, since this run was planned as a screen"
+    document = read_json(run_dir / "stats/comparison.json")
+    path = calibration.path_of(run.path.resolve().parent, run.plan, calibration.machine_kind(run))
+    there = read_json(path) if path.exists() else {}
+    if there and there["run"] != run.path.resolve().name:
+        if there["passed"] and not document["aa"]["passed"]:
+            return f"calibration: that of {there['run']} stays, which has passed"
+        if there["created"] > run.plan.created:
+            return f"calibration: that of {there['run']} stays, which is newer"
+    kept = {
+        "machine_kind": calibration.machine_kind(run),
+        "run": run.path.resolve().name,
+        "created": run.plan.created,
+        "experiment": run.plan.name,
+        "alike": workload_of(run.plan).alike(run.plan),
+        "blocks": {name: len(of["valid"]) for name, of in document["blocks"].items()},
+        **document["aa"],
+        "spreads": [
+            {key: row[key] for key in SPREAD} for row in document["rows"] if row["family"] in GATED and row["s_d"]
+        ],
+    }
+    path.parent.mkdir(exist_ok=True)
+    files.write(path, json.dumps(kept, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return f"calibration: kept in {path}"

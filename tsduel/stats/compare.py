@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, threshold
+from tsduel.core.record import BENCH
 from tsduel.core.rundir import open_run
+from tsduel.plan.foresight import primary
 from tsduel.stats import aa, benchfmt
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Sample
@@ -183,8 +185,9 @@ def _samples(run: Run, of: Candidate, metrics: Sequence[Metric]) -> Iterator[tup
             yield _sample(run, of, metric, query_type, metric.family)
         if metric.together and (metric.name, ALL) in of.measured:
             yield _sample(run, of, metric, ALL, metric.together)
-        if metric.geomean and there:
-            yield _geomean(run, of, metric, there, [t for t in types if t not in there])
+        absent = [t for t in types if t not in there]
+        if metric.geomean and there and (found := _geomean(run, of, metric, there, absent)):
+            yield found
 
 
 def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: Any) -> tuple[Compared, Sample]:
@@ -212,7 +215,7 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
 
 def _geomean(
     run: Run, of: Candidate, metric: Metric, there: Sequence[str], absent: Sequence[str]
-) -> tuple[Compared, Sample]:
+) -> tuple[Compared, Sample] | None:
     """Return the mean of the log ratios over the types that have one in every block (MEASUREMENT.md 5.6).
 
     Its error within a block is that of a mean of independent values.
@@ -224,6 +227,8 @@ def _geomean(
         whole = [one for one in both if one is not None]
         if len(whole) == len(both):
             by_type[query_type] = whole
+    if not by_type and not any(value for t in there for pair in of.pairs((metric.name, t)) for value in pair):
+        return None  # all values are zero: every type says so itself
     left_out = [*(t for t in there if t not in by_type), *absent]
     pairs: list[Pair] = [(None, None)] * len(of.valid)
     ratios: list[float | None] = [None] * len(of.valid)
@@ -299,7 +304,11 @@ def _document(run: Run, found: Tables, rows: list[dict[str, Any]]) -> dict[str, 
         },
         "rows": rows,
     }
-    return {**document, "aa": aa.verdict(document)} if run.plan.aa else document
+    if not run.plan.aa:
+        return document
+    # Of benchmarks it is not known beforehand which units they have.
+    expected = [(metric.name, query_type) for metric, query_type in primary(run.plan) if metric.part != BENCH]
+    return {**document, "aa": aa.verdict(document, expected)}
 
 
 def _csv(rows: list[Row]) -> str:
