@@ -3,6 +3,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,9 @@ func faultf(format string, args ...any) error { return &fault{fmt.Sprintf(format
 func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, oomKills: noise.VMStat("oom_kill")}
 	var err error
-	if f.targets, err = filepath.Abs(filepath.Join(os.Getenv("TSDUEL_PROJECT"), "scripts", "targets")); err != nil {
+	// On another machine each run has a copy of the project of its own.
+	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))
+	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
 		return nil, err
 	}
 	f.block.Started, f.block.BootID = record.Epoch(time.Now()), noise.BootID()
@@ -93,7 +96,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 
 func (f *frame) run(ctx context.Context) error {
 	for _, v := range f.Plan.Variants {
-		f.variants[v.Name] = &variant{Variant: v, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name), data: filepath.Join(f.Scratch, "data", v.Name)}
+		f.variants[v.Name] = &variant{Variant: v, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name), data: filepath.Join(f.Scratch, "data", "loaded", v.Name)}
 	}
 	loaded, err := f.prepare()
 	if err != nil {
@@ -109,8 +112,8 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if !f.Plan.Duel.Enabled {
-		return nil
+	if err := f.keep(loaded); err != nil || !f.Plan.Duel.Enabled {
+		return err
 	}
 	return runDuel(ctx, f)
 }

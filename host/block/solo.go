@@ -35,7 +35,7 @@ func (f *frame) prepare() (loaded bool, err error) {
 	} else if err := record.Wipe(data); err != nil {
 		return false, err
 	}
-	directories := []string{f.emptyDir()}
+	directories := []string{f.emptyDir(), filepath.Join(data, "copies")}
 	for _, v := range f.variants {
 		directories = append(directories, v.data, filepath.Join(v.dir, "query"))
 	}
@@ -48,13 +48,13 @@ func (f *frame) prepare() (loaded bool, err error) {
 }
 
 // loadedMark is a file that names the run whose data lie there whole; wiped with them.
-func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "loaded") }
+func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "run") }
 
 // solo takes a variant alone from an empty disk to a stopped server, and then, where that is asked for, through TSBS's
 // closed loop of queries.
 func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
-		return nil
+		return f.untouched(v)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}, Pids: map[string]int{}, PidsEnd: map[string]int{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
@@ -68,12 +68,36 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 			}
 		}
 	}
+	if err := f.untouched(v); err != nil {
+		return err
+	}
 	if f.Plan.Queries.Solo {
 		if err := f.queries(ctx, v, &rec); err != nil {
 			return err
 		}
 	}
 	return v.close(false)
+}
+
+// untouched has what comes after the load work on a copy, where later blocks need the directory as the load left it.
+func (f *frame) untouched(v *variant) error {
+	if f.Plan.Design.Reload != "once" {
+		return nil
+	}
+	from := v.data
+	v.data = filepath.Join(f.Scratch, "data", "copies", v.Name)
+	if err := errors.Join(record.RemoveTree(v.data), os.CopyFS(v.data, os.DirFS(from))); err != nil {
+		return fmt.Errorf("copy the database of %s: %w", v.Name, err)
+	}
+	return nil
+}
+
+// keep marks the databases as those that later blocks use.
+func (f *frame) keep(loaded bool) error {
+	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
+		return nil
+	}
+	return errors.Join(syncDisk(f.Scratch), record.WriteFile(f.loadedMark(), []byte(f.Plan.Run)))
 }
 
 func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) (err error) {

@@ -37,7 +37,7 @@ type Snapshots struct {
 	err     error
 }
 
-// Create makes the file; ticks is what a tick keeps of /metrics.
+// Create makes the file; ticks is a pattern of the names that a tick keeps of /metrics.
 func Create(path, ticks string) (*Snapshots, error) {
 	keep, err := regexp.Compile(ticks)
 	if err != nil {
@@ -88,12 +88,17 @@ func (s *Snapshots) tick(ctx context.Context) []byte {
 	head := s.head("tick")
 	var kept []byte
 	for line := range bytes.Lines(s.bodies(ctx)) {
-		if s.keep.Match(line) {
+		if name, _, _ := bytes.Cut(line, []byte{' '}); s.keep.Match(cutLabels(name)) {
 			kept = append(kept, line...)
 		}
 	}
 	s.write(head, kept)
 	return kept
+}
+
+func cutLabels(series []byte) []byte {
+	name, _, _ := bytes.Cut(series, []byte{'{'})
+	return name
 }
 
 // Ticks keeps a tick every second from now on, until stop is called; each goes to see as well, if there is one.
