@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,10 @@ type Group struct {
 var Ours = sync.OnceValue(func() *Group {
 	for _, at := range ownGroups("cpuacct") {
 		for _, old := range glob(filepath.Join(at.dir, "tsduel-*")) {
-			_ = os.Remove(old) // of an earlier run; refused while somebody is in it
+			// Of a program that is gone; one that is there may have nobody in its group just now.
+			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
+				_ = os.Remove(old)
+			}
 		}
 		g := &Group{Kind: at.kind, dir: filepath.Join(at.dir, fmt.Sprintf("tsduel-%d", os.Getpid()))}
 		if os.Mkdir(g.dir, 0o755) != nil {
@@ -33,7 +37,11 @@ var Ours = sync.OnceValue(func() *Group {
 		}
 		var err error
 		if g.fd, err = os.Open(g.dir); err == nil {
-			if _, err = g.cpu(); err == nil {
+			trial := exec.Command("true")
+			trial.SysProcAttr = &syscall.SysProcAttr{}
+			// Tried, since a container may forbid what its files allow.
+			if _, err = g.cpu(); err == nil && g.start(trial) == nil {
+				_ = trial.Wait()
 				return g
 			}
 		}
