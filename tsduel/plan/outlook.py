@@ -10,11 +10,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsduel.core.project import PROJECT
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
 from tsduel.plan import earlier, foresight
-from tsduel.stats import aa
+from tsduel.stats import calibration
 from tsduel.workloads import workload_of
 
 if TYPE_CHECKING:
@@ -32,15 +31,9 @@ NO_LIMIT = 1 << 60
 def forecast(run_dir: Path, plan: Plan, cache: Path) -> dict[str, Any]:
     """Return plan/forecast.json, with the spreads of the last A/A run on this kind of machine, or of an earlier run."""
     kind, results = kind_here(plan, cache), run_dir.absolute().parent
-    kept = aa.calibration_of(results, kind, plan.kind) if kind else None
+    kept = calibration.look(results, plan, kind) if kind else None
     if kept is not None:
-        mine = workload_of(plan).alike(plan)
-        source = {
-            "run": kept["run"],
-            "what": "the last A/A run",
-            "passed": bool(kept.get("passed")),
-            "same_workload": kept.get("alike") == mine,
-        }
+        source = {"what": "the last A/A run", **{key: kept[key] for key in ("run", "passed", "same_workload")}}
         return foresight.section(plan, _by_name(kept["spreads"]), source)
     before = earlier.look(results, plan, kind) if kind else None
     if before is None or not before.spreads:
@@ -63,19 +56,19 @@ def kind_here(plan: Plan, cache: Path) -> str | None:
     """Return the kind of machine that the blocks will run on; None where that cannot be known yet."""
     if not plan.is_local:
         return None
-    host = _host(existing(cache))
-    return aa.kind_of(plan.host.machine, host) if host else None
+    host = _host(cache)
+    return calibration.kind_of(plan.host.machine, host) if host else None
 
 
 @functools.cache
-def _host(directory: Path) -> dict[str, Any] | None:
+def _host(cache: Path) -> dict[str, Any] | None:
     """Return what tsduel-host says of this machine; None before it is built for the first time."""
-    words = [str(PROJECT / "ansible" / "build.py"), "agent"]
+    built = sorted(cache.glob("agent/*/tsduel-host"), key=lambda path: path.stat().st_mtime)
     try:
-        agent = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.strip()
-        done = subprocess.run([agent, "describe", str(directory)], capture_output=True, timeout=PATIENCE_S, check=True)
+        words = [str(built[-1]), "describe", str(cache)]
+        done = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True)
         found: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError):
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
     return found
 
@@ -137,7 +130,7 @@ def _disk(plan: Plan, cache: Path) -> str:
 
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return what all that are resident at once need, and what to do where the machine has less."""
-    each = before.rss_bytes if before and before.rss_bytes else workload_of(plan).memory(plan)
+    each = before.rss_bytes if before and before.rss_bytes else workload_of(plan).memory(plan.workload, plan.targets)
     if not each:
         return []
     servers = len(plan.variants) if plan.duels else 1
