@@ -133,7 +133,7 @@ class TestMachineOfFiles:
         machine.process(7, "quiet", 0.01)
         found = machine.look(tmp_path)
         assert {what: one[0] for what, one in found.items()} == dict.fromkeys(
-            ("cpu", "governor", "memory", "disk", "clock", "clock-step", "steal", "processes"), "ok"
+            ("cpu", "pin", "governor", "memory", "disk", "clock", "clock-step", "steal", "processes"), "ok"
         )
         assert found["cpu"][1] == "2 CPUs (Fast CPU)"
         assert found["clock"][1] == "synchronised, source tsc"
@@ -168,6 +168,14 @@ class TestMachineOfFiles:
         what, _, sentence = said.partition(": ")
         level, finding, _ = machine.look(tmp_path, "memory_mib=400")[what]
         assert (level, finding[: len(sentence)]) == ("warning", sentence)
+
+    def test_one_cpu_or_no_right_to_choose(self, machine, tmp_path):
+        """Nothing is pinned then, which widens intervals."""
+        machine.program("nproc", "echo 1")
+        assert machine.look(tmp_path)["pin"][:2] == ("warning", "one CPU: servers and client share it")
+        machine.program("nproc", "echo 2")
+        machine.program("taskset", "[ $1 = -cp ] && echo 'list: 0,1'")
+        assert machine.look(tmp_path)["pin"][1].startswith("choosing CPUs for processes is not permitted here")
 
     def test_a_machine_without_a_governor(self, machine, tmp_path):
         """A virtual machine has none that it could see: that is no fault of it."""
