@@ -280,7 +280,10 @@ class Pivot(Part):
 
 
 class GoBench(Part):
-    """What is built and run. `count`, a fixed number of operations, is found in the warm-up block unless given."""
+    """What is built and run. `count`, a fixed number of operations, is found in the warm-up block unless given.
+
+    `alternate`: benchmarks with a short set-up run in short turns of all variants, and not once each.
+    """
 
     module: str = ""
     package: str
@@ -294,6 +297,7 @@ class GoBench(Part):
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
     profile: tuple[Literal["cpu", "mem"], ...] = ()
+    alternate: bool = True
     round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
 
     _inside = field_validator("package")(go_package)
