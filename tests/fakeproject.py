@@ -12,50 +12,24 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsduel.plan import resolve as plan
-from tsduel.question import experiment
+from asking import FAKES, asked, free_port, written
+
+from tsduel.plan import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsduel.core.plan import Plan
+
 PROJECT = Path(__file__).resolve().parent.parent
-FAKES = PROJECT / "tests" / "fakes"
+__all__ = ["FAKES", "Project", "free_port", "replace", "wait_for", "written"]
 LINE = "cpu,hostname=host_0 " + ",".join(f"usage_{n}={n}i" for n in range(10)) + " 1749513600000000000\n"
-TYPES = ["single-groupby-1-1-1", "cpu-max-all-1"]
 PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def written(binary: Path, **parts: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment of two tiny rounds; `parts` are laid over its sections."""
-    variant = {"source": "binary", "path": str(binary)}
-    base: dict[str, Any] = {
-        "name": "fake",
-        "variants": {"baseline": dict(variant), "candidate": dict(variant)},
-        "workload": {"scale": 2, "interval": "1h", "workers": 1},
-        "queries": {"types": TYPES[:1], "workers": 1, "count": 20, "responses": 2},
-        "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
-        "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_rounds": 99},
-        "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20},
-        # Other tests run beside, which is not what most of these look at.
-        "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
-        "host": {"port": free_port()},
-    }
-    for section, fields in parts.items():
-        base[section] = base.get(section, {}) | fields
-    return base
 
 
 class Project:
@@ -86,20 +60,18 @@ class Project:
         replace(real / "settle", "CACHE_RESET_US=5500000\n", "CACHE_RESET_US=0\n")
         replace(self.scripts / "lib" / "round.sh", " 1050000;", " 1000;")
 
-    def plan(self, **parts: dict[str, Any]) -> dict[str, Any]:
-        """Write the plan, the record of the builds and the workload of an experiment (see `written`)."""
-        asked = experiment.validate(written(FAKES / "database", **parts), "test")
-        resolved = plan.resolve(asked, run="r")
-        variables = plan.ansible_vars(resolved, run_dir=self.run_dir, cache=self.cache)
-        plan._write(self.run_dir, resolved, variables)
+    def plan(self, **parts: dict[str, Any]) -> Plan:
+        """Write the plan and the record of the builds of an experiment (see asking.written)."""
+        made = resolve.resolve(asked(**parts), run="r")
+        resolve.write(self.run_dir, made, cache=self.cache)
         build = self.run_dir / "build"
         build.mkdir(parents=True)
-        for variant in resolved["variants"]:
-            record = {"variant": variant["name"], "target": "fake", "binary": variant["path"]}
-            (build / f"{variant['name']}.json").write_text(json.dumps(record))
+        for variant in made.variants:
+            components = [{"role": part.role, "binary": part.path} for part in variant.components]
+            record = {"variant": variant.name, "binary": variant.server.path, "components": components}
+            (build / f"{variant.name}.json").write_text(json.dumps(record))
         (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
-        self._make_workload(resolved)
-        return resolved
+        return made
 
     def _make_workload(self, resolved: dict[str, Any]) -> None:
         data = self.root / "data.zst"
