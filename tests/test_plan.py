@@ -284,7 +284,10 @@ class TestTyped:
         ("change", "sentence"),
         [
             ({"plan_version": None}, "was made by another tsduel"),
-            ({"plan_version": 1}, "was made by an older tsduel (its plan has version 1, this one reads 2): read its report"),
+            (
+                {"plan_version": 1},
+                "was made by an older tsduel (its plan has version 1, this one reads 2)",
+            ),
             ({"plan_version": 3}, "was made by another tsduel (its plan has version 3"),
             ({"hosts": 3}, "experiment.json: hosts: Input should be a valid array; a plan is never edited"),
             ({"surprise": 3}, "experiment.json: surprise: Extra inputs are not permitted"),
