@@ -211,7 +211,7 @@ class Host(Machine):
 
     port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
-    pin: Annotated[Literal["auto", "off"] | Pins, OFF] = "auto"
+    pin: Annotated[Literal["auto", "off"], OFF] | Pins = "auto"
 
 
 class Report(Part):
