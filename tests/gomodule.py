@@ -172,7 +172,7 @@ class Run:
 
     def all(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Build, run, tidy, compare and report; return the rows of the first candidate by unit and benchmark."""
-        for stage in ("build", "run", "tidy", "compare", "report"):
+        for stage in ("provision", "build", "run", "tidy", "compare", "report"):
             self.stage(stage)
         rows = self.json("stats/comparison.json")["rows"]
         return {(row["metric"], row["query_type"]): row for row in rows if row["candidate"] == rows[0]["candidate"]}

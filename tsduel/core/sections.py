@@ -309,7 +309,9 @@ class GoBench(Part):
     @field_validator("profile", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        return tuple(value.split(",")) if isinstance(value, str) else value
+        # A list comes from YAML and from a plan's JSON.
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(parts) if isinstance(parts, list) else parts
 
     @field_validator("files")
     @classmethod
