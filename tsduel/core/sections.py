@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tsduel.core import defaults
 
@@ -21,6 +21,8 @@ Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
 Source = Literal["module", "git", "path", "binary", "log"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
+# YAML reads `off` as false.
+OFF = BeforeValidator(lambda value: "off" if value is False else value)
 
 
 class Part(BaseModel):
@@ -87,7 +89,7 @@ class QuerySettings(Part):
     count: Annotated[int, Field(ge=1)] | None = None
     seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
     max_count: Annotated[int, Field(ge=20)] = 30_000
-    cache: Literal["as-loaded", "cold", "warm", "off"] = "as-loaded"
+    cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
     seed: Annotated[int, Field(ge=1)] = 8428
 
 
@@ -186,8 +188,9 @@ class Noise(Part):
 class Pins(Part):
     """CPUs of the servers and of the client, which share none."""
 
-    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    # Not strict: in a union pydantic forgets that it reads JSON, in which a list is as good as a tuple.
+    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
+    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
 
     @model_validator(mode="after")
     def _apart(self) -> Pins:
@@ -208,7 +211,7 @@ class Host(Machine):
 
     port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
-    pin: Literal["auto", "off"] | Pins = "auto"
+    pin: Annotated[Literal["auto", "off"], OFF] | Pins = "auto"
 
 
 class Report(Part):
@@ -291,6 +294,8 @@ class GoBench(Part):
     require: tuple[Require, ...] = ()
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
+    # Short turns of both test binaries, B C C B, where setting a benchmark up takes no time.
+    alternate: bool = True
     profile: tuple[Literal["cpu", "mem"], ...] = ()
     round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
 
