@@ -129,7 +129,9 @@ def test_ratios_of_pairs_come_before_ratios_of_values(run, tmp_path):
     other = tmp_path / "run"
     synthetic.write_run(other, synthetic.Spec(**(vars(SPEC) | {"blocks": 8})))
     tidy.main(other)
-    edit(other, "measurements", lambda lines: [re.sub(r"(candidate.*duel_typical_ms),[^,]+", r"\1,1", x) for x in lines])
+    edit(
+        other, "measurements", lambda lines: [re.sub(r"(candidate.*duel_typical_ms),[^,]+", r"\1,1", x) for x in lines]
+    )
     found, before = rows(other), rows(run)
     assert found["duel_typical_ms", TYPES[0]]["change_pct"] == before["duel_typical_ms", TYPES[0]]["change_pct"]
     assert found["duel_typical_ms", TYPES[0]]["candidate_median"] == "1"

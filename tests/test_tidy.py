@@ -136,9 +136,9 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
     rows = [row for row in table(run, "distributions") if row["query_type"] == "cpu-max-all-1"]
     assert {row["n"] for row in rows} == {"120"}
     mine = [row for row in rows if row["variant"] == "candidate"]
-    pooled = np.concatenate([
-        read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"]["candidate"] for block in (1, 3)
-    ])
+    pooled = np.concatenate(
+        [read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"]["candidate"] for block in (1, 3)]
+    )
     by_quantile = {float(row["quantile"]): float(row["value_ms"]) for row in mine}
     assert by_quantile[0.95] == pytest.approx(np.quantile(pooled, 0.95) / 1e6, rel=1e-6)
     assert list(by_quantile.values()) == sorted(by_quantile.values())
