@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -9,9 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from plots import numbers
-from plots.charts.look import GREY, PALE, STYLE, Look, headed, key, literal, looks, readable
+from plots.charts.style import GREY, PALE, STYLE, Look, headed, key, literal, looks, readable
 
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
+MOST_ROWS = 44
+READ = (
+    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most 0.05), a "
+    "hollow one may be chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
+)
+_SURE = {"regression", "improvement", "negligible"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,39 @@ class Change:
     higher_is_better: bool
     sure: bool
     screen: bool
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], group: str, name: str) -> Self:
+        """Return a row of comparison.json that has a change; the range of its blocks is no interval."""
+        low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
+        if row["blocks"] == 1:
+            low = high = None
+        return cls(
+            group, name, row["candidate"], row["change_pct"], low, high, row["threshold_pct"],
+            higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
+        )  # fmt: skip
+
+
+def shared_path(names: Sequence[str]) -> int:
+    """Return the length of the elements of the path, with their slashes, that all names begin with; 0 of one name."""
+    parts = [name.split("/")[:-1] for name in names]
+    same = 0
+    while len(parts) > 1 and all(len(part) > same and part[same] == parts[0][same] for part in parts):
+        same += 1
+    return len("".join(f"{element}/" for element in parts[0][:same])) if parts else 0
+
+
+def forest_of(found: Sequence[Change], labels: Mapping[str, str], title: str) -> Figure | None:
+    """Draw changes, the first group whole; of very many others the largest, measured by thresholds. None of none."""
+    if not found:
+        return None
+    first = found[0].group
+    ranked = sorted(found, key=lambda one: (one.group != first, -abs(one.change) / one.threshold))
+    most = MOST_ROWS + len({one.name for one in found if one.group == first})
+    kept = set(list(dict.fromkeys((one.group, one.name) for one in ranked))[:most])
+    shown = [one for one in found if (one.group, one.name) in kept]
+    left = len({(one.group, one.name) for one in found} - kept)
+    return forest(shown, labels, f"{title}; {left} smaller ones left out" if left else title)
 
 
 def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> Figure:
@@ -122,8 +162,10 @@ def _bar(axes: Axes, one: Change, at: float, limit: float, look: Look) -> None:
 
 
 def _said(one: Change) -> str:
-    interval = f" ({numbers.between(one.low, one.high)})" if one.low is not None else ""
-    return f"{numbers.change(one.change)}{interval}"
+    if one.low is None or one.high is None:
+        return numbers.change(one.change)
+    low, middle, high = (numbers.change(v, numbers.digits(one.low, one.high)[1]) for v in (one.low, one.change, one.high))
+    return f"{middle} ({low} to {high})"
 
 
 def _directions(axes: Axes) -> None:

@@ -1,0 +1,146 @@
+"""Checks: checked N of M, what failed, and what makes figures doubtful."""
+
+from plots import markup, numbers
+from plots.comparison import Comparison
+from plots.pictures import Pictures
+from plots.source import Source
+from tsduel.core.metrics import GEOMEAN
+
+MOST_FAILURES = 20
+CLIENT_BUDGET = 0.8
+SHORT_PHASE_S = 5.0
+# In the order of the report.
+TITLES = {
+    "block_finished": "the block came to its end",
+    "samples_sent": "samples sent = samples in the data file",
+    "samples_inserted": "samples accepted by the database = samples in the data file",
+    "samples_stored": "samples stored by the database = samples in the data file",
+    "samples_ignored": "no sample ignored",
+    "samples_invalid": "no sample invalid",
+    "load_exit": "the loader exited with 0",
+    "load_retries": "the loader retried nothing",
+    "query_exit": "the query client exited with 0",
+    "queries_answered": "queries answered = queries asked for",
+    "rows_read": "the database read rows for the queries",
+    "equal_start": "equal starts of all variants",
+    "exchanges_answered": "every exchange answered and compared",
+    "exchanges_same": "the same series and values from all variants",
+    "exchanges_empty": "no answer empty",
+    "server_log": "no panic and no fatal error in the server's log",
+    "same_process": "the same server process from start to stop",
+    "listens_on_loopback": "the server listens on the loopback device alone",
+    "bench_exit": "the benchmark's process exited with 0",
+    "bench_result": "the benchmark printed a result of the operations asked for",
+    "bench_required": "what is required of the benchmark is above zero",
+}
+
+
+def section(source: Source, _: Pictures) -> str:
+    """Return the table of checks, each failure in a sentence, and the warnings."""
+    failed, doubts = failures(source), warnings(source)
+    return markup.paragraphs(
+        _table(source),
+        failed and f"Failures:\n\n{markup.items(failed)}" or "",
+        doubts and f"Warnings:\n\n{markup.items(doubts)}" or "",
+    )
+
+
+def planned(source: Source) -> dict[str, int]:
+    """Return how many times each check is made in the whole run: as in a whole block, in each that was planned.
+
+    Spare blocks that were not needed lack nothing. With `reload: once` only one block has a load.
+    """
+    table = source.checks
+    looked_at = {int(block) for block in table["block"].tolist()}
+    blocks = [b for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
+    counted = table[table["variant"].isin(["", *source.run.variants])].groupby(["check", "block"]).size()
+    once = source.plan.design.reload == "once"
+    found = {}
+    for check in [*TITLES, *(c for c in dict.fromkeys(table["check"]) if c not in TITLES)]:
+        mine = counted[check] if check in counted.index.get_level_values(0) else None
+        if mine is not None:
+            solo = once and set(table["phase"][table["check"] == check]) == {"load"}
+            found[check] = int(mine.sum()) if solo else int(mine.max()) * len(blocks)
+    return found
+
+
+def _table(source: Source) -> str:
+    rows = []
+    for check, wanted in planned(source).items():
+        mine = source.checks[source.checks["check"] == check]
+        made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
+        verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
+        rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
+        rows.append([TITLES.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
+    return markup.table(["Check", "How often", ""], rows)
+
+
+def sentence(source: Source) -> str:
+    """Return one sentence for all checks: checked N of M, how many failed."""
+    wanted, made = sum(planned(source).values()), int((source.checks["actual"] != "").sum())
+    failed = int((source.checks["ok"] != "true").sum())
+    text = f"Checked {numbers.count(made)} of {numbers.count(wanted)}"
+    if failed or not made:
+        return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
+    return f"{text}, none failed" + (f", {numbers.count(wanted - made)} not made" if made < wanted else "")
+
+
+def failures(source: Source) -> list[str]:
+    """Return a sentence for each check that failed; blocks that did not end are told elsewhere."""
+    table = source.checks
+    bad = table[(table["ok"] != "true") & (table["check"] != "block_finished")].drop_duplicates(["block", "variant", "check", "query_type"])
+    columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
+    lines = [
+        f"Block {' '.join(filter(None, (f'{block:.0f}', variant, query_type)))}: {markup.text(message)} ({markup.code(check)})."
+        for block, variant, query_type, message, check in zip(*columns, strict=True)
+    ]
+    more = [f"and {len(lines) - MOST_FAILURES} more, see `tidy/checks.csv`."] if len(lines) > MOST_FAILURES else []
+    return [*lines[:MOST_FAILURES], *more]
+
+
+def warnings(source: Source) -> list[str]:
+    """Say what makes figures doubtful: short phases, one side only, order effects, toolchains, a busy client."""
+    said = [f"{markup.text(note)}." for note in (source.plan.imported.notes if source.plan.imported else ())]
+    toolchains = {name: source.run.json(f"build/{name}.json").get("go_version") for name in source.run.variants}
+    if len(set(filter(None, toolchains.values()))) > 1:
+        named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
+        said.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
+    for one in source.comparisons:
+        said += _doubts(one)
+    return list(dict.fromkeys(said + _busy_client(source)))
+
+
+def _doubts(comparison: Comparison) -> list[str]:
+    said, short = [], []
+    for row in comparison.rows:
+        sides = [row["baseline_median"], row["candidate_median"]]
+        known = [side for side in sides if side is not None]
+        if row["family"] == "primary":
+            wanted = ("order effect", "the interval does not", "without")
+            said += [f"{comparison.named(row)}: {markup.text(n)}." for n in row["warnings"].split("; ") if n.startswith(wanted)]
+        if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
+            only = markup.text(comparison.labels[sides[0] is None])
+            said.append(f"{markup.text(comparison.named(row))} exists in {only} only: it is shown, and not compared.")
+        if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
+            short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(known), 3)} s)")
+    return said + ([f"Phases under {SHORT_PHASE_S:.0f} s, whose figures scatter: {', '.join(short)}."] if short else [])
+
+
+def _busy_client(source: Source) -> list[str]:
+    plan, said = source.plan, []
+    if plan.workload is None or plan.queries is None:
+        return []
+    pin, cpus = source.host.get("pin") or {}, float(source.host.get("cpus") or 1)
+    table = source.measurements.pivot_table(index=["block", "variant", "query_type"], columns="metric", values="value")
+    for client, seconds, workers, most, what in (
+        ("load_client_cpu_seconds", "load_seconds", plan.workload.workers, cpus, "load"),
+        ("query_client_cpu_seconds", "query_seconds", plan.queries.workers, cpus, "query"),
+        ("duel_client_cpu_seconds", "duel_seconds", plan.duel.in_flight if plan.duel else 1, len(pin.get("client") or []) or cpus, "duel"),
+    ):  # fmt: skip
+        if {client, seconds} <= set(table.columns):
+            budget = min(float(most), float(workers))
+            share = float((table[client] / table[seconds] / budget).max())
+            if share > CLIENT_BUDGET:
+                said.append(f"The {what} client used up to {share:.0%} of its {budget:g} CPUs: it may be the bottleneck.")
+    return said
+
