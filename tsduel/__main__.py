@@ -68,13 +68,13 @@ def _run(run_dir: Path, _failed: int) -> int:
 
 
 def _give_back(run_dir: Path, failed: int) -> int:
-    from tsduel.places.gcp import ending
+    from tsduel.rounds import ending
 
     return ending.main(run_dir, os.environ, failed, forced=False)
 
 
 def _destroy(run_dir: Path, failed: int) -> int:
-    from tsduel.places.gcp import ending
+    from tsduel.rounds import ending
 
     return ending.main(run_dir, os.environ, failed, forced=True)
 
@@ -118,7 +118,7 @@ def _status(run_dir: Path, _failed: int) -> None:
 
 
 def _follow(run_dir: Path, _failed: int) -> int:
-    from tsduel.rounds.view import follow
+    from tsduel.rounds import follow
 
     return follow.main(run_dir, os.environ)
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import place
 from tsduel.places.ssh import stream
-from tsduel.places.ssh.link import Link
+from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError
-from tsduel.rounds import attend as rounds
-from tsduel.rounds import control
-from tsduel.rounds.view import show
+from tsduel.rounds import attend, control
+from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail, parse
 
 if TYPE_CHECKING:
@@ -22,18 +20,18 @@ if TYPE_CHECKING:
 
     from tsduel.rounds.view.show import View
 
-# After so long without an event we ask whether the rounds still run: a phase that is timed has one every other second.
+# After so long without an event we ask whether it still goes on: a phase that is timed has one every other second.
 SILENCE_S = 10.0
 
 
 def main(run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Show a run until its rounds have ended, and how they ended; return 0."""
+    """Show a run until it has ended, and how; return 0."""
     run = rundir.open_run(run_dir)
     rundir.refuse_imported(run_dir, run.plan)
-    view = show.choose(environment)
+    view = show.choose(environment, forecast.section_of(run_dir))
     follower = Follower(run_dir, view)
     try:
-        if place.is_local(run.plan):
+        if run.plan.is_local:
             follower.here(lambda: bool(control.local_pid(run_dir, environment)))
         else:
             follower.elsewhere()
@@ -42,7 +40,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
         return 0
     view.close()
     if not view.state.last:
-        raise UserError(f"{run_dir.name}: no round has begun yet; once 'make run' is under way, try again")
+        raise UserError(f"{run_dir.name}: no block has begun yet; once 'make run' is under way, try again")
     if not view.state.over:
         kind = view.state.kind or "tsbs"
         view.say(f"{run_dir.name} does not run any more. To go on: make {kind} RUN={run_dir.name}")
@@ -73,9 +71,9 @@ class Follower:
         """Show the events of a run on another machine: from home while they come home, else over SSH."""
         pause = 1.0
         while not self.view.state.over:
-            if rounds.is_home(self.run_dir) or stream.is_attended(self.run_dir):
+            if is_home(self.run_dir) or stream.is_attended(self.run_dir):
                 self.here(lambda: stream.is_attended(self.run_dir))
-                if rounds.is_home(self.run_dir):
+                if is_home(self.run_dir):
                     return
                 continue
             link = Link.open(self.run_dir)
@@ -90,11 +88,11 @@ class Follower:
                 if link.state().word != "running":
                     return
             except NoConnectionError as error:
-                if not self.heard or time.monotonic() - self.heard > rounds.PATIENCE_S:
+                if not self.heard or time.monotonic() - self.heard > attend.PATIENCE_S:
                     raise
                 self.view.say(f"tsduel: {str(error).splitlines()[0]}; trying again in {pause:.0f} s")
                 time.sleep(pause)
-                pause = min(2 * pause, rounds.LONGEST_PAUSE_S)
+                pause = min(2 * pause, attend.LONGEST_PAUSE_S)
 
     def _over_ssh(self, link: Link) -> None:
         """Show what comes over SSH, and write none of it: whoever attends the run later brings it home."""

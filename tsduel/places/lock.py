@@ -1,4 +1,4 @@
-"""One run at a time on a machine: who holds its lock, which scripts/lib/lock.sh takes and the kernel gives back."""
+"""One run at a time on a machine: who holds its lock, which the Go program takes and the kernel gives back."""
 
 from __future__ import annotations
 
@@ -9,20 +9,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsduel.places.ssh.ssh import Host
 
-HOLDER = re.compile(r"(\d+) (\S+) ([0-9TZ:?-]+) (.+)")
-SCRIPT = PROJECT / "scripts" / "lib" / "lock.sh"
+# For a machine where nothing of ours lies yet. Prints the lock's text if somebody holds it: the kernel is asked, and
+# the text believed only if it names a process of this boot that is that very one (its start, field 22 of its stat).
+# Shared, so that two who look do not see each other; opened without O_CREAT (fs.protected_regular).
+WHO = r"""
+lock=${TSDUEL_LOCK:-/tmp/tsduel.lock}
+if [[ -z ${TSDUEL_LOCK:-} && -k /run/lock ]]; then lock=/run/lock/tsduel.lock; fi
+[[ -e $lock ]] || exit 0
+if [[ -L $lock || ! -f $lock ]] || ! { exec 6<"$lock"; } 2>/dev/null; then
+  said='by which runs on this machine exclude each other, cannot be opened: see who made it, and remove it'
+  printf '%s, %s\n' "$lock" "$said" >&2
+  exit 2
+fi
+flock -s -n 6 && exit 0
+text=$(<"$lock")
+if [[ $text =~ ^pid\ ([0-9]+),\ began\ ([0-9]+),\ boot\ ([0-9a-f-]+), ]]; then
+  pid=${BASH_REMATCH[1]} began=${BASH_REMATCH[2]} boot=${BASH_REMATCH[3]}
+  { stat=$(<"/proc/$pid/stat"); } 2>/dev/null || stat=
+  read -r -a fields <<<"${stat##*) }"
+  if [[ ${fields[19]:-} == "$began" && $boot == "$(</proc/sys/kernel/random/boot_id)" ]]; then
+    printf '%s\n' "$text"
+    exit 0
+  fi
+fi
+printf 'held\n'
+"""
+HOLDER = re.compile(r"pid (\d+), began \d+, boot [0-9a-f-]+, user ([^,]*), since ([0-9TZ:-]+), (.+)")
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The run that measures on a machine now; ``pid`` is that of its scripts/run-rounds, 0 where nobody knows it."""
+    """The run that measures on a machine now; ``pid`` is that of its driver, 0 where nobody knows it."""
 
     pid: int
     user: str
@@ -35,18 +58,18 @@ def holder(host: Host | None = None, environment: Mapping[str, str] | None = Non
 
     ``environment``: in place of our own, for where the lock of this machine is (TSDUEL_LOCK).
     """
-    script = SCRIPT.read_text(encoding="utf-8") + "\nlock_holder\n"
     if host is None:
-        words = ["bash", "-s"]
-        done = subprocess.run(words, input=script, env=environment, capture_output=True, text=True, check=False)
+        command = ["bash", "-s"]
+        done = subprocess.run(command, input=WHO, env=environment, capture_output=True, text=True, check=False)
     else:
-        # Nothing of ours needs to be there yet.
-        done = host.run("bash", "-s", text=script)
+        done = host.run("bash", "-s", text=WHO)
     if done.returncode != 0:
-        raise UserError(done.stderr.strip().removeprefix("tsduel: "))
+        raise UserError(done.stderr.strip())
     # A login shell may greet first.
-    found = [line for line in map(HOLDER.fullmatch, done.stdout.splitlines()) if line]
-    return Holder(int(found[-1][1]), found[-1][2], found[-1][3], found[-1][4]) if found else None
+    for line in done.stdout.splitlines():
+        if found := HOLDER.fullmatch(line):
+            return Holder(int(found[1]), found[2], found[3], found[4])
+    return Holder(0, "?", "?", "?") if "held" in done.stdout.splitlines() else None
 
 
 def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: str = "") -> None:
