@@ -55,7 +55,9 @@ class Comparison:
 
     def named(self, row: Row) -> str:
         """Return the name of a row for people."""
-        of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(row["query_type"], f", {row['query_type']}")
+        of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(
+            row["query_type"], f", {row['query_type']}"
+        )
         return f"{self.metrics[row['metric']].title}{of_type}"
 
     def mark(self, row: Row) -> str:
@@ -81,12 +83,14 @@ class Comparison:
             return numbers.MISSING
         unit, sides = numbers.sides(row)
         # The head of the column says the metric's own unit.
-        both = " → ".join(sides) + (f" {unit}" if unit != row["unit"] else "")
+        both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
         return both if row["change_pct"] is None else f"{both} ({numbers.changed(row)}) {self.symbol(row)}".rstrip()
 
-    def table(self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric") -> str:
+    def table(
+        self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True
+    ) -> str:
         """Return the table of rows with their evidence, and what the database's own people call them where they do."""
-        known = [self.metrics[row["metric"]].known_as for row in rows]
+        known = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
         cells = []
         for at, (row, known_as) in enumerate(zip(rows, known, strict=True)):
             unit, sides = numbers.sides(row)

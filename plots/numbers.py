@@ -33,7 +33,10 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
     if whole >= digits:
         return f"{rounded:,.0f}"
-    return f"{rounded:.{digits - whole}f}" if whole else f"{rounded:.{digits}g}"
+    if whole:
+        return f"{rounded:.{digits - whole}f}"
+    zeros = -math.floor(math.log10(abs(rounded))) - 1
+    return f"{rounded:.{digits + zeros}f}" if zeros <= DIGITS else f"{rounded:.{digits}g}"
 
 
 def count(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,7 @@ from plots import markup, numbers, page, sentences
 from plots.comparison import EVIDENCE, Comparison
 from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first
-from plots.source import Source, open_source, write
+from plots.source import open_source, write
 from tsduel.core.metrics import GEOMEAN
 
 MOST_ROWS = 40
@@ -42,7 +43,7 @@ def print_summary(run_dir: Path) -> None:
         for line in sentences.answer(comparison):
             print(_plain(line))
         print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
-    said = [*first.standing(source), first.compared_answers(source.checks), first.calibration(source)]
+    said = [*first.standing(source), first.compared_answers(source.table("checks")), first.calibration(source)]
     for line in filter(None, [*said, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
         print(_plain(line))
     for line in [*checks.failures(source)[:5], *blocks.failures(source)]:
@@ -64,14 +65,17 @@ def short_rows(comparison: Comparison, query_types: list[str]) -> list[dict[str,
 
 def print_table(comparison: Comparison, query_types: list[str]) -> None:
     """Print the table of verdicts, in plain text also where it goes to a file."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
     for at, name in enumerate(("metric", "unit", *comparison.labels, *EVIDENCE)):
         table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
     rows = short_rows(comparison, query_types)
     for row in rows[:MOST_ROWS]:
         unit, sides = numbers.sides(row)
         table.add_row(*map(Text, (comparison.named(row), unit, *sides, *comparison.evidence(row))))
-    Console(width=_WIDE, no_color=True, highlight=False).print(table)
+    console = Console(width=_WIDE, no_color=True, highlight=False)
+    with console.capture() as said:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in said.get().splitlines()))
     if len(rows) > MOST_ROWS:
         print(f"({len(rows) - MOST_ROWS} more rows are in the report)")
     print()

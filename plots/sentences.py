@@ -74,7 +74,9 @@ def answer(comparison: Comparison) -> list[str]:
     for subject, row in subjects(comparison):
         unit, sides = numbers.sides(row)
         found = sentence(row, subject)
-        said.append(f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}{_moved(comparison, subject)}")
+        said.append(
+            f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}{_moved(comparison, subject)}"
+        )
     return said
 
 
@@ -118,7 +120,11 @@ def _moved(comparison: Comparison, subject: Subject) -> str:
 
 def _size(row: Row, subject: Subject) -> str:
     text = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
-    return f"{text} % {subject.up if row['change_pct'] > 0 else subject.down}" if float(text.replace(",", "")) else "0 % in the estimate"
+    return (
+        f"{text} % {subject.up if row['change_pct'] > 0 else subject.down}"
+        if float(text.replace(",", ""))
+        else "0 % in the estimate"
+    )
 
 
 def _blocks(row: Row) -> str:

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from tsduel.tidy.read import read_table
 
 from plots import markup
 from plots.comparison import Comparison
@@ -18,12 +19,11 @@ from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
-from tsduel.tidy.read import read_table
 
 Standing = Literal["smoke", "aa", "imported", "screen", "result"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """A run, its comparison.json, its metrics by name, its variants' names for people (baseline first), its pairs."""
 
@@ -39,7 +39,7 @@ class Source:
         return self.run.plan
 
     @property
-    def workload(self) -> Workload:
+    def workload(self) -> Any:
         """What a block does, and which sections its report has."""
         return workloads.of(self.plan)
 
@@ -81,44 +81,10 @@ class Source:
         """What was recorded of the measured machine."""
         return self.run.host
 
-    @cached_property
-    def measurements(self) -> pd.DataFrame:
-        """One number of a block and variant a row."""
-        return self._table("measurements", tables.MEASUREMENTS)
-
-    @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """One log ratio of a block and candidate a row."""
-        return self._table("pairs", tables.PAIRS)
-
-    @cached_property
-    def checks(self) -> pd.DataFrame:
-        """One check a row."""
-        return self._table("checks", tables.CHECKS)
-
-    @cached_property
-    def noise(self) -> pd.DataFrame:
-        """One signal of noise a row."""
-        return self._table("noise", tables.NOISE)
-
-    @cached_property
-    def series(self) -> pd.DataFrame:
-        """Load rate, CPU, memory and bytes over time."""
-        return self._table("timeseries", tables.TIMESERIES)
-
-    @cached_property
-    def distributions(self) -> pd.DataFrame:
-        """Quantiles of all exchanges."""
-        return self._table("distributions", tables.DISTRIBUTIONS)
-
-    @cached_property
-    def phases(self) -> pd.DataFrame:
-        """Begin and end of each phase."""
-        return self._table("phases", tables.PHASES)
-
-    def _table(self, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-        """Read a table; a run recorded without it has an empty one, and less in its report."""
-        path = self.run.path / f"tidy/{name}.csv"
+    @cache  # noqa: B019 - a source lives as long as its report
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table of tidy/ by its name; a run recorded without it has an empty one, and less in its report."""
+        path, columns = self.run.path / f"tidy/{name}.csv", getattr(tables, name.upper())
         return read_table(path, columns) if path.exists() else pd.DataFrame(columns=list(columns))
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
-from matplotlib import style
+from matplotlib import style, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots.charts.style import GREY, PALE, STYLE, headed, key, literal, looks, readable, scaled
 
-_MANY_BLOCKS, _LONGEST = 30, 34
+_MANY_BLOCKS, _LONGEST = 30, 44
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
         drawn = looks(labels)
         handles = [key(labels[name], look, marker=look.marker, linewidth=1.0) for name, look in drawn.items()]
         if not changes["counts"].all():
-            handles.append(Line2D([], [], linestyle="", marker="x", color="black", markersize=6, label="does not count"))
+            handles.append(
+                Line2D([], [], linestyle="", marker="x", color="black", markersize=6, label="does not count")
+            )
         figure = headed("Block by block: values of each side, and change, %", handles, 6.5, 0.4 + 1.15 * len(lanes))
         grid = figure.subplots(len(lanes), 2, sharex="col", squeeze=False)
         for (left, right), lane in zip(grid, lanes, strict=True):
@@ -52,13 +54,17 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
             left.set_title(literal(lane.name, _LONGEST), fontsize=8.5, fontweight="normal")
             left.set_ylabel(unit, fontsize=7.5)
             _right(right, changes[changes["lane"] == lane.name], labels, size)
-            right.set_title("change, %: " + ("↑ better" if lane.higher_is_better else "↓ better"), fontsize=8.5, fontweight="normal")
+            right.set_title(
+                "change, %: " + ("↑ better" if lane.higher_is_better else "↓ better"), fontsize=8.5, fontweight="normal"
+            )
             for axes in (left, right):
                 axes.margins(y=0.15)
                 readable(axes, most=4)
         for axes in grid[-1]:
-            readable(axes, which="x", most=8)
-            axes.set_xlabel("block" + (", the warm-up on grey" if axes is grid[-1][0] and (values["block"] <= 0).any() else ""))
+            axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=10, integer=True))
+            axes.set_xlabel(
+                "block" + (", the warm-up on grey" if axes is grid[-1][0] and (values["block"] <= 0).any() else "")
+            )
         figure.align_ylabels(grid[:, 0])
         return figure
 

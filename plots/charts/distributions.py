@@ -43,7 +43,14 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
                 quantile, value = curve["quantile"].to_numpy(), curve["value_ms"].to_numpy()
                 axes.plot(value, quantile, color=look.colour, linestyle=look.dashes, linewidth=1.3)
                 marks = [q for q in _MARKED if len(quantile) and quantile[0] <= q <= quantile[-1]]
-                axes.plot(np.interp(marks, quantile, value), marks, color=look.colour, linestyle="", marker=look.marker, markersize=3.6)
+                axes.plot(
+                    np.interp(marks, quantile, value),
+                    marks,
+                    color=look.colour,
+                    linestyle="",
+                    marker=look.marker,
+                    markersize=3.6,
+                )
             _axes(axes, mine)
             axes.set_title(literal(query_type, _LONGEST), fontsize=8.5, fontweight="normal")
         for axes in grid[len(types) :]:
@@ -63,7 +70,8 @@ def _axes(axes: Axes, values: pd.DataFrame) -> None:
     axes.set_ylim(_EDGE, 1 - _EDGE / 1.6)
     axes.set_yticks(list(_TICKS), list(_TICKS.values()))
     axes.yaxis.set_minor_locator(ticker.NullLocator())
-    axes.set_xticks(ticks(low, high))
+    # A number at an edge runs into that of the next panel.
+    axes.set_xticks(ticks(low * 1.06, high / 1.06) if high > 1.3 * low else ticks(low, high))
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
     axes.xaxis.set_minor_locator(ticker.NullLocator())
     axes.tick_params(labelsize=7.5)

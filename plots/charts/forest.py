@@ -85,8 +85,9 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
         order = _positions(rows)
         candidates = [name for name in labels if any(one.candidate == name for one in changes)]
         drawn = {name: look for name, look in looks(labels).items() if name in candidates}
-        handles = [key(labels[name], look, line=False) for name, look in drawn.items()]
-        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * max(1.0, 0.55 * len(candidates))
+        against = f" against {next(iter(labels.values()))}" if len(labels) == 2 else ""  # noqa: PLR2004 - two sides
+        handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
+        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
         figure = headed(title, handles, 6.5, height)
         axes = figure.add_subplot()
         limit = _limit(changes)
@@ -156,7 +157,7 @@ def _bar(axes: Axes, one: Change, at: float, limit: float, look: Look) -> None:
             if beyond:
                 axes.plot([edge * 0.985], [at], marker=marker, color=look.colour, markersize=5, clip_on=False, zorder=3)
     axes.plot(
-        [_worse(one, one.change)], [at], marker=look.marker, markersize=5.5, color=look.colour, zorder=4,
+        [_worse(one, one.change)], [at], marker=look.marker, markersize=4.6, color=look.colour, zorder=4,
         markerfacecolor=look.colour if one.sure else "white", markeredgewidth=1.2,
     )  # fmt: skip
 
@@ -164,7 +165,9 @@ def _bar(axes: Axes, one: Change, at: float, limit: float, look: Look) -> None:
 def _said(one: Change) -> str:
     if one.low is None or one.high is None:
         return numbers.change(one.change)
-    low, middle, high = (numbers.change(v, numbers.digits(one.low, one.high)[1]) for v in (one.low, one.change, one.high))
+    low, middle, high = (
+        numbers.change(v, numbers.digits(one.low, one.high)[1]) for v in (one.low, one.change, one.high)
+    )
     return f"{middle} ({low} to {high})"
 
 

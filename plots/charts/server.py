@@ -54,7 +54,9 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         longest = [float(reach[phase]) for phase in phases]
         widths = [max(seconds, _NARROWEST * sum(longest)) for seconds in longest]
         handles = [key(labels[v], look) for v, look in looks(labels).items() if (series["variant"] == v).any()]
-        figure = headed("The server over time, each variant alone (lower is better)", handles, 6.5, 0.5 + 1.2 * len(panels))
+        figure = headed(
+            "The server over time, each variant alone (lower is better)", handles, 6.5, 0.5 + 1.2 * len(panels)
+        )
         grid = figure.subplots(len(panels), len(phases), sharex="col", sharey="row", squeeze=False, width_ratios=widths)
         for row, panel in zip(grid, panels, strict=True):
             of_panel = series[series["metric"] == panel.metric]

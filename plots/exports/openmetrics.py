@@ -67,7 +67,7 @@ def _spoken(unit: str, plural: Mapping[str, str]) -> str:
 
 def _info(source: Source) -> Family:
     """Return which revision each variant was, at the end of its last block; columns of a pivot share theirs."""
-    phases = source.phases
+    phases = source.table("phases")
     family = InfoMetricFamily("tsduel_variant", "What a variant of a run was.")
     for variant in source.run.variants:
         # In the duel all variants share a phase, which has no variant.
@@ -80,15 +80,20 @@ def _info(source: Source) -> Family:
 
 def _samples(source: Source, metric: Metric, family: Family, factor: float) -> None:
     of_type = "benchmark" if source.plan.gobench else "query_type"
-    phase_ends = source.phases.groupby(["block", "phase", "query_type"])["end"].max().to_dict()
-    block_ends = source.phases.groupby("block")["end"].max().to_dict()
-    table = source.counting(source.measurements[source.measurements["metric"] == metric.name])
+    phase_ends = source.table("phases").groupby(["block", "phase", "query_type"])["end"].max().to_dict()
+    block_ends = source.table("phases").groupby("block")["end"].max().to_dict()
+    table = source.counting(source.table("measurements")[source.table("measurements")["metric"] == metric.name])
     columns = ("cell", "block", "variant", "phase", "query_type", "value")
     for cell, block, variant, phase, query_type, value in zip(*(table[c].tolist() for c in columns), strict=True):
         end = phase_ends.get((block, phase, query_type), block_ends.get(block))
         if end is not None:
             own = {"cell": cell, "variant": variant, of_type: query_type, "block": f"{block:.0f}"}
-            family.add_sample(family.name, _known(_common(source) | own), float(f"{value * factor:.10g}"), timestamp=float(f"{end:.3f}"))
+            family.add_sample(
+                family.name,
+                _known(_common(source) | own),
+                float(f"{value * factor:.10g}"),
+                timestamp=float(f"{end:.3f}"),
+            )
 
 
 def _common(source: Source) -> dict[str, str]:

@@ -41,7 +41,7 @@ def files(source: Source) -> dict[str, str]:
 
 
 def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
-    measured = source.phases[source.phases["block"] > 0]["begin"]
+    measured = source.table("phases")[source.table("phases")["block"] > 0]["begin"]
     began = datetime.fromtimestamp(float(measured.min()), UTC)
     about = (
         source.run.path.name,

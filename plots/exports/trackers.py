@@ -36,7 +36,11 @@ def _extra(source: Source, candidate: str, figure: Figure) -> str:
     baseline, row, plan = source.baseline, figure.row, source.plan
     interval = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
     change = f"{numbers.changed(row)} %{interval}" if row["change_pct"] is not None else "no change in %"
-    of = f"package {plan.gobench.package}" if plan.gobench else f"data {', '.join(d.key for d in plan.workload.data) if plan.workload else ''}"
+    of = (
+        f"package {plan.gobench.package}"
+        if plan.gobench
+        else f"data {', '.join(d.key for d in plan.workload.data) if plan.workload else ''}"
+    )
     return "\n".join(
         [
             f"{source.labels[candidate]}, revision {source.revision(candidate)}",

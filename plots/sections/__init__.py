@@ -1,4 +1,4 @@
-"""The sections of a report, by the names that a workload lists (tsduel.workloads.protocol); without text one is left out."""
+"""The sections of a report, by the names that a workload lists; one without text is left out."""
 
 from collections.abc import Callable
 
@@ -19,11 +19,11 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "blocks": ("Block by block", blocks.section),
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),
-    "method": ("How it was measured", method.method),
-    "bench-method": ("How it was measured", method.bench),
-    "import-method": ("Where the figures come from", method.imported),
+    "method": ("How it was measured", method.text("method")),
+    "bench-method": ("How it was measured", method.text("bench-method")),
+    "import-method": ("Where the figures come from", method.text("import-method")),
     "reproduce": ("How to reproduce", method.reproduce),
-    "limits": ("Limitations", method.limits),
-    "bench-limits": ("Limitations", method.bench_limits),
-    "import-limits": ("Limitations", method.import_limits),
+    "limits": ("Limitations", method.text("limits")),
+    "bench-limits": ("Limitations", method.text("bench-limits")),
+    "import-limits": ("Limitations", method.text("import-limits")),
 }

@@ -74,7 +74,9 @@ def profiles(source: Source, _: Pictures) -> str:
         for candidate in candidates:
             mine = source.run.path / f"raw/profiles/{candidate}.{kind}.pprof"
             if base.exists() and mine.exists():
-                found.append(f"{title}, {candidate} minus {baseline}:\n\n{markup.block(_top(base, mine, flags), 'text')}")
+                found.append(
+                    f"{title}, {candidate} minus {baseline}:\n\n{markup.block(_top(base, mine, flags), 'text')}"
+                )
     intro = (
         "From one more block after the timed ones, of the benchmarks that all variants have, with as many operations on "
         "each side; the files are in `raw/profiles/`. What is negative is less in the candidate."
@@ -84,7 +86,9 @@ def profiles(source: Source, _: Pictures) -> str:
 
 def _top(base: Path, mine: Path, flags: Sequence[str]) -> str:
     go = [str(PROJECT / "scripts/with-go"), GO_MINIMUM, "local", "go", "tool", "pprof"]
-    return _said([*go, "-top", f"-nodecount={_NODES}", *flags, f"-diff_base={base}", str(mine)], _PPROF_S, "go tool pprof")
+    return _said(
+        [*go, "-top", f"-nodecount={_NODES}", *flags, f"-diff_base={base}", str(mine)], _PPROF_S, "go tool pprof"
+    )
 
 
 def _said(words: Sequence[str], timeout_s: int, name: str) -> str:

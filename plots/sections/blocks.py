@@ -40,12 +40,12 @@ def left_out(comparison: Comparison) -> list[str]:
 
 def _failed(source: Source) -> str:
     lines = failures(source)
-    return lines and f"Failed blocks:\n\n{markup.items(lines)}" or ""
+    return (lines and f"Failed blocks:\n\n{markup.items(lines)}") or ""
 
 
 def failures(source: Source) -> list[str]:
     """Return a sentence for each variant of a block that did not come to its end."""
-    bad = source.checks[(source.checks["ok"] != "true") & (source.checks["check"] == "block_finished")]
+    bad = source.table("checks")[(source.table("checks")["ok"] != "true") & (source.table("checks")["check"] == "block_finished")]
     columns = (bad[name].tolist() for name in ("block", "variant", "phase", "message"))
     return [
         f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: {markup.text(message)}"
@@ -58,7 +58,11 @@ def _spreads(comparison: Comparison, source: Source) -> str:
     rows = [r for r in comparison.rows if r["family"] == "primary" and r["between_pct"] is not None]
     # What is made of single query types is said of each of them, too.
     parts = {r["metric"] for r in rows if r["query_type"] == GEOMEAN}
-    rows += [r for r in comparison.rows if r["metric"] in parts and r["query_type"] in source.query_types and r["between_pct"] is not None]
+    rows += [
+        r
+        for r in comparison.rows
+        if r["metric"] in parts and r["query_type"] in source.query_types and r["between_pct"] is not None
+    ]
     if not rows:
         return ""
     cells = [
@@ -68,7 +72,15 @@ def _spreads(comparison: Comparison, source: Source) -> str:
         ]
         for row in rows
     ]  # fmt: skip
-    header = ["Where the noise is", "within a block, %", "between blocks, %", "95 % CI", "blocks needed", "for, %", "what would help"]
+    header = [
+        "Where the noise is",
+        "within a block, %",
+        "between blocks, %",
+        "95 % CI",
+        "blocks needed",
+        "for, %",
+        "what would help",
+    ]
     return markup.table(header, cells, range(1, 6))
 
 
@@ -78,8 +90,12 @@ def _spread(value: float | None) -> str:
 
 def _advice(row: Row, source: Source) -> str:
     """Say what narrows a row's interval: more blocks, or longer phases where the noise is within a block."""
-    within, needed, block_s = row["within_pct"], row["blocks_needed"], source.plan.duration.block_s if source.plan.duration else 0
-    if needed is not None and needed <= row["blocks"]:
+    within, needed, block_s = (
+        row["within_pct"],
+        row["blocks_needed"],
+        source.plan.duration.block_s if source.plan.duration else 0,
+    )
+    if not row["verdict"].startswith("inconclusive") or (needed is not None and needed <= row["blocks"]):
         return "nothing: enough for its threshold"
     if within is not None and source.plan.duel and within**2 > row["between_pct"] ** 2:
         more_s = source.plan.duel.seconds * (1 if row["query_type"] in source.query_types else len(source.query_types))
@@ -105,15 +121,21 @@ def _figure(source: Source) -> Figure | None:
         name = one.named(row)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", row["threshold_pct"]))
         values.append(of.assign(lane=name))
-        changes.append(_changes(source, one, row, of).assign(lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]))
+        changes.append(
+            _changes(source, one, row, of).assign(
+                lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]
+            )
+        )
     if not lanes:
         return None
-    return by_block(pd.concat(values), pd.concat(changes), list({lane.name: lane for lane in lanes}.values()), source.labels)
+    return by_block(
+        pd.concat(values), pd.concat(changes), list({lane.name: lane for lane in lanes}.values()), source.labels
+    )
 
 
 def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.DataFrame:
     """Return columns block, variant, value of one row over all blocks; a geometric mean is over the types of all."""
-    table = source.measurements
+    table = source.table("measurements")
     mine = table[(table["metric"] == metric) & (table["cell"] == cell)]
     if query_type != GEOMEAN:
         return mine[mine["query_type"] == query_type][["block", "variant", "value"]]
@@ -125,8 +147,10 @@ def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.Dat
 
 def _changes(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
-    pairs = source.pairs
-    mine = pairs[(pairs["metric"] == row["metric"]) & (pairs["candidate"] == row["candidate"]) & (pairs["cell"] == row["cell"])]
+    pairs = source.table("pairs")
+    mine = pairs[
+        (pairs["metric"] == row["metric"]) & (pairs["candidate"] == row["candidate"]) & (pairs["cell"] == row["cell"])
+    ]
     if not mine.empty:
         of_type = mine if row["query_type"] == GEOMEAN else mine[mine["query_type"] == row["query_type"]]
         ratios = of_type.groupby("block")["log_ratio"].mean()
@@ -135,7 +159,11 @@ def _changes(source: Source, comparison: Comparison, row: Row, values: pd.DataFr
         sides = [source.baseline, row["candidate"]]
         whole = wide[sides].dropna() if set(sides) <= set(wide.columns) else wide.iloc[:0]
         whole = whole[(whole > 0).all(axis="columns")]
-        ratios = (whole[row["candidate"]] / whole[source.baseline]).map(math.log) if len(whole) else pd.Series(dtype=float)
+        ratios = (
+            (whole[row["candidate"]] / whole[source.baseline]).map(math.log) if len(whole) else pd.Series(dtype=float)
+        )
     ratios = ratios[ratios.index > 0]
-    found = pd.DataFrame({"block": ratios.index.to_numpy(), "change": 100 * (ratios.map(math.exp).to_numpy(dtype=float) - 1)})
+    found = pd.DataFrame(
+        {"block": ratios.index.to_numpy(), "change": 100 * (ratios.map(math.exp).to_numpy(dtype=float) - 1)}
+    )
     return found.assign(candidate=row["candidate"], counts=found["block"].isin(comparison.valid))

@@ -40,8 +40,8 @@ def section(source: Source, _: Pictures) -> str:
     failed, doubts = failures(source), warnings(source)
     return markup.paragraphs(
         _table(source),
-        failed and f"Failures:\n\n{markup.items(failed)}" or "",
-        doubts and f"Warnings:\n\n{markup.items(doubts)}" or "",
+        (failed and f"Failures:\n\n{markup.items(failed)}") or "",
+        (doubts and f"Warnings:\n\n{markup.items(doubts)}") or "",
     )
 
 
@@ -50,7 +50,7 @@ def planned(source: Source) -> dict[str, int]:
 
     Spare blocks that were not needed lack nothing. With `reload: once` only one block has a load.
     """
-    table = source.checks
+    table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
     blocks = [b for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
     counted = table[table["variant"].isin(["", *source.run.variants])].groupby(["check", "block"]).size()
@@ -67,7 +67,7 @@ def planned(source: Source) -> dict[str, int]:
 def _table(source: Source) -> str:
     rows = []
     for check, wanted in planned(source).items():
-        mine = source.checks[source.checks["check"] == check]
+        mine = source.table("checks")[source.table("checks")["check"] == check]
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
@@ -77,8 +77,8 @@ def _table(source: Source) -> str:
 
 def sentence(source: Source) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
-    wanted, made = sum(planned(source).values()), int((source.checks["actual"] != "").sum())
-    failed = int((source.checks["ok"] != "true").sum())
+    wanted, made = sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
+    failed = int((source.table("checks")["ok"] != "true").sum())
     text = f"Checked {numbers.count(made)} of {numbers.count(wanted)}"
     if failed or not made:
         return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
@@ -87,8 +87,10 @@ def sentence(source: Source) -> str:
 
 def failures(source: Source) -> list[str]:
     """Return a sentence for each check that failed; blocks that did not end are told elsewhere."""
-    table = source.checks
-    bad = table[(table["ok"] != "true") & (table["check"] != "block_finished")].drop_duplicates(["block", "variant", "check", "query_type"])
+    table = source.table("checks")
+    bad = table[(table["ok"] != "true") & (table["check"] != "block_finished")].drop_duplicates(
+        ["block", "variant", "check", "query_type"]
+    )
     columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
     lines = [
         f"Block {' '.join(filter(None, (f'{block:.0f}', variant, query_type)))}: {markup.text(message)} ({markup.code(check)})."
@@ -117,7 +119,11 @@ def _doubts(comparison: Comparison) -> list[str]:
         known = [side for side in sides if side is not None]
         if row["family"] == "primary":
             wanted = ("order effect", "the interval does not", "without")
-            said += [f"{comparison.named(row)}: {markup.text(n)}." for n in row["warnings"].split("; ") if n.startswith(wanted)]
+            said += [
+                f"{comparison.named(row)}: {markup.text(n)}."
+                for n in row["warnings"].split("; ")
+                if n.startswith(wanted)
+            ]
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
             said.append(f"{markup.text(comparison.named(row))} exists in {only} only: it is shown, and not compared.")
@@ -131,7 +137,7 @@ def _busy_client(source: Source) -> list[str]:
     if plan.workload is None or plan.queries is None:
         return []
     pin, cpus = source.host.get("pin") or {}, float(source.host.get("cpus") or 1)
-    table = source.measurements.pivot_table(index=["block", "variant", "query_type"], columns="metric", values="value")
+    table = source.table("measurements").pivot_table(index=["block", "variant", "query_type"], columns="metric", values="value")
     for client, seconds, workers, most, what in (
         ("load_client_cpu_seconds", "load_seconds", plan.workload.workers, cpus, "load"),
         ("query_client_cpu_seconds", "query_seconds", plan.queries.workers, cpus, "query"),
@@ -141,6 +147,7 @@ def _busy_client(source: Source) -> list[str]:
             budget = min(float(most), float(workers))
             share = float((table[client] / table[seconds] / budget).max())
             if share > CLIENT_BUDGET:
-                said.append(f"The {what} client used up to {share:.0%} of its {budget:g} CPUs: it may be the bottleneck.")
+                said.append(
+                    f"The {what} client used up to {share:.0%} of its {budget:g} CPUs: it may be the bottleneck."
+                )
     return said
-

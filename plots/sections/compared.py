@@ -42,7 +42,11 @@ def sides(source: Source) -> list[tuple[str, list[str]]]:
 
 def _variant(source: Source, variant: Variant) -> dict[str, str]:
     build = source.run.json(f"build/{variant.name}.json")
-    found = {"database": variant.target if source.plan.targets else "", "package": variant.package, "benchmarks": variant.bench}
+    found = {
+        "database": variant.target if source.plan.targets else "",
+        "package": variant.package,
+        "benchmarks": variant.bench,
+    }
     built = build.get("components") or [build]
     for at, component in enumerate(variant.components):
         role = f"{component.role}: " if len(variant.components) > 1 else ""

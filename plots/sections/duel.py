@@ -1,4 +1,4 @@
-"""The duel: every query type by its estimators, the distributions of all exchanges, shifts, and what nobody asks for."""
+"""The duel: query types by their estimators, distributions of all exchanges, shifts, and what happens beside them."""
 
 from plots import markup, numbers
 from plots.charts.distributions import distributions
@@ -23,7 +23,7 @@ def section(source: Source, pictures: Pictures) -> str:
     parts = [_of(one, source) for one in source.comparisons]
     if not any(parts):
         return ""
-    table = source.distributions
+    table = source.table("distributions")
     figure = None if table.empty else distributions(table[table["cell"] == ""], source.query_types, source.labels)
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
@@ -64,7 +64,9 @@ def details(comparison: Comparison, statistics: dict[str, str], query_types: lis
         if rows:
             names = [NAMES.get(query_type, query_type) for query_type in rows]
             parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, 'Query type')}")
-    return markup.folded(f"Intervals and p of every query type: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
+    return markup.folded(
+        f"Intervals and p of every query type: {comparison.labels[1]} against {comparison.labels[0]}", *parts
+    )
 
 
 def shifts(comparison: Comparison, source: Source, percentiles: dict[str, str]) -> str:
@@ -92,13 +94,17 @@ def _shift(row: dict[str, object] | None) -> str:
 
 def _beside(comparison: Comparison) -> str:
     """Return what else was measured of the resident servers: CPU when nobody asks, memory, instructions."""
-    rows = [r for r in comparison.rows if r["metric"].startswith("duel_") and r["query_type"] == "" and comparison.row(r["metric"])]
-    return rows and f"Beside the queries, {comparison.title}:\n\n{comparison.table(rows)}" or ""
+    rows = [
+        r
+        for r in comparison.rows
+        if r["metric"].startswith("duel_") and r["query_type"] == "" and comparison.row(r["metric"])
+    ]
+    return (rows and f"Beside the queries, {comparison.title}:\n\n{comparison.table(rows)}") or ""
 
 
 def _conditions(source: Source) -> str:
     """Say under which conditions both were asked: pins, equal starts, instructions."""
-    pin, checks = source.host.get("pin") or {}, source.checks
+    pin, checks = source.host.get("pin") or {}, source.table("checks")
     said = []
     if pin.get("server"):
         said.append(f"Servers shared CPU {_listed(pin['server'])}, the client had CPU {_listed(pin['client'])}.")
@@ -109,7 +115,9 @@ def _conditions(source: Source) -> str:
         equal = int((starts["ok"] == "true").sum())
         said.append(f"Equal starts (caches deleted, data read once, as many restarts): {equal} of {len(starts)}.")
     if source.host.get("instructions") is False:
-        said.append(f"Instructions were not counted: {markup.text(source.host.get('instructions_why') or 'no hardware counters here')}.")
+        said.append(
+            f"Instructions were not counted: {markup.text(source.host.get('instructions_why') or 'no hardware counters here')}."
+        )
     return " ".join(said)
 
 

@@ -39,7 +39,7 @@ def section(source: Source, pictures: Pictures) -> str:
             for one in source.comparisons
         ),
         _picture(source, pictures),
-        " ".join(filter(None, [compared_answers(source.checks), f"{checks.sentence(source)}.", calibration(source)])),
+        " ".join(filter(None, [compared_answers(source.table("checks")), f"{checks.sentence(source)}.", calibration(source)])),
     )
 
 
@@ -57,7 +57,9 @@ def standing(source: Source) -> list[str]:
         found = source.document["aa"]
         reasons = [markup.text(reason) for reason in found["reasons"]]
         more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
-        said.append("**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {'; '.join(reasons[:MOST_REASONS])}{more}.")
+        said.append(
+            "**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {'; '.join(reasons[:MOST_REASONS])}{more}."
+        )
     return said
 
 
@@ -105,4 +107,6 @@ def _changes(comparison: Comparison, query_types: Sequence[str]) -> list[Change]
             of_type = comparison.of(row["metric"], query_types).items()
             found += [Change.of(r, "types", t) for t, r in of_type if t in query_types and r["change_pct"] is not None]
     resources = [comparison.row(name) for name in _RESOURCES if name not in drawn]
-    return found + [Change.of(row, "resources", comparison.named(row)) for row in resources if row and row["change_pct"] is not None]
+    return found + [
+        Change.of(row, "resources", comparison.named(row)) for row in resources if row and row["change_pct"] is not None
+    ]

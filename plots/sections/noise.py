@@ -29,7 +29,7 @@ TITLES = {
 
 def section(source: Source, _: Pictures) -> str:
     """Return the table of signals, what was spoilt and by variant, and what was flagged."""
-    noise = source.noise
+    noise = source.table("noise")
     if noise.empty:
         return "Nothing of it was recorded in this run."
     # What happened in the warm-up block was discarded with it.
@@ -39,7 +39,7 @@ def section(source: Source, _: Pictures) -> str:
     return markup.paragraphs(
         _signals(counted),
         _spoilt(source, counted),
-        flags and f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}." or "",
+        (flags and f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}.") or "",
         "All of it on this machine: one virtual machine is one host.",
     )
 
@@ -52,10 +52,14 @@ def _signals(noise: pd.DataFrame) -> str:
             continue
         size = seen["value"].abs()
         worst = seen.iloc[int(size.to_numpy().argmax())]
-        place = " ".join(filter(None, [f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"]]))
+        place = " ".join(
+            filter(None, [f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"]])
+        )
         flags, invalid = (int((seen["effect"] == effect).sum()) for effect in (FLAG, INVALID))
         figures = [numbers.number(float(value), 3) for value in (size.median(), worst["value"])]
-        rows.append([title, *figures, place if worst["value"] else "", f"{flags}, {invalid}" if flags or invalid else ""])
+        rows.append(
+            [title, *figures, place if worst["value"] else "", f"{flags}, {invalid}" if flags or invalid else ""]
+        )
     return markup.table(["", "median", "worst", "where", "flags, beyond the limit"], rows, (1, 2))
 
 
@@ -67,9 +71,13 @@ def _spoilt(source: Source, noise: pd.DataFrame) -> str:
     by_variant = []
     for variant in [*source.run.variants, ""]:
         own = causes[causes["variant"] == variant]
-        counts = ", ".join(f"{TITLES.get(str(s), str(s)).split(',')[0]} {n}" for s, n in own["signal"].value_counts(sort=False).items())
+        counts = ", ".join(
+            f"{TITLES.get(str(s), str(s)).split(',')[0]} {n}" for s, n in own["signal"].value_counts(sort=False).items()
+        )
         if variant or counts:
-            by_variant.append(f"{variant or 'while all were resident'} {own['block'].nunique()}{f' ({counts})' if counts else ''}")
+            by_variant.append(
+                f"{variant or 'while all were resident'} {own['block'].nunique()}{f' ({counts})' if counts else ''}"
+            )
     blocks = sorted({int(block) for block in causes["block"].tolist()})
     plural = "Block" if len(blocks) == 1 else "Blocks"
     return f"{plural} {', '.join(map(str, blocks))} spoilt from outside. Blocks with a cause, by variant: {', '.join(by_variant)}."

@@ -20,7 +20,7 @@ MOST_SIDE_BY_SIDE = 3
 
 def load(source: Source, pictures: Pictures) -> str:
     """Return the loader's lines, the table of rate and time, and the load rate over time."""
-    series = source.series
+    series = source.table("timeseries")
     rates = source.counting(series[(series["metric"] == "load_rate") & (series["phase"] == "load")])
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
@@ -38,7 +38,11 @@ def load(source: Source, pictures: Pictures) -> str:
 def _load_lines(source: Source) -> list[str]:
     """Return one line a variant, worded as the loader's summary; the baseline's once where it is the same."""
     of = source.plan.imported or source.plan.workload
-    workers = source.plan.imported.load_workers if source.plan.imported else source.plan.workload and source.plan.workload.workers
+    workers = (
+        source.plan.imported.load_workers
+        if source.plan.imported
+        else source.plan.workload and source.plan.workload.workers
+    )
     said = []
     for one in source.comparisons:
         rate, seconds = one.row("load_rate"), one.row("load_seconds")
@@ -67,10 +71,14 @@ def _load_sentence(comparison: Comparison) -> str:
 
 def server(source: Source, pictures: Pictures) -> str:
     """Return the tables of process and database: the load alone, then the rest of the solo part, and its picture."""
-    since = "What the server had counted from its start to the end of the load:" if source.plan.imported else "Differences over the load:"
+    since = (
+        "What the server had counted from its start to the end of the load:"
+        if source.plan.imported
+        else "Differences over the load:"
+    )
     of_load = _tables(source, ("load",), (), ("load_rate", "load_seconds", "load_first_interval_rate"))
     rest = _tables(source, ("", "settle", "start", "stop"), ())
-    drawn = source.counting(source.series[source.series["part"] == "solo"])
+    drawn = source.counting(source.table("timeseries")[source.table("timeseries")["part"] == "solo"])
     figure = server_chart.course(drawn, source.labels) if server_chart.drawable(drawn) else None
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
@@ -146,4 +154,3 @@ def _shift(comparison: Comparison, source: Source) -> str:
     asked = same_build if source.plan.report.shift is None else source.plan.report.shift
     shifts = {name: title.split(",")[0] for name, title in STATISTICS.items() if name != "query_rate"}
     return duel.shifts(comparison, source, shifts) if asked and not source.plan.duels else ""
-
