@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from plots.numbers import quantity
 from tsduel.core import caches
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import Run, lost_latest, open_run
+from tsduel.core.results import lost_latest
+from tsduel.core.rundir import Run, open_run
 from tsduel.rounds import runstate
 
 if TYPE_CHECKING:

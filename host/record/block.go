@@ -161,6 +161,7 @@ type Ratios struct {
 	LoadRate      *float64 `json:"load_rate"`
 	DuelTypicalMS *float64 `json:"duel_typical_ms"`
 	DuelCPUUS     *float64 `json:"duel_cpu_us"`
+	SecOp         *float64 `json:"sec/op,omitempty"` // of Go benchmarks
 }
 
 // Difference is a pair of answers that are not the same: the first of a type (raw/BBB/duel/differences.json).
@@ -334,8 +335,14 @@ type CalibrationRow struct {
 	Row   string            `json:"row"`
 	Count int64             `json:"count"`
 	Names map[string]string `json:"names"`
-	Cell  *struct {
-		Row    string `json:"row"`
-		Column string `json:"column"`
-	} `json:"cell,omitempty"`
+	Cell  *TableCell        `json:"cell,omitempty"`
+	// In so many short turns, B C C B, of Count operations each; 1: once a variant.
+	Parts  int     `json:"parts"`
+	SetupS float64 `json:"setup_s"` // of a process, beside its timed work; 0 where the warm-up did not look
+}
+
+// TableCell is where a pivoted benchmark stands.
+type TableCell struct {
+	Row    string `json:"row"`
+	Column string `json:"column"`
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -116,4 +117,87 @@ func PrivateDir(path string) error {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	return os.MkdirAll(path, 0o700)
+}
+
+// WhyNotOurs says why a directory must not be wiped; nothing if it may, or is not there. It is ours if NAME.tsduel-data lies beside
+// it, and if it is neither a link nor another disk: both lead elsewhere, where the marker says nothing.
+func WhyNotOurs(dir string) string {
+	info, err := os.Lstat(dir)
+	if os.IsNotExist(err) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		return dir + " is a link, and is not followed: remove it; to measure another disk, point TSDUEL_CACHE to it"
+	}
+	if marker, err := os.Lstat(dir + marked); err != nil || !marker.Mode().IsRegular() {
+		return fmt.Sprintf("%s is not marked as ours (%s beside it), so it is not wiped: move it away", dir, filepath.Base(dir)+marked)
+	}
+	if parent, err := os.Lstat(filepath.Dir(dir)); err != nil || deviceOf(info) != deviceOf(parent) {
+		return dir + " is a disk of its own, so it is not wiped: unmount it; to measure another disk, point TSDUEL_CACHE to it"
+	}
+	return ""
+}
+
+const marked = ".tsduel-data"
+
+// Wipe empties a directory of ours, or makes and marks one that is not there.
+func Wipe(dir string) error {
+	if why := WhyNotOurs(dir); why != "" {
+		return UserError("%s", why)
+	}
+	if err := os.WriteFile(dir+marked, nil, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(RemoveTree(dir), PrivateDir(dir))
+}
+
+// RemoveTree removes a directory and all in it, also what was made read-only; links are not followed, and it is left as it is where
+// another disk is mounted in it.
+func RemoveTree(dir string) error {
+	top, err := os.Lstat(dir)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if deviceOf(info) != deviceOf(top) {
+			return fmt.Errorf("%s is not removed: another disk is mounted at %s", dir, path)
+		}
+		// Go writes its modules so that even their owner cannot remove them.
+		if mode := info.Mode().Perm(); mode&0o700 != 0o700 {
+			return os.Chmod(path, mode|0o700)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+func deviceOf(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Dev }
+
+// UsedBytes is what a file, or all in a directory, takes on the disk.
+func UsedBytes(path string) (bytes int64) {
+	_ = filepath.WalkDir(path, func(_ string, entry os.DirEntry, err error) error {
+		if err == nil {
+			if info, err := entry.Info(); err == nil {
+				bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+			}
+		}
+		return nil // what goes away while we look is not there
+	})
+	return bytes
 }

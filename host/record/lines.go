@@ -126,3 +126,16 @@ func round(x float64, digits int) float64 {
 	by := math.Pow(10, float64(digits))
 	return math.Round(x*by) / by
 }
+
+// Bytes is an amount in words: 1.3 GB.
+func Bytes(count int64) string {
+	size, unit := float64(count), 0
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	if unit == 0 || size >= 10 {
+		return fmt.Sprintf("%d %s", int64(size), units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", math.Floor(size*10)/10, units[unit])
+}

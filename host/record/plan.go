@@ -104,6 +104,7 @@ type Design struct {
 	SpareBlocks     int    `json:"spare_blocks"`
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
 	Reload          string `json:"reload"` // every or once
+	Seed            int64  `json:"seed"`
 }
 
 // Watchdog is how long what does not move may stand still, in seconds; IdleS and SilentS are of Go benchmarks.
@@ -218,16 +219,20 @@ type GoBench struct {
 		To    string `json:"to"`
 		Drop  *int   `json:"drop"`
 	} `json:"rename"`
-	Require []struct {
-		Metric string `json:"metric"`
-		Output string `json:"output"`
-	} `json:"require"`
-	Units map[string]string `json:"units"`
-	Pivot *struct {
+	Require []Require         `json:"require"`
+	Units   map[string]string `json:"units"`
+	Pivot   *struct {
 		Rows   []string `json:"rows"`
 		Column string   `json:"column"`
 	} `json:"pivot"`
-	Profile []string `json:"profile"`
+	Profile   []string `json:"profile"`
+	Alternate *bool    `json:"alternate"` // false: no row in short turns
+}
+
+// Require is what each benchmark must show above zero: a metric, or the number that a pattern finds in its output.
+type Require struct {
+	Metric string `json:"metric"`
+	Output string `json:"output"`
 }
 
 // Estimate is what a run takes on the disk, in bytes.

@@ -37,7 +37,7 @@ type Snapshots struct {
 	err     error
 }
 
-// Create makes the file; ticks is what a tick keeps of /metrics.
+// Create makes the file; ticks is a pattern of the names that a tick keeps of /metrics.
 func Create(path, ticks string) (*Snapshots, error) {
 	keep, err := regexp.Compile(ticks)
 	if err != nil {
@@ -51,13 +51,19 @@ func Create(path, ticks string) (*Snapshots, error) {
 	return &Snapshots{file: file, pack: pack, keep: keep}, nil
 }
 
-// Edge keeps a whole snapshot at the begin or end of a phase, and returns the texts of /metrics. The kernel's part is
-// of this very moment; at an end the rest is not older than the call.
-func (s *Snapshots) Edge(ctx context.Context, phase, edge, queryType string) ([]byte, error) {
+// Mark begins a snapshot at the begin or end of a phase with the kernel's part, which is of this very moment. Body has
+// to follow.
+func (s *Snapshots) Mark(phase, edge, queryType string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	head := s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType)))
-	if edge == "end" {
+	s.write(s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType))))
+}
+
+// Body ends a snapshot with the texts of /metrics, and returns them; fresh ones are not older than the call.
+func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if fresh {
 		select {
 		case <-time.After(time.Until(s.asked.Add(CacheAge))):
 		case <-ctx.Done():
@@ -65,23 +71,34 @@ func (s *Snapshots) Edge(ctx context.Context, phase, edge, queryType string) ([]
 		}
 	}
 	body := s.bodies(ctx)
-	s.write(head, body)
+	s.write(body)
 	return body, s.err
 }
 
-// Tick keeps a short snapshot, and gives what it kept of /metrics.
+// Edge is Mark and Body at once: at an end the body is fresh.
+func (s *Snapshots) Edge(ctx context.Context, phase, edge, queryType string) ([]byte, error) {
+	s.Mark(phase, edge, queryType)
+	return s.Body(ctx, edge == "end")
+}
+
+// tick keeps a short snapshot, and gives what it kept of /metrics.
 func (s *Snapshots) tick(ctx context.Context) []byte {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	head := s.head("tick")
 	var kept []byte
 	for line := range bytes.Lines(s.bodies(ctx)) {
-		if s.keep.Match(line) {
+		if name, _, _ := bytes.Cut(line, []byte{' '}); s.keep.Match(cutLabels(name)) {
 			kept = append(kept, line...)
 		}
 	}
 	s.write(head, kept)
 	return kept
+}
+
+func cutLabels(series []byte) []byte {
+	name, _, _ := bytes.Cut(series, []byte{'{'})
+	return name
 }
 
 // Ticks keeps a tick every second from now on, until stop is called; each goes to see as well, if there is one.

@@ -45,7 +45,8 @@ def _failed(source: Source) -> str:
 
 def failures(source: Source) -> list[str]:
     """Return a sentence for each variant of a block that did not come to its end."""
-    bad = source.table("checks")[(source.table("checks")["ok"] != "true") & (source.table("checks")["check"] == "block_finished")]
+    table = source.table("checks")
+    bad = table[(table["ok"] != "true") & (table["check"] == "block_finished")]
     columns = (bad[name].tolist() for name in ("block", "variant", "phase", "message"))
     return [
         f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: {markup.text(message)}"

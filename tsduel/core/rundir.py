@@ -97,14 +97,6 @@ def open_run(path: Path) -> Run:
     return Run(path, Plan.load(path))
 
 
-def lost_latest(link: Path) -> str:
-    """Return a sentence if results/latest leads to a run that somebody has removed; else an empty string."""
-    if not link.is_symlink() or link.exists():
-        return ""
-    gone = str(link.readlink())
-    return f"{link} leads to {gone!r}, which is not there any more; name a run that is: RUN=NAME (make list)"
-
-
 def refuse_imported(run_dir: Path, plan: Plan) -> None:
     """Raise where a run was made of logs: its blocks are over, and nobody knows on which machine."""
     if plan.imported:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 from tsduel.rounds import attend
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail
@@ -42,7 +43,9 @@ def agent(run_dir: Path) -> Path:
 
 def _watch(command: list[str], run_dir: Path) -> int:
     with_screen = show.wants_screen(os.environ)
-    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1"} | ({"TSDUEL_SCREEN": "1"} if with_screen else {})
+    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT)}
+    if with_screen:
+        environment["TSDUEL_SCREEN"] = "1"
     # A file and no pipe: it is never full, and what runs does not end because we did. All of it is in run.log, too.
     with tempfile.TemporaryFile("a+b") as words:
         said = words if with_screen else None
