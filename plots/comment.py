@@ -25,7 +25,7 @@ def main(run_dir: Path) -> str:
         *(f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in source.comparisons),
         markup.quoted(first.standing(source)),
         " ".join(filter(None, [
-            markup.text(source.plan.question), first.compared_answers(source.table("checks")), f"{checks.sentence(source)}.",
+            markup.text(source.plan.question), first.compared_answers(source), f"{checks.sentence(source)}.",
         ])),
         markup.items([*doubts[:MOST_WARNINGS], *more]),
         *(

@@ -43,7 +43,7 @@ def print_summary(run_dir: Path) -> None:
         for line in sentences.answer(comparison):
             print(_plain(line))
         print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
-    said = [*first.standing(source), first.compared_answers(source.table("checks")), first.calibration(source)]
+    said = [*first.standing(source), first.compared_answers(source), first.calibration(source)]
     for line in filter(None, [*said, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
         print(_plain(line))
     for line in [*checks.failures(source)[:5], *blocks.failures(source)]:

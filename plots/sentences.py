@@ -22,10 +22,10 @@ class Subject:
 
 SUBJECTS = (
     Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
-    Subject("duel_typical_ms", GEOMEAN, "Queries (typical service time, geometric mean of the types)", "queries", "slower", "faster"),
+    Subject("duel_typical_ms", GEOMEAN, "Queries (geometric mean of the types)", "queries", "slower", "faster"),
     Subject("duel_cpu_us", ALL, "CPU of the queries", "CPU of queries"),
     Subject("load_cpu_seconds", "", "CPU of the load", "CPU of the load"),
-    Subject("query_mean_ms", GEOMEAN, "Queries of several workers (geometric mean of mean service times)", "queries of several workers", "slower", "faster"),
+    Subject("query_mean_ms", GEOMEAN, "Queries of several workers", "queries of several workers", "slower", "faster"),
     Subject("rss_peak_bytes", "", "Peak memory", "memory"),
     Subject("disk_bytes", "", "Disk", "disk"),
     Subject("sec/op", GEOMEAN, "Time (geometric mean)", "time", "slower", "faster"),
@@ -73,10 +73,8 @@ def answer(comparison: Comparison) -> list[str]:
     said = []
     for subject, row in subjects(comparison):
         unit, sides = numbers.sides(row)
-        found = sentence(row, subject)
-        said.append(
-            f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}{_moved(comparison, subject)}"
-        )
+        found = sentence(row, subject) + _moved(comparison, subject)
+        said.append(f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}")
     return said
 
 

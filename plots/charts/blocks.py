@@ -48,7 +48,9 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
             size = 4.0 if mine["block"].nunique() <= _MANY_BLOCKS else 2.2
             for variant, look in drawn.items():
                 own = mine[mine["variant"] == variant].sort_values("block")
-                _line(left, own["block"], own["value"] / factor, look.colour, look.dashes, look.marker, size)
+                x, y = own["block"], own["value"] / factor
+                left.plot(x, y, color=look.colour, linestyle=look.dashes, linewidth=0.7, alpha=0.6)
+                left.plot(x, y, linestyle="", marker=look.marker, color=look.colour, markersize=size, markeredgewidth=0)
             if (mine["block"] <= 0).any():
                 left.axvspan(-0.5, 0.5, color=PALE, linewidth=0, zorder=0.5)
             left.set_title(literal(lane.name, _LONGEST), fontsize=8.5, fontweight="normal")
@@ -67,11 +69,6 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
             )
         figure.align_ylabels(grid[:, 0])
         return figure
-
-
-def _line(axes: Axes, x: pd.Series, y: pd.Series, colour: str, dashes: object, marker: str, size: float) -> None:  # type: ignore[type-arg]  # numbers
-    axes.plot(x, y, color=colour, linestyle=dashes, linewidth=0.7, alpha=0.6)  # type: ignore[arg-type]  # as matplotlib takes them
-    axes.plot(x, y, linestyle="", marker=marker, color=colour, markersize=size, markeredgewidth=0)
 
 
 def _right(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: float) -> None:

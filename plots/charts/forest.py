@@ -15,8 +15,9 @@ from plots.charts.style import GREY, PALE, STYLE, Look, headed, key, literal, lo
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
 MOST_ROWS = 44
 READ = (
-    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at most 0.05), a "
-    "hollow one may be chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
+    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at "
+    "most 0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the range "
+    "of the blocks."
 )
 _SURE = {"regression", "improvement", "negligible"}
 

@@ -58,7 +58,7 @@ def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
 
 
 def _columns(source: Source, candidate: str) -> list[str]:
-    """Return the columns of the experiment; of Go benchmarks those of what was found: another revision may have others."""
+    """Return the columns of the experiment; of Go benchmarks those that were found: revisions may have others."""
     if source.plan.gobench:
         rows = [row for one in source.comparisons if one.candidate == candidate for row in one.rows]
         return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]

@@ -10,10 +10,10 @@ from plots.charts.forest import READ, Change, forest_of, shared_path
 from plots.pictures import Pictures
 from plots.sections import duel
 from plots.source import Source
+from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import last_line
-from tsduel.workloads.gobench.build import GO_MINIMUM
 
 _BENCHSTAT_S, _PPROF_S, _NODES = 600, 300, 20
 _PROFILES = {"cpu": ("CPU", []), "mem": ("memory allocated", ["-sample_index=alloc_space"])}
@@ -78,8 +78,8 @@ def profiles(source: Source, _: Pictures) -> str:
                     f"{title}, {candidate} minus {baseline}:\n\n{markup.block(_top(base, mine, flags), 'text')}"
                 )
     intro = (
-        "From one more block after the timed ones, of the benchmarks that all variants have, with as many operations on "
-        "each side; the files are in `raw/profiles/`. What is negative is less in the candidate."
+        "From one more block after the timed ones, of the benchmarks that all variants have, with as many operations "
+        "on each side; the files are in `raw/profiles/`. What is negative is less in the candidate."
     )
     return markup.paragraphs(intro, *found) if found else ""
 

@@ -22,8 +22,8 @@ def section(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         pictures.show(
             "blocks", "block by block", f"Primary metrics block by block: {names}",
-            "Left the values of each side, right the change in each block with the estimate and its 95 % interval. What "
-            "slopes on the left is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
+            "Left the values of each side, right the change in each block with the estimate and its 95 % interval. "
+            "What slopes on the left is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
             _figure(source),
         ),
         markup.items(dict.fromkeys(line for one in source.comparisons for line in left_out(one)))
@@ -49,7 +49,8 @@ def failures(source: Source) -> list[str]:
     bad = table[(table["ok"] != "true") & (table["check"] == "block_finished")]
     columns = (bad[name].tolist() for name in ("block", "variant", "phase", "message"))
     return [
-        f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: {markup.text(message)}"
+        f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: "
+        f"{markup.text(message)}"
         for block, variant, phase, message in zip(*columns, strict=True)
     ]
 

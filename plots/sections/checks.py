@@ -93,7 +93,8 @@ def failures(source: Source) -> list[str]:
     )
     columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
     lines = [
-        f"Block {' '.join(filter(None, (f'{block:.0f}', variant, query_type)))}: {markup.text(message)} ({markup.code(check)})."
+        f"Block {' '.join(filter(None, (f'{block:.0f}', variant, query_type)))}: {markup.text(message)} "
+        f"({markup.code(check)})."
         for block, variant, query_type, message, check in zip(*columns, strict=True)
     ]
     more = [f"and {len(lines) - MOST_FAILURES} more, see `tidy/checks.csv`."] if len(lines) > MOST_FAILURES else []
@@ -133,21 +134,23 @@ def _doubts(comparison: Comparison) -> list[str]:
 
 
 def _busy_client(source: Source) -> list[str]:
+    """Name a client that had little of its CPUs left: in the duel these are the pinned ones, else all or its workers."""
     plan, said = source.plan, []
     if plan.workload is None or plan.queries is None:
         return []
-    pin, cpus = source.host.get("pin") or {}, float(source.host.get("cpus") or 1)
-    table = source.table("measurements").pivot_table(index=["block", "variant", "query_type"], columns="metric", values="value")
-    for client, seconds, workers, most, what in (
-        ("load_client_cpu_seconds", "load_seconds", plan.workload.workers, cpus, "load"),
-        ("query_client_cpu_seconds", "query_seconds", plan.queries.workers, cpus, "query"),
-        ("duel_client_cpu_seconds", "duel_seconds", plan.duel.in_flight if plan.duel else 1, len(pin.get("client") or []) or cpus, "duel"),
-    ):  # fmt: skip
+    cpus = float(source.host.get("cpus") or 1)
+    own = len((source.host.get("pin") or {}).get("client") or []) or cpus
+    table = source.table("measurements").pivot_table(
+        index=["block", "variant", "query_type"], columns="metric", values="value"
+    )
+    for what, budget in (
+        ("load", min(cpus, plan.workload.workers)),
+        ("query", min(cpus, plan.queries.workers)),
+        ("duel", min(own, plan.duel.in_flight if plan.duel else 1)),
+    ):
+        client, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {client, seconds} <= set(table.columns):
-            budget = min(float(most), float(workers))
             share = float((table[client] / table[seconds] / budget).max())
             if share > CLIENT_BUDGET:
-                said.append(
-                    f"The {what} client used up to {share:.0%} of its {budget:g} CPUs: it may be the bottleneck."
-                )
+                said.append(f"The {what} client used up to {share:.0%} of {budget:g} CPUs: it may be the limit.")
     return said

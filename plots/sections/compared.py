@@ -86,7 +86,7 @@ def machine(source: Source) -> list[list[str]]:
         ("CPU", f"{host['cpu_model']}, {host.get('cpus', '?')} CPUs{limit}" if host.get("cpu_model") else ""),
         ("pins in the duel", pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
         ("memory", numbers.quantity(host.get("memory_bytes")) if host.get("memory_bytes") else ""),
-        *((name, str(host.get(key) or "")) for name, key in (("kernel", "kernel"), ("system", "os"), ("filesystem", "filesystem"))),
+        *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
         ("GOMAXPROCS (-cpu)", str(run.json("raw/calibration.json").get("cpu") or "")),
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),

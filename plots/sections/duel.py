@@ -11,10 +11,10 @@ ESTIMATORS = {"duel_typical_ms": "typical, ms", "duel_total_ms": "total, ms", "d
 PERCENTILES = {"duel_p50_ms": "p50", "duel_p95_ms": "p95", "duel_p99_ms": "p99"}
 NAMES = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
 NOTE = (
-    "A cell is the baseline's value → the candidate's (change in percent) and its mark. *Typical*: the 10 % trimmed mean of the "
-    "ratios of paired exchanges, blind to what happens rarely; *total*: the ratio of the sums, with every stall in it; "
-    "*CPU*: of the server's process, an operation. What a server does in the background delays both sides: it shows in "
-    "its CPU and in the parts where it is alone."
+    "A cell is the baseline's value → the candidate's (change in percent) and its mark. *Typical*: the 10 % "
+    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; *total*: the ratio of the "
+    "sums, with every stall in it; *CPU*: of the server's process, an operation. What a server does in the "
+    "background delays both sides: it shows in its CPU and in the parts where it is alone."
 )
 
 
@@ -29,13 +29,14 @@ def section(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         *parts, NOTE,
         pictures.show(
-            "distributions", "distributions of service times", f"Distribution of the service times of each query type: {names}",
+            "distributions", "distributions of service times",
+            f"Distribution of the service times of each query type: {names}",
             "All exchanges of the blocks that count. The axes are logarithmic: an equal ratio is an equal distance. "
             "Marks are p50, p95 and p99.", figure,
         ),
         *(shifts(one, source, PERCENTILES) for one in source.comparisons),
-        "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 of what "
-        "was added to a query: the slowest queries of both need not be the same ones.",
+        "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 of "
+        "what was added to a query: the slowest queries of both need not be the same ones.",
         *(_beside(one) for one in source.comparisons),
         _conditions(source),
     )  # fmt: skip
@@ -115,9 +116,8 @@ def _conditions(source: Source) -> str:
         equal = int((starts["ok"] == "true").sum())
         said.append(f"Equal starts (caches deleted, data read once, as many restarts): {equal} of {len(starts)}.")
     if source.host.get("instructions") is False:
-        said.append(
-            f"Instructions were not counted: {markup.text(source.host.get('instructions_why') or 'no hardware counters here')}."
-        )
+        why = markup.text(source.host.get("instructions_why") or "no hardware counters here")
+        said.append(f"Instructions were not counted: {why}.")
     return " ".join(said)
 
 

@@ -39,7 +39,7 @@ def section(source: Source, pictures: Pictures) -> str:
             for one in source.comparisons
         ),
         _picture(source, pictures),
-        " ".join(filter(None, [compared_answers(source.table("checks")), f"{checks.sentence(source)}.", calibration(source)])),
+        " ".join(filter(None, [compared_answers(source), f"{checks.sentence(source)}.", calibration(source)])),
     )
 
 
@@ -63,8 +63,9 @@ def standing(source: Source) -> list[str]:
     return said
 
 
-def compared_answers(table: pd.DataFrame) -> str:
+def compared_answers(source: Source) -> str:
     """Say how many answers of the measured blocks were compared, and whether they were the same."""
+    table = source.table("checks")
     measured = table[table["block"] > 0]
     answered = measured[measured["check"] == "exchanges_answered"]
     if answered.empty:
@@ -72,7 +73,8 @@ def compared_answers(table: pd.DataFrame) -> str:
     sums = [pd.to_numeric(answered[name], errors="coerce").sum() for name in ("actual", "expected")]
     unlike = pd.to_numeric(measured["actual"][measured["check"] == "exchanges_same"], errors="coerce").sum()
     same = f"**{numbers.count(unlike)} of them differ**" if unlike else "all the same"
-    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers, {same if sums[0] else '**which shows nothing**'}."
+    shown = same if sums[0] else "**which shows nothing**"
+    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers, {shown}."
 
 
 def calibration(source: Source) -> str:
@@ -81,7 +83,7 @@ def calibration(source: Source) -> str:
         return ""
     kept = aa.calibration(source.run)
     if kept is None:
-        return f"Uncalibrated: no A/A run of this kind on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
+        return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
     verdict = "passed" if kept["passed"] else f"FAILED ({number_of(len(kept['reasons']), 'reason')})"
     return f"Calibrated by the A/A run {kept['run']}, which {verdict}."
 

@@ -80,4 +80,5 @@ def _spoilt(source: Source, noise: pd.DataFrame) -> str:
             )
     blocks = sorted({int(block) for block in causes["block"].tolist()})
     plural = "Block" if len(blocks) == 1 else "Blocks"
-    return f"{plural} {', '.join(map(str, blocks))} spoilt from outside. Blocks with a cause, by variant: {', '.join(by_variant)}."
+    spoilt = f"{plural} {', '.join(map(str, blocks))} spoilt from outside."
+    return f"{spoilt} Blocks with a cause, by variant: {', '.join(by_variant)}."

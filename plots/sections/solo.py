@@ -52,7 +52,8 @@ def _load_lines(source: Source) -> list[str]:
         unit, rates = numbers.sides(rate)
         times = numbers.sides(seconds)[1] if seconds else [numbers.MISSING] * 2
         said += [
-            f"{markup.text(label)}: loaded {numbers.count(of.samples)} samples in {time} s with {workers} workers (mean rate {value} {unit})"
+            f"{markup.text(label)}: loaded {numbers.count(of.samples)} samples in {time} s with {workers} workers "
+            f"(mean rate {value} {unit})"
             for label, value, time in zip(one.labels, rates, times, strict=True)
         ]
     return list(dict.fromkeys(said))
@@ -86,7 +87,7 @@ def server(source: Source, pictures: Pictures) -> str:
         rest and f"The whole part in which a variant is alone:\n\n{rest}",
         pictures.show(
             "server", "the server over time", f"CPU, RSS, bytes written and bytes kept over time: {names}",
-            "The phases side by side, each from its own begin to its own end. Thin lines are blocks, thick lines the medians.",
+            "The phases side by side, each to its own end. Thin lines are blocks, thick lines the medians.",
             figure,
         ),
     )  # fmt: skip
@@ -142,8 +143,8 @@ def queries(source: Source, _: Pictures) -> str:
     if not parts:
         return ""
     note = (
-        "Medians over blocks of what TSBS's own client measured, each variant alone. It keeps no single service times and "
-        "prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
+        "Medians over blocks of what TSBS's own client measured, each variant alone. It keeps no single service times "
+        "and prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
     )
     return markup.paragraphs(*parts, note, *(_shift(one, source) for one in source.comparisons))
 
