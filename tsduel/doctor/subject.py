@@ -70,17 +70,16 @@ def is_readable() -> bool:
 def of_run(run_dir: Path) -> Subject:
     """Return what a run's plan says; a UserError says why it cannot be read."""
     from tsduel.core.rundir import open_run
-    from tsduel.plan import needs
+    from tsduel.workloads import workload_of
 
     plan = open_run(run_dir).plan
-    workload = plan.workload
     return Subject(
         name=str(run_dir),
         place=plan.place.model_dump(),
-        port=plan.host.port if workload else None,
+        port=plan.host.port if plan.workload else None,
         disk=plan.estimate.model_dump(),
-        data_keys=tuple(data.key for data in workload.data) if workload else (),
-        memory=needs.memory(workload),
+        data_keys=tuple(data.key for data in plan.workload.data) if plan.workload else (),
+        memory=workload_of(plan).memory(plan.workload, plan.targets),
         residents=len(plan.variants) if plan.duels else 1,
         pin=_pin(plan.host.pin),
         noise=plan.noise.model_dump() if plan.noise else {},
@@ -90,20 +89,21 @@ def of_run(run_dir: Path) -> Subject:
 
 def of_question(environment: Mapping[str, str]) -> Subject:
     """Return what an experiment and the knobs say; a UserError names what is wrong with them."""
-    from tsduel.plan import needs
     from tsduel.question import read as question
+    from tsduel.workloads import WORKLOADS
 
     read = question.read(environment)
-    asked = read.asked
-    workload = getattr(asked, "workload", None)
-    duels = workload is not None and asked.duel.enabled
+    asked, kind = read.asked, WORKLOADS[read.asked.kind]
+    sections = kind.sections(asked, len(asked.variants))
+    workload, duel = sections.get("workload"), sections.get("duel")
     return Subject(
         name=read.path or f"make {environment.get('KIND', '')}",
         place=place.asked(read.given),
         port=getattr(asked.host, "port", None),
-        disk=needs.disk(asked, len(asked.variants)).model_dump(),
-        memory=needs.memory(workload),
-        residents=len(asked.variants) if duels else 1,
+        disk=sections["estimate"].model_dump(),
+        data_keys=tuple(data.key for data in workload.data) if workload else (),
+        memory=kind.memory(workload, {variant.target for variant in asked.variants.values()}),
+        residents=len(asked.variants) if duel and duel.enabled else 1,
         pin=_pin(getattr(asked.host, "pin", "off")),
         noise=asked.noise.model_dump(),
     )

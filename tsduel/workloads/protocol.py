@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tsduel.core.metrics import Metric
     from tsduel.core.plan import Duration, Plan
     from tsduel.core.plan import Variant as PlannedVariant
+    from tsduel.core.sections import WorkloadAsked
     from tsduel.targets.database import Program
     from tsduel.workloads.experiment import Experiment, Variant
 
@@ -40,7 +41,7 @@ class Planned(Protocol):
     def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 
-    def memory(self, plan: Plan) -> int | None:
+    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
         """Return bytes that one server will roughly need; None where nobody knows."""
 
     def described(self, plan: Plan) -> list[str]:

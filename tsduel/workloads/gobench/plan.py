@@ -11,10 +11,11 @@ from tsduel.workloads.gobench import units
 from tsduel.workloads.gobench.schema import GoExperiment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tsduel.core.metrics import Metric
     from tsduel.core.plan import Variant as PlannedVariant
+    from tsduel.core.sections import WorkloadAsked
     from tsduel.core.sections import GoBench
     from tsduel.workloads.experiment import Experiment, Variant
 
@@ -79,7 +80,7 @@ class GoPlanned:
         total_s = PREPARE_S + asked.design.planned * block_s
         return Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
 
-    def memory(self, plan: Plan) -> int | None:  # noqa: ARG002
+    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:  # noqa: ARG002
         """Return None: nobody knows."""
         return None
 

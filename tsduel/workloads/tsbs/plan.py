@@ -17,10 +17,11 @@ from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.schema import TsbsExperiment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tsduel.core.metrics import Metric
     from tsduel.core.plan import Variant as PlannedVariant
+    from tsduel.core.sections import WorkloadAsked
     from tsduel.targets import Database
     from tsduel.targets.database import Program
     from tsduel.workloads.experiment import Experiment, Variant
@@ -122,12 +123,12 @@ class TsbsPlanned:
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
-    def memory(self, plan: Plan) -> int | None:
+    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
         """Return bytes by the number of series."""
-        if plan.workload is None:
+        if workload is None:
             return None
-        series = plan.workload.scale * tsbs_queries.SERIES_A_HOST
-        return max(databases()[name].needs.memory(series) for name in plan.targets)
+        series = workload.scale * tsbs_queries.SERIES_A_HOST
+        return max(databases()[name].needs.memory(series) for name in targets)
 
     def described(self, plan: Plan) -> list[str]:
         """Return the load, and the parts of a block."""
