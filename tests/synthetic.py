@@ -1,4 +1,4 @@
-"""Write a run directory as a real run would leave it, of any size and with any trouble: for tests, and for `make bench`.
+"""Write a run directory as a real run would leave it, of any size and with any trouble: for tests and `make bench`.
 
     python tests/synthetic.py DIR [--blocks 8] [--exchanges 2000]
 
@@ -78,9 +78,9 @@ TARGET = {
 class Spec:
     """Size, shape and trouble of a synthetic run; numbers of blocks are keys where something befalls one.
 
-    `factors` by variant: rate and first_rate (of loading), cpu (of loading), service and query_cpu (of exchanges), solo
-    (service time of the closed loop), bytes, rss, drain, idle. `noise` is the relative standard deviation of a figure of
-    the solo part, `between` that of a block's true service ratio, `within` that of one exchange.
+    `factors` by variant: rate and cpu (of loading), service and query_cpu (of exchanges), solo (service time of the
+    closed loop), bytes, rss, drain, idle. `noise` is the relative standard deviation of a figure of the solo part,
+    `between` that of a block's true service ratio, `within` that of one exchange.
     `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
     `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
     `differences`: block -> the query type of which one answer differed. `changes` are laid over the plan.
@@ -272,7 +272,9 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
     return record
 
 
-def _phase(record: dict[str, Any], variant: str, part: str, phase: str, times: tuple[float, float], **more: Any) -> None:
+def _phase(
+    record: dict[str, Any], variant: str, part: str, phase: str, times: tuple[float, float], **more: Any
+) -> None:
     begin, end = times
     noise = {"seconds": end - begin, "cpus": 8, "steal_s": 0.0, "foreign_s": 0.01, "iowait_s": 0.0,
              "context_switches": 1000, "pressure_s": {"cpu": 0.1, "io": 0.0, "memory": 0.0}}  # fmt: skip
@@ -337,7 +339,10 @@ class _Solo:
         self.snap(clock, "edge stop begin")
         stop_s = self.vary(0.4, "stop")
         self.phase("stop", clock, clock + stop_s)
-        solo |= {"stop_s": round(stop_s, 6), "sizes": {"disk_bytes": round(self.vary(self.spec.samples * 0.55, "bytes"))}}
+        solo |= {
+            "stop_s": round(stop_s, 6),
+            "sizes": {"disk_bytes": round(self.vary(self.spec.samples * 0.55, "bytes"))},
+        }
         with gzip.GzipFile(self.path / "metrics.prom.gz", "wb", compresslevel=1, mtime=0) as stream:
             stream.write("".join(self.snaps).encode())
         return clock + stop_s
@@ -481,7 +486,7 @@ def _query_files(path: Path, query_type: str, count: int, rate: float, times: tu
     })  # fmt: skip
 
 
-def _duel(
+def _duel(  # noqa: PLR0917 - a duel is made of all of these
     path: Path, spec: Spec, alive: list[str], draw: np.random.Generator, record: dict[str, Any], clock: float
 ) -> float:
     """Write the exchanges and what the record says of them; return when the duel has ended."""
@@ -521,7 +526,13 @@ def _duel(
     idle = {name: 4e6 * spec.factor(name, "idle") * float(draw.normal(1, 0.05)) for name in alive}
     _phase(record, "", "duel", "idle", (clock, clock + 1), query_type="after")
     _phase(record, "", "duel", "stop", (clock + 1, clock + 1.6))
-    started = {"caches_deleted": True, "restarts": 0, "data_read_bytes": 5_000_000, "idle_s": 1.1, "idle_timeout": False}
+    started = {
+        "caches_deleted": True,
+        "restarts": 0,
+        "data_read_bytes": 5_000_000,
+        "idle_s": 1.1,
+        "idle_timeout": False,
+    }
     record["duel"] = {
         "start": {name: started for name in alive},
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
@@ -532,7 +543,9 @@ def _duel(
         "rss_peak_bytes": {name: round(5e8 * spec.factor(name, "rss")) for name in alive},
     }  # fmt: skip
     ratios = {name: truth[name] - truth[alive[0]] + shift[name] - shift[alive[0]] for name in alive[1:]}
-    record["ratios"] = {name: {"load_rate": -0.01, "duel_typical_ms": d, "duel_cpu_us": d} for name, d in ratios.items()}
+    record["ratios"] = {
+        name: {"load_rate": -0.01, "duel_typical_ms": d, "duel_cpu_us": d} for name, d in ratios.items()
+    }
     if record["block"] in spec.differences:
         _dump(path / "differences.json", [{
             "query_type": spec.differences[record["block"]], "k": 7, "query": "/api/v1/query_range?query=max(cpu)",
@@ -553,15 +566,17 @@ def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Ge
     n = 200
     ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
     lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in alive)]
-    lines += [f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*ns, strict=True))]
+    lines += [
+        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*ns, strict=True))
+    ]
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
     cpu = {name: round(1.2 * sum(one)) for name, one in zip(alive, ns, strict=True)}
     return {"exchanges": n, "lines": n * 2000, "seconds": sum(map(sum, ns)) / 1e9, "cpu_ns": cpu}
 
 
-def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, Any]]:
-    """Return what the host checked; a failed block says so of the variant that failed, and nothing that was not done."""
+def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, Any]]:  # noqa: C901 - a plain list
+    """Return what the host checked: of a variant that failed only that it did."""
     found, failed = [], {f["variant"]: f for f in record["failures"]}
 
     def check(name: str, variant: str, expected: float, *, phase: str = "", query_type: str = "") -> None:

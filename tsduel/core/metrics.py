@@ -38,6 +38,8 @@ class Metric:
     """Where set, there is a row of all query types together (ALL), in this family."""
     native: bool = False
     """Compared by differences in its own unit, since a value may be about zero."""
+    floor: float = 0.0
+    """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
 
@@ -62,7 +64,7 @@ _ALL = (
     Metric("duel_p95_ms", "exchange", "ms", "lower", "number", _P99, "shown", "p95 service time", per_type=True),
     Metric("duel_p99_ms", "exchange", "ms", "lower", "number", _P99, "secondary", "p99 service time", per_type=True, least_n=1000),
     Metric("duel_instructions", "exchange", "instructions", "lower", "number", 1.0, "shown", "Instructions an operation", per_type=True, together="secondary"),
-    Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", "number", _P99, "secondary", "CPU when nobody asks", native=True),
+    Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", "number", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
     Metric("duel_rss_bytes", "exchange", "B", "lower", "bytes", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
     Metric("duel_load_typical_ms", "exchange", "ms", "lower", "number", _SERVICE, "secondary", "Batch of lines, typical"),
     Metric("duel_load_cpu_us", "exchange", "us", "lower", "number", _CPU, "secondary", "CPU a batch of lines"),

@@ -15,7 +15,8 @@ NOISE = (
     *("cell", "block", "variant", "phase", "query_type"),
     *("signal", "value", "unit", "limit", "effect", "message"),
 )
-BLOCKS = ("cell", "block", "candidate", "kind", "counts", "reason")
+# which blocks count for which candidate; `second`: its solo part came after the baseline's
+BLOCKS = ("cell", "block", "candidate", "kind", "counts", "cause", "second", "reason")
 PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")
 
