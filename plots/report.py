@@ -13,6 +13,7 @@ from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first
 from plots.source import open_source, write
 from tsduel.core.metrics import GEOMEAN
+from tsduel.workloads.reading import reader
 
 MOST_ROWS = 40
 """Of the table in the terminal; the report has all of them."""
@@ -23,7 +24,10 @@ def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
     screen = first.section(source, pictures)
-    found = [(title, make(source, pictures)) for title, make in (SECTIONS[name] for name in source.workload.sections)]
+    found = [
+        (title, make(source, pictures))
+        for title, make in (SECTIONS[name] for name in reader(source.plan.kind).SECTIONS)
+    ]
     missing = (
         f"Not drawn, since the tables that they need hold nothing of it: {', '.join(pictures.missing)}."
         if pictures.missing

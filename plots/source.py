@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from tsduel.tidy.read import read_table
 
 from plots import markup
 from plots.comparison import Comparison
-from tsduel import workloads
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
-from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.metrics import Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.tidy.read import read_table
+from tsduel.workloads.reading import reader
 
 Standing = Literal["smoke", "aa", "imported", "screen", "result"]
 
@@ -38,16 +38,10 @@ class Source:
         """What was planned."""
         return self.run.plan
 
-    @property
-    def workload(self) -> Any:
-        """What a block does, and which sections its report has."""
-        return workloads.of(self.plan)
-
     @cached_property
     def query_types(self) -> list[str]:
         """Names of the query types, or of the benchmarks that were found."""
-        named = [row["query_type"] for row in self.document["rows"] if row["query_type"] not in {"", GEOMEAN, ALL}]
-        return list(dict.fromkeys([*self.plan.query_types, *named]))
+        return reader(self.plan.kind).rows(self.run)
 
     def valid(self, candidate: str) -> list[int]:
         """Return the blocks that count for a candidate, of all cells."""
@@ -106,7 +100,11 @@ def open_source(run_dir: Path) -> Source:
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
     document, labels = read_json(path), _labels(run)
-    metrics = {metric.name: metric for metric in workloads.of(run.plan).metrics(run)}
+    measured, units = (
+        read_table(run_dir / f"tidy/{name}.csv", getattr(tables, name.upper())) for name in ("measurements", "units")
+    )
+    better = dict(zip(units["metric"].tolist(), units["better"].tolist(), strict=True))
+    metrics = {metric.name: metric for metric in reader(run.plan.kind).metrics(measured["metric"].tolist(), better)}
     comparisons = [
         Comparison(
             cell.name, name, (labels[run.variants[0]], labels[name]),

@@ -12,6 +12,7 @@ from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
+from tsduel.workloads.checks import FINISHED
 
 MOST_FAILURES = 20
 
@@ -46,7 +47,7 @@ def _failed(source: Source) -> str:
 def failures(source: Source) -> list[str]:
     """Return a sentence for each variant of a block that did not come to its end."""
     table = source.table("checks")
-    bad = table[(table["ok"] != "true") & (table["check"] == "block_finished")]
+    bad = table[(table["ok"] != "true") & (table["check"] == FINISHED)]
     columns = (bad[name].tolist() for name in ("block", "variant", "phase", "message"))
     return [
         f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: "

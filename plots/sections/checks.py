@@ -5,34 +5,11 @@ from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
+from tsduel.workloads.checks import CHECKS, FINISHED
 
 MOST_FAILURES = 20
 CLIENT_BUDGET = 0.8
 SHORT_PHASE_S = 5.0
-# In the order of the report.
-TITLES = {
-    "block_finished": "the block came to its end",
-    "samples_sent": "samples sent = samples in the data file",
-    "samples_inserted": "samples accepted by the database = samples in the data file",
-    "samples_stored": "samples stored by the database = samples in the data file",
-    "samples_ignored": "no sample ignored",
-    "samples_invalid": "no sample invalid",
-    "load_exit": "the loader exited with 0",
-    "load_retries": "the loader retried nothing",
-    "query_exit": "the query client exited with 0",
-    "queries_answered": "queries answered = queries asked for",
-    "rows_read": "the database read rows for the queries",
-    "equal_start": "equal starts of all variants",
-    "exchanges_answered": "every exchange answered and compared",
-    "exchanges_same": "the same series and values from all variants",
-    "exchanges_empty": "no answer empty",
-    "server_log": "no panic and no fatal error in the server's log",
-    "same_process": "the same server process from start to stop",
-    "listens_on_loopback": "the server listens on the loopback device alone",
-    "bench_exit": "the benchmark's process exited with 0",
-    "bench_result": "the benchmark printed a result of the operations asked for",
-    "bench_required": "what is required of the benchmark is above zero",
-}
 
 
 def section(source: Source, _: Pictures) -> str:
@@ -56,7 +33,7 @@ def planned(source: Source) -> dict[str, int]:
     counted = table[table["variant"].isin(["", *source.run.variants])].groupby(["check", "block"]).size()
     once = source.plan.design.reload == "once"
     found = {}
-    for check in [*TITLES, *(c for c in dict.fromkeys(table["check"]) if c not in TITLES)]:
+    for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
         mine = counted[check] if check in counted.index.get_level_values(0) else None
         if mine is not None:
             solo = once and set(table["phase"][table["check"] == check]) == {"load"}
@@ -71,7 +48,7 @@ def _table(source: Source) -> str:
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
-        rows.append([TITLES.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
+        rows.append([CHECKS.get(check, ("", check))[1], f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
     return markup.table(["Check", "How often", ""], rows)
 
 
@@ -88,7 +65,7 @@ def sentence(source: Source) -> str:
 def failures(source: Source) -> list[str]:
     """Return a sentence for each check that failed; blocks that did not end are told elsewhere."""
     table = source.table("checks")
-    bad = table[(table["ok"] != "true") & (table["check"] != "block_finished")].drop_duplicates(
+    bad = table[(table["ok"] != "true") & (table["check"] != FINISHED)].drop_duplicates(
         ["block", "variant", "check", "query_type"]
     )
     columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
@@ -130,11 +107,12 @@ def _doubts(comparison: Comparison) -> list[str]:
             said.append(f"{markup.text(comparison.named(row))} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
             short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(known), 3)} s)")
-    return said + ([f"Phases under {SHORT_PHASE_S:.0f} s, whose figures scatter: {', '.join(short)}."] if short else [])
+    few = f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {', '.join(short)}."
+    return [*said, few] if short else said
 
 
 def _busy_client(source: Source) -> list[str]:
-    """Name a client that had little of its CPUs left: in the duel these are the pinned ones, else all or its workers."""
+    """Name a client that had little of its CPUs left: pinned ones in the duel, else all, or one a worker."""
     plan, said = source.plan, []
     if plan.workload is None or plan.queries is None:
         return []
@@ -152,5 +130,5 @@ def _busy_client(source: Source) -> list[str]:
         if {client, seconds} <= set(table.columns):
             share = float((table[client] / table[seconds] / budget).max())
             if share > CLIENT_BUDGET:
-                said.append(f"The {what} client used up to {share:.0%} of {budget:g} CPUs: it may be the limit.")
+                said.append(f"The {what} client used up to {share:.0%} of {budget:g} CPUs: may be the limit.")
     return said

@@ -114,6 +114,10 @@ def own(source: Source) -> str:
 def command(source: Source) -> str:
     """Return the command that makes this run again, as a block of code."""
     asked = source.plan.asked
-    words = ["make", source.workload.command, *([f"EXPERIMENT={asked.experiment}"] if asked.experiment else [])]
+    words = [
+        "make",
+        "import" if source.plan.imported else source.plan.kind,
+        *([f"EXPERIMENT={asked.experiment}"] if asked.experiment else []),
+    ]
     words += [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in asked.knobs.items() if v]
     return markup.block(" ".join(shlex.quote(word) for word in words), "shell")

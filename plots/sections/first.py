@@ -12,7 +12,7 @@ from plots.sections import checks
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
-from tsduel.stats import aa
+from tsduel.plan import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
 
 IMPORTED = (
@@ -81,11 +81,12 @@ def calibration(source: Source) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
     if source.plan.aa or source.plan.imported:
         return ""
-    kept = aa.calibration(source.run)
+    kept = calibration_of.look(source.run.path.resolve().parent, source.plan, calibration_of.machine_kind(source.run))
     if kept is None:
         return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
     verdict = "passed" if kept["passed"] else f"FAILED ({number_of(len(kept['reasons']), 'reason')})"
-    return f"Calibrated by the A/A run {kept['run']}, which {verdict}."
+    other = "" if kept["same_workload"] else ", of another experiment"
+    return f"Calibrated by the A/A run {kept['run']}{other}, which {verdict}."
 
 
 def _picture(source: Source, pictures: Pictures) -> str:
