@@ -77,6 +77,7 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		if cache == "" {
 			return 0, record.UserError("TSDUEL_CACHE is not set: start runs with make")
 		}
+		defer proc.Leave()
 		return run.Run(ctx, args[0], cache, kinds), nil
 	case name == "detached" && (len(args) == 3 || len(args) == 4):
 		line := "1"

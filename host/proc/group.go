@@ -25,7 +25,10 @@ type Group struct {
 var Ours = sync.OnceValue(func() *Group {
 	for _, at := range ownGroups("cpuacct") {
 		for _, old := range glob(filepath.Join(at.dir, "tsduel-*")) {
-			_ = os.Remove(old) // of an earlier run; refused while somebody is in it
+			// Of a program that is gone; one that is there may have nobody in its group just now.
+			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
+				_ = os.Remove(old)
+			}
 		}
 		g := &Group{Kind: at.kind, dir: filepath.Join(at.dir, fmt.Sprintf("tsduel-%d", os.Getpid()))}
 		if os.Mkdir(g.dir, 0o755) != nil {

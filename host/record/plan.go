@@ -89,6 +89,7 @@ type Target struct {
 	Still         []string           `json:"still"`    // ... and these do not change
 	Ticks         string             `json:"ticks"`    // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
+	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
 }
 
 // Counter is a sum over all samples of a name whose labels match every pattern in full.

@@ -65,7 +65,7 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 	if b.Duel != nil {
 		for _, t := range b.Duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
-				c.Counts[t.QueryType] = Exchanges(d.plan.Duel, float64(t.Exchanges)/t.Seconds)
+				c.Counts[t.QueryType] = exchanges(d.plan.Duel, float64(t.Exchanges)/t.Seconds)
 			}
 		}
 	}
@@ -86,9 +86,9 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 	}
 }
 
-// Exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
+// exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
 // longest_s, what fits into that, but at least `fewest`. Whole groups of B C C B, so that both orders are as frequent.
-func Exchanges(duel record.Duel, rate float64) int {
+func exchanges(duel record.Duel, rate float64) int {
 	count := rate * duel.Seconds
 	if least := float64(duel.Least); count < least {
 		count = math.Max(math.Min(least, rate*duel.LongestS), float64(duel.Fewest))

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,11 +76,12 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	if err != nil {
 		return err
 	}
+	d.locks = append(d.locks, machine)
 	private, err := lockCache(ctx, cache, d.runDir, lockPatience)
 	if err != nil {
 		return err
 	}
-	d.locks = []*os.File{machine, private}
+	d.locks = append(d.locks, private)
 	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events}
 	forgetStop(d.runDir)
 	d.endStrays()
@@ -408,10 +408,10 @@ func (d *driver) blameFullDisk(b *record.Block) error {
 
 // whyFull is a sentence if a disk of ours is full, else nil.
 func (d *driver) whyFull() error {
-	for _, dir := range []string{d.runDir, d.spec.Scratch} {
+	for _, dir := range []string{d.raw(""), d.spec.Scratch} {
 		if free, full := record.IsFull(dir); full {
 			remedy := "free some there"
-			if dir != d.runDir {
+			if dir == d.spec.Scratch {
 				remedy += ", or point TSDUEL_CACHE to a larger disk"
 			}
 			return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
@@ -442,19 +442,32 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	if status == record.Failed {
 		d.events.Complain(message)
 	}
-	// Without the lock, what runs here is another run's.
-	if d.locks == nil {
+	for _, lock := range d.locks {
+		defer lock.Close()
+	}
+	// Without both, what runs here is another run's.
+	if len(d.locks) < 2 {
 		return code
 	}
 	if err := proc.EndAll(); err != nil {
 		d.note(err.Error())
 	}
 	d.endStrays()
+	if code == record.ExitInterrupted {
+		d.removePartials()
+	}
 	d.events.Emit("run-end", record.Fields{"run": filepath.Base(d.runDir), "kind": d.plan.Kind, "status": status, "code": code, "message": message})
 	forgetStop(d.runDir)
-	proc.Leave()
-	runtime.KeepAlive(d.locks)
 	return code
+}
+
+// removePartials removes what was not published: it is run again from its start, and nothing reads what it left.
+func (d *driver) removePartials() {
+	for _, partial := range matching(d.raw(""), "*.partial") {
+		if err := record.RemoveTree(partial); err != nil {
+			d.note(err.Error())
+		}
+	}
 }
 
 func (d *driver) raw(name string) string { return filepath.Join(d.runDir, "raw", name) }

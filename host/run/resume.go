@@ -12,12 +12,7 @@ import (
 
 // tidyUp puts in order what a run that was cut off has left in raw/.
 func (d *driver) tidyUp() error {
-	// A block that was not published is run again from its start, and nothing reads what it left.
-	for _, partial := range matching(d.raw(""), "*.partial") {
-		if err := record.RemoveTree(partial); err != nil {
-			return err
-		}
-	}
+	d.removePartials()
 	if err := mendEvents(d.raw("events.jsonl"), d.note); err != nil {
 		return err
 	}

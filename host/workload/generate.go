@@ -43,36 +43,31 @@ func generator(spec record.Spec, name string, j *job, stdout, stderr *os.File, a
 func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	partial := j.path + ".new"
 	defer os.Remove(partial)
-	stderr, err := os.CreateTemp(spec.Scratch, "generator-")
+	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
 	if err != nil {
 		return err
 	}
 	defer os.Remove(stderr.Name())
 	defer stderr.Close()
-	exit, err := packData(ctx, spec, j, partial, stderr)
+	data := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
+	exit, err := packData(ctx, spec, j, partial, stderr, data)
 	if err != nil {
 		return err
 	}
-	// Unpacking all of it also proves that it can be.
-	tail := &tail{}
-	lines, size, err := unpack(ctx, partial, tail)
-	if err != nil {
-		return err
-	}
-	if exit != 0 || lines != j.entries {
-		reason := firstError(read(stderr, 1<<20), tail.line())
-		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", lines, j.entries, exit, reason)
+	if exit != 0 || data.lines != j.entries {
+		reason := firstError(read(stderr, 1<<20), data.last())
+		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, exit, reason)
 	}
 	sum, err := frameChecksum(partial)
 	if err != nil {
 		return err
 	}
-	j.made = file{ContentChecksum: sum, ContentBytes: size}
+	j.made = file{ContentChecksum: sum, ContentBytes: data.bytes}
 	return j.publish(partial)
 }
 
 // packData writes the generator's data through zstd. The bytes are those of the generator, in its order.
-func packData(ctx context.Context, spec record.Spec, j *job, partial string, stderr *os.File) (exit int, err error) {
+func packData(ctx context.Context, spec record.Spec, j *job, partial string, stderr *os.File, data *content) (exit int, err error) {
 	out, err := os.Create(partial)
 	if err != nil {
 		return 0, err
@@ -92,13 +87,13 @@ func packData(ctx context.Context, spec record.Spec, j *job, partial string, std
 	}
 	defer func() { err = errors.Join(err, p.Kill()) }()
 	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
-	// Two at work, so that the generator, the slower of the two, never waits.
-	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
+	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
+	// not write need not be written.
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
 	if err != nil {
 		return 0, err
 	}
-	count := &counter{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
-	_, err = io.CopyBuffer(io.MultiWriter(z, count), reader{ctx, r}, make([]byte, 1<<20))
+	_, err = io.CopyBuffer(io.MultiWriter(z, data), reader{ctx, r}, make([]byte, 1<<20))
 	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
 		return 0, fmt.Errorf("packing the data into %s: %w", partial, err)
 	}
@@ -134,24 +129,22 @@ func frameChecksum(path string) (string, error) {
 	return hex.EncodeToString(end), nil
 }
 
-// unpack writes the content of a zstd file, and returns how many lines and bytes that is. A checksum that does not fit is an error.
-func unpack(ctx context.Context, path string, w io.Writer) (lines, size int64, err error) {
+// unpack writes the content of a zstd file. A checksum that does not fit is an error.
+func unpack(ctx context.Context, path string, w io.Writer) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer f.Close()
 	z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(1<<27))
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer z.Close()
-	count := &counter{tell: func(int64) {}}
-	size, err = io.CopyBuffer(io.MultiWriter(count, w), reader{ctx, z}, make([]byte, 1<<20))
-	if err != nil {
-		err = fmt.Errorf("unpacking %s: %w", path, err)
+	if _, err := io.CopyBuffer(w, reader{ctx, z}, make([]byte, 1<<20)); err != nil {
+		return fmt.Errorf("unpacking %s: %w", path, err)
 	}
-	return count.lines, size, err
+	return nil
 }
 
 func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
@@ -163,7 +156,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 		return err
 	}
 	defer out.Close()
-	stderr, err := os.CreateTemp(spec.Scratch, "generator-")
+	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
 	if err != nil {
 		return err
 	}
@@ -225,28 +218,23 @@ func read(f *os.File, most int64) []byte {
 	return text[:n]
 }
 
-// counter counts lines.
-type counter struct {
-	lines int64
-	tell  func(lines int64)
+// content counts lines, and keeps the last bytes: an error is the last line.
+type content struct {
+	lines, bytes int64
+	tail         []byte
+	tell         func(lines int64)
 }
 
-func (c *counter) Write(text []byte) (int, error) {
+func (c *content) Write(text []byte) (int, error) {
 	c.lines += int64(bytes.Count(text, []byte{'\n'}))
+	c.bytes += int64(len(text))
+	c.tail = append(c.tail[max(0, len(c.tail)-500):], text[max(0, len(text)-500):]...)
 	c.tell(c.lines)
 	return len(text), nil
 }
 
-// tail keeps the last bytes: an error is the last line.
-type tail struct{ text []byte }
-
-func (t *tail) Write(text []byte) (int, error) {
-	t.text = append(t.text[max(0, len(t.text)-500):], text[max(0, len(text)-500):]...)
-	return len(text), nil
-}
-
-func (t *tail) line() []byte {
-	text := bytes.TrimRight(t.text, "\n")
+func (c *content) last() []byte {
+	text := bytes.TrimRight(c.tail, "\n")
 	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 

@@ -8,7 +8,6 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -220,8 +219,10 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, _, err = unpack(ctx, j.path, f)
-	return path, cmp.Or(errors.Join(err, f.Close()), os.Rename(partial, path))
+	if err := errors.Join(unpack(ctx, j.path, f), f.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(partial, path)
 }
 
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.

@@ -150,7 +150,8 @@ class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change. `ticks`: names that a tick keeps.
+    when all `quiet` counters are 0 and the `still` ones do not change. `ticks`: names that a tick keeps. `write_path`
+    takes lines of data by POST, for exchanged ingestion; empty where that is not how data gets in.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Target(Part):
     still: tuple[str, ...] = ()
     ticks: str = ""
     samples_per_row: int = 1
+    write_path: str = ""
 
 
 class Cell(Part):

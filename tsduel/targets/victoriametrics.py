@@ -41,6 +41,8 @@ DATABASE = Database(
             "bytes_kept": Counter(name="vm_data_size_bytes"),
             "cache_requests": Counter(name="vm_cache_requests_total", labels=_OF_CACHES),
             "cache_misses": Counter(name="vm_cache_misses_total", labels=_OF_CACHES),
+            # What a process that has just started can only have from an earlier one's <data>/cache.
+            "answers_kept": Counter(name="vm_cache_entries", labels={"type": "promql/rollupResult|storage/tsid"}),
             "gc_cpu": Counter(name="go_gc_cpu_seconds_total"),
             "parts": Counter(name="vm_parts", labels=_OF_STORAGE),
             "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
@@ -48,6 +50,7 @@ DATABASE = Database(
             "active_merges": Counter(name="vm_active_merges"),
             "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
         },
+        write_path="/write",
         quiet=("pending", "active_merges", "inmemory_parts"),
         still=("merges",),
         ticks=(
