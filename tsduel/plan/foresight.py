@@ -112,8 +112,8 @@ def described(plan: Plan, forecast: Mapping[str, Any], unknown: str, block_s: fl
     ]
     advised = ((of, _advice(plan, of, block_s)) for of in known)
     return lines + [
-        f"warning   {blocks} blocks will probably not settle {of['threshold_pct']:g} % in {of['title']} on this machine; "
-        f"{advice.words or 'a quieter machine'} could"
+        f"warning   {blocks} blocks will probably not settle {of['threshold_pct']:g} % in {of['title']} on this "
+        f"machine; {advice.words or 'a quieter machine'} could"
         for of, advice in advised
         if advice
     ]

@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsduel.core.project import PROJECT
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
 from tsduel.plan import earlier, foresight
@@ -63,19 +62,19 @@ def kind_here(plan: Plan, cache: Path) -> str | None:
     """Return the kind of machine that the blocks will run on; None where that cannot be known yet."""
     if not plan.is_local:
         return None
-    host = _host(existing(cache))
+    host = _host(cache)
     return aa.kind_of(plan.host.machine, host) if host else None
 
 
 @functools.cache
-def _host(directory: Path) -> dict[str, Any] | None:
+def _host(cache: Path) -> dict[str, Any] | None:
     """Return what tsduel-host says of this machine; None before it is built for the first time."""
-    words = [str(PROJECT / "ansible" / "build.py"), "agent"]
+    built = sorted(cache.glob("agent/*/tsduel-host"), key=lambda path: path.stat().st_mtime)
     try:
-        agent = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.strip()
-        done = subprocess.run([agent, "describe", str(directory)], capture_output=True, timeout=PATIENCE_S, check=True)
+        words = [str(built[-1]), "describe", str(cache)]
+        done = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True)
         found: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError):
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
     return found
 

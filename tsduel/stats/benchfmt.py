@@ -1,7 +1,7 @@
 """What was compared, in the text format of Go benchmarks, for benchstat: golang.org/design/14313-benchmark-format.
 
 One line a block and benchmark. The files hold exactly the values behind comparison.csv, and the same configuration
-lines: a key with two values would split benchstat's table. A pivoted run is one file, whose names keep the column's key.
+lines: a key with two values would split benchstat's table. A pivoted run is one file, whose names keep its columns.
 """
 
 from __future__ import annotations

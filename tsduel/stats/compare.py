@@ -59,7 +59,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Candidate:
-    """All of one candidate in one cell: the blocks that count, its values and ratios in them, failed checks that count."""
+    """All of one candidate in one cell: the blocks that count, values and ratios, the failed checks that count."""
 
     cell: str
     name: str
