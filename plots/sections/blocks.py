@@ -11,7 +11,7 @@ from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
-from tsduel.core.wording import number_of
+from tsduel.plan.advice import advise
 from tsduel.workloads.checks import FINISHED
 
 MOST_FAILURES = 20
@@ -57,70 +57,48 @@ def failures(source: Source) -> list[str]:
 
 
 def _spreads(comparison: Comparison, source: Source) -> str:
-    """Return the spread of each judged row of the first family within and between blocks, and what would help."""
-    rows = [r for r in comparison.rows if r["family"] == "primary" and r["between_pct"] is not None]
+    """Return the spread of each row of the first family within and between blocks, and what would help."""
+    rows = [row for row in comparison.rows if row["family"] == "primary" and row["s_d"] is not None]
     # What is made of single query types is said of each of them, too.
-    parts = {r["metric"] for r in rows if r["query_type"] == GEOMEAN}
-    rows += [
-        r
-        for r in comparison.rows
-        if r["metric"] in parts and r["query_type"] in source.query_types and r["between_pct"] is not None
-    ]
-    if not rows:
-        return ""
+    parts = {row["metric"] for row in rows if row["query_type"] == GEOMEAN}
+    rows += [row for name in parts for t, row in comparison.of(name, source.query_types).items() if t != GEOMEAN]
     cells = [
         [
-            comparison.named(row), _spread(row["within_pct"]), _spread(row["between_pct"]), numbers.interval(row),
-            numbers.count(row["blocks_needed"]), f"{row['threshold_pct']:g}", _advice(row, source),
+            comparison.named(row), numbers.number(row["within_pct"], 2), numbers.number(_between(row), 2),
+            numbers.interval(row), numbers.count(row["blocks_needed"]), f"{row['threshold_pct']:g}",
+            _advice(row, source),
         ]
         for row in rows
     ]  # fmt: skip
-    header = [
-        "Where the noise is",
-        "within a block, %",
-        "between blocks, %",
-        "95 % CI",
-        "blocks needed",
-        "for, %",
-        "what would help",
-    ]
-    return markup.table(header, cells, range(1, 6))
+    header = ("Where the noise is", "within a block, %", "between blocks, %", "95 % CI", "blocks needed", "for, %")
+    return markup.table([*header, "what would help"], cells, range(1, 6))
 
 
-def _spread(value: float | None) -> str:
-    return numbers.number(value, 2)
+def _between(row: Row) -> float:
+    """Return the spread between blocks; all of it where none within them is known."""
+    return float(100 * (row["s_d"] or 0.0) if row["between_pct"] is None else row["between_pct"])
 
 
 def _advice(row: Row, source: Source) -> str:
-    """Say what narrows a row's interval: more blocks, or longer phases where the noise is within a block."""
-    within, needed, block_s = (
-        row["within_pct"],
-        row["blocks_needed"],
-        source.plan.duration.block_s if source.plan.duration else 0,
-    )
-    if not row["verdict"].startswith("inconclusive") or (needed is not None and needed <= row["blocks"]):
+    """Say what narrows the interval of a row that is not decided: more blocks, or longer phases."""
+    duel, block_s = source.plan.duel, float(source.plan.duration.block_s if source.plan.duration else 0)
+    types = 1 if row["query_type"] in source.query_types else len(source.query_types)
+    found = advise(
+        row["threshold_pct"], row["s_d"], within=row["within"], blocks=row["blocks"], block_s=block_s,
+        phase_s=types * duel.seconds if duel else block_s,
+    )  # fmt: skip
+    if found is None or not row["verdict"].startswith("inconclusive"):
         return "nothing: enough for its threshold"
-    if within is not None and source.plan.duel and within**2 > row["between_pct"] ** 2:
-        more_s = source.plan.duel.seconds * (1 if row["query_type"] in source.query_types else len(source.query_types))
-        return f"phases twice as long: {_minutes(more_s * source.plan.design.blocks)} more"
-    if needed is None:
-        return "a quieter machine: no number of blocks is enough"
-    return f"{number_of(needed - row['blocks'], 'more block')}: {_minutes((needed - row['blocks']) * block_s)}"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{max(seconds / 60, 0.1):.1f} minutes" if seconds < 600 else f"{seconds / 60:.0f} minutes"  # noqa: PLR2004 - ten of them
+    return found.words or "a quieter machine"
 
 
 def _figure(source: Source) -> Figure | None:
     """Draw the rows of the primary family, values left and changes right."""
     lanes, values, changes = [], [], []
-    for row in (r for one in source.comparisons for r in one.rows if r["family"] == "primary"):
-        metric, query_type = source.metrics[row["metric"]], str(row["query_type"])
-        one = next(c for c in source.comparisons if (c.cell, c.candidate) == (row["cell"], row["candidate"]))
-        of = values_of(source, metric.name, query_type, one.cell)
-        if of.empty:
-            continue
+    found = [(one, one.row(r["metric"], r["query_type"])) for one in source.comparisons for r in one.rows]
+    for one, row in ((one, row) for one, row in found if row and row["family"] == "primary"):
+        metric = source.metrics[row["metric"]]
+        of = values_of(source, metric.name, row["query_type"], one.cell)
         name = one.named(row)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", row["threshold_pct"]))
         values.append(of.assign(lane=name))
