@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"tsduel/host/block"
+	"tsduel/host/gobench"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -21,10 +22,6 @@ import (
 	"tsduel/host/scrape"
 
 	"golang.org/x/sys/unix"
-
-	// Of rooms that are on their way.
-	_ "github.com/HdrHistogram/hdrhistogram-go"
-	_ "github.com/timescale/tsbs/pkg/query"
 )
 
 const usage = `usage: tsduel-host COMMAND
@@ -37,7 +34,10 @@ const usage = `usage: tsduel-host COMMAND
   canary DIR                       print how fast this machine is right now`
 
 // kinds is what the blocks of each kind of run do.
-var kinds = map[string]run.Kind{"tsbs": {Block: block.Run}}
+var kinds = map[string]run.Kind{
+	"tsbs":    {Block: block.Run, Equip: block.Equip},
+	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
+}
 
 func init() {
 	if os.Getenv("TSDUEL_DIE_WITH_PARENT") == "1" {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsduel.core.plan import Asked, Component, Design, Host, LocalPlace, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, DataFile, Design, Host, LocalPlace, Own, Plan, Target, Variant, Workload
 from tsduel.core.tables import BLOCKS_TSV
 
 if TYPE_CHECKING:
@@ -16,13 +16,19 @@ VARIANTS = tuple(
     for name in ("baseline", "candidate")
 )
 
+SMALL_WORKLOAD = Workload(
+    interval_s=80, lines=10, samples=100, estimated_bytes=4000, data=(DataFile(format="influx", key="0" * 16),)
+)
+TARGET = Target(name="victoriametrics", data_format="influx", query_format="victoriametrics", answers="prometheus")
+
 
 def plan(**changes: Any) -> Plan:
     """Return the plan of a run of this machine."""
     parts: dict[str, Any] = {
         "run": "r", "name": "small", "question": "", "kind": "tsbs", "smoke": False, "screen": True, "aa": False,
         "created": "2026-11-21T20:00:00Z", "own": Own(version="0", commit=""), "asked": Asked(experiment=""),
-        "place": LocalPlace(), "variants": VARIANTS, "design": Design(blocks=2, spare_blocks=0), "host": Host(),
+        "place": LocalPlace(), "variants": VARIANTS, "targets": {TARGET.name: TARGET},
+        "design": Design(blocks=2, spare_blocks=0), "host": Host(),
     }  # fmt: skip
     return Plan(**parts | changes)
 

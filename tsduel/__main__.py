@@ -87,6 +87,12 @@ def _compare(run_dir: Path, _failed: int) -> None:
     compare.main(run_dir)
 
 
+def _keep(run_dir: Path, _failed: int) -> None:
+    from tsduel.stats import aa
+
+    print(aa.keep(run_dir))
+
+
 def _report(run_dir: Path, _failed: int) -> int:
     from plots import exports, report
 
@@ -142,6 +148,7 @@ STAGES = {
     "give-back": Stage("delete a rented machine once all is at home, or once the run has failed", _give_back),
     "tidy": Stage("raw files -> tidy/*.csv", _tidy),
     "compare": Stage("tidy/*.csv -> stats/comparison.{csv,json}", _compare),
+    "keep": Stage("stats of an A/A run -> results/aa, what later plans and reports know of this machine", _keep),
     "report": Stage("stats -> report.md, report.html, plots/ and exports/, and the verdicts on the terminal", _report),
     "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment, logged=False),
     "status": Stage("say what the rounds are doing", _status, logged=False),

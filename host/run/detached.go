@@ -39,12 +39,13 @@ func NewDetached(runDir, cache string) (*Detached, error) {
 		return nil, err
 	}
 	d := &Detached{runDir, cache, filepath.Join(runDir, "control")}
-	for _, dir := range []string{d.control, filepath.Join(runDir, "raw"), cache} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
+	for _, dir := range []string{d.control, filepath.Join(runDir, "raw")} {
+		// A run that is not there is none of which to say anything.
+		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+			return nil, record.UserError("%s is no run: %v", runDir, err)
 		}
 	}
-	return d, nil
+	return d, record.PrivateDir(cache)
 }
 
 // Start starts the blocks unless they run.

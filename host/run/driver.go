@@ -23,7 +23,7 @@ type Kind struct {
 	Block     func(context.Context, record.Spec) (*record.Block, error)
 	Calibrate func(plan *record.Plan, runDir string) (*record.Calibration, error) // after the warm-up; nil: Calibrate
 	Profile   func(context.Context, record.Spec) error                            // after all blocks, unless raw/profiles is there; nil: nothing
-	Facts     func(*record.Facts)                                                 // adds what it knows of the machine; nil: nothing
+	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
 }
 
 type driver struct {
@@ -325,15 +325,14 @@ func (d *driver) describe() (*record.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts.Host, facts.Pin = "host1", d.plan.Host.Pin
+	facts.Host, facts.Pin = "host1", record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
 	if len(d.plan.Hosts) > 0 {
 		facts.Host = d.plan.Hosts[0]
 	}
-	if facts.Pin.Mode == "auto" {
-		facts.Pin.Server, facts.Pin.Client, facts.Pin.Reason = proc.Split(proc.Siblings())
-	}
-	if d.kind.Facts != nil {
-		d.kind.Facts(facts)
+	if d.kind.Equip != nil {
+		if err := d.kind.Equip(facts, d.plan.Host.Pin); err != nil {
+			return nil, err
+		}
 	}
 	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
 }

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tsduel.core import defaults
 
@@ -21,6 +21,8 @@ Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
 Source = Literal["module", "git", "path", "binary", "log"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
+# YAML reads `off` as false.
+OFF = BeforeValidator(lambda value: "off" if value is False else value)
 
 
 class Part(BaseModel):
@@ -87,7 +89,7 @@ class QuerySettings(Part):
     count: Annotated[int, Field(ge=1)] | None = None
     seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
     max_count: Annotated[int, Field(ge=20)] = 30_000
-    cache: Literal["as-loaded", "cold", "warm", "off"] = "as-loaded"
+    cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
     seed: Annotated[int, Field(ge=1)] = 8428
 
 
@@ -208,7 +210,7 @@ class Host(Machine):
 
     port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
     drop_caches: bool = False
-    pin: Literal["auto", "off"] | Pins = "auto"
+    pin: Annotated[Literal["auto", "off"], OFF] | Pins = "auto"
 
 
 class Report(Part):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import tsduel
 from tsduel.core import files
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Asked, Component, Design, Host, Imported, LogFile, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, Design, Imported, LogFile, Own, Plan, Variant
 from tsduel.core.record import SOLO
-from tsduel.core.sections import WorkloadAsked
+from tsduel.core.sections import Host, WorkloadAsked
 from tsduel.core.tables import BLOCKS_TSV
 from tsduel.importing.logs import Log, read_log
 from tsduel.plan.resolve import own_commit, point_latest
@@ -187,7 +187,7 @@ def plan(run: str, sides: Sequence[Side], types: Sequence[str]) -> Plan:
             load_workers=first.load.workers,
             query_workers="+".join(sorted(workers)) or UNKNOWN,
             query_types=tuple(types),
-            **{name: flags.get(flag, UNKNOWN) for name, flag in _FLAGS.items()},  # type: ignore[arg-type]
+            **{name: flags.get(flag, UNKNOWN) for name, flag in _FLAGS.items()},
         ),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
-from tsduel.stats import aa
+from tsduel.stats import calibration
 from tsduel.workloads import workload_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def _alike(results: Path, plan: Plan, machine_kind: str) -> Iterator[Run]:
             continue
         try:
             run = open_run(run_dir)
-            same = not run.plan.imported and _shape(run.plan) == wanted and aa.machine_kind(run) == machine_kind
+            same = (
+                not run.plan.imported and _shape(run.plan) == wanted and calibration.machine_kind(run) == machine_kind
+            )
             if same and any(block.ok and block.kind != "warmup" for block in run.blocks):
                 yield run
                 found += 1

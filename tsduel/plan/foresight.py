@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from scipy.special import chdtri
 
-from tsduel.core.metrics import ALL, GEOMEAN, threshold
+from tsduel.core.metrics import threshold
 from tsduel.core.sections import MOST_BLOCKS
 from tsduel.plan.advice import Advice, advise
 from tsduel.stats.estimate import percent
 from tsduel.stats.power import FEWEST_BLOCKS, effect_seen, mde
-from tsduel.workloads import workload_of
+from tsduel.workloads import primary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tsduel.core.metrics import Metric
     from tsduel.core.plan import Plan
@@ -27,18 +27,6 @@ FROM_BLOCKS = 3
 """A standard deviation of fewer values says nothing at all."""
 SURE = 0.9
 """How sure a forecast has to be, on one side, before it calls a design hopeless."""
-
-
-def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
-    """Yield the primary metrics of a plan, each with its query type: empty, GEOMEAN, or ALL types together."""
-    for metric in workload_of(plan).registered:
-        if metric.part == "duel" and not plan.duels:
-            continue
-        if metric.part == "solo" and plan.design.reload == "once":
-            continue
-        for family, query_type in ((metric.family, ""), (metric.geomean, GEOMEAN), (metric.together, ALL)):
-            if family == "primary":
-                yield metric, query_type
 
 
 def section(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
 from tsduel.plan import earlier, foresight
-from tsduel.stats import aa
+from tsduel.stats import calibration
 from tsduel.workloads import workload_of
 
 if TYPE_CHECKING:
@@ -31,15 +31,9 @@ NO_LIMIT = 1 << 60
 def forecast(run_dir: Path, plan: Plan, cache: Path) -> dict[str, Any]:
     """Return plan/forecast.json, with the spreads of the last A/A run on this kind of machine, or of an earlier run."""
     kind, results = kind_here(plan, cache), run_dir.absolute().parent
-    kept = aa.calibration_of(results, kind, plan.kind) if kind else None
+    kept = calibration.look(results, plan, kind) if kind else None
     if kept is not None:
-        mine = workload_of(plan).alike(plan)
-        source = {
-            "run": kept["run"],
-            "what": "the last A/A run",
-            "passed": bool(kept.get("passed")),
-            "same_workload": kept.get("alike") == mine,
-        }
+        source = {"what": "the last A/A run", **{key: kept[key] for key in ("run", "passed", "same_workload")}}
         return foresight.section(plan, _by_name(kept["spreads"]), source)
     before = earlier.look(results, plan, kind) if kind else None
     if before is None or not before.spreads:
@@ -63,7 +57,7 @@ def kind_here(plan: Plan, cache: Path) -> str | None:
     if not plan.is_local:
         return None
     host = _host(cache)
-    return aa.kind_of(plan.host.machine, host) if host else None
+    return calibration.kind_of(plan.host.machine, host) if host else None
 
 
 @functools.cache

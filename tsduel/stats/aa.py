@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tsduel.core import files
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
-from tsduel.plan import calibration
+from tsduel.stats import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
 from tsduel.stats.verdict import EQUIVALENT
 from tsduel.workloads import workload_of
@@ -88,13 +88,13 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def keep(run_dir: Path) -> str:
-    """Keep what an A/A run says of this kind of machine, for later plans and reports; return a sentence, or nothing.
+    """Keep what an A/A run says of this kind of machine, for later plans and reports; return a sentence.
 
     A smoke run or a screen is never kept; a failed run does not replace one that has passed, nor an older one a newer.
     """
     run = open_run(run_dir)
     if not run.plan.aa:
-        return ""
+        return "calibration: not kept, since this was no A/A run (AA=1)"
     if run.plan.smoke or run.plan.screen:
         return "calibration: not kept, since this run was planned as a screen"
     document = read_json(run_dir / "stats/comparison.json")

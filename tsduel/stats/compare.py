@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, threshold
-from tsduel.core.record import BENCH
+from tsduel.core.record import BENCH, SOLO
 from tsduel.core.rundir import open_run
-from tsduel.plan.foresight import primary
 from tsduel.stats import aa, benchfmt
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Sample
@@ -30,6 +29,7 @@ from tsduel.stats.rows import Row, details, row, short_phase
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED
 from tsduel.tidy.read import read_table, refuse_duplicates
+from tsduel.workloads import primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
 
@@ -195,11 +195,13 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
     pairs, ratios = of.pairs(key), of.found(key)
     operations = [ratio.n if ratio else 0 for ratio in ratios]
     few = metric.least_n and any(ratios) and min(ratio.n for ratio in ratios if ratio) < metric.least_n
+    # A duel on the data of the first block leaves one load of each variant, which is an example and no sample.
+    once = metric.part == SOLO and run.plan.design.reload == "once"
     sample = Sample(
         pairs=pairs,
         second=of.second,
         better=metric.better,
-        family="shown" if few else family,
+        family="shown" if few or once else family,
         threshold=threshold(metric, run.plan.design.thresholds),
         unit=metric.unit,
         failed=touched(of.failures, metric, query_type),
@@ -207,6 +209,7 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
         environment=of.short,
         ratios=[ratio.d if ratio else None for ratio in ratios] if any(ratios) and not metric.native else (),
         errors=[ratio.se if ratio else None for ratio in ratios] if any(ratios) else (),
+        note="loaded once (design.reload)" if once else "",
         native=metric.native,
         floor=metric.floor,
     )

@@ -139,7 +139,7 @@ def _notes(judged: Judged) -> list[str]:
         _native(sample, found),
         "identical in every block" if found.identical else "",
         "the same difference in every block, so there is nothing to test"
-        if found.alike and not found.identical
+        if found.alike and found.n > 1 and not found.identical
         else "",
         _beyond(judged),
         _order(found),
@@ -162,7 +162,7 @@ def _screen(found: Findings) -> str:
     if not 0 < found.n < FEWEST_BLOCKS:
         return ""
     low, high = min(found.known), max(found.known)
-    reach = "" if found.native else f"; they range from {percent(low):+.1f} to {percent(high):+.1f} %"
+    reach = "" if found.native or found.n == 1 else f"; they range from {percent(low):+.1f} to {percent(high):+.1f} %"
     return f"a screen: {found.n} of at least {FEWEST_BLOCKS} blocks{reach}"
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.workloads.gobench.plan import GoPlanned
 from tsduel.workloads.tsbs.plan import TsbsPlanned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsduel.core.metrics import Metric
     from tsduel.core.plan import Plan
     from tsduel.workloads.protocol import Planned
 
@@ -18,3 +22,15 @@ DEFAULT_KIND = TsbsPlanned.kind
 def workload_of(plan: Plan) -> Planned:
     """Return the workload of a run."""
     return WORKLOADS[plan.kind]
+
+
+def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
+    """Yield the primary metrics of a plan, each with its query type: empty, GEOMEAN, or ALL types together."""
+    for metric in workload_of(plan).registered:
+        if metric.part == "duel" and not plan.duels:
+            continue
+        if metric.part == "solo" and plan.design.reload == "once":
+            continue
+        for family, query_type in ((metric.family, ""), (metric.geomean, GEOMEAN), (metric.together, ALL)):
+            if family == "primary":
+                yield metric, query_type
