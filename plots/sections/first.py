@@ -12,7 +12,7 @@ from plots.sections import checks
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
-from tsduel.plan import calibration as calibration_of
+from tsduel.stats import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
 
 IMPORTED = (
