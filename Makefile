@@ -98,7 +98,7 @@ provision: .venv ## say where the rounds run; with TARGET=gcp, rent the machine
 build: .venv ## Ansible: install what is missing and build TSBS and the variants
 	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
 
-run: .venv ## scripts/run-rounds: every round that has not been run yet
+run: .venv ## every block that has not been run yet (host/run)
 	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
 
 give-back: .venv ## TARGET=gcp: destroy, once all rounds are at home (KEEP=1: not)
