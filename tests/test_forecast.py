@@ -139,6 +139,13 @@ class TestBlocksThatCount:
         assert said_blocks(told) == 5
         assert said.startswith("after spare block 8 (5 blocks count): 2 blocks do not count so far (canary 30 %); at ")
 
+    def test_a_ratio_that_nobody_could_make_is_none(self):
+        """A load of no time has no rate: null is not zero."""
+        told = Told().noisy(3).block(4, candidate=(None, 0.0))
+        said = told.say()
+        assert "load rate" in said
+        assert said.startswith("after block 4 of 8 (3 blocks count): ")
+
     def test_a_void_block_does_not_count_whatever_it_shows(self):
         """Its reason is told."""
         told = Told().noisy(3).block(4, void="baseline started warmer", candidate=(0.5, 0.5))

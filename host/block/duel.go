@@ -23,10 +23,15 @@ import (
 )
 
 const (
-	idleShare  = 0.01        // of a CPU: a server that uses less has nothing to do
-	idleLook   = time.Second // over which that is seen
-	steadyFor  = 3           // looks in a row at the same share: so much it uses at rest
-	bottleneck = 0.8         // of its CPUs: a client that uses more is what is measured
+	idleShare  = 0.01 // of a CPU: a server that uses less has nothing to do
+	steadyFor  = 3    // looks in a row at the same share: so much it uses at rest
+	bottleneck = 0.8  // of its CPUs: a client that uses more is what is measured
+)
+
+// Tests wait less.
+var (
+	idleLook = time.Second // over which idleShare is seen
+	askAgain = scrape.CacheAge
 )
 
 // duel is the part of a block in which all variants are resident and are asked the same in turn.
@@ -336,7 +341,7 @@ func (d *duel) ask(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Until(d.asked.Add(scrape.CacheAge))):
+	case <-time.After(time.Until(d.asked.Add(askAgain))):
 	}
 	for _, v := range d.alive() {
 		d.bodies[v.Name] = v.metrics(ctx)
@@ -569,6 +574,9 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	loaded := map[string]string{}
 	for _, v := range d.alive() {
 		loaded[v.Name], v.data = v.data, v.data+".exchanged"
+		if err := os.MkdirAll(v.data, 0o777); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		for name, dir := range loaded {

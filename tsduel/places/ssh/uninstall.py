@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LIBRARY = PROJECT / "scripts" / "lib"
 # The same code as on this machine, in the order in which it is read there: what lies there may be of any age.
-PARTS = ("common.sh", "rounds.sh", "cache.sh", "guard.sh", "remove.sh", "there.sh")
+PARTS = ("cache.sh", "there.sh")
 REMOVE_S = 1800.0
 
 
