@@ -70,6 +70,9 @@ class Reading:
 class Reader(Protocol):
     """What a workload knows of what its blocks have left; a module is one."""
 
+    SECTIONS: tuple[str, ...]
+    """Names of the sections of its report, in order; plots/sections draws them."""
+
     def read_block(self, run: Run, block: Block) -> Reading:
         """Read raw/BBB."""
 
@@ -96,6 +99,8 @@ def reader(kind: str) -> Reader:
     """Return the reading half of a kind of experiment."""
     # Late, since pandas takes a while, and who only plans reads nothing.
     from tsduel.workloads.gobench import read as gobench  # noqa: PLC0415 - see above
+    from tsduel.workloads.logs import read as logs  # noqa: PLC0415 - see above
     from tsduel.workloads.tsbs import read as tsbs  # noqa: PLC0415 - see above
 
-    return gobench if kind == "gobench" else tsbs
+    readers: dict[str, Reader] = {"tsbs": tsbs, "gobench": gobench, "logs": logs}
+    return readers[kind]

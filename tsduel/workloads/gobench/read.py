@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
 
+SECTIONS: tuple[str, ...] = (
+    *("compared", "benchmarks", "benchstat", "profiles"),
+    *("blocks", "noise", "checks", "bench-method", "reproduce", "bench-limits"),
+)
 _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in the order they were run
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
 
+SECTIONS: tuple[str, ...] = (
+    *("compared", "duel", "load", "server", "queries"),
+    *("blocks", "noise", "checks", "method", "reproduce", "limits"),
+)
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
     "query_rate": ("queries/s", 1.0),

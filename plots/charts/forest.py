@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -9,9 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from plots import numbers
-from plots.charts.look import GREY, PALE, STYLE, Look, headed, key, literal, looks, readable
+from plots.charts.style import GREY, PALE, STYLE, Look, headed, key, literal, looks, readable
 
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
+MOST_ROWS = 44
+READ = (
+    "The grey band is the metric's threshold both ways; a filled mark is more than chance (adjusted p of at "
+    "most 0.05), a hollow one may be chance. Below six blocks there is no interval: dotted lines are the range "
+    "of the blocks."
+)
+_SURE = {"regression", "improvement", "negligible"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,39 @@ class Change:
     sure: bool
     screen: bool
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any], group: str, name: str) -> Self:
+        """Return a row of comparison.json that has a change; the range of its blocks is no interval."""
+        low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
+        if row["blocks"] == 1:
+            low = high = None
+        return cls(
+            group, name, row["candidate"], row["change_pct"], low, high, row["threshold_pct"],
+            higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
+        )  # fmt: skip
+
+
+def shared_path(names: Sequence[str]) -> int:
+    """Return the length of the elements of the path, with their slashes, that all names begin with; 0 of one name."""
+    parts = [name.split("/")[:-1] for name in names]
+    same = 0
+    while len(parts) > 1 and all(len(part) > same and part[same] == parts[0][same] for part in parts):
+        same += 1
+    return len("".join(f"{element}/" for element in parts[0][:same])) if parts else 0
+
+
+def forest_of(found: Sequence[Change], labels: Mapping[str, str], title: str) -> Figure | None:
+    """Draw changes, the first group whole; of very many others the largest, measured by thresholds. None of none."""
+    if not found:
+        return None
+    first = found[0].group
+    ranked = sorted(found, key=lambda one: (one.group != first, -abs(one.change) / one.threshold))
+    most = MOST_ROWS + len({one.name for one in found if one.group == first})
+    kept = set(list(dict.fromkeys((one.group, one.name) for one in ranked))[:most])
+    shown = [one for one in found if (one.group, one.name) in kept]
+    left = len({(one.group, one.name) for one in found} - kept)
+    return forest(shown, labels, f"{title}; {left} smaller ones left out" if left else title)
+
 
 def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> Figure:
     """Draw changes so that worse is always to the right, whatever the metric's own direction.
@@ -45,8 +86,9 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str) -> 
         order = _positions(rows)
         candidates = [name for name in labels if any(one.candidate == name for one in changes)]
         drawn = {name: look for name, look in looks(labels).items() if name in candidates}
-        handles = [key(labels[name], look, line=False) for name, look in drawn.items()]
-        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * max(1.0, 0.55 * len(candidates))
+        against = f" against {next(iter(labels.values()))}" if len(labels) == 2 else ""  # noqa: PLR2004 - two sides
+        handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
+        height = 0.75 + _ROW_IN * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
         figure = headed(title, handles, 6.5, height)
         axes = figure.add_subplot()
         limit = _limit(changes)
@@ -116,14 +158,18 @@ def _bar(axes: Axes, one: Change, at: float, limit: float, look: Look) -> None:
             if beyond:
                 axes.plot([edge * 0.985], [at], marker=marker, color=look.colour, markersize=5, clip_on=False, zorder=3)
     axes.plot(
-        [_worse(one, one.change)], [at], marker=look.marker, markersize=5.5, color=look.colour, zorder=4,
+        [_worse(one, one.change)], [at], marker=look.marker, markersize=4.6, color=look.colour, zorder=4,
         markerfacecolor=look.colour if one.sure else "white", markeredgewidth=1.2,
     )  # fmt: skip
 
 
 def _said(one: Change) -> str:
-    interval = f" ({numbers.between(one.low, one.high)})" if one.low is not None else ""
-    return f"{numbers.change(one.change)}{interval}"
+    if one.low is None or one.high is None:
+        return numbers.change(one.change)
+    low, middle, high = (
+        numbers.change(v, numbers.digits(one.low, one.high)[1]) for v in (one.low, one.change, one.high)
+    )
+    return f"{middle} ({low} to {high})"
 
 
 def _directions(axes: Axes) -> None:

@@ -101,11 +101,8 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
 
     Of Go benchmarks, whose units have no prefix of their own: sec/op is ("µs/op", 1e-6), B/op is ("KiB/op", 1024.0).
     """
-    if unit == "B":
-        return numbers.byte_unit(largest)
-    if unit in {"sec/op", "B/op"}:
-        name, factor = numbers.time_unit(largest) if unit == "sec/op" else numbers.binary_unit(largest)
-        return f"{name}/op", factor
+    if unit in {"B", "us"} or unit.endswith("/op"):
+        return numbers.scaled(unit, largest)
     _, factor, word = next(scale for scale in _SCALES if largest >= scale[0])
     return f"{word}{unit}", factor
 
