@@ -44,7 +44,9 @@ def test_a_stale_text_is_never_believed(held, tmp_path, stale):
     held()
     assert lock.holder() == lock.Holder(os.getpid(), "me", "2026-11-21T09:00:00Z", "/a, b")
     (tmp_path / "r").mkdir()
-    with pytest.raises(UserError, match=r"/a, b; wait for it, or end it with 'make stop RUN=a, b' there, then: make tsbs"):
+    with pytest.raises(
+        UserError, match=r"/a, b; wait for it, or end it with 'make stop RUN=a, b' there, then: make tsbs"
+    ):
         lock.refuse_if_taken(tmp_path / "r", "tsbs")
     held(tmp_path / "r")
     with pytest.raises(UserError, match="this run is going on already: pid"):
