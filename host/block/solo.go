@@ -103,14 +103,14 @@ func (f *frame) keep(loaded bool) error {
 var takeCanary = noise.Canary // tests have a short one
 
 func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) (err error) {
-	if limits := f.Plan.Noise; limits.CanaryPct == nil && limits.CanaryFlagPct == nil && limits.CanaryFsyncFlagPct == nil {
-		return nil // nobody looks at it
-	}
-	s := f.begin(v, record.Solo, "canary", "")
 	// What others have written is on the disk before this one is measured.
 	if err := syncDisk(f.Scratch); err != nil {
 		return err
 	}
+	if limits := f.Plan.Noise; limits == nil || limits.CanaryPct == nil && limits.CanaryFlagPct == nil && limits.CanaryFsyncFlagPct == nil {
+		return nil // nobody looks at it
+	}
+	s := f.begin(v, record.Solo, "canary", "")
 	if rec.Canary, err = takeCanary(f.Scratch); err == nil {
 		s.close(0, 0)
 	}
