@@ -100,7 +100,7 @@ def test_what_measured_nothing_ends_the_run_at_once(run, module):
     run.plan(sides, gobench={"bench": "^BenchmarkNothing$"})
     run.stage("provision")
     run.stage("build")
-    assert "matches no benchmark of candidate; there are: BenchmarkKeys, BenchmarkReads" in run.stage("run", expect=3)
+    assert "matches no benchmark of baseline; there are: BenchmarkKeys, BenchmarkReads" in run.stage("run", expect=3)
 
 
 @pytest.mark.parametrize(
