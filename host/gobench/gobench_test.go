@@ -2,6 +2,7 @@ package gobench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -238,6 +239,10 @@ func TestMeasuredBlock(t *testing.T) {
 			}
 		}
 		orders[strings.Join(order, " ")] = true
+		text, err := json.Marshal(b)
+		if missing := regexp.MustCompile(`"[a-z_]+":null`).FindAllString(strings.ReplaceAll(string(text), `"duel":null`, ""), -1); err != nil || strings.Contains(strings.Join(missing, ""), "pids") || strings.Contains(string(text), `"query_types":null`) {
+			t.Errorf("the record lacks %v", missing)
+		}
 		if len(b.Checks) != 14 || b.Solo["candidate"].Canary == nil || b.Ratios["candidate"].SecOp == nil || b.BootID == "" || b.TimedS <= 0 {
 			t.Errorf("block %+v", b)
 		}
