@@ -45,6 +45,16 @@ func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	}
 }
 
+func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
+	f := newFixture(t, 2, 0)
+	f.rows = f.rows[1:]
+	f.run(t.Context(), 0)
+	f.wantRan(1, 2)
+	if f.specs[2].Calibration != nil || f.exists("raw/calibration.json")() {
+		t.Error("there are counts")
+	}
+}
+
 func TestCounts(t *testing.T) {
 	duel := record.Duel{Seconds: 2, Least: 64, LongestS: 10, Fewest: 16, InFlight: 1}
 	for _, c := range []struct {
