@@ -15,4 +15,13 @@ __all__ = [
     "SECTIONS", "bench_configuration", "bench_name", "bench_operations", "bench_unit", "metrics", "read_block", "rows",
 ]
 # fmt: on
-SECTIONS: tuple[str, ...] = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
+SECTIONS: tuple[str, ...] = (
+    "compared",
+    "load",
+    "server",
+    "queries",
+    "checks",
+    "import-method",
+    "reproduce",
+    "import-limits",
+)
