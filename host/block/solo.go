@@ -388,8 +388,12 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 		if i > 0 {
 			v.snapshots.Mark("settle", "begin", "")
 		}
-		if at, err = f.waitQuiet(ctx, v, loadEnd, deadline); err != nil {
+		drained, err := f.waitQuiet(ctx, v, loadEnd, deadline)
+		if err != nil {
 			return at, err
+		}
+		if i == 0 { // merging because we ask for it is no part of the load's work
+			at = drained
 		}
 	}
 	s.over(v.servers...)
