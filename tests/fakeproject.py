@@ -7,12 +7,13 @@ import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from asking import FAKES, TYPES, UNJUDGED, free_port, written
 
 from tsduel.plan import resolve
 from tsduel.question import read
@@ -23,13 +24,8 @@ if TYPE_CHECKING:
     from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
-FAKES = PROJECT / "tests" / "fakes"
-TYPES = ["single-groupby-1-1-1", "cpu-max-all-1"]
+__all__ = ["FAKES", "TYPES", "UNJUDGED", "Project", "agent", "free_port", "wait_for", "written"]
 PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
-UNJUDGED = dict.fromkeys(
-    ("steal_pct", "foreign_cpu_pct", "canary_pct", "clock_step_s", "canary_flag_pct", "canary_fsync_flag_pct")
-)
-"""Limits of noise where other tests run beside; and no canary, which takes seconds and says nothing then."""
 
 
 @functools.cache
@@ -39,33 +35,6 @@ def agent() -> str:
     environment = os.environ | {"TSDUEL_CACHE": str(PROJECT / ".cache")}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.strip()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def written(binary: Path = FAKES / "database", **parts: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment of one tiny block; `parts` are laid over its sections."""
-    variant = {"source": "binary", "path": str(binary)}
-    base: dict[str, Any] = {
-        "name": "fake",
-        "variants": {"baseline": dict(variant), "candidate": dict(variant)},
-        "workload": {"scale": 2, "interval": "1h", "workers": 1},
-        "queries": {"types": TYPES[:1], "workers": 1, "max_count": 200},
-        "duel": {"seconds": 0.1, "least": 8, "fewest": 4, "idle_s": 0.1},
-        "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
-        "design": {"blocks": 1, "warmup_blocks": 1, "spare_blocks": 0, "max_failed_blocks": 99},
-        "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20, "idle_timeout_s": 5},
-        "noise": UNJUDGED,
-        "host": {"port": free_port(), "pin": "off"},
-    }
-    for section, fields in parts.items():
-        base[section] = base.get(section, {}) | fields
-    return base
 
 
 class Project:
@@ -82,6 +51,7 @@ class Project:
 
     def plan(self, **parts: dict[str, Any]) -> Plan:
         """Write the plan of an experiment (see `written`), and the records of what would have been built for it."""
+        parts["design"] = {"spare_blocks": 0} | parts.get("design", {})
         plan = resolve.resolve(read.validate(written(**parts), "test"), run="r")
         self.cache.mkdir(exist_ok=True)
         resolve.write(self.run_dir, plan, cache=self.cache)

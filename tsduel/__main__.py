@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.results import run_directory
-from tsduel.core.rundir import open_run
 from tsduel.stats import outcome
 
 if TYPE_CHECKING:
@@ -96,22 +95,18 @@ def _keep(run_dir: Path, _failed: int) -> None:
 
 def _report(run_dir: Path, _failed: int) -> int:
     from plots import exports, report
-    from plots.gobench import report as go_report
 
-    of_kind = go_report if open_run(run_dir).kind == "gobench" else report
-    of_kind.main(run_dir)
+    report.main(run_dir)
     exported = exports.main(run_dir)
-    of_kind.print_summary(run_dir)
+    report.print_summary(run_dir)
     print(exported)
     return outcome.tell(run_dir, os.environ.get("FAIL_ON", ""))
 
 
 def _comment(run_dir: Path, _failed: int) -> None:
     from plots import comment
-    from plots.gobench import comment as go_comment
 
-    of_kind = go_comment if open_run(run_dir).kind == "gobench" else comment
-    print(of_kind.main(run_dir), end="")
+    print(comment.main(run_dir), end="")
 
 
 def _status(run_dir: Path, _failed: int) -> None:

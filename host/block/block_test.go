@@ -285,7 +285,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"merging", "settle", "the database did not settle within 1 s: 1 still to do", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
 		{"drop", "settle", "the database stored 0 samples of 480 (vm_rows_added_to_storage_total)", nil},
 		{"ignore-term", "stop", "had to be killed: it did not stop within 1s", func(p *record.Plan) { p.Watchdog.StopS = 1 }},
-		{"panic", "stop", "the server's log has a panic or a fatal error: panic: BUG: at the very end", nil},
+		{"blow-up", "stop", "the server's log has a panic or a fatal error: panic: BUG: at the very end", nil},
 		{"query-error", "query", "ended with exit code 2: panic: http request did not return status 200", nil},
 		{"hang-query", "query", "no query was answered for 2 s", func(p *record.Plan) { p.Watchdog.QueryStallS = 2 }},
 		{"die-in-query", "query", ") died: ", nil},

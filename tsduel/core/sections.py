@@ -188,8 +188,9 @@ class Noise(Part):
 class Pins(Part):
     """CPUs of the servers and of the client, which share none."""
 
-    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    # Not strict: in a union pydantic forgets that it reads JSON, in which a list is as good as a tuple.
+    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
+    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
 
     @model_validator(mode="after")
     def _apart(self) -> Pins:
@@ -293,6 +294,8 @@ class GoBench(Part):
     require: tuple[Require, ...] = ()
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
+    # Short turns of both test binaries, B C C B, where setting a benchmark up takes no time.
+    alternate: bool = True
     profile: tuple[Literal["cpu", "mem"], ...] = ()
     round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
 

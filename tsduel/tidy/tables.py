@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
     from tsduel.tidy.blocks import Decided
-    from tsduel.workloads.reading import Reading
+    from tsduel.workloads.measured import Reading
 
     Row = Iterable[object]
     Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]

@@ -124,7 +124,7 @@ class TsbsExperiment(experiment.Experiment):
         asked = {variant.target for variant in self.variants.values()}
         if len(asked) > 1:
             raise ValueError("variants: all have to be versions of the same database")
-        answered = databases()[asked.pop()].query_types
+        answered = databases()[next(iter(asked))].query_types
         for name in self.queries.types:
             if name not in answered:
                 raise ValueError(f"queries.types: it cannot be asked {name}; allowed: {', '.join(answered)}")
@@ -141,6 +141,8 @@ class TsbsExperiment(experiment.Experiment):
             )
         if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
+        if self.duel.load and not databases()[next(iter(asked))].target.write_path:
+            raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
