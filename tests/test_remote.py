@@ -222,10 +222,10 @@ class TestAttendant:
         """All files come home as they are, a damaged one again; no name that was not planned is taken."""
         attended = link(design={"blocks": 2})
         assert attendant(attended).attend() == 0
-        assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == project.blocks() == ["000", "001", "002"]
+        assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == project.blocks() == ["001", "002"]
         assert attended.missing() == []
         said = capsys.readouterr().out
-        for number in range(3):
+        for number in (1, 2):
             assert f"block {number} ok in " in said
             assert f"block {number} baseline load " in said
         assert is_home(attended.run_dir)
