@@ -98,11 +98,7 @@ provision: .venv ## say where the blocks run; with TARGET=gcp, rent the machine
 build: .venv ## Ansible: install what is missing, and build tsduel-host, TSBS and the variants
 	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
 
-<<<<<<< HEAD
-run: .venv ## every block that has not been run yet (host/run)
-=======
 run: .venv ## tsduel-host: every block that has not been run yet
->>>>>>> house
 	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
 
 give-back: .venv ## TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)

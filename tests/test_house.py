@@ -187,7 +187,5 @@ class TestCleanCache:
         stray = subprocess.Popen(
             ["sleep", "300"], env={"TSDUEL_SCRATCH": f"{cache}/scratch", "PATH": os.environ["PATH"]}
         )
-        assert f"ending what an interrupted run left behind: sleep 300  (pid {stray.pid})" in call(
-            "clean-cache", cache
-        )
+        assert f"ending what an interrupted run left behind: sleep 300  (pid {stray.pid})" in call("clean-cache", cache)
         assert stray.wait(10) == -9

@@ -103,8 +103,8 @@ def test_one_round_each_is_no_verdict(run):
     verdicts = {row["verdict"] for row in rows(run).values()}
     assert verdicts == {"inconclusive (n < 6)", "shown"}
     found = text(run)
-    assert "> **One round each: no verdict.**" in found
-    assert re.search(r"- Ingestion: [\d.]+ % (faster|slower), one round each: no verdict\n", found)
+    assert "> **One run each: no verdict.**" in found
+    assert re.search(r"- Ingestion: [\d.]+ % (faster|slower), one run each: no verdict\n", found)
     assert "screen" not in found
     assert "interleaved trials" not in found
     assert "`process_resident_memory_peak_bytes`" in found
@@ -115,7 +115,7 @@ def test_what_a_log_cannot_show_is_not_made(run):
     """Neither passed nor failed; the samples are those that tsbs_generate_data was asked for."""
     for variant in ("baseline", "candidate"):
         made = checks(run, variant)
-        assert set(made) == {"round_finished", "samples_sent"}
+        assert set(made) == {"block_finished", "samples_sent"}
         assert made["samples_sent"]["expected"] == made["samples_sent"]["actual"] == str(400 * 1080 * 10)
     found = text(run)
     assert "Checked 4 of 53, none failed, 49 not made" in found
@@ -256,7 +256,7 @@ def test_other_loads_are_a_failed_check(tmp_path):
     assert rows(run)["load_rate", ""]["verdict"] == "failed"
     quiet = [re.sub(r"--scale=\S+", "", log) for log in (BASELINE, half)]
     run = imported(tmp_path / "quiet", *quiet)
-    assert set(checks(run, "baseline")) == {"round_finished"}
+    assert set(checks(run, "baseline")) == {"block_finished"}
     assert checks(run, "candidate")["samples_sent"]["ok"] == "false"
     assert "4,320,000 samples" in text(run)
     assert "unknown" not in text(run)
@@ -401,7 +401,7 @@ def test_plot_load_of_two(tmp_path, monkeypatch, capsys):
     out, pictures = drawn(tmp_path, monkeypatch, capsys, *logs)
     assert "v1.126.0.csv: loaded 4,320,000 samples in" in out
     assert re.search(
-        r"größer\.log against .*v1\.126\.0\.csv: -?\+?[\d.]+ % in the mean rate; one round each: no verdict", out
+        r"größer\.log against .*v1\.126\.0\.csv: -?\+?[\d.]+ % in the mean rate; one run each: no verdict", out
     )
     assert pictures == ["v1.126.0-against-gr_er.png", "v1.126.0-against-gr_er.svg"]
     assert "results/plot-load/v1.126.0-against-gr_er.svg" in out

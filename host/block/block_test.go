@@ -73,6 +73,7 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 		Queries:  record.Queries{Solo: true, Workers: 1, Count: new(int), Cache: "as-loaded", Seconds: 0.2, MaxCount: 70},
 		Settle:   record.Settle{Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
 		Design:   record.Design{Reload: "every"},
+		Noise:    &record.Limits{CanaryPct: new(float64)},
 	}
 	*plan.Queries.Count = 20
 	spec := record.Spec{Plan: plan, Row: record.BlockRow{Block: 1, Kind: "measured", QueryTypes: types[:1]}, RunDir: root, Dir: filepath.Join(root, "raw", "001.partial"),

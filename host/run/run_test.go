@@ -151,7 +151,7 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, 0)
 			kept := map[string]string{}
-			for range 3 {
+			for range 2 {
 				c := f.start(0.2)
 				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
 				_ = tell(c.Process.Pid) // or it has ended by then
@@ -307,11 +307,14 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 	f.block = func(context.Context, record.Spec) (*record.Block, error) {
 		return nil, errors.New("a step of ours broke")
 	}
-	wantIn(t, f.run(t.Context(), 3), "tsduel: a step of ours broke")
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a step of ours broke")
 	f.wantThere()
 	if end := f.events("run-end"); end[0]["message"] != "a step of ours broke" {
 		t.Errorf("%v", end)
 	}
+	f.block = func(context.Context, record.Spec) (*record.Block, error) { panic("nobody thought of it") }
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a mistake of tsduel's own, of which run.log says more: nobody thought of it")
+	wantIn(t, f.read("run.log"), "run_test.go")
 }
 
 func TestFullDisks(t *testing.T) {

@@ -305,7 +305,8 @@ class GoBench(Part):
     @field_validator("profile", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        return tuple(value.split(",")) if isinstance(value, str) else value
+        listed = value.split(",") if isinstance(value, str) else value
+        return tuple(listed) if isinstance(listed, list) else listed  # a list is none in strict mode, here
 
     @field_validator("files")
     @classmethod

@@ -130,4 +130,8 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 def bench_operations(run: Run, query_type: str) -> int | None:
     """Return the operations that the warm-up has found for a row."""
     planned = run.json("raw/calibration.json")["rows"]
-    return next(int(row["count"]) for row in planned if (row.get("cell") or row)["row"] == query_type)
+    return next(
+        int(row["count"]) * int(row.get("parts") or 1)
+        for row in planned
+        if (row.get("cell") or row)["row"] == query_type
+    )

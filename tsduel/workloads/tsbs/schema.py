@@ -53,9 +53,10 @@ class TsbsVariant(experiment.Variant):
                 raise ValueError(f"component {role!r} is there twice")
         if first not in given:
             raise ValueError(f"components: {first!r}, which takes clients, is missing")
+        refused = {flag.lstrip("-") for flag in database.target.refused_flags}
         for part in self.components or (self,):
             for flag in part.flags:
-                if f"-{flag.lstrip('-').partition('=')[0]}" in database.target.refused_flags:
+                if flag.lstrip("-").partition("=")[0] in refused:
                     raise ValueError(
                         f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
                         "that nobody else can reach (host.port: the first port)"
