@@ -125,4 +125,4 @@ def quantity(value: float | None, unit: str = "B") -> str:
 
 def decimals(low: float, high: float) -> int:
     """Return with how many decimals an interval in a unit of its own is printed: two digits of half its width."""
-    return DECIMALS if high <= low else min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)
+    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)

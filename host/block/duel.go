@@ -419,7 +419,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	}
 	rule := d.Plan.Duel
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
-		Until: exchange.Until{Seconds: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
+		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
 	if target.Volatile != "" {
 		var err error
 		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
@@ -495,7 +495,7 @@ func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange
 	job.Progress = func(done int, elapsed time.Duration) {
 		total := job.Until.Count
 		if total == 0 {
-			total = int(float64(done) * math.Max(1, job.Until.Seconds.Seconds()/elapsed.Seconds()))
+			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
 		}
 		d.Events.Progress("exchange", int64(done), int64(total))
 	}

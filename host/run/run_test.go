@@ -45,6 +45,16 @@ func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	}
 }
 
+func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
+	f := newFixture(t, 2, 0)
+	f.rows = f.rows[1:]
+	f.run(t.Context(), 0)
+	f.wantRan(1, 2)
+	if f.specs[2].Calibration != nil || f.exists("raw/calibration.json")() {
+		t.Error("there are counts")
+	}
+}
+
 func TestCounts(t *testing.T) {
 	duel := record.Duel{Seconds: 2, Least: 64, LongestS: 10, Fewest: 16, InFlight: 1}
 	for _, c := range []struct {
@@ -151,7 +161,7 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, 0)
 			kept := map[string]string{}
-			for range 3 {
+			for range 2 {
 				c := f.start(0.2)
 				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
 				_ = tell(c.Process.Pid) // or it has ended by then
@@ -307,11 +317,14 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 	f.block = func(context.Context, record.Spec) (*record.Block, error) {
 		return nil, errors.New("a step of ours broke")
 	}
-	wantIn(t, f.run(t.Context(), 3), "tsduel: a step of ours broke")
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a step of ours broke")
 	f.wantThere()
 	if end := f.events("run-end"); end[0]["message"] != "a step of ours broke" {
 		t.Errorf("%v", end)
 	}
+	f.block = func(context.Context, record.Spec) (*record.Block, error) { panic("nobody thought of it") }
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a mistake of tsduel's own, of which run.log says more: nobody thought of it")
+	wantIn(t, f.read("run.log"), "run_test.go")
 }
 
 func TestFullDisks(t *testing.T) {

@@ -100,7 +100,7 @@ def _figure(source: Source) -> Figure | None:
         metric = source.metrics[row["metric"]]
         of = values_of(source, metric.name, row["query_type"], one.cell)
         name = one.named(row)
-        lanes.append(Lane(name, metric.unit, metric.better == "higher", row["threshold_pct"]))
+        lanes.append(Lane(name, metric.unit, metric.better == "higher"))
         values.append(of.assign(lane=name))
         changes.append(
             _changes(source, one, row, of).assign(

@@ -11,9 +11,9 @@ ESTIMATORS = {"duel_typical_ms": "typical, ms", "duel_total_ms": "total, ms", "d
 PERCENTILES = {"duel_p50_ms": "p50", "duel_p95_ms": "p95", "duel_p99_ms": "p99"}
 NAMES = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
 NOTE = (
-    "A cell is the baseline's value → the candidate's (change in percent) and its mark. *Typical*: the 10 % "
-    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; *total*: the ratio of the "
-    "sums, with every stall in it; *CPU*: of the server's process, an operation. What a server does in the "
+    "A cell is the baseline's value → the candidate's (change in percent) and its mark. Typical: the 10 % "
+    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; total: the ratio of the "
+    "sums, with every stall in it; CPU: of the server's process, an operation. What a server does in the "
     "background delays both sides: it shows in its CPU and in the parts where it is alone."
 )
 
@@ -86,7 +86,7 @@ def _shift(row: dict[str, object] | None) -> str:
     if not isinstance(shift, dict):
         return numbers.MISSING
     low, high, middle = shift["lo"], shift["hi"], shift["difference"]
-    if low is None or high is None:
+    if low is None or high is None or high <= low:
         return numbers.signed(middle)
     # Milliseconds are printed as finely as the interval is wide, not as large as the value is.
     decimals = numbers.decimals(low, high)

@@ -108,9 +108,13 @@ class Duel(Part):
 
 
 class Settle(Part):
-    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
+    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
 
-    mode: Literal["natural", "merged"] = "natural"
+    `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 % for
+    queries that read much.
+    """
+
+    mode: Literal["natural", "merged"] = "merged"
     timeout_s: Seconds = 600
     polls: Seconds = 3
     poll_s: Seconds = 1
