@@ -216,16 +216,6 @@ class TestBlocks:
         assert not [row for row in table(run, "pairs") if row["block"] == "1"]
         assert causes(run)[1] == causes(run, "third")[1] == "failed"
 
-    def test_spares_take_the_places_of_spoilt_blocks(self, tmp_path):
-        """One for one; what no spare is left for is owed, and a spare without a place is surplus."""
-        spec = {"blocks": 8, "spare_blocks": 2, "spoilt": {2: "a build", 5: "another"}}
-        assert causes(made(tmp_path / "one", **spec, spares_run=1)) == {
-            0: "warmup", 1: "", 2: "spoilt", 3: "", 4: "", 5: "owed", 6: "", 7: "", 8: "", 9: "",
-        }  # fmt: skip
-        both = causes(made(tmp_path / "two", **spec, spares_run=2))
-        assert [block for block, cause in both.items() if cause == "owed"] == []
-        assert causes(made(tmp_path / "three", blocks=8, spare_blocks=2, spares_run=1))[9] == "surplus"
-
     def test_a_void_block_and_one_that_was_not_run(self, tmp_path):
         """Nothing in it is compared, with the reason; the run goes on without it."""
         run = made(tmp_path, blocks=3, void={1: "candidate started with answers of an earlier process"})
