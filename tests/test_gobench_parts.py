@@ -7,15 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from plots.gobench.tables import value
 from tsduel.core.errors import UserError
 from tsduel.plan import resolve as plan
 from tsduel.question import experiment, knobs
 from tsduel.workloads import kinds
-from tsduel.workloads.gobench import parse, units
 from tsduel.workloads.gobench import plan as go_plan
 from tsduel.workloads.gobench.schema import GoExperiment
 
@@ -220,22 +216,3 @@ def test_a_pivot_makes_cells():
 def test_a_pivot_that_cannot_be_made_is_refused(pivot, sentence):
     """Before anything is measured."""
     assert sentence in calibrate(KEYS, pivot=pivot)
-
-
-@pytest.mark.parametrize(
-    ("number", "unit", "text"),
-    [
-        (745.1e-6, "sec/op", "745.1 µs"),
-        (0.0236, "sec/op", "23.60 ms"),
-        (3.2e-10, "sec/op", "0.32 ns"),
-        (5.708 * 2**20, "B/op", "5.708 MiB"),
-        (0.0, "B/op", "0 B"),
-        (11450.0, "allocs/op", "11.45 k"),
-        (1577.0, "allocs/op", "1,577"),
-        (2.5e6, "B/s", "2.384 MiB/s"),
-        (None, "sec/op", "–"),  # noqa: RUF001 - numbers.MISSING
-    ],
-)
-def test_values_are_printed_with_the_prefix_that_suits_them(number, unit, text):
-    """As benchstat does."""
-    assert value(number, unit) == text
