@@ -21,7 +21,7 @@ from gitrepo import Repository
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component, SshPlace, Variant
 from tsduel.core.rundir import open_run
-from tsduel.places import place, provision
+from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
@@ -59,7 +59,7 @@ class TestPlace:
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
         assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108 - a name, and nothing made there
         plan = plans.plan(place=SshPlace(**found))
-        there = place.directories(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
+        there = directories.of(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}
 
     @pytest.mark.parametrize(
