@@ -30,7 +30,7 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     rounded = float(f"{value:.{digits}g}")
     if value == int(value) and abs(value) < 10**digits:
         return f"{value:,.0f}"
-    whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
+    whole = len(f"{int(abs(rounded))}") if abs(rounded) >= 1 else 0
     if whole >= digits:
         return f"{rounded:,.0f}"
     if whole:
@@ -125,4 +125,4 @@ def quantity(value: float | None, unit: str = "B") -> str:
 
 def decimals(low: float, high: float) -> int:
     """Return with how many decimals an interval in a unit of its own is printed: two digits of half its width."""
-    return DECIMALS if high <= low else min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)
+    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)

@@ -153,14 +153,20 @@ func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
 }
 
 func TestAnInterruptionLeavesNothingHalf(t *testing.T) {
-	for _, fault := range []string{"FAKE_DATA_FAULT", "FAKE_QUERIES_FAULT"} {
+	for fault, begun := range map[string]string{"FAKE_DATA_FAULT": "data ", "FAKE_QUERIES_FAULT": "queries "} {
 		spec, calls := fixture(t)
 		t.Setenv(fault, "hang")
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for text := ""; !strings.Contains("\n"+text, "\n"+begun); time.Sleep(10 * time.Millisecond) {
+				all, _ := os.ReadFile(os.Getenv("FAKE_LOG"))
+				text = string(all)
+			}
+			cancel()
+		}()
 		begin := time.Now()
 		_, err := Make(ctx, spec)
-		cancel()
-		if err == nil || time.Since(begin) > 5*time.Second {
+		if err == nil || time.Since(begin) > 30*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		os.Unsetenv(fault)

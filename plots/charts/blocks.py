@@ -16,12 +16,11 @@ _MANY_BLOCKS, _LONGEST = 30, 44
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of panels: the name of its values, their unit and direction, the metric's threshold in percent."""
+    """One row of panels: the name of its values, their unit and direction."""
 
     name: str
     unit: str
     higher_is_better: bool
-    threshold: float
 
 
 def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str]) -> Figure:

@@ -56,7 +56,7 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
         for axes in grid[len(types) :]:
             axes.remove()
         figure.supxlabel("ms, logarithmic", fontsize=9)
-        figure.supylabel("share of exchanges that took at most so long, %", fontsize=9)
+        figure.supylabel("exchanges done within, %", fontsize=9)
         return figure
 
 

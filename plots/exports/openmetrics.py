@@ -81,12 +81,16 @@ def _info(source: Source) -> Family:
 
 def _samples(source: Source, metric: Metric, family: Family, factor: float) -> None:
     of_type = "benchmark" if source.plan.gobench else "query_type"
-    phase_ends = source.table("phases").groupby(["block", "phase", "query_type"])["end"].max().to_dict()
-    block_ends = source.table("phases").groupby("block")["end"].max().to_dict()
+    phases = source.table("phases")
+    phase_ends = phases.groupby(["block", "variant", "phase", "query_type"])["end"].max().to_dict()
+    block_ends = phases.groupby(["block", "variant"])["end"].max().to_dict()
     table = source.counting(source.table("measurements")[source.table("measurements")["metric"] == metric.name])
     columns = ("cell", "block", "variant", "phase", "query_type", "value")
     for cell, block, variant, phase, query_type, value in zip(*(table[c].tolist() for c in columns), strict=True):
-        end = phase_ends.get((block, phase, query_type), block_ends.get(block))
+        # In the duel all variants share a phase, which has no variant; columns of a pivot share a variant.
+        ran = source.plan.variants[0].name if source.pivoted else variant
+        found = (phase_ends.get((block, of, phase, query_type)) for of in (ran, ""))
+        end = next(filter(None, found), block_ends.get((block, ran)))
         if end is not None:
             own = {"cell": cell, "variant": variant, of_type: query_type, "block": f"{block:.0f}"}
             family.add_sample(

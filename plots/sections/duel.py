@@ -11,9 +11,9 @@ ESTIMATORS = {"duel_typical_ms": "typical, ms", "duel_total_ms": "total, ms", "d
 PERCENTILES = {"duel_p50_ms": "p50", "duel_p95_ms": "p95", "duel_p99_ms": "p99"}
 NAMES = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
 NOTE = (
-    "A cell is the baseline's value → the candidate's (change in percent) and its mark. *Typical*: the 10 % "
-    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; *total*: the ratio of the "
-    "sums, with every stall in it; *CPU*: of the server's process, an operation. What a server does in the "
+    "A cell is the baseline's value → the candidate's (change in percent) and its mark. Typical: the 10 % "
+    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; total: the ratio of the "
+    "sums, with every stall in it; CPU: of the server's process, an operation. What a server does in the "
     "background delays both sides: it shows in its CPU and in the parts where it is alone."
 )
 
@@ -47,14 +47,16 @@ def _of(comparison: Comparison, source: Source) -> str:
     return found and markup.paragraphs(found, details(comparison, ESTIMATORS | PERCENTILES, source.query_types))
 
 
-def overview(comparison: Comparison, statistics: dict[str, str], query_types: list[str]) -> str:
+def overview(
+    comparison: Comparison, statistics: dict[str, str], query_types: list[str], head: str = "Query type"
+) -> str:
     """Return a table of statistics by query type: both values, change and mark in a cell; nothing without any."""
     rows = []
     for query_type in (*query_types, *NAMES):
         cells = [comparison.cell_of(metric, query_type) for metric in statistics]
         if any(cell != numbers.MISSING for cell in cells):
             rows.append([NAMES.get(query_type, query_type), *cells])
-    return markup.table([f"Query type, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
+    return markup.table([f"{head}, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
 
 
 def details(comparison: Comparison, statistics: dict[str, str], query_types: list[str]) -> str:
@@ -64,10 +66,8 @@ def details(comparison: Comparison, statistics: dict[str, str], query_types: lis
         rows = comparison.of(metric, query_types)
         if rows:
             names = [NAMES.get(query_type, query_type) for query_type in rows]
-            parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, 'Query type')}")
-    return markup.folded(
-        f"Intervals and p of every query type: {comparison.labels[1]} against {comparison.labels[0]}", *parts
-    )
+            parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, '')}")
+    return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
 
 
 def shifts(comparison: Comparison, source: Source, percentiles: dict[str, str]) -> str:
@@ -86,7 +86,7 @@ def _shift(row: dict[str, object] | None) -> str:
     if not isinstance(shift, dict):
         return numbers.MISSING
     low, high, middle = shift["lo"], shift["hi"], shift["difference"]
-    if low is None or high is None:
+    if low is None or high is None or high <= low:
         return numbers.signed(middle)
     # Milliseconds are printed as finely as the interval is wide, not as large as the value is.
     decimals = numbers.decimals(low, high)
