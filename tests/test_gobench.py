@@ -62,13 +62,15 @@ def test_a_known_difference_is_found_and_reported(run, module):
 
 
 def test_one_binary_as_both_sides_in_short_turns(run, module):
-    """A/A: bytes and allocations are identical in every block; each turn is a result of its own, for benchstat too."""
+    """Bytes and allocations are identical in every block; each turn is a result of its own, for benchstat too."""
     bench = {"bench": "^BenchmarkWork$/^(spin|alloc)$", "seconds": 0.6}
-    run.plan({"baseline": module.plain, "candidate": module.plain}, AA="1", design={"blocks": 2}, gobench=bench)
+    run.plan({"baseline": module.plain, "candidate": module.plain}, design={"blocks": 2}, gobench=bench)
     rows = run.all()
     planned = run.json("raw/calibration.json")["rows"]
     assert all(row["parts"] in {4, 8} for row in planned), planned
     assert rows["allocs/op", "Work/alloc"]["change_pct"] == 0.0
+    assert "none failed" in run.text("report.md")
+    assert "not made" not in run.text("report.md")
     turns = planned[0]["parts"]
     assert run.text("raw/001/candidate/bench.txt").count("BenchmarkWork/spin-") >= turns
     with (run.directory / "tidy/pairs.csv").open() as stream:
@@ -95,7 +97,7 @@ def test_what_measured_nothing_ends_the_run_at_once(run, module):
     run.stage("build")
     said = run.stage("run", expect=3)
     assert "BenchmarkReads: empty/op is not there, or not above zero" in said
-    assert not (run.directory / "raw/002").exists()
+    assert not (run.directory / "raw/001").exists()
     shutil.rmtree(run.directory)
     run.plan(sides, gobench={"bench": "^BenchmarkNothing$"})
     run.stage("provision")
