@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 
@@ -64,7 +65,7 @@ func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error)
 func done(spec record.Spec) *record.Block {
 	b := record.NewBlock(spec.Row)
 	b.Started = record.Epoch(time.Now())
-	b.Ended, b.BootID = b.Started+1, bootID()
+	b.Ended, b.BootID = b.Started+1, noise.BootID()
 	for _, v := range spec.Row.Order {
 		b.Solo[v] = record.SoloRecord{Canary: &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}}
 	}

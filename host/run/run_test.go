@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/noise"
 	"tsduel/host/record"
 
 	"golang.org/x/sys/unix"
@@ -250,7 +251,7 @@ func TestOneRunAtATime(t *testing.T) {
 	f.waitFor("a block", f.exists("raw/000.partial"))
 	text, err := os.ReadFile(os.Getenv("TSDUEL_LOCK"))
 	must(t, err)
-	wantIn(t, string(text), ", began ", ", boot "+bootID()+", user ", ", since ", ", "+f.dir+"\n")
+	wantIn(t, string(text), ", began ", ", boot "+noise.BootID()+", user ", ", since ", ", "+f.dir+"\n")
 	wantIn(t, f.run(t.Context(), 2), "this run is going on already: pid ", "end it with 'make stop RUN=a [run] 'x''")
 
 	lock := os.Getenv("TSDUEL_LOCK")
