@@ -22,16 +22,16 @@ func put(t *testing.T, path, text string) string {
 // Only a plain directory of ours, with our marker beside it, is wiped: links and other disks lead to what is not ours.
 func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 	for name, c := range map[string]struct {
-		make func(dir, precious string) error
+		make func(t *testing.T, dir, precious string) error
 		said string
 	}{
-		"no marker":        {func(dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
-		"a link as marker": {func(dir, _ string) error { put(t, dir+"/x", ""); return os.Symlink("/etc/hostname", dir+marked) }, "is not marked as ours"},
-		"a link": {func(dir, precious string) error {
+		"no marker":        {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
+		"a link as marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return os.Symlink("/etc/hostname", dir+marked) }, "is not marked as ours"},
+		"a link": {func(t *testing.T, dir, precious string) error {
 			put(t, dir+marked, "")
 			return os.Symlink(filepath.Dir(precious), dir)
 		}, "is a link, and is not followed: remove it"},
-		"a disk of its own": {func(dir, _ string) error {
+		"a disk of its own": {func(t *testing.T, dir, _ string) error {
 			put(t, dir+marked, "")
 			put(t, dir+"/x", "")
 			if err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tsduel-test", dir).Run(); err != nil {
@@ -43,7 +43,7 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, precious := filepath.Join(t.TempDir(), "data"), put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
-			if err := c.make(dir, precious); err != nil {
+			if err := c.make(t, dir, precious); err != nil {
 				t.Fatal(err)
 			}
 			if err := Wipe(dir); err == nil || !strings.Contains(err.Error(), dir+" "+c.said) {
