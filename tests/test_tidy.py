@@ -117,11 +117,13 @@ def test_a_duel_is_one_ratio_a_block_with_its_error(run):
 
 
 def test_the_errors_within_a_block_are_what_blocks_scatter_by():
-    """Drawn again and again, both estimators scatter by the standard error that they state; outliers move one of them."""
+    """Drawn again and again, both scatter by the standard error that they state; outliers move one of them."""
     rng = np.random.default_rng(1)
     drawn = [(np.exp(rng.normal(0, 0.3, 200)), rng.normal(0, 0.05, 200)) for _ in range(400)]
-    for estimate in (lambda b, d: trimmed_mean(d), lambda b, d: ratio_of_sums(b, b * np.exp(d))):
-        found = [estimate(b, d) for b, d in drawn]
+    for found in (
+        [trimmed_mean(d) for _, d in drawn],
+        [ratio_of_sums(b, b * np.exp(d)) for b, d in drawn],
+    ):
         assert np.std([value for value, _ in found]) == pytest.approx(np.mean([se for _, se in found]), rel=0.1)
     d = rng.normal(0, 0.05, 200)
     d[:5] = 3.0
@@ -147,7 +149,7 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
 
 
 def test_time_series_stay_in_their_phase(run):
-    """Elapsed seconds begin with the phase, the levels of the ticks come with rates; the duel's ticks are not the load's."""
+    """Elapsed seconds begin with the phase, and the levels of the ticks come with rates per second."""
     rows = table(run, "timeseries")
     assert all(float(row["elapsed_s"]) >= 0 for row in rows)
     assert {"load_rate", "cpu_cores", "rss_bytes", "inserted_rate", "request_rate"} <= {row["metric"] for row in rows}
@@ -215,16 +217,6 @@ class TestBlocks:
         run = made(tmp_path, variants=THREE, failed={1: ("baseline", "duel", "it died")})
         assert not [row for row in table(run, "pairs") if row["block"] == "1"]
         assert causes(run)[1] == causes(run, "third")[1] == "failed"
-
-    def test_spares_take_the_places_of_spoilt_blocks(self, tmp_path):
-        """One for one; what no spare is left for is owed, and a spare without a place is surplus."""
-        spec = {"blocks": 8, "spare_blocks": 2, "spoilt": {2: "a build", 5: "another"}}
-        assert causes(made(tmp_path / "one", **spec, spares_run=1)) == {
-            0: "warmup", 1: "", 2: "spoilt", 3: "", 4: "", 5: "owed", 6: "", 7: "", 8: "", 9: "",
-        }  # fmt: skip
-        both = causes(made(tmp_path / "two", **spec, spares_run=2))
-        assert [block for block, cause in both.items() if cause == "owed"] == []
-        assert causes(made(tmp_path / "three", blocks=8, spare_blocks=2, spares_run=1))[9] == "surplus"
 
     def test_a_void_block_and_one_that_was_not_run(self, tmp_path):
         """Nothing in it is compared, with the reason; the run goes on without it."""

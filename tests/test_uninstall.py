@@ -182,7 +182,7 @@ class TestThere:
     def remove(there, *, code=0, **knobs):
         """Run what `make uninstall TARGET=ssh` runs."""
         named = {"TARGET": "ssh", "SSH_HOST": "me@bench", "REMOTE_DIR": str(there)} | knobs
-        return said([sys.executable, "-m", "tsduel.places.ssh.uninstall"], code=code, **named)
+        return said([sys.executable, "-m", "tsduel.places.uninstall"], code=code, **named)
 
     def test_our_directory_goes(self, there):
         """Runs and cache, said before; a second call finds nothing."""

@@ -110,8 +110,8 @@ class Duel(Part):
 class Settle(Part):
     """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
 
-    `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 % for
-    queries that read much.
+    `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 %
+    for queries that read much.
     """
 
     mode: Literal["natural", "merged"] = "merged"
