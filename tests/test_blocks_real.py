@@ -27,7 +27,12 @@ def failure(project):
 
     def run(*flags, meanwhile=None):
         data = read.read_file(PROJECT / "experiments" / "smoke.yml")
-        data |= {"noise": UNJUDGED, "settle": {"polls": 1}, "host": {"port": free_port(), "pin": "off"}, "watchdog": {"load_stall_s": 6}}
+        data |= {
+            "noise": UNJUDGED,
+            "settle": {"polls": 1},
+            "host": {"port": free_port(), "pin": "off"},
+            "watchdog": {"load_stall_s": 6},
+        }
         data["design"] = {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 0}
         data["workload"] |= {"scale": 300}
         data["queries"] |= {"types": ["double-groupby-1"]}

@@ -80,7 +80,7 @@ func copyMemory() (float64, error) {
 func lastLevelCache() (largest int) {
 	sizes, _ := filepath.Glob(filepath.Join(proc.SysRoot(), "devices/system/cpu/cpu0/cache/index*/size"))
 	for _, file := range sizes {
-		if kib, err := strconv.Atoi(strings.TrimSuffix(text(file), "K")); err == nil {
+		if kib, err := strconv.Atoi(strings.TrimSuffix(proc.Text(file), "K")); err == nil {
 			largest = max(largest, kib<<10)
 		}
 	}
