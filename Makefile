@@ -84,9 +84,9 @@ look:
 	@scripts/doctor fast
 
 ##@ Compare
-tsbs: look plan provision build run give-back tidy compare report ## compare two versions: all the stages below
+tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare two versions: all the stages below
 
-gobench: look plan provision build run give-back tidy compare report ## compare Go benchmarks of two revisions of a module, in the same way
+gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of rounds
@@ -109,6 +109,9 @@ tidy: .venv ## raw files -> tidy/*.csv
 
 compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
 	$(TSDUEL) compare "$$RUN"
+
+keep: .venv ## after AA=1: keep in results/aa what the run says of this kind of machine, for later plans and reports
+	$(TSDUEL) keep "$$RUN"
 
 report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
@@ -179,5 +182,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare report follow status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment import read-logs \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

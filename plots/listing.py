@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from plots.numbers import byte_unit, number
 from tsduel.core import caches
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import Run, lost_latest, open_run
+from tsduel.core.results import lost_latest
+from tsduel.core.rundir import Run, open_run
 from tsduel.places import place
 from tsduel.rounds import runstate
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import plans
 from fakecompute import PROJECT, TOKEN
 
-from tsduel.places.gcp import place
+from tsduel.core.plan import Estimate
+from tsduel.places.gcp import place, rent
 from tsduel.places.gcp.settings import Gcp
 
 if TYPE_CHECKING:
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
 
     from fakecompute import FakeCompute
 
+    from tsduel.core.plan import GcpPlace
+
 HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
 
 
-def asked(**settings: Any) -> dict[str, Any]:
+def asked(*, seconds: int = 3600 * 3, database_bytes: int = 10**9, **settings: Any) -> GcpPlace:
     """Return the place of a small run."""
-    return place.complete(
-        place.asked(HERE), Gcp(**settings), run="r", disk={"database_bytes": 10**9}, seconds=3600 * 3
-    )  # fmt: skip
+    estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
+    return rent.complete(place.asked(HERE), Gcp(**settings), run="r", estimate=estimate, seconds=seconds)
+
+
+def named(name: str) -> GcpPlace:
+    """Return such a place whose machine has this name."""
+    return asked().model_copy(update={"name": name})
 
 
 def rented(google: FakeCompute, name: str, *, expires: str = "20261120t181500z", zone: str = "us-central1-a") -> None:
@@ -49,10 +57,8 @@ def rented(google: FakeCompute, name: str, *, expires: str = "20261120t181500z",
 def run_of(tmp_path: Path, name: str, **outputs: Any) -> Path:
     """Return the directory of a run whose machine has this name."""
     run_dir = tmp_path / "r"
-    for part in ("plan", "host"):
-        (run_dir / part).mkdir(parents=True)
-    (run_dir / "plan" / "experiment.json").write_text(json.dumps({"place": asked() | {"name": name}}))
-    (run_dir / "plan" / "rounds.tsv").write_text("block\tposition\tvariant\n1\t1\tbaseline\n")
+    plans.write(run_dir, place=named(name))
+    (run_dir / "host").mkdir()
     host = {"instance": name, "zone": "us-central1-a"}
     (run_dir / "host" / "outputs.json").write_text(json.dumps({"provisioned": True, "host": host} | outputs))
     return run_dir

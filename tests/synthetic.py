@@ -1,79 +1,156 @@
-"""Write a run directory as a real run would leave it, of any size: for tests, and for `make bench`.
+"""Write a run directory as a real run would leave it, of any size and with any trouble: for tests and `make bench`.
 
-    python tests/synthetic.py DIR [--blocks 10] [--ticks 1200]
+    python tests/synthetic.py DIR [--blocks 8] [--exchanges 2000]
 
-Candidate figures are the baseline's times `Spec.factors`; everything else is drawn from a seed, so that the same
+Figures of a variant are the baseline's times its `Spec.factors`; everything else is drawn from a seed, so that the same
 arguments give the same bytes.
 """
 
 import argparse
 import gzip
 import json
-import random
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 QUERY_TYPES = (
     "single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1", "single-groupby-5-1-1",
     "single-groupby-5-1-12", "single-groupby-5-8-1", "cpu-max-all-1", "cpu-max-all-8", "double-groupby-1",
 )  # fmt: skip
+TWO_TYPES = ("cpu-max-all-1", "double-groupby-1")
 HOST = {
-    "hostname": "bench-1", "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-cloud-amd64",
+    "host": "host1", "hostname": "bench-1", "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-cloud-amd64",
     "cpu_model": "Intel(R) Xeon(R) CPU @ 2.20GHz", "cpus": 8, "memory_bytes": 33_662_283_776, "swap_bytes": 0,
     "boot_id": "b00t", "virtualization": "kvm", "governor": "", "transparent_hugepage": "madvise",
-    "filesystem": "ext4", "disk_free_bytes": 90_000_000_000,
+    "filesystem": "ext4", "disk_free_bytes": 90_000_000_000, "cgroup": "v2", "cpu_limit": None,
+    "pin": {"mode": "auto", "server": [2, 3, 4, 5, 6, 7], "client": [0, 1], "reason": ""},
+    "instructions": False, "instructions_why": "the kernel offers no hardware counters here",
+}  # fmt: skip
+CLOCK = 1_795_184_000.0
+BLOCK_S = 90.0
+NOISE = {
+    "steal_pct": 5.0, "foreign_cpu_pct": 5.0, "canary_pct": 10.0, "clock_step_s": 0.2, "steal_flag_pct": 1.0,
+    "foreign_cpu_flag_pct": 2.0, "canary_flag_pct": 5.0, "canary_fsync_flag_pct": 50.0, "pressure_cpu_flag_pct": None,
+    "pressure_io_flag_pct": 20.0, "pressure_memory_flag_pct": 1.0, "swap_flag_pages": 1, "gc_flag_pct": 10.0,
+    "pool_s": 5.0,
+}  # fmt: skip
+
+
+def _counter(name: str, **labels: str) -> dict[str, Any]:
+    return {"name": name, "labels": labels}
+
+
+TARGET = {
+    "name": "victoriametrics", "data_format": "victoriametrics", "query_format": "victoriametrics",
+    "answers": "prometheus", "volatile": r'"executionTimeMsec":\s*\d+',
+    "trouble": r"\bpanic\b|\tfatal\t|fatal error:", "refused_flags": ["-httpListenAddr"],
+    "counters": {
+        "inserted": _counter("vm_rows_inserted_total", type="influx"),
+        "stored": _counter("vm_rows_added_to_storage_total"),
+        "ignored": _counter("vm_rows_ignored_total"),
+        "invalid": _counter("vm_rows_invalid_total"),
+        "rows_read": _counter("vm_rows_read_per_query_sum"),
+        "rows_read_queries": _counter("vm_rows_read_per_query_count"),
+        "slow_inserts": _counter("vm_slow_row_inserts_total"),
+        "merges": _counter("vm_merges_total"),
+        "rows_merged": _counter("vm_rows_merged_total", type="storage/.*"),
+        "rows_kept": _counter("vm_rows", type="storage/.*"),
+        "bytes_kept": _counter("vm_data_size_bytes"),
+        "cache_requests": _counter("vm_cache_requests_total", type="(storage|indexdb)/.*"),
+        "cache_misses": _counter("vm_cache_misses_total", type="(storage|indexdb)/.*"),
+        "gc_cpu": _counter("go_gc_cpu_seconds_total"),
+        "parts": _counter("vm_parts", type="storage/.*"),
+        "pending": _counter("vm_pending_rows"),
+        "active_merges": _counter("vm_active_merges"),
+        "inmemory_parts": _counter("vm_parts", type=".*/inmemory"),
+        "requests": _counter("vm_http_requests_total", path="/api/v1/query_range"),
+    },
+    "quiet": ["pending", "active_merges", "inmemory_parts"], "still": ["merges"],
+    "ticks": "^(process_resident_memory_bytes|vm_rows|vm_parts)", "samples_per_row": 1,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Size and shape of a synthetic run. `factors` multiply the candidate's rate, cpu, query_rate, bytes, rss."""
+    """Size, shape and trouble of a synthetic run; numbers of blocks are keys where something befalls one.
+
+    `factors` by variant: rate and cpu (of loading), service and query_cpu (of exchanges), solo (service time of the
+    closed loop), bytes, rss, drain, idle. `noise` is the relative standard deviation of a figure of the solo part,
+    `between` that of a block's true service ratio, `within` that of one exchange.
+    `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
+    `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
+    `differences`: block -> the query type of which one answer differed. `changes` are laid over the plan.
+    """
 
     name: str = "synthetic"
     blocks: int = 6
     warmup_blocks: int = 1
+    spare_blocks: int = 0
+    spares_run: int = 0
+    variants: tuple[str, ...] = ("baseline", "candidate")
     query_types: tuple[str, ...] = QUERY_TYPES
-    load_s: int = 60
-    query_s: float = 16.0
+    load_s: float = 12.0
     samples: int = 10_800_000
-    responses: int = 20
+    exchanges: int = 120
+    solo_s: float = 0.0
+    duel: bool = True
+    duel_load: bool = False
+    instructions: bool = False
     extra_edge_lines: int = 0
     seed: int = 1
-    noise: float = 0.02
-    factors: dict[str, float] = field(default_factory=lambda: {"rate": 0.92, "cpu": 1.08, "query_rate": 1.2})
-    order: tuple[tuple[str, ...], ...] = (("baseline", "candidate"), ("candidate", "baseline"))
-    more_factors: dict[str, dict[str, float]] = field(default_factory=dict)
+    noise: float = 0.01
+    between: float = 0.003
+    within: float = 0.03
+    factors: Mapping[str, Mapping[str, float]] = field(
+        default_factory=lambda: {"candidate": {"rate": 0.92, "cpu": 1.08, "service": 1.05, "query_cpu": 1.04}}
+    )
+    failed: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
+    spoilt: Mapping[int, str] = field(default_factory=dict)
+    void: Mapping[int, str] = field(default_factory=dict)
+    wrong: Mapping[int, tuple[str, str, str, str]] = field(default_factory=dict)
+    differences: Mapping[int, str] = field(default_factory=dict)
+    aa: bool = False
+    smoke: bool = False
+    reload: str = "every"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def factor(self, variant: str, what: str) -> float:
+        """Return what a variant's figure is multiplied by."""
+        return self.factors.get(variant, {}).get(what, 1.0)
 
     @property
     def versions(self) -> dict[str, str]:
-        """Variants and their versions, baseline first; `more_factors` is for variants beyond the first two."""
-        return {name: f"v1.{132 + i}.0" for i, name in enumerate(sorted(self.order[0]))}
+        """Variants and their versions, baseline first."""
+        return {name: f"v1.{132 + i}.0" for i, name in enumerate(self.variants)}
 
 
 def write_run(path: Path, spec: Spec) -> Path:
     """Write plan, build and raw of a run below `path`, which is the run directory."""
     for part in ("plan", "build", "raw"):
         (path / part).mkdir(parents=True, exist_ok=True)
-    _dump(path / "plan/experiment.json", plan(path.name, spec))
-    lines = ["block\tposition\tvariant\tkind\tquery_types"]
-    clock = 1_795_184_000.0
-    for block in range(1 - spec.warmup_blocks, spec.blocks + 1):
-        for position, variant in enumerate(spec.order[block % len(spec.order)], start=1):
-            kind = "measured" if block else "warmup"
-            lines.append(f"{block}\t{position}\t{variant}\t{kind}\t{','.join(spec.query_types)}")
-            clock = write_round(path / f"raw/{block:02}-{position}-{variant}", spec, block, position, variant, clock)
-    (path / "plan/rounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _dump(path / "raw/host.json", HOST)
-    _dump(path / "raw/workload.json", _workload(spec))
-    for variant, version in spec.versions.items():
-        _dump(path / f"build/{variant}.json", {
-            "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
-            "revision": f"{variant:0<40}", "version": version, "go_version": "go1.25.5", "build_command": "go build",
-            "cgo_enabled": False, "binary": "/x/victoria-metrics", "sha256": f"{variant:0<64}",
-            "size_bytes": 25_000_000, "build_key": f"{variant:0<16}",
-        })  # fmt: skip
+    _dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
+    lines, signals, judged = ["block\tcell\thost\tkind\torder\tquery_types"], list[Any](), list[Any]()
+    for block, kind in planned(spec):
+        order = ordered(spec, block)
+        lines.append(f"{block}\t\thost1\t{kind}\t{','.join(order)}\t{','.join(spec.query_types)}")
+        if kind == "spare" and block > spec.blocks + spec.spares_run:
+            continue
+        record = write_block(path / f"raw/{block:03}", spec, block, kind)
+        causes = [spec.spoilt[block]] if block in spec.spoilt else []
+        signals += _signals(record, causes)
+        state = "failed" if record["status"] == "failed" else "invalid" if causes else "valid"
+        if kind != "warmup":
+            judged.append({"block": block, "kind": kind, "causes": causes, "state": state})
+    (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    medians = {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}
+    _dump(path / "raw/noise.json", {
+        "schema": 2, "limits": NOISE, "canary_median_s": medians, "blocks": judged, "signals": signals,
+    })  # fmt: skip
+    write_host(path, spec)
     _dump(path / "build/tsbs.json", {
         "version": "v0.0.0-20230921131859-37fced794d56", "go_version": "go1.25.5", "bin_dir": "/x",
         "sha256": {"tsbs_load_victoriametrics": "f" * 64},
@@ -81,194 +158,302 @@ def write_run(path: Path, spec: Spec) -> Path:
     return path
 
 
+def write_host(path: Path, spec: Spec) -> None:
+    """Write what describes the machine, the data and the builds."""
+    why = {"instructions": True, "instructions_why": ""} if spec.instructions else {}
+    _dump(path / "raw/host1.json", HOST | why)
+    _dump(path / "raw/workload.json", {
+        "data": [{"format": "victoriametrics", "path": "/x/data.zst", "feed_path": "/x/data", "sha256": "a" * 64,
+                  "content_checksum": "e" * 16, "bytes": spec.samples * 3, "lines": spec.samples // 10,
+                  "samples": spec.samples}],
+        "queries": [{"format": "victoriametrics", "type": t, "path": f"/x/{t}", "sha256": "b" * 64, "bytes": 1000,
+                     "count": 4000} for t in spec.query_types],
+    })  # fmt: skip
+    counts = dict.fromkeys(spec.query_types, spec.exchanges)
+    _dump(path / "raw/calibration.json", {"counts": counts, "solo_counts": {}})
+    for variant, version in spec.versions.items():
+        _dump(path / f"build/{variant}.json", {
+            "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
+            "revision": f"{variant:0<40}", "version": version, "go_version": "go1.25.5", "build_command": "go build",
+            "cgo_enabled": False, "binary": "/x/victoria-metrics", "sha256": f"{variant:0<64}",
+            "size_bytes": 25_000_000, "build_key": f"{variant:0<16}",
+            "components": [{"role": "server", "binary": "/x/victoria-metrics", "sha256": f"{variant:0<64}"}],
+        })  # fmt: skip
+    _dump(path / "build/agent.json", {
+        "version": "0.1.0", "go_version": "go1.26.4", "sha256": "9" * 64, "binary": "/x/tsduel-host",
+    })  # fmt: skip
+
+
+def planned(spec: Spec) -> Iterator[tuple[int, str]]:
+    """Yield the blocks of the plan and their kinds."""
+    for block in range(1 - spec.warmup_blocks, spec.blocks + spec.spare_blocks + 1):
+        yield block, "warmup" if block < 1 else "measured" if block <= spec.blocks else "spare"
+
+
+def ordered(spec: Spec, block: int) -> tuple[str, ...]:
+    """Return the variants in the order of a block: AB BA, and so on in turn where there are more."""
+    shift = block % len(spec.variants)
+    return spec.variants[shift:] + spec.variants[:shift]
+
+
 def plan(run: str, spec: Spec) -> dict[str, Any]:
-    """Return a resolved experiment as plan/experiment.json holds it."""
+    """Return plan/experiment.json."""
     variants = [
         {
-            "name": name, "label": version, "target": "victoriametrics", "source": "module", "ref": version,
-            "repo": "", "path": "", "revision": f"{name:0<40}", "version": version, "sum": "h1:x", "dirty": "",
-            "flags": [], "env": {}, "go": "local", "build_key": f"{name:0<16}",
+            "name": name, "label": version, "target": "victoriametrics", "package": "", "bench": "",
+            "components": [{
+                "role": "server", "program": "victoria-metrics", "source": "module", "ref": version, "repo": "",
+                "path": "", "go": "local", "flags": [], "env": {}, "label": version, "revision": f"{name:0<40}",
+                "version": version, "sum": "h1:x", "dirty": "", "build_key": f"{name:0<16}",
+            }],
         }
         for name, version in spec.versions.items()
     ]  # fmt: skip
     return {
-        "schema": 1, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
-        "kind": "tsbs", "aa": False, "created": "2026-11-20T14:00:00Z", "tsduel": {"version": "0.1.0", "commit": ""},
-        "variants": variants,
+        "plan_version": 2, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
+        "kind": "tsbs", "smoke": spec.smoke, "screen": spec.blocks < 6, "aa": spec.aa,
+        "created": "2026-11-20T14:00:00Z", "own": {"version": "0.1.0", "commit": ""},
+        "asked": {"experiment": "experiments/local.yml", "written": {}, "knobs": {}},
+        "place": {"kind": "local"}, "hosts": ["host1"], "cells": [{"name": "", "set": {}}],
+        "variants": variants, "targets": {"victoriametrics": TARGET},
+        "design": {"blocks": spec.blocks, "warmup_blocks": spec.warmup_blocks, "spare_blocks": spec.spare_blocks,
+                   "seed": 1, "max_failed_blocks": 2, "reload": spec.reload, "thresholds": {}},
+        "noise": NOISE,
+        "watchdog": {"health_s": 60, "load_stall_s": 20, "query_stall_s": 60, "stop_s": 120, "idle_timeout_s": 30},
+        "host": {"machine": "local", "port": 8428, "cache_limit_gb": 20.0, "drop_caches": False, "pin": "auto"},
         "workload": {
             "use_case": "cpu-only", "scale": 1000, "start": "2025-06-01T00:00:00Z", "end": "2025-06-02T00:00:00Z",
             "interval": "80s", "interval_s": 80, "seed": 8428, "workers": 4, "batch_size": 10000,
-            "format": "victoriametrics", "lines": spec.samples // 10, "samples": spec.samples, "data_key": "d" * 16,
-            "estimated_bytes": spec.samples * 35,
+            "lines": spec.samples // 10, "samples": spec.samples, "estimated_bytes": spec.samples * 35,
+            "data": [{"format": "victoriametrics", "key": "d" * 16}],
         },
         "queries": {
-            "types": [{"name": t, "seed": 8430 + i, "responses_seed": 9430 + i, "key": "k" * 16}
+            "types": [{"name": t, "seed": 8429 + i, "keys": {"victoriametrics": "k" * 16}}
                       for i, t in enumerate(spec.query_types)],
-            "workers": 4, "count": None, "seconds": 15.0, "max_count": 20000, "cache": "as-loaded",
-            "shared_seed": False, "responses": spec.responses,
+            "solo": spec.solo_s > 0, "workers": 4, "count": None, "seconds": 15.0, "max_count": 30000,
+            "cache": "as-loaded", "seed": 8428,
         },
-        "settle": {"mode": "natural", "timeout_s": 300, "polls": 3, "poll_s": 2},
-        "design": {"blocks": spec.blocks, "warmup_blocks": spec.warmup_blocks, "seed": 1, "max_failed_rounds": 2,
-                   "thresholds": {}},
-        "watchdog": {"health_s": 60, "load_stall_s": 30, "query_stall_s": 60, "stop_s": 120},
-        "host": {"port": 8428, "scrape_s": 1.0, "machine": "local"}, "noise": {},
+        "duel": {"seconds": 2.0, "least": 64, "longest_s": 10.0, "fewest": 16, "in_flight": 1, "load": spec.duel_load,
+                 "idle_s": 1.0, "enabled": spec.duel, "most_differences": 100},
+        "settle": {"mode": "natural", "timeout_s": 600, "polls": 3, "poll_s": 1},
+        "gobench": None, "tsbs": {"version": "v0.0.0-20230921131859-37fced794d56"},
+        "estimate": {"data_bytes": 1, "query_bytes": 1, "database_bytes": 1, "results_bytes": 1},
+        "duration": {"prepare_s": 60, "workload_s": 30, "block_s": 60, "total_s": 600},
+        "report": {"shift": None}, "imported": None,
     }  # fmt: skip
 
 
-def _workload(spec: Spec) -> dict[str, Any]:
-    return {
-        "data": {"path": "/x/data.zst", "sha256": "a" * 64, "bytes": spec.samples * 3, "lines": spec.samples // 10,
-                 "samples": spec.samples},
-        "queries": [{"type": t, "path": f"/x/{t}", "sha256": "b" * 64, "bytes": 1000, "count": 4000,
-                     "responses_path": f"/x/{t}.r", "responses_sha256": "c" * 64} for t in spec.query_types],
+def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]:
+    """Write one block and return its record."""
+    path.mkdir(parents=True)
+    draw = np.random.default_rng([spec.seed, block + 10])
+    order, started = ordered(spec, block), CLOCK + (block + 1) * BLOCK_S
+    variant, part, message = spec.failed.get(block, (None, "", ""))
+    failed_solo = {variant} if part == "solo" else set()
+    record: dict[str, Any] = {
+        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
+        "query_types": list(spec.query_types), "status": "failed" if block in spec.failed else "ok",
+        "failures": [] if variant is None else [
+            {"variant": variant, "part": part, "phase": "load" if part == "solo" else "exchange", "query_type": "",
+             "message": message}],
+        "void": spec.void.get(block, ""), "started": started, "boot_id": "b00t", "maintenance": "",
+        "phases": [], "solo": {}, "duel": None, "checks": [], "ratios": {},
     }  # fmt: skip
+    clock = started
+    for name in order:
+        clock = _Solo(path / name, spec, name, draw, record, dead=name in failed_solo).write(clock) + 0.5
+    alive = [name for name in spec.variants if not (block in spec.failed and name == variant)]
+    if spec.duel and spec.variants[0] in alive and len(alive) > 1:
+        clock = _duel(path / "duel", spec, alive, draw, record, clock)
+    timed = [p for p in record["phases"] if p["phase"] in {"load", "query", "exchange"}]
+    record |= {"ended": clock, "timed_s": round(sum(p["end"] - p["begin"] for p in timed), 3)}
+    record["checks"] += _checks(spec, record, block)
+    _dump(path / "block.json", record)
+    return record
+
+
+def _phase(
+    record: dict[str, Any], variant: str, part: str, phase: str, times: tuple[float, float], **more: Any
+) -> None:
+    begin, end = times
+    noise = {"seconds": end - begin, "cpus": 8, "steal_s": 0.0, "foreign_s": 0.01, "iowait_s": 0.0,
+             "context_switches": 1000, "pressure_s": {"cpu": 0.1, "io": 0.0, "memory": 0.0}}  # fmt: skip
+    record["phases"].append({
+        "variant": variant, "part": part, "phase": phase, "query_type": "", "begin": round(begin, 6),
+        "end": round(end, 6), "exit": 0, "count": 0, "attempts": 1,
+        "client_user_s": round((end - begin) * 0.3, 3), "client_system_s": 0.1, "noise": noise,
+    } | more)  # fmt: skip
 
 
 @dataclass
-class _Server:
-    """The counters of a server that loads and answers; every figure a snapshot shows comes from here."""
+class _Solo:
+    """A variant alone: what it loads, and every counter that its snapshots show."""
 
+    path: Path
+    spec: Spec
+    variant: str
+    draw: np.random.Generator
+    record: dict[str, Any]
+    dead: bool = False
     cpu: float = 0.5
     rss: float = 3e8
     inserted: float = 0.0
     written: float = 0.0
     rows_read: float = 0.0
     requests: int = 0
+    snaps: list[str] = field(default_factory=list)
 
-    def body(self, *, full: bool, extra: int) -> str:
-        user, system, peak = self.cpu * 0.94, self.cpu * 0.06, self.rss * 1.3
-        lines = [
-            f'tsduel_process_cpu_seconds_total{{mode="user"}} {user:.2f}',
-            f'tsduel_process_cpu_seconds_total{{mode="system"}} {system:.2f}',
-            f"tsduel_process_resident_memory_bytes {self.rss:.0f}",
-            f"tsduel_process_resident_memory_peak_bytes {peak:.0f}",
-            "tsduel_process_major_faults_total 0",
-            f"tsduel_process_io_read_bytes_total {self.inserted * 39:.0f}",
-            f"tsduel_process_io_written_bytes_total {self.written:.0f}",
-            "tsduel_process_io_storage_read_bytes_total 0",
-            f"tsduel_process_io_storage_written_bytes_total {self.written:.0f}",
-            *(f'tsduel_host_cpu_seconds_total{{mode="{m}"}} {self.cpu * 2:.2f}'
-              for m in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")),
-            *(f'tsduel_host_pressure_seconds_total{{resource="{r}"}} 0.1' for r in ("cpu", "io", "memory")),
-            f"process_resident_memory_bytes {self.rss:.0f}",
-            f'vm_rows_inserted_total{{type="influx"}} {self.inserted:.0f}',
-            *(f'vm_pending_rows{{type="{t}"}} 0' for t in ("storage", "indexdb")),
-            *(f'vm_active_merges{{type="{t}"}} 0' for t in ("storage/inmemory", "storage/small", "indexdb/file")),
-            *(f'vm_data_size_bytes{{type="{t}"}} {self.inserted * s:.0f}'
-              for t, s in (("storage/small", 0.4), ("indexdb/file", 0.1), ("storage/inmemory", 0), ("storage/big", 0))),
-            *(f'vm_parts{{type="{t}"}} 3' for t in ("storage/inmemory", "storage/small", "storage/big")),
-            "vm_slow_row_inserts_total 10000",
-            "vm_new_timeseries_created_total 10000",
-            f'vm_http_requests_total{{path="/api/v1/query_range"}} {self.requests}',
-            f"go_gc_cpu_seconds_total {self.cpu * 0.1:.4f}",
-            f'vm_rows{{type="storage/small"}} {self.inserted:.0f}',
-            'vm_rows{type="indexdb/file"} 92520',
+    def vary(self, base: float, what: str) -> float:
+        """Return a figure of this variant with its noise."""
+        return base * self.spec.factor(self.variant, what) * float(self.draw.normal(1.0, self.spec.noise))
+
+    def snap(self, at: float, head: str) -> None:
+        """Add a snapshot."""
+        body = _body(self, full=head != "tick")
+        self.snaps.append(f"# snapshot {at:.6f} {head}\n{body}")
+
+    def phase(self, phase: str, begin: float, end: float, **more: Any) -> None:
+        """Add a phase to the block's record."""
+        _phase(self.record, self.variant, "solo", phase, (begin, end), **more)
+
+    def write(self, clock: float) -> float:
+        """Write the files of the solo part and return when it has ended."""
+        (self.path / "query").mkdir(parents=True)
+        start_s = self.vary(0.3, "start")
+        self.phase("canary", clock, clock + 1.5)
+        self.phase("start", clock + 1.5, clock + 1.5 + start_s)
+        clock += 2.0 + start_s
+        solo: dict[str, Any] = {
+            "pids": {"server": 100}, "pids_end": {"server": 100},
+            "canary": {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}, "sizes": {}, "drain_s": None,
+            "start_s": round(start_s, 6), "stop_s": None, "restarts": 0, "cpu_ns": {},
+        }  # fmt: skip
+        self.record["solo"][self.variant] = solo
+        (self.path / "server.log").write_text("2026-11-20T14:24:11.652Z\tinfo\tapp/main.go:1\tstarted\n", "utf-8")
+        if self.dead:
+            self.phase("load", clock, clock + 1.0, exit=1)
+            return clock + 1.0
+        clock = self.load(clock, solo)
+        if self.spec.solo_s:
+            clock = self.queries(clock, solo)
+        self.snap(clock, "edge stop begin")
+        stop_s = self.vary(0.4, "stop")
+        self.phase("stop", clock, clock + stop_s)
+        solo |= {
+            "stop_s": round(stop_s, 6),
+            "sizes": {"disk_bytes": round(self.vary(self.spec.samples * 0.55, "bytes"))},
+        }
+        with gzip.GzipFile(self.path / "metrics.prom.gz", "wb", compresslevel=1, mtime=0) as stream:
+            stream.write("".join(self.snaps).encode())
+        return clock + stop_s
+
+    def load(self, begin: float, solo: dict[str, Any]) -> float:
+        """Load and settle."""
+        spec = self.spec
+        seconds = self.vary(spec.load_s, "") / spec.factor(self.variant, "rate")
+        cores = self.vary(1.6, "cpu") * spec.factor(self.variant, "rate")
+        self.snap(begin, "edge load begin")
+        peak = self.vary(1.1e9, "rss")
+        shape = 1.0 + 0.1 * self.draw.random(int(seconds)) - 0.25 * (np.arange(int(seconds)) % 7 == 6)
+        for second in range(1, int(seconds) + 1):
+            share = second / seconds
+            self.inserted = round(spec.samples * share)
+            self.cpu, self.written = 0.5 + cores * second, spec.samples * 5.2 * share
+            self.rss = 3e8 + (peak - 3e8) * share
+            self.snap(begin + second, "tick")
+        self.inserted, self.cpu, self.rss = spec.samples, 0.5 + cores * seconds, peak
+        self.written = self.vary(spec.samples * 5.2, "bytes")
+        end = begin + seconds
+        self.snap(end, "edge load end")
+        self.phase("load", begin, end, count=spec.samples)
+        _load_files(self.path, spec.samples, (begin, seconds), shape)
+        drain_s = self.vary(1.7, "drain")
+        solo |= {"drain_s": round(drain_s, 6)}
+        solo["cpu_ns"]["load"] = round(cores * seconds * 1e9)
+        self.cpu += 0.2 * drain_s
+        solo["cpu_ns"]["drained"] = round((self.cpu - 0.5) * 1e9)
+        clock = end + drain_s + 3.0
+        self.snap(clock, "edge settle end")
+        self.phase("settle", end, clock)
+        return clock
+
+    def queries(self, clock: float, solo: dict[str, Any]) -> float:
+        """Run TSBS's closed loop of each type."""
+        for i, query_type in enumerate(self.spec.query_types):
+            count = round(3000 / (i + 1) ** 1.5 * self.spec.solo_s)
+            rate = self.vary(3000 / (i + 1) ** 1.5, "") / self.spec.factor(self.variant, "solo")
+            begin, seconds = clock, count / rate
+            self.snap(begin, f"edge query begin {query_type}")
+            base = self.cpu
+            for second in range(1, int(seconds) + 1):
+                self.cpu, self.requests = base + 3.1 * second, self.requests + round(rate)
+                self.snap(begin + second, "tick")
+            self.cpu, self.rows_read, clock = base + 3.1 * seconds, self.rows_read + count * 4000, begin + seconds
+            solo["cpu_ns"][f"query:{query_type}"] = round(3.1 * seconds * 1e9)
+            self.snap(clock, f"edge query end {query_type}")
+            self.phase("query", begin, clock, query_type=query_type, count=count)
+            _query_files(self.path / "query", query_type, count, rate, (begin, clock))
+        return clock
+
+
+def _body(server: _Solo, *, full: bool) -> str:
+    cpu, rss, peak = server.cpu, server.rss, server.rss * 1.3
+    lines = [
+        f'tsduel_process_cpu_seconds_total{{mode="user",role="server"}} {cpu * 0.94:.2f}',
+        f'tsduel_process_cpu_seconds_total{{mode="system",role="server"}} {cpu * 0.06:.2f}',
+        f'tsduel_process_cpu_ns_total{{role="server"}} {cpu * 1e9:.0f}',
+        f'tsduel_process_resident_memory_bytes{{role="server"}} {rss:.0f}',
+        f'tsduel_process_resident_memory_peak_bytes{{role="server"}} {peak:.0f}',
+        'tsduel_process_major_faults_total{role="server"} 0',
+        f'tsduel_process_io_read_bytes_total{{role="server"}} {server.inserted * 39:.0f}',
+        f'tsduel_process_io_written_bytes_total{{role="server"}} {server.written:.0f}',
+        'tsduel_process_io_storage_read_bytes_total{role="server"} 0',
+        f'tsduel_process_io_storage_written_bytes_total{{role="server"}} {server.written:.0f}',
+        *(f'tsduel_host_cpu_seconds_total{{mode="{m}"}} {cpu * 2:.2f}'
+          for m in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")),
+        *(f'tsduel_host_pressure_seconds_total{{resource="{r}"}} 0.1' for r in ("cpu", "io", "memory")),
+        f"process_resident_memory_bytes {rss:.0f}",
+        f'vm_rows_inserted_total{{type="influx"}} {server.inserted:.0f}',
+        *(f'vm_pending_rows{{type="{t}"}} 0' for t in ("storage", "indexdb")),
+        *(f'vm_active_merges{{type="{t}"}} 0' for t in ("storage/inmemory", "storage/small", "indexdb/file")),
+        *(f'vm_data_size_bytes{{type="{t}"}} {server.inserted * s:.0f}'
+          for t, s in (("storage/small", 0.4), ("indexdb/file", 0.1), ("storage/inmemory", 0), ("storage/big", 0))),
+        *(f'vm_parts{{type="{t}"}} 3' for t in ("storage/inmemory", "storage/small", "storage/big")),
+        f"vm_slow_row_inserts_total {10_000 if server.inserted else 0}",
+        f'vm_http_requests_total{{path="/api/v1/query_range"}} {server.requests}',
+        f"go_gc_cpu_seconds_total {cpu * 0.1:.4f}",
+        f'vm_rows{{type="storage/small"}} {server.inserted:.0f}',
+        'vm_rows{type="indexdb/file"} 92520',
+    ]  # fmt: skip
+    if full:
+        lines += [
+            f"vm_rows_added_to_storage_total {server.inserted:.0f}",
+            'vm_rows_ignored_total{reason="big_timestamp"} 0',
+            'vm_rows_invalid_total{type="influx"} 0',
+            f"vm_rows_read_per_query_sum {server.rows_read:.0f}",
+            f"vm_rows_read_per_query_count {server.requests}",
+            f'vm_merges_total{{type="storage/small"}} {server.inserted // 1_000_000:.0f}',
+            f'vm_rows_merged_total{{type="storage/small"}} {server.inserted * 2:.0f}',
+            f'vm_cache_requests_total{{type="storage/tsid"}} {server.inserted + server.requests * 10:.0f}',
+            f'vm_cache_misses_total{{type="storage/tsid"}} {1000 + server.requests:.0f}',
+            *(f'vm_other_metric_bucket{{vmrange="{i}e+03...{i + 1}e+03"}} {i}'
+              for i in range(server.spec.extra_edge_lines)),
         ]  # fmt: skip
-        if full:
-            lines += [
-                f"vm_rows_added_to_storage_total {self.inserted:.0f}",
-                'vm_rows_ignored_total{reason="big_timestamp"} 0',
-                'vm_rows_invalid_total{type="influx"} 0',
-                'vm_rows_read_per_query_bucket{vmrange="3.594e+03...4.084e+03"} 520',
-                f"vm_rows_read_per_query_sum {self.rows_read:.0f}",
-                f"vm_rows_read_per_query_count {self.requests}",
-                f'vm_merges_total{{type="storage/small"}} {self.inserted // 1_000_000:.0f}',
-                f'vm_rows_merged_total{{type="storage/small"}} {self.inserted * 2:.0f}',
-                f'vm_cache_requests_total{{type="storage/tsid"}} {self.inserted + self.requests * 10:.0f}',
-                f'vm_cache_misses_total{{type="storage/tsid"}} {1000 + self.requests:.0f}',
-                *(f'vm_other_metric_bucket{{vmrange="{i}e+03...{i + 1}e+03"}} {i}' for i in range(extra)),
-            ]  # fmt: skip
-        return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def write_round(  # noqa: PLR0915, PLR0917 - a round is a long list of small things
-    path: Path, spec: Spec, block: int, position: int, variant: str, clock: float
-) -> float:
-    """Write one round that starts at `clock` (epoch seconds) and return when it ends."""
-    (path / "query").mkdir(parents=True)
-    (path / "responses").mkdir()
-    rng = random.Random(f"{spec.seed}/{block}/{variant}")  # noqa: S311 - the same figures every time
-    own = spec.factors if variant == "candidate" else spec.more_factors.get(variant, {})
-    factor = {name: own.get(name, 1.0) for name in spec.factors}
-    vary = lambda base, kind: base * factor.get(kind, 1.0) * rng.gauss(1.0, spec.noise)  # noqa: E731 - one line, used below
-    server, snaps, phases, started = _Server(), list[str](), list[dict[str, Any]](), clock
-
-    def snap(at: float, head: str) -> None:
-        body = server.body(full=head != "tick", extra=spec.extra_edge_lines)
-        snaps.append(f"# snapshot {at:.6f} {head}\n{body}")
-
-    def phase(name: str, begin: float, end: float, query_type: str = "", count: int = 0) -> None:
-        phases.append({"phase": name, "query_type": query_type, "begin": begin, "end": end, "exit": 0,
-                       "client_user_s": (end - begin) * 0.3, "client_system_s": 0.1, "count": count,
-                       "attempts": 1})  # fmt: skip
-
-    phase("start", clock, clock + 0.3)
-    clock += 1.0
-    begin, seconds = clock, vary(spec.load_s, "") / factor.get("rate", 1.0)
-    snap(begin, "edge load begin")
-    cpu = vary(1.6, "cpu")
-    shape = [1.0 + 0.1 * rng.random() - 0.25 * (i % 17 == 16) for i in range(int(seconds))]
-    for second in _during(seconds):
-        share = second / seconds
-        server.inserted = round(spec.samples * share)
-        server.cpu, server.written = 0.5 + cpu * second, spec.samples * 5.2 * share
-        server.rss = vary(3e8 + 8e8 * share, "rss")
-        snap(begin + second, "tick")
-    server.inserted, server.cpu, server.rss = spec.samples, 0.5 + cpu * seconds, vary(1.1e9, "rss")
-    clock = begin + seconds
-    snap(clock, "edge load end")
-    phase("load", begin, clock)
-    _load_files(path, spec, begin, seconds, shape)
-    begin, clock = clock, clock + vary(6.0, "")
-    snap(clock, "edge settle end")
-    phase("settle", begin, clock)
-    begin, clock = clock, clock + 1.0
-    phase("responses", begin, clock)
-    for i, query_type in enumerate(spec.query_types):
-        rate = vary(3000 / (i + 1) ** 1.5, "query_rate")
-        count = round(3000 / (i + 1) ** 1.5 * spec.query_s)
-        begin, seconds = clock, count / rate
-        snap(begin, f"edge query begin {query_type}")
-        base_cpu = server.cpu
-        for second in _during(seconds):
-            server.cpu, server.requests = base_cpu + 3.1 * second, server.requests + round(rate)
-            snap(begin + second, "tick")
-        server.cpu, server.rows_read, clock = base_cpu + 3.1 * seconds, server.rows_read + count * 4000, begin + seconds
-        snap(clock, f"edge query end {query_type}")
-        phase("query", begin, clock, query_type, count)
-        _query_files(path / "query", query_type, count, rate, (begin, clock))
-        _responses(path / "responses" / f"{query_type}.gz", spec.responses, rng.randrange(1, 9))
-    snap(clock, "edge stop begin")
-    phase("stop", clock, clock + 0.4)
-    with gzip.GzipFile(path / "metrics.prom.gz", "wb", compresslevel=1, mtime=0) as stream:
-        stream.write("".join(snaps).encode())
-    (path / "server.log").write_text("2026-11-20T14:24:11.652Z\tinfo\tapp/main.go:1\tstarted\n", encoding="utf-8")
-    _dump(path / "round.json", {
-        "block": block, "position": position, "variant": variant, "kind": "measured" if block else "warmup",
-        "status": "ok", "failure": None, "started": started, "ended": clock + 0.5, "boot_id": "b00t",
-        "server_pid": 100 + block, "server_pid_end": 100 + block, "phases": phases,
-        "sizes": {"disk_bytes": round(vary(spec.samples * 0.55, "bytes"))},
-        "canary": {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2},
-    })  # fmt: skip
-    return clock + 2.0
-
-
-def _during(seconds: float) -> Iterator[int]:
-    return iter(range(1, int(seconds) + 1))
-
-
-def _load_files(path: Path, spec: Spec, begin: float, seconds: float, shape: list[float]) -> None:
-    mean, total, lines = spec.samples / seconds, 0.0, []
-    scale = int(seconds) / sum(shape) if shape else 1.0
+def _load_files(path: Path, samples: int, times: tuple[float, float], shape: Any) -> None:
+    begin, seconds = times
+    mean, total, lines = samples / seconds, 0.0, []
     for i, part in enumerate(shape):
-        rate = mean * part * scale
+        rate = mean * float(part) * len(shape) / float(sum(shape))
         total += rate
         clock, overall = int(begin) + i + 1, total / (i + 1)
         lines.append(f"{clock},{rate:.2f},{total:E},{overall:.2f},{rate / 10:.2f},{total / 10:E},{overall / 10:.2f}")
     summary = [
         "", "Summary:",
-        f"loaded {spec.samples} metrics in {seconds:.3f}sec with 4 workers (mean rate {mean:.2f} metrics/sec)",
-        f"loaded {spec.samples // 10} rows in {seconds:.3f}sec with 4 workers (mean rate {mean / 10:.2f} rows/sec)",
+        f"loaded {samples} metrics in {seconds:.3f}sec with 4 workers (mean rate {mean:.2f} metrics/sec)",
+        f"loaded {samples // 10} rows in {seconds:.3f}sec with 4 workers (mean rate {mean / 10:.2f} rows/sec)",
     ]  # fmt: skip
     head = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s"
     (path / "load.csv").write_text("\n".join([head, *lines, *summary]) + "\n", encoding="utf-8")
@@ -293,7 +478,6 @@ def _query_files(path: Path, query_type: str, count: int, rate: float, times: tu
         f"VictoriaMetrics {query_type}:\n{stats}all queries      :\n{stats}wall clock time: {end - begin:.6f}sec\n",
         encoding="utf-8",
     )
-    (path / f"{query_type}.stderr").write_text("", encoding="utf-8")
     quantiles = {f"q{q}": mean * m for q, m in (("0", 0), ("50", 0.9), ("95", 2), ("99", 3), ("999", 5), ("100", 9))}
     _dump(path / f"{query_type}.json", {
         "ResultFormatVersion": "0.1", "RunnerConfig": {"Limit": count, "Workers": 4},
@@ -302,27 +486,153 @@ def _query_files(path: Path, query_type: str, count: int, rate: float, times: tu
     })  # fmt: skip
 
 
-def answer(number: int, value: str = "94", ms: int = 5, series: int = 10) -> str:
-    """Return an answer of VictoriaMetrics as run_queries prints it."""
-    body = {
-        "status": "success",
-        "data": {"resultType": "matrix", "result": [
-            {"metric": {"__name__": f"cpu_{i}"}, "values": [[1748776840, value], [1748780440, "97"]]}
-            for i in range(series)
-        ]},
-        "stats": {"seriesFetched": "10", "executionTimeMsec": ms},
+def _duel(  # noqa: PLR0917 - a duel is made of all of these
+    path: Path, spec: Spec, alive: list[str], draw: np.random.Generator, record: dict[str, Any], clock: float
+) -> float:
+    """Write the exchanges and what the record says of them; return when the duel has ended."""
+    path.mkdir()
+    _phase(record, "", "duel", "start", (clock, clock + 1.0))
+    _phase(record, "", "duel", "idle", (clock + 1, clock + 2), query_type="before")
+    clock += 2.0
+    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in alive)]
+    truth = {name: math.log(spec.factor(name, "service")) for name in alive}
+    shift = {name: float(draw.normal(0, spec.between / math.sqrt(2))) for name in alive}
+    types = []
+    for i, query_type in enumerate(spec.query_types):
+        n, base_ns = spec.exchanges, 2e5 * (i + 1) ** 1.5
+        shared = draw.normal(0, 0.2, n)
+        ns = {
+            name: np.exp(math.log(base_ns) + shared + truth[name] + shift[name] + draw.normal(0, spec.within, n))
+            for name in alive
+        }
+        orders = [_turn(k, len(alive)) for k in range(n)]
+        columns = [np.round(ns[name]).astype(int).tolist() for name in alive]
+        for k, row in enumerate(zip(*columns, strict=True)):
+            lines.append(f"{query_type},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
+        seconds = float(sum(sum(one) for one in columns)) / 1e9
+        per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
+        different = spec.differences.get(record["block"]) == query_type
+        types.append({
+            "query_type": query_type, "exchanges": n, "compared": n, "differences": int(different), "empty": 0,
+            "errors": 0, "first_query": record["block"] * n, "seconds": round(seconds, 6),
+            "cpu_ns": {name: round(per_op[name] * n) for name in alive}, "client_cpu_ns": round(3e4 * n),
+            "instructions": {name: round(per_op[name] * n * 3) for name in alive} if spec.instructions else None,
+            "stopped": "",
+        })  # fmt: skip
+        _phase(record, "", "duel", "exchange", (clock, clock + seconds), query_type=query_type, count=n)
+        clock += seconds
+    with gzip.GzipFile(path / "exchanges.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
+        stream.write(("\n".join(lines) + "\n").encode())
+    idle = {name: 4e6 * spec.factor(name, "idle") * float(draw.normal(1, 0.05)) for name in alive}
+    _phase(record, "", "duel", "idle", (clock, clock + 1), query_type="after")
+    _phase(record, "", "duel", "stop", (clock + 1, clock + 1.6))
+    started = {
+        "caches_deleted": True,
+        "restarts": 0,
+        "data_read_bytes": 5_000_000,
+        "idle_s": 1.1,
+        "idle_timeout": False,
+    }
+    record["duel"] = {
+        "start": {name: started for name in alive},
+        "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
+                 for when in ("before", "after")],
+        "types": types,
+        "load": _exchanged_load(path, spec, alive, draw) if spec.duel_load else None,
+        "rss_bytes": {name: round(4e8 * spec.factor(name, "rss")) for name in alive},
+        "rss_peak_bytes": {name: round(5e8 * spec.factor(name, "rss")) for name in alive},
     }  # fmt: skip
-    return "".join(f"ID {number}: {line}\n" for line in json.dumps(body, indent=2).splitlines())
+    ratios = {name: truth[name] - truth[alive[0]] + shift[name] - shift[alive[0]] for name in alive[1:]}
+    record["ratios"] = {
+        name: {"load_rate": -0.01, "duel_typical_ms": d, "duel_cpu_us": d} for name, d in ratios.items()
+    }
+    if record["block"] in spec.differences:
+        _dump(path / "differences.json", [{
+            "query_type": spec.differences[record["block"]], "k": 7, "query": "/api/v1/query_range?query=max(cpu)",
+            "variants": alive[:2], "bodies": ['{"value":"1"}', '{"value":"2"}'],
+            "what": 'series {__name__="cpu"}: at 1749513600 the values are 1 and 2',
+        }])  # fmt: skip
+    return clock + 1.6
 
 
-def _responses(path: Path, count: int, ms: int) -> None:
-    write_answers(path, [answer(i, ms=ms) for i in range(count)])
+def _turn(k: int, variants: int) -> str:
+    """Return who went first, second, ...: B C C B of two, rotated of more."""
+    if variants == 2:  # noqa: PLR2004
+        return "01" if k % 4 in {0, 3} else "10"
+    return "".join(str((i + k) % variants) for i in range(variants))
 
 
-def write_answers(path: Path, answers: list[str]) -> None:
-    """Write a responses file."""
-    with gzip.GzipFile(path, "wb", mtime=0) as stream:
-        stream.write("".join(answers).encode())
+def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Generator) -> dict[str, Any]:
+    n = 200
+    ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
+    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in alive)]
+    lines += [
+        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*ns, strict=True))
+    ]
+    with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
+        stream.write(("\n".join(lines) + "\n").encode())
+    cpu = {name: round(1.2 * sum(one)) for name, one in zip(alive, ns, strict=True)}
+    return {"exchanges": n, "lines": n * 2000, "seconds": sum(map(sum, ns)) / 1e9, "cpu_ns": cpu}
+
+
+def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, Any]]:  # noqa: C901 - a plain list
+    """Return what the host checked: of a variant that failed only that it did."""
+    found, failed = [], {f["variant"]: f for f in record["failures"]}
+
+    def check(name: str, variant: str, expected: float, *, phase: str = "", query_type: str = "") -> None:
+        found.append({"check": name, "variant": variant, "phase": phase, "query_type": query_type,
+                      "expected": expected, "actual": expected, "ok": True, "message": ""})  # fmt: skip
+
+    for variant in record["order"]:
+        if variant in failed:
+            fault = failed[variant]
+            found.append({"check": "block_finished", "variant": variant, "phase": fault["phase"], "query_type": "",
+                          "expected": 1, "actual": 0, "ok": False, "message": fault["message"]})  # fmt: skip
+            continue
+        check("block_finished", variant, 1)
+        for name in ("samples_sent", "samples_inserted", "samples_stored"):
+            check(name, variant, spec.samples, phase="load")
+        for name in ("samples_ignored", "samples_invalid", "load_exit", "load_retries"):
+            check(name, variant, 0, phase="load")
+        for name, expected in (("server_log", 0), ("same_process", 100), ("listens_on_loopback", 1)):
+            check(name, variant, expected)
+        for query_type in spec.query_types if spec.solo_s else ():
+            check("query_exit", variant, 0, phase="query", query_type=query_type)
+            check("queries_answered", variant, spec.exchanges, phase="query", query_type=query_type)
+    if record["duel"]:
+        check("equal_start", "", 1, phase="start")
+    for one in record["duel"]["types"] if record["duel"] else ():
+        where = {"phase": "exchange", "query_type": one["query_type"]}
+        check("exchanges_answered", "", one["exchanges"], **where)
+        check("exchanges_same", "", 0, **where)
+        check("exchanges_empty", "", 0, **where)
+        for variant in one["cpu_ns"]:
+            check("rows_read", variant, 1, **where)
+    if block in spec.wrong:
+        name, variant, query_type, message = spec.wrong[block]
+        mine = [c for c in found if (c["check"], c["variant"], c["query_type"]) == (name, variant, query_type)]
+        mine[0].update(actual=-1, ok=False, message=message)
+    return found
+
+
+def _signals(record: dict[str, Any], causes: list[str]) -> Iterator[dict[str, Any]]:
+    for variant in record["order"]:
+        yield {"block": record["block"], "variant": variant, "phase": "load", "query_type": "", "signal": "steal_pct",
+               "value": 0.1, "unit": "%", "limit": 1.0, "effect": "ok", "message": ""}  # fmt: skip
+    for cause in causes:
+        yield {"block": record["block"], "variant": record["order"][0], "phase": "load", "query_type": "",
+               "signal": "foreign_cpu_pct", "value": 12.0, "unit": "%", "limit": 5.0, "effect": "invalid",
+               "message": cause}  # fmt: skip
+
+
+def edit_plan(run: Path, **changes: Any) -> None:
+    """Change fields of the plan."""
+    edit(run / "plan/experiment.json", **changes)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change fields of a JSON file."""
+    _dump(path, json.loads(path.read_text(encoding="utf-8")) | changes)
 
 
 def _dump(path: Path, value: Any) -> None:
@@ -330,14 +640,13 @@ def _dump(path: Path, value: Any) -> None:
 
 
 def main() -> None:
-    """Write a run from the command line; by default the run of the benchmark: 20 rounds of 20 minutes."""
+    """Write a run from the command line; by default as large as that of experiments/local.yml."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--blocks", type=int, default=9, help="measured blocks; a warm-up block comes on top")
-    parser.add_argument("--ticks", type=int, default=1200, help="seconds a round, one tick each")
+    parser.add_argument("--blocks", type=int, default=8, help="measured blocks; a warm-up block comes on top")
+    parser.add_argument("--exchanges", type=int, default=2000, help="of each query type in a block")
     args = parser.parse_args()
-    spec = Spec(blocks=args.blocks, load_s=args.ticks * 3 // 4, query_s=args.ticks / 36, extra_edge_lines=1250)
-    write_run(args.path, spec)
+    write_run(args.path, Spec(blocks=args.blocks, exchanges=args.exchanges, extra_edge_lines=1250))
 
 
 if __name__ == "__main__":

@@ -67,22 +67,32 @@ class Run:
         self.cache = cache
         self.variants: list[dict[str, object]] = []
 
-    def add(self, name: str, source: str, *, go: str = "local", command=None, **where: str) -> dict[str, object]:
-        """Resolve a variant as plan does; ``command`` stands in for the target's build command."""
+    def add(
+        self, name: str, source: str, *, role: str = "server", go: str = "local", **where: str
+    ) -> dict[str, object]:
+        """Resolve a component as plan does, of the newest variant unless it is a server."""
         found = sources.resolve(TARGET, variant=name, source=source, **where)
         version = sources.go_version(TARGET.go_minimum, go) if source != "binary" else ""
         location = where.get("repo", TARGET.module)
         key = sources.build_key(
             TARGET, found, source=source, location=location, go=version, built_for=sources.platform()
         )
-        variant: dict[str, object] = {"ref": "", "repo": "", "path": "", **where}
-        variant |= {"name": name, "label": found.label, "target": TARGET.name, "source": source}
-        variant |= {"revision": found.revision, "version": found.version, "sum": found.sum, "dirty": found.dirty}
-        variant |= {"flags": ["-x={{ y }}"], "env": {"K": "V"}, "go": go, "build_key": key}
-        variant |= {"module": TARGET.module, "package": TARGET.package, "output": TARGET.output}
-        variant["build_command"] = list(command or TARGET.build_command(source, found.version))
-        self.variants.append(variant)
-        return variant
+        part: dict[str, object] = {"ref": "", "repo": "", "path": "", **where}
+        part |= {
+            "role": role,
+            "program": "victoria-metrics",
+            "target": TARGET.name,
+            "label": found.label,
+            "source": source,
+        }
+        part |= {"revision": found.revision, "version": found.version, "sum": found.sum, "dirty": found.dirty}
+        part |= {"flags": ["-x={{ y }}"], "env": {"K": "V"}, "go": go, "build_key": key}
+        part |= {"module": TARGET.module, "output": TARGET.output, "go_minimum": TARGET.go_minimum}
+        part["build_command"] = list(TARGET.build_command(source, found.version))
+        if role == "server":
+            self.variants.append({"name": name, "components": []})
+        self.variants[-1]["components"].append(part)
+        return part
 
     def start(self) -> subprocess.Popen[str]:
         """Start the stage in a process group of its own, as a terminal does."""
@@ -93,7 +103,7 @@ class Run:
         inventory.write_text(json.dumps({"all": {"hosts": {"local": local}}}))
         values = self.directory / "plan" / "ansible-vars.json"
         planned = {"project_dir": str(PROJECT), "cache_dir": str(self.cache), "run_dir": str(self.directory)}
-        planned |= {"target": TARGET.name, "go_minimum": TARGET.go_minimum, "tsbs_version": TSBS_VERSION}
+        planned |= {"target": "local", "kind": "tsbs", "go_minimum": TARGET.go_minimum, "tsbs_version": TSBS_VERSION}
         values.write_text(json.dumps(planned | {"variants": self.variants}))
         command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, "-e", f"@{values}"]
         return subprocess.Popen(
@@ -113,8 +123,12 @@ class Run:
         return process.returncode, text
 
     def record(self, name: str) -> dict[str, object]:
-        """Return what the stage wrote of a variant."""
-        return json.loads((self.directory / "build" / f"{name}.json").read_text())
+        """Return what the stage wrote of TSBS, the agent, or a variant's first component."""
+        whole = json.loads((self.directory / "build" / f"{name}.json").read_text())
+        if "components" not in whole:
+            return whole
+        assert (whole["variant"], whole["binary"]) == (name, whole["components"][0]["binary"])
+        return whole["components"][0]
 
 
 @pytest.fixture
@@ -177,7 +191,8 @@ def test_a_url_is_cloned_without_old_contents_and_built(run, repository):
     repository.git("config", "uploadpack.allowFilter", "true")
     url = f"file://{repository.path}"
     run.add("baseline", "git", ref="main", repo=url)
-    assert run.build()[0] == 0
+    code, text = run.build()
+    assert code == 0, text
     repository.write("server", "#!/bin/sh\necho later\n", 0o755)
     repository.commit_all("second")
     run.add("candidate", "git", ref="main", repo=url)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from fakecompute import PROJECT as GOOGLE_PROJECT
 from fakecompute import FakeCompute
-from fakeproject import FAKES, free_port, written
-from test_examine import LIMITS
+from plans import SMALL_WORKLOAD
+from plans import write as write_plan
 
+from tsduel.core.plan import Duel, Estimate, Host
+from tsduel.core.sections import Pins
 from tsduel.doctor import __main__ as doctor
 from tsduel.doctor import subject
 from tsduel.places.ssh import probe
-from tsduel.plan import resolve as plan
-from tsduel.question import experiment
 
 PROJECT = Path(__file__).resolve().parent.parent
 KNOBS = (
@@ -35,6 +35,12 @@ KNOBS = (
     "KIND",
     "TF",
 )
+
+
+def free_port():
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probed:
+        return probed.getsockname()[1]
 
 
 def run_doctor(mode, cwd=PROJECT, **environment):
@@ -74,17 +80,27 @@ class TestDoctor:
         assert f'-> stop it, or choose another with SET="host.port={port + 1000}"' in done.stdout
         assert done.stdout.splitlines()[-1].startswith("2 in the way of a run")
 
-    def test_a_run_is_looked_at_by_its_plan(self, monkeypatch, tmp_path):
-        """Its port, its disk, its place; the data that is there needs no more disk."""
-        made = plan.resolve(experiment.validate(written(FAKES / "database", host={"port": 12345}), "test"), run="r")
-        plan._write(tmp_path / "results/r", made, {})
-        monkeypatch.chdir(tmp_path)
-        found = subject.of_run(tmp_path / "results/r")
-        assert (found.port, found.place, found.disk) == (12345, {"kind": "local"}, made["estimate"])
-        whole = found.asked(on_top_mib=7)
-        cached = found.asked(cached=True)
-        assert f"disk_mib={sum(made['estimate'].values()) // 2**20 + 7}" in whole
-        assert f"disk_mib={(sum(made['estimate'].values()) - made['estimate']['data_bytes']) // 2**20}" in cached
+    def test_a_run_is_looked_at_by_its_plan(self, tmp_path):
+        """Its port, its disk, its place, memory for all that stand beside each other; data that is there takes none."""
+        estimate = Estimate(data_bytes=3 << 30, database_bytes=1 << 30)
+        write_plan(tmp_path / "r", workload=SMALL_WORKLOAD, duel=Duel(), host=Host(port=12345), estimate=estimate)
+        found = subject.of_run(tmp_path / "r")
+        assert (found.port, found.place, found.residents, found.pin) == (12345, {"kind": "local"}, 2, "auto")
+        assert found.memory
+        assert f"disk_mib={4096 + 7}" in found.asked(on_top_mib=7)
+        assert "disk_mib=1024" in found.asked(cached=True)
+        write_plan(tmp_path / "alone", duel=Duel(enabled=False), host=Host(pin=Pins(server=(0,), client=(1,))))
+        alone = subject.of_run(tmp_path / "alone")
+        assert (alone.port, alone.memory, alone.residents, alone.pin) == (None, None, 1, "fixed")
+
+    def test_a_question_is_looked_at_by_what_it_asks(self):
+        """Of a duel all servers are there at once; of Go benchmarks none is."""
+        default = subject.of_question({"KIND": "tsbs"})
+        assert (default.residents, default.port, default.pin) == (2, 8428, "auto")
+        alone = subject.of_question({"KIND": "tsbs", "SET": "duel.enabled=false host.pin=off"})
+        assert (alone.residents, alone.pin, alone.memory) == (1, "off", default.memory)
+        bench = subject.of_question({"EXPERIMENT": "experiments/search-smoke.yml"})
+        assert (bench.residents, bench.port, bench.memory) == (1, None, None)
 
     def test_a_question_that_is_wrong_is_a_line(self):
         """In words; the fast look leaves it to the plan, which says it too."""
@@ -118,7 +134,7 @@ class TestDoctor:
         )
         for name in listed.stdout.decode().split("\0"):
             if name.startswith(
-                ("scripts/", "tsduel/", "ansible/", "requirements", "terraform/", "experiments/", "Makefile")
+                ("scripts/", "tsduel/", "host/", "ansible/", "requirements", "terraform/", "experiments/", "Makefile")
             ):
                 (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(PROJECT / name, tmp_path / name)
@@ -235,8 +251,8 @@ class TestElsewhere:
                 environment = {"PATH": os.environ["PATH"], "TSDUEL_SAMPLE_S": "0.2"}
                 return subprocess.run(words, input=text, env=environment, capture_output=True, text=True, check=False)
 
-        examine_there = "".join(doctor._text(f"lib/{part}.sh") for part in doctor.PARTS) + 'examine "$@"\n'
-        found = list(doctor._there(Here, examine_there, "mode=full", f"dir={tmp_path}", *LIMITS))
+        words = subject.of_nothing({}).asked()
+        found = list(doctor._there(Here, doctor._text("examine-host"), "mode=full", f"dir={tmp_path}", *words))
         assert [line.what for line in found][-1] == "processes"
         assert doctor.ERROR not in {line.level for line in found}
         (packages,) = doctor._there(Here, doctor._text("ensure-packages"), "--look", "nosuch=nosuch-package")

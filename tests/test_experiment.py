@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tsduel.core.errors import UserError
-from tsduel.question import experiment, knobs
-from tsduel.workloads import kinds
+from tsduel.question import knobs, read
 
 PROJECT = Path(__file__).resolve().parent.parent
 FILE = "experiments/x.yml"
@@ -20,7 +19,7 @@ FILE = "experiments/x.yml"
 def refused(data):
     """Return the sentence that an experiment is refused with."""
     with pytest.raises(UserError) as caught:
-        experiment.validate(data, FILE)
+        read.validate(data, FILE)
     return str(caught.value)
 
 
@@ -40,31 +39,54 @@ def with_sides(**fields):
     return {"baseline": {"ref": "v1"} | fields, "candidate": {"ref": "v2"}}
 
 
+def of_components(*parts, **fields):
+    """Return variants whose baseline is made of components."""
+    return {"baseline": {"components": list(parts)} | fields, "candidate": {"ref": "v2"}}
+
+
 @pytest.mark.parametrize("path", sorted((PROJECT / "experiments").glob("*.yml")), ids=lambda p: p.stem)
 def test_the_experiments_of_the_project_are_valid(path):
     """Every file in experiments/ is accepted and named as its file."""
-    assert kinds.validate(experiment.read(path), str(path)).name == path.stem
+    assert read.validate(read.read_file(path), str(path)).name == path.stem
 
 
-def test_only_a_name_is_needed():
-    """Everything but the name has a default."""
-    asked = experiment.validate({"name": "x"}, FILE)
-    assert asked.workload.interval_s == 80
-    assert asked.workload.window_s == 86400
+def test_a_duel_is_what_is_asked_unless_somebody_says_otherwise():
+    """Everything but the name has a default: eight blocks, two seconds of exchanges a type, no closed loop."""
+    found = read.validate({"name": "x"}, FILE)
+    assert (found.workload.step_s, found.workload.window_s) == (80, 86400)
+    assert (found.design.blocks, found.design.warmup_blocks, found.design.spares_by_default) == (8, 1, 2)
+    assert (found.duel.enabled, found.duel.seconds, found.duel.least, found.queries.solo) == (True, 2.0, 64, False)
+    assert (found.host.pin, found.design.reload) == ("auto", "every")
+
+
+def test_a_component_is_the_short_form_written_out():
+    """One of the role that takes clients is what a variant without components is."""
+    long = read.validate({"name": "x", "variants": of_components({"role": "server", "ref": "v1"})}, FILE)
+    short = read.validate({"name": "x", "variants": with_sides()}, FILE)
+    (part,), (other,) = (found.variants["baseline"].parts for found in (long, short))
+    assert [(of.role, of.source, of.ref, of.flags) for of in (part, other)] == [("server", "module", "v1", ())] * 2
+
+
+def test_pins_are_cpus_of_servers_and_client():
+    """Written out, in place of a word."""
+    found = read.validate(nested("host.pin", {"server": [0, 1], "client": [2]}), FILE)
+    assert (found.host.pin.server, found.host.pin.client) == ((0, 1), (2,))
 
 
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, gcp, host, kind, name, noise, queries"),
-        ("design.block", "blocks, max_failed_rounds, seed"),
+        ("blocks", "design, duel, gcp, host, kind, name, noise, queries"),
+        ("matrix", "design, duel, gcp, host"),
+        ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, end, interval, scale"),
-        ("queries.type", "cache, count, max_count, responses, seconds"),
+        ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
+        ("duel.second", "enabled, fewest, idle_s, in_flight, least, load, longest_s, most_differences, seconds"),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
-        ("watchdog.load", "health_s, load_stall_s"),
+        ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),
-        ("host.ports", "drop_caches, machine, port"),
-        ("variants.baseline.flag", "env, flags, go, path, ref, repo, source, target"),
+        ("host.ports", "drop_caches, machine, pin, port"),
+        ("variants.baseline.flag", "components, env, flags, go, package, path, ref, repo, role, source, target"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
@@ -80,7 +102,7 @@ def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
     [
         ("name", "Not Good", "name: string should match pattern"),
         ("name", None, "name: input should be a valid string (it is None)"),
-        ("kind", "nope", "kind: input should be 'tsbs' (it is 'nope')"),
+        ("kind", "nope", "kind: 'nope' is not known; allowed: tsbs, gobench"),
         ("workload", [], "workload: input should be"),
         ("workload.scale", "many", "workload.scale: input should be a valid integer (it is 'many')"),
         ("workload.scale", "4000", "workload.scale: input should be a valid integer (it is '4000')"),
@@ -96,43 +118,39 @@ def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
         ("workload.end", "2025-06-09T00:00:00Z", "is shorter than one interval of 80s"),
         ("noise.steal_pct", 0, "noise.steal_pct: input should be greater than 0 (it is 0)"),
         ("noise.canary_pct", "never", "noise.canary_pct: input should be a valid number (it is 'never')"),
-        ("noise.spare_pct", 50, "noise.spare_pct: input should be less than or equal to 25 (it is 50)"),
-        ("queries.types", [], "queries.types: list should have at least 1 item"),
-        (
-            "queries.types",
-            ["lastpoint"],
-            "queries.types: unknown query type 'lastpoint'; allowed: single-groupby-1-1-1",
-        ),
+        ("design.spare_blocks", 3, "design: spare_blocks: a quarter of the blocks at most, 2 here"),
+        ("design.reload", "never", "design.reload: input should be 'every' or 'once'"),
+        ("queries.types", [], "queries.types: tuple should have at least 1 item"),
+        ("queries.types", ["lastpoint"], "queries.types: it cannot be asked lastpoint; allowed: single-groupby-1-1-1"),
+        ("queries.types", ["nope"], "queries.types: unknown query type 'nope'; allowed: single-groupby-1-1-1"),
         ("queries.types", ["cpu-max-all-1", "cpu-max-all-1"], "queries.types: a query type is named twice"),
         ("queries.types", ["cpu-max-all-32-24"], "cpu-max-all-32-24 reads 24 h, which must be strictly shorter"),
         ("queries.cache", "hot", "queries.cache: input should be 'as-loaded', 'cold', 'warm' or 'off'"),
         ("queries.seconds", float("nan"), "queries.seconds: "),
         ("queries.seconds", True, "queries.seconds: input should be a valid number"),
         ("design.blocks", 0, "design.blocks: input should be greater than or equal to 1"),
-        ("design.warmup_blocks", 0, "queries.count: needed when design.warmup_blocks is 0"),
         ("design.thresholds", {"speed": 1.0}, "design.thresholds: 'speed' is no metric; allowed: "),
         ("host.port", 80, "host.port: input should be greater than or equal to 1024"),
-        ("variants", {"baseline": {"ref": "v1"}}, "variants: both `baseline` and `candidate` are needed"),
-        (
-            "variants",
-            with_sides(target="mysql"),
-            "variants.baseline.target: unknown database; allowed: victoriametrics",
-        ),
+        ("host.pin", {"server": [0], "client": [0]}, "CPU 0 is given to the servers and to the client"),
+        ("duel.in_flight", 0, "duel.in_flight: input should be greater than or equal to 1"),
+        ("variants", {"baseline": {"ref": "v1"}}, "variants: `candidate` is needed (CANDIDATE=v1.2.3)"),
+        ("variants", with_sides(target="mysql"), "variants.baseline.target: unknown database; allowed: "),
         ("variants", with_sides(source="svn"), "variants.baseline.source: input should be 'module', 'git', 'path' or"),
         ("variants", with_sides(source="git"), "variants.baseline: source git needs `repo:`"),
-        ("variants", with_sides(source="binary"), "variants.baseline: source binary needs `path:`"),
+        ("variants", with_sides(source="path", path="x"), "variants.baseline: source path has no use for `ref:`"),
+        ("variants", with_sides(repo="x"), "variants.baseline: source module has no use for `repo:`"),
         ("variants", with_sides(ref=1.132), "variants.baseline.ref: input should be a valid string (it is 1.132)"),
-        ("variants", with_sides(flags="-x=y"), "variants.baseline.flags: input should be a valid list"),
+        ("variants", with_sides(flags="-x=y"), "variants.baseline.flags: input should be a valid array"),
         ("variants", with_sides(flags=["a\0b"]), "variants.baseline.flags.0: 'a\\x00b' contains a NUL character"),
         ("variants", with_sides(env={"A": "a\0b"}), "variants.baseline.env.A: 'a\\x00b' contains a NUL character"),
-        (
-            "variants",
-            with_sides(env={"A B": "x"}),
-            "variants.baseline.env: 'A B' is not a name of an environment variable",
-        ),
-        ("variants", with_sides(path="a\0b"), "variants.baseline.path: 'a\\x00b' contains a NUL character"),
+        ("variants", with_sides(env={"A B": "x"}), "variants.baseline.env: 'A B' is not a name of an environment"),
         ("variants", with_sides(go="1.25"), "variants.baseline.go: string should match pattern"),
+        ("variants", with_sides(bench="^B$"), "variants.baseline.bench: input should be ''"),
         ("variants", with_sides() | {"Third": {"ref": "v3"}}, "variants: 'Third': a variant's name is lower-case"),
+        ("variants", of_components({"role": "front", "ref": "v1"}), "victoriametrics has no component 'front'"),
+        ("variants", of_components({"ref": "v1"}, {"ref": "v1"}), "component 'server' is there twice"),
+        ("variants", of_components({"role": "server"}), "variants.baseline.components.0: source module needs `ref:`"),
+        ("variants", of_components({"ref": "v1"}, ref="v2"), "either `components:` or `ref:`, which is of the short"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
@@ -141,6 +159,32 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
     assert said.startswith(f"{FILE}: ")
     assert sentence in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"queries": {"solo": True}, "design": {"warmup_blocks": 0}}, "queries.count: needed when design.warmup_bl"),
+        ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
+        ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
+        ({"duel": {"enabled": False, "load": True}}, "duel.load: has no effect without duel.enabled"),
+    ],
+)
+def test_sections_that_do_not_fit_each_other_are_refused(data, sentence):
+    """What one of them says would have no effect, or no ground."""
+    assert sentence in refused({"name": "x"} | data)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["-httpListenAddr=:8428", "--httpListenAddr=0.0.0.0:1", "-storageDataPath=/", "-graphiteListenAddr=:2003"],
+)
+def test_no_flag_opens_the_server_to_others(flag):
+    """VictoriaMetrics opens every address it is given, so an address of ours behind it would not take it back."""
+    said = refused({"name": "x", "variants": with_sides(flags=["-a=b", flag])})
+    assert said.startswith(f"{FILE}: variants.baseline: flags: {flag.partition('=')[0]} is ours: ")
+    said = refused({"name": "x", "variants": of_components({"ref": "v1", "flags": [flag]})})
+    assert " is ours: " in said
 
 
 def test_every_mistake_is_told_at_once():
@@ -157,6 +201,8 @@ def test_every_mistake_is_told_at_once():
         (b"name: \xff\xfe", "x.yml: not UTF-8: invalid start byte at byte 6"),
         (b"name: a\0b", "x.yml: not YAML: "),
         (b"start: 2025-13-45", "x.yml: not YAML: "),
+        (b"&a name: {x: *a}", "x.yml: "),
+        (b"a: &a [*a]", "x.yml: not an experiment: "),
     ],
 )
 def test_a_file_that_is_no_experiment(tmp_path, content, sentence):
@@ -164,7 +210,7 @@ def test_a_file_that_is_no_experiment(tmp_path, content, sentence):
     path = tmp_path / "x.yml"
     path.write_bytes(content + (b"\n" if b"[" in content else b""))
     with pytest.raises(UserError) as caught:
-        experiment.read(path)
+        read.validate(read.read_file(path), str(path))
     assert sentence in str(caught.value)
 
 
@@ -172,7 +218,7 @@ def test_a_file_that_is_not_there(monkeypatch):
     """The experiments that are there are listed."""
     monkeypatch.chdir(PROJECT)
     with pytest.raises(UserError, match=r"nope.yml: No such file.*experiments/local.yml"):
-        experiment.read(Path("experiments/nope.yml"))
+        read.read_file(Path("experiments/nope.yml"))
 
 
 class TestKnobs:
@@ -182,6 +228,7 @@ class TestKnobs:
         ("given", "side"),
         [
             ("v1.9.0", {"ref": "v1.9.0", "flags": ["-x"]}),
+            ("module:v1.9.0", {"source": "module", "ref": "v1.9.0", "flags": ["-x"]}),
             ("git:/some/repo@main", {"source": "git", "repo": "/some/repo", "ref": "main", "flags": ["-x"]}),
             ("git:git@host:a/b.git@v1", {"source": "git", "repo": "git@host:a/b.git", "ref": "v1", "flags": ["-x"]}),
             ("path:../vm", {"source": "path", "path": "../vm", "flags": ["-x"]}),
@@ -215,8 +262,9 @@ class TestKnobs:
             "TSBS_QUERIES": "30",
             "TSBS_WORKERS": "3",
         }
-        asked = experiment.validate(knobs.apply({"name": "x"}, knobs.given(given)), FILE)
-        assert (asked.workload.scale, asked.workload.interval_s, asked.workload.start[:10]) == (10, 10, "2025-06-01")
+        asked = read.validate(knobs.apply({"name": "x", "queries": {"solo": True}}, knobs.given(given)), FILE)
+        knobs.refuse_without_effect(asked, given)
+        assert (asked.workload.scale, asked.workload.step_s, asked.workload.start[:10]) == (10, 10, "2025-06-01")
         assert (asked.queries.count, asked.queries.workers, asked.workload.workers) == (30, 3, 3)
 
     def test_empty_knobs_are_not_given(self):
@@ -242,32 +290,57 @@ class TestKnobs:
             knobs.apply({"name": "x"}, {knob: value})
         assert str(caught.value).startswith(sentence)
 
+    @pytest.mark.parametrize("source", ["path", "binary"])
+    def test_a_revision_of_what_has_none_is_refused(self, source):
+        """BASELINE=v1.132.0 did nothing at all where the experiment takes its baseline from a directory or a file."""
+        data = {"name": "x", "variants": {"baseline": {"source": source, "path": "/some"}}}
+        with pytest.raises(UserError, match=f"comes from a {source}, which has no revisions; write BASELINE=module:v9"):
+            knobs.apply(data, {"BASELINE": "v9"})
+        with pytest.raises(UserError, match="the experiment's baseline is made of components"):
+            knobs.apply({"name": "x", "variants": {"baseline": {"components": []}}}, {"BASELINE": "v9"})
+
+    @pytest.mark.parametrize(
+        ("data", "given", "sentence"),
+        [
+            ({}, {"AA": "1", "CANDIDATE": "v2"}, "CANDIDATE: has no effect: AA=1 compares the baseline with itself"),
+            ({}, {"TSBS_QUERIES": "9"}, "TSBS_QUERIES: has no effect: it counts queries of the closed loop"),
+            (
+                {
+                    "kind": "gobench",
+                    "gobench": {"module": "m", "package": "./p"},
+                    "variants": {n: {"ref": "v1", "bench": "^B$"} for n in ("baseline", "candidate")},
+                },
+                {"BENCH": "^C$"},
+                "BENCH: has no effect: every variant of this experiment has its own `bench:`",
+            ),
+        ],
+    )
+    def test_a_knob_without_effect_is_refused(self, data, given, sentence):
+        """Nobody is to believe that it did something."""
+        asked = read.validate(knobs.apply({"name": "x"} | data, given), FILE)
+        with pytest.raises(UserError) as caught:
+            knobs.refuse_without_effect(asked, given)
+        assert str(caught.value).startswith(sentence)
+
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "sentence"),
     [
-        (
-            ["plan", "test-x"],
-            {"TSBS_SCALE": "many"},
-            "tsduel: experiments/local.yml with TSBS_SCALE: workload.scale: input",
-        ),
-        (
-            ["plan", "test-x"],
-            {"SET": "desing.blocks=2"},
-            "tsduel: experiments/local.yml with SET: desing: unknown key; allowed",
-        ),
-        (["plan", "test-x"], {"EXPERIMENT": "experiments"}, "tsduel: experiments: Is a directory; experiments here: "),
+        (["plan", "x"], {"TSBS_SCALE": "many"}, "tsduel: experiments/local.yml with TSBS_SCALE: workload.scale: input"),
+        (["plan", "x"], {"SET": "desing.blocks=2"}, "tsduel: experiments/local.yml with SET: desing: unknown key; al"),
+        (["plan", "x"], {"EXPERIMENT": "experiments"}, "tsduel: experiments: Is a directory; experiments here: "),
         (["plan", "../x y"], {}, "tsduel: RUN: '../x y' is no name of a run"),
         (["plan", ".."], {}, "tsduel: RUN: '..' is no name of a run"),
         (["tidy", "no-such-run"], {}, "tsduel: results/no-such-run: no such run; there are: "),
     ],
 )
-def test_the_command_line_ends_with_a_sentence_and_2(arguments, environment, sentence):
+def test_the_command_line_ends_with_a_sentence_and_2(tmp_path, arguments, environment, sentence):
     """A user's mistake gives a sentence on stderr, exit code 2, no stack trace and no run."""
+    (tmp_path / "experiments").symlink_to(PROJECT / "experiments")
     done = subprocess.run(
         [sys.executable, "-m", "tsduel", *arguments],
-        cwd=PROJECT,
-        env=os.environ | environment,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)} | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -276,4 +349,4 @@ def test_the_command_line_ends_with_a_sentence_and_2(arguments, environment, sen
     assert done.stdout == ""
     assert done.stderr.startswith(sentence)
     assert "Traceback" not in done.stderr
-    assert not (PROJECT / "results" / "test-x").exists()
+    assert not (tmp_path / "results").exists()

@@ -7,18 +7,18 @@ import subprocess
 from pathlib import Path
 
 import fakecompute
+import plans
 import pytest
 from fakecompute import PROJECT, FakeCompute, RefusalError
-from renting import asked, rented, run_of
+from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, ending, give_back, messages, provide, reap
+from tsduel.places.gcp import credentials, give_back, messages, presence, provide, reap
 from tsduel.places.gcp.api import Compute
-from tsduel.places.ssh.ssh import Host
-from tsduel.rounds import attend as rounds
+from tsduel.rounds import attend, ending
 
 
 class TestCredentials:
@@ -86,7 +86,7 @@ class TestNothingIsLeft:
         rented(google, "production")
         before = google.names()
         run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
-        give_back.main(run_dir, asked() | {"name": "tsduel-mine-aaaaaa"})
+        give_back.main(run_dir, named("tsduel-mine-aaaaaa"))
         gone = [thing.partition(" ")[2] for thing in before if thing not in google.names()]
         assert sorted(set(gone)) == ["tsduel-mine-aaaaaa", "tsduel-mine-aaaaaa-ssh"]
         assert len(gone) == 5
@@ -97,7 +97,7 @@ class TestNothingIsLeft:
         with pytest.raises(
             UserError, match="it is not known whether everything of tsduel-x-aaaaaa is gone: Google's API"
         ):
-            give_back.main(run_of(tmp_path, "tsduel-x-aaaaaa"), asked() | {"name": "tsduel-x-aaaaaa"})
+            give_back.main(run_of(tmp_path, "tsduel-x-aaaaaa"), named("tsduel-x-aaaaaa"))
 
     def test_who_keeps_it(self, google, tmp_path, capsys):
         """KEEP=1 does, and so does Ctrl-C; `make destroy` does not."""
@@ -125,11 +125,11 @@ class TestNothingIsLeft:
         """Its stages do nothing where it was given back, and rent nothing."""
         run_dir = run_of(tmp_path, "tsduel-done-aaaaaa")
         (run_dir / "host" / "fetched.json").write_text("{}")
-        give_back.main(run_dir, asked() | {"name": "tsduel-done-aaaaaa"})
+        give_back.main(run_dir, named("tsduel-done-aaaaaa"))
         before = len(google.requests)
         provision.main(run_dir)
         assert build.main(run_dir) == 0
-        assert rounds.main(run_dir) == 0
+        assert attend.main(run_dir) == 0
         assert ending.main(run_dir, {}, 0, forced=False) == 0
         assert len(google.requests) == before
 
@@ -137,34 +137,38 @@ class TestNothingIsLeft:
         """Preempted in the middle: said as such, with what is here and how to go on; its rest goes as well."""
         rented(google, "tsduel-gone-aaaaaa")
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
-        assert ending.why_gone(run_dir) == ""
+        assert presence.why_gone(run_dir) == ""
         google.preempt()
-        assert "the machine tsduel-gone-aaaaaa is gone (its life has ended, or somebody" in ending.why_gone(run_dir)
-        assert "0 of 1 rounds are here. To begin anew on another: make tsbs RUN=r" in ending.why_gone(run_dir)
+        assert "the machine tsduel-gone-aaaaaa is gone (its life has ended, or somebody" in presence.why_gone(run_dir)
+        assert "0 of 3 blocks are here. To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir)
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
 
     def test_a_machine_that_lets_nobody_in(self, google, tmp_path, monkeypatch):
-        """After some minutes of trying it is given back."""
+        """After some minutes of trying it is given back, or with KEEP=1 stays; it is on record only once it does."""
         name = "tsduel-shut-aaaaaa"
         rented(google, name)
-        run_dir = run_of(tmp_path, name)
+        run_dir = run_of(tmp_path, name, host=None, provisioned=False)
         monkeypatch.setattr(provide, "LOGIN_S", 0)
-        host = Host(address="127.0.0.1", port=1, user="tsduel", known_hosts_file=str(tmp_path / "known_hosts"))
-        with pytest.raises(UserError, match=r"tsduel@127\.0\.0\.1 cannot be reached"):
-            provide.first_login(run_dir, asked() | {"name": name}, {}, host)
-        assert google.names() == []
+        host = {"address": "127.0.0.1", "port": 1, "user": "tsduel", "known_hosts_file": str(tmp_path / "known_hosts")}
+        monkeypatch.setattr(provide, "machine", lambda *_: host)
+        for keep, left in (("1", 5), ("", 0)):
+            monkeypatch.setenv("KEEP", keep)
+            with pytest.raises(UserError, match=r"tsduel@127\.0\.0\.1 cannot be reached"):
+                provision.main(run_dir)
+            assert len(google.names()) == left
+            assert "127.0.0.1" not in (run_dir / "host/outputs.json").read_text()
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """An API that cannot be asked is no proof."""
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         google.faults.append(lambda *_: RefusalError(401, "authError", "Invalid Credentials"))
-        assert ending.why_gone(run_dir) == ""
+        assert presence.why_gone(run_dir) == ""
 
     def test_a_local_run_has_nothing_to_give_back(self, google, tmp_path):
         """The exit code goes through, and Google is not asked."""
         run_dir = run_of(tmp_path, "n")
-        (run_dir / "plan" / "experiment.json").write_text("{}")
+        plans.write(run_dir)
         assert ending.main(run_dir, {}, 3, forced=False) == 3
         assert google.requests == []
 
@@ -239,9 +243,9 @@ class TestBeforeAnythingIsMade:
     def test_sentences(self, google, fault, change, sentence):
         """What, where, and what to do next; no request but questions."""
         google.faults.append(lambda *_: fault)
-        where = asked() | change
+        where = asked().model_copy(update=change)
         with pytest.raises(UserError) as error:
-            provide._preflight(Compute(where["project"]), where, None)
+            provide._preflight(Compute(where.project), where, None)
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
 
@@ -279,7 +283,7 @@ class TestBeforeAnythingIsMade:
 )  # fmt: skip
 def test_what_google_says_becomes_a_sentence(said, kind, words):
     """What we know gets a next step, a zone without capacity is told apart, and the rest is passed on."""
-    error = messages.as_user_error(said, asked(), "us-central1-a")
+    error = messages.as_user_error(said, PROJECT, "e2-standard-8", "us-central1-a")
     assert type(error) is kind
     assert words in str(error)
 

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import fakecompute
+import plans
 import pytest
 import terraforming
 from fakecompute import FakeCompute, RefusalError
 
-from tsduel.places.gcp import place
+from tsduel.core.plan import Estimate
+from tsduel.places.gcp import place, rent, terraform
 from tsduel.places.gcp.settings import Gcp
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -37,7 +39,7 @@ from tsduel.core.errors import UserError
 from tsduel.places.gcp import provide
 run_dir = Path("results/r")
 try:
-    host = provide.machine(run_dir, rundir.open_run(run_dir).plan["place"], os.environ)
+    host = provide.machine(run_dir, rundir.open_run(run_dir).plan.place, os.environ)
 except UserError as error:
     sys.exit(str(error))
 provision.write(run_dir, kind="gcp", host=host, provisioned=True)
@@ -97,12 +99,12 @@ class Rented:
 
     def plan(self, **changes):
         """Write a plan of nothing but its place, and what Terraform is told."""
-        asked = place.asked({"GCP_PROJECT": fakecompute.PROJECT, "SSH_FROM": changes.pop("ssh_from", "203.0.113.7")})
-        where = place.complete(asked, Gcp(**changes), run="r", disk={"database_bytes": 10**9}, seconds=600)
-        plan = {"run": "r", "place": where, "variants": []}
-        (self.run_dir / "plan" / "experiment.json").write_text(json.dumps(plan))
-        (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(place.terraform_variables(where)))
-        (self.run_dir / "plan" / "rounds.tsv").write_text("block\tposition\tvariant\tkind\n1\t1\tbaseline\tmeasured\n")
+        ssh_from = changes.pop("ssh_from", "203.0.113.7")
+        asked = place.asked({"GCP_PROJECT": fakecompute.PROJECT, "SSH_FROM": ssh_from})
+        estimate = Estimate(database_bytes=10**9)
+        where = rent.complete(asked, Gcp(**changes), run="r", estimate=estimate, seconds=600)
+        plans.write(self.run_dir, place=where)
+        (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(where)))
         return where
 
     def provision(self, **environment):
@@ -164,7 +166,7 @@ class TestComesAndGoes:
         where = rented.plan(disk_gb=120)
         done, host = rented.provision()
         assert done.returncode == 0, done.stderr
-        name = where["name"]
+        name = where.name
         kinds = ("disk", "instance", "network", "subnetwork")
         assert rented.api.names() == sorted([*(f"{kind} {name}" for kind in kinds), f"firewall {name}-ssh"])
 
@@ -230,8 +232,8 @@ class TestComesAndGoes:
         assert host["address"] == "10.84.28.2"
         assert "accessConfigs" not in rented.api.of_kind("instances")[0]["networkInterfaces"][0]
         router = rented.api.of_kind("routers")[0]
-        assert [nat["name"] for nat in router["nats"]] == [f"{where['name']}-nat"]
-        assert f"start-iap-tunnel {where['name']} 22 --listen-on-stdin" in Path(host["config_file"]).read_text()
+        assert [nat["name"] for nat in router["nats"]] == [f"{where.name}-nat"]
+        assert f"start-iap-tunnel {where.name} 22 --listen-on-stdin" in Path(host["config_file"]).read_text()
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
@@ -365,7 +367,7 @@ class TestFaults:
         rented.api.faults.append(no_deleting)
         done = rented.destroy()
         assert done.returncode == 2
-        assert f"gcloud compute networks delete {where['name']} --project={fakecompute.PROJECT} --quiet" in done.stderr
+        assert f"gcloud compute networks delete {where.name} --project={fakecompute.PROJECT} --quiet" in done.stderr
         rented.api.faults.clear()
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from goldens import golden
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import golden
 from rich.console import Console
 
 from tsduel.core.errors import UserError
@@ -21,11 +21,11 @@ DATA = Path(__file__).parent / "data" / "events.jsonl"
 RECORDED = DATA.read_bytes().splitlines(keepends=True)
 
 
-def drawn(state, now, width):
+def drawn(state, now, width, forecast=""):
     """Return the panel as text, as a terminal of that width shows it."""
     console = Console(file=io.StringIO(), width=width - 1, color_system=None, force_terminal=True)
     with console.capture() as captured:
-        console.print(screen.panel(state, now), no_wrap=True, overflow="ellipsis", crop=True)
+        console.print(screen.panel(state, now, forecast), no_wrap=True, overflow="ellipsis", crop=True)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()[1:]) + "\n"
 
 
@@ -41,14 +41,20 @@ def after(found):
 
 
 MOMENTS = {
-    "before the first round": ['"phase-end"', '"queries"'],
-    "load": ['"progress"', '"load"', "5.4"],
-    "settle, the first": ['"phase-start"', '"settle"', "00-1"],
-    "settle": ['"phase-start"', '"settle"', "01-2"],
-    "responses": ['"progress"', '"responses"'],
-    "query": ['"progress"', '"query"', '"done":136'],
-    "between two rounds": ['"round-end"', "01-1"],
+    "before the first block": ['"phase-end"', '"queries"'],
+    "load": ['"progress"', '"load"'],
+    "settle, the first": ['"phase-start"', '"settle"'],
+    "settle, later": ['"phase-start"', '"settle"', '"block":2'],
+    "the duel": ['"progress"', '"exchange"', '"total":64'],
+    "between two blocks": ['"block-end"', '"block":1'],
 }
+
+
+def failing(**more):
+    """Return a block that has failed, as an event."""
+    failures = [{"variant": "candidate", "part": "solo", "phase": "load", "query_type": "", "message": "why"}]
+    fields = {"block": 1, "kind": "measured", "status": "failed", "failures": failures, "seconds": 3, **more}
+    return parse(json.dumps({"t": 1.0, "event": "block-end", **fields}).encode())
 
 
 class TestScreen:
@@ -64,24 +70,22 @@ class TestScreen:
         golden("view.txt", text)
 
     def test_what_else_there_is_to_say(self):
-        """A price, a forecast, a failed round, and that it ends after this round."""
+        """A price, a forecast, a failed block, and that it ends after this block."""
         found, t = moment(MOMENTS["load"])
-        start = json.loads(found[0]) | {"place": "gcp", "price_h": "0.42", "machine_since": str(t - 7200)}
-        more = [
-            {"t": t, "event": "forecast", "block": "1", "message": "10 blocks can show 6 %; you asked for 5 %"},
-            {"t": t, "event": "stop-requested"},
-        ]
-        state = after([json.dumps(start).encode(), *found[1:], *(json.dumps(e).encode() for e in more)])
-        said = drawn(state, t, 80)
+        start = json.loads(found[0]) | {"place": "gcp", "price_h": 0.42, "machine_since": t - 7200}
+        more = json.dumps({"t": t, "event": "stop-requested"}).encode()
+        state = after([json.dumps(start).encode(), *found[1:], more])
+        said = drawn(state, t, 80, "after block 1 of 8: 6 % in load rate")
         assert "0.84 USD so far" in said
-        assert "until about Sun 09:38" in drawn(replace(state, round_s=6 * 3600, stop_requested=False), t, 80)
+        assert "until about Sun 09:38" in drawn(replace(state, block_s=8 * 3600, stop_requested=False), t, 80)
         assert "on a rented machine" in said
-        assert "10 blocks can show 6 %; you asked for 5 %" in said
+        assert "forecast after block 1 of 8: 6 % in load rate" in said
         assert "stop requested" in said
-        failed = {"t": t, "event": "round-end", "status": "failed", "round": "x", "phase": "load", "message": "why"}
-        state = model.advance(state, parse(json.dumps(failed).encode()))
-        assert "1 rounds failed" in drawn(state, t, 80)
-        assert "FAILED after 0:00: why" in screen.history(parse(json.dumps(failed).encode()), state).plain
+        state = model.advance(state, failing())
+        assert "1 block failed" in drawn(state, t, 80)
+        assert "FAILED in candidate load after 3 s: why" in screen.history(failing(), state).plain
+        spoilt = failing(status="ok", failures=[], causes=["foreign CPU 52 %"])
+        assert "does not count: foreign CPU 52 %" in screen.history(spoilt, model.advance(state, spoilt)).plain
 
     @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 300])
     def test_nothing_is_wider_than_the_terminal(self, width):
@@ -91,50 +95,51 @@ class TestScreen:
             assert max(map(len, drawn(after(found), t, width).splitlines())) < width
 
     def test_what_stays_of_a_whole_run(self):
-        """A line a round, and how it ended."""
+        """A line a block, and how it ended."""
         state, stays = model.State(), []
         for event in filter(None, map(parse, RECORDED)):
             state = model.advance(state, event)
             if text := screen.history(event, state):
                 stays.append(text.plain)
         golden("view-history.txt", "\n".join(stays) + "\n")
-        assert max(map(len, stays)) < 80
+        assert max(len(line) for line in stays if " ok " in line) < 80
 
 
 class TestModel:
     """What a run is doing, and how long it still takes."""
 
-    def test_remaining_time_comes_from_the_plan_and_then_from_finished_rounds(self):
-        """The median of what rounds of this kind took; before there is one, what the plan says."""
+    def test_remaining_time_comes_from_the_plan_and_then_from_finished_blocks(self):
+        """The median of what blocks of this kind took; before there is one, what the plan says."""
         start = after(RECORDED[:1])
-        assert model.remaining(start, start.last) == start.rounds * start.round_s
-        found, t = moment(MOMENTS["between two rounds"])
+        assert model.remaining(start, start.last) == start.planned * start.block_s
+        found, t = moment(MOMENTS["between two blocks"])
         state = after(found)
         (took,) = state.seconds["measured"]
-        left = state.rounds - state.finished
-        assert left == 1
+        assert state.planned - state.finished == 1
         assert model.remaining(state, t) == took
 
     def test_data_that_is_made_is_waited_for_as_long_as_its_rate_says(self):
         """As the plan says before there is a rate."""
         start = after([*RECORDED[:1], b'{"t": 1795253880, "event": "phase-start", "phase": "data"}'])
-        rounds = start.rounds * start.round_s
-        assert model.remaining(start, 1795253883) == rounds + start.workload_s - 3
+        blocks = start.planned * start.block_s
+        assert model.remaining(start, 1795253883) == blocks + start.workload_s - 3
         line = b'{"t": %d, "event": "progress", "phase": "data", "done": %d, "total": 1000}'
         more = [line % (1795253880 + n, 10 * n) for n in (2, 4)]
-        assert model.remaining(model.after(map(parse, more), start), 1795253885) == rounds + (1000 - 40) / 10
+        assert model.remaining(model.after(map(parse, more), start), 1795253885) == blocks + (1000 - 40) / 10
 
     def test_a_run_that_is_gone_on_with_counts_what_was_finished(self):
-        """A second run-start begins the clock anew; a round whose end was not written counts all the same."""
-        found, t = moment(MOMENTS["between two rounds"])
-        again = json.loads(RECORDED[0]) | {"t": t + 1000, "finished": "4"}
+        """A second run-start begins the clock anew; a block whose end was not written counts all the same."""
+        found, t = moment(MOMENTS["between two blocks"])
+        again = json.loads(RECORDED[0]) | {"t": t + 1000, "finished": 3}
         state = after([*found, b'{"t": 17', b"\n", json.dumps(again).encode()])
-        assert (state.finished, state.begin, state.round, state.over) == (4, t + 1000, None, "")
+        assert (state.finished, state.begin, state.block, state.over) == (3, t + 1000, None, "")
 
-    def test_a_replaced_block_is_one_more_to_run(self):
-        """As many rounds as there are variants."""
-        event = b'{"t": 1.0, "event": "block-replaced", "block": "1", "spare": "7", "message": "foreign CPU"}'
-        assert after([*RECORDED, event]).rounds == after(RECORDED).rounds + 2
+    def test_a_replaced_block_is_one_more_to_run_and_counts_no_more(self):
+        """That the spare one takes its place is what shows that it is spoilt, whatever was known at its end."""
+        event = b'{"t": 1.0, "event": "block-replaced", "block": 1, "spare": 7, "message": "foreign CPU"}'
+        state = after([*RECORDED, event])
+        assert state.planned == after(RECORDED).planned + 1
+        assert [block.causes for block in state.ended] == [(), ("foreign CPU",), ()]
 
     def test_live_rate_is_of_late(self):
         """Of the last ten seconds, and of the phase that runs."""
@@ -147,89 +152,44 @@ class TestModel:
         assert after([json.dumps(e).encode() for e in (start, *steps, other)]).phase == state.phase
 
 
-def broken_df(root):
-    """Return a directory with a df that says that nothing is free."""
-    (root / "bin").mkdir()
-    (root / "bin/df").write_text("#!/bin/sh\necho Avail\necho 0\n")
-    (root / "bin/df").chmod(0o755)
-    return root / "bin"
-
-
 class TestLines:
     """Plain lines, for where there is no terminal."""
 
     def test_a_whole_run(self):
-        """One line a phase; nothing that a terminal would obey."""
+        """One line a phase; nothing that a terminal would obey. host/record has a test with the same golden file."""
         said = [line for event in filter(None, map(parse, RECORDED)) if (line := lines.plain(event))]
         golden("view-lines.txt", "\n".join(said) + "\n")
         assert all(line.isprintable() for line in said)
 
-    def test_they_are_what_the_scripts_print(self, project):
-        """Where the rounds run a script says it, elsewhere Python: the same words, failed rounds and all."""
-        binary = {"source": "binary", "path": str(Path(__file__).parent / "fakes" / "database")}
-        bad = binary | {"env": {"FAKE_MODE": "query-error"}}
-        project.plan(variants={"baseline": bad, "candidate": binary}, design={"warmup_blocks": 0, "blocks": 1})
-        hangs = project.root / "hangs"
-        hangs.write_text("timed\n")
-        said = [line for line in project.run(FAKE_HANGS=str(hangs)).splitlines() if line[2:3] == ":"]
-        recorded = Tail(project.run_dir / "raw" / "events.jsonl").read()
-        assert said == [line for event in recorded if (line := lines.plain(event))]
-        assert any("FAILED in responses" in line for line in said)
-        assert any("samples/s" in line for line in said)
-        assert any("fault of the client" in line for line in said)
-        assert all(line.isprintable() for line in said)
-
-    def test_the_first_event_has_what_the_plan_says(self, project):
-        """Rounds, estimates, and of a rented machine its price and when it was booted: no view reads the plan."""
-        resolved = project.plan(design={"warmup_blocks": 1, "blocks": 2})
-        path = project.run_dir / "plan/experiment.json"
-        path.write_text(json.dumps(resolved | {"place": {"kind": "gcp", "price": {"hour": 0.42}}}))
-        project.run(expect=2, PATH=f"{broken_df(project.root)}:{project.env['PATH']}")
-        assert not (project.run_dir / "raw/events.jsonl").read_text().count("run-start")
-        project.run()
-        events = Tail(project.run_dir / "raw/events.jsonl").read()
-        start = next(event for event in events if event.name == "run-start")
-        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-        assert start.fields == {
-            "run": "r", "kind": "tsbs", "place": "gcp", "price_h": "0.42", "machine_since": boot.split()[1],
-            "blocks": "2", "variants": "2", "rounds": "6", "finished": "0",
-            "round_s": str(resolved["duration"]["round_s"]), "workload_s": str(resolved["duration"]["workload_s"]),
-        }  # fmt: skip
-        assert {event.text("phases") for event in events if event.name == "round-start"} == {"6"}
-
     @pytest.mark.parametrize(
         ("name", "fields", "said"),
         [
-            ("forecast", {"block": "3", "message": "10 blocks can show 6 %"}, "forecast 10 blocks can show 6 %"),
-            ("stop-requested", {"round": "01-1-baseline"}, "stop requested: 01-1-baseline is finished first"),
+            ("stop-requested", {"block": 3}, "stop requested: block 3 is finished first"),
+            ("phase-end", {"phase": "load", "exit": 2, "seconds": 3.14}, "load ended with exit code 2 after 3.1 s"),
             (
-                "phase-end",
-                {"phase": "load", "round": "r", "exit": "2", "seconds": "3.1"},
-                "r load ended with exit code 2 after 3.1 s",
+                "block-replaced",
+                {"block": 3, "spare": 9, "message": "steal 7 %"},
+                "block 3 does not count, spare block 9 is run instead: steal 7 %",
             ),
+            ("block-end", {"block": 3, "status": "ok", "void": "unequal"}, "block 3 does not count: unequal"),
             ("progress", {"phase": "load"}, None),
             ("what", {"message": "x"}, None),
         ],
     )
-    def test_what_others_add(self, name, fields, said):
-        """A forecast after a block, a request to stop, a client that failed; an event that is unknown says nothing."""
+    def test_what_seldom_happens(self, name, fields, said):
+        """A request to stop, a client that failed, a spoilt block; an event that is unknown says nothing."""
         event = parse(json.dumps({"t": 1.0, "event": name, **fields}).encode())
         assert lines.plain(event) == (said and f"00:00:01 {said}")
 
     @pytest.mark.parametrize(
         ("fields", "said"),
         [
-            ({"status": "ok"}, "all rounds are run"),
+            ({"status": "ok"}, "all blocks are run"),
             (
-                {"status": "interrupted", "kind": "tsbs", "run": "r"},
-                "interrupted; finished rounds are kept. To go on: make tsbs RUN=r",
+                {"status": "interrupted", "message": "stopped as asked", "kind": "gobench", "run": "r"},
+                "stopped as asked; finished blocks are kept. To go on: make gobench RUN=r",
             ),
-            (
-                {"message": "stopped as asked", "kind": "gobench", "run": "r"},
-                "stopped as asked; finished rounds are kept. To go on: make gobench RUN=r",
-            ),
-            ({"status": "failed", "message": "3 rounds have failed"}, "the run has stopped: 3 rounds have failed"),
-            ({"status": "failed", "code": "1"}, "the run has stopped: exit code 1; the last lines of run.log say more"),
+            ({"status": "failed", "message": "3 blocks have failed"}, "the run has stopped: 3 blocks have failed"),
         ],
     )
     def test_how_a_run_ends(self, fields, said):
@@ -237,12 +197,28 @@ class TestLines:
         event = parse(json.dumps({"t": 1.0, "event": "run-end", **fields}).encode())
         assert lines.plain(event) == f"00:00:01 {said}"
 
+    def test_where_the_go_program_says_them_itself_only_the_forecast_is_printed(self, capsys):
+        """Once, at the end of its block, and not of those before; elsewhere all lines are."""
+        section = {"blocks": 2, "fewest_blocks": 6, "from_blocks": 3, "metrics": [], "reach": [], "seen": []}
+        found = [event for event in map(parse, RECORDED) if event]
+        first = next(n for n, event in enumerate(found) if event.name == "block-end") + 1
+        for said in (True, False):
+            view = show.View(section, lambda _: None, said=said)
+            view.catch_up(found[:first])
+            view.take(found[first:])
+            printed = capsys.readouterr().out.splitlines()
+            foreseen = [line for line in printed if " forecast after block " in line]
+            assert len(foreseen) == 2
+            own = [line for event in found[first:] if (line := lines.plain(event))]
+            assert [line for line in printed if line not in foreseen] == ([] if said else own)
+
 
 ATOMS = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
 JSON = st.recursive(ATOMS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 NAMES = st.sampled_from([*model._CHANGES, "what"])
 FIELDS = st.sampled_from(sorted({field for line in RECORDED for field in json.loads(line)} | {"spare"}))
-VALUES = JSON | st.sampled_from(["load", "query", "ok", "-1", "1e999", "nan", "1e14", "\x1b[2J", "warmup"])
+ODD = ["load", "ok", "-1", -1, 1e14, "\x1b[2J", "warmup", [{"message": 1}], {"c": {"m": None}}]
+VALUES = JSON | st.sampled_from(ODD)
 EVENTS = st.builds(
     lambda t, name, fields: json.dumps({"t": t, "event": name, **fields}).encode(),
     st.floats() | st.integers() | st.text(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import lost_latest, open_run
+from tsduel.core.results import run_directory
+from tsduel.core.rundir import open_run
 from tsduel.stats import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-# A run's name is a directory's and stands in commands that a user copies.
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,13 @@ def _run(run_dir: Path, _failed: int) -> int:
 
 
 def _give_back(run_dir: Path, failed: int) -> int:
-    from tsduel.places.gcp import ending
+    from tsduel.rounds import ending
 
     return ending.main(run_dir, os.environ, failed, forced=False)
 
 
 def _destroy(run_dir: Path, failed: int) -> int:
-    from tsduel.places.gcp import ending
+    from tsduel.rounds import ending
 
     return ending.main(run_dir, os.environ, failed, forced=True)
 
@@ -89,6 +86,12 @@ def _compare(run_dir: Path, _failed: int) -> None:
     from tsduel.stats import compare
 
     compare.main(run_dir)
+
+
+def _keep(run_dir: Path, _failed: int) -> None:
+    from tsduel.stats import aa
+
+    print(aa.keep(run_dir))
 
 
 def _report(run_dir: Path, _failed: int) -> int:
@@ -118,7 +121,7 @@ def _status(run_dir: Path, _failed: int) -> None:
 
 
 def _follow(run_dir: Path, _failed: int) -> int:
-    from tsduel.rounds.view import follow
+    from tsduel.rounds import follow
 
     return follow.main(run_dir, os.environ)
 
@@ -150,6 +153,7 @@ STAGES = {
     "give-back": Stage("delete a rented machine once all is at home, or once the run has failed", _give_back),
     "tidy": Stage("raw files -> tidy/*.csv", _tidy),
     "compare": Stage("tidy/*.csv -> stats/comparison.{csv,json}", _compare),
+    "keep": Stage("stats of an A/A run -> results/aa, what later plans and reports know of this machine", _keep),
     "report": Stage("stats -> report.md, report.html, plots/ and exports/, and the verdicts on the terminal", _report),
     "comment": Stage("stats -> comment.md, a Markdown block for a pull request, printed too", _comment, logged=False),
     "status": Stage("say what the rounds are doing", _status, logged=False),
@@ -159,20 +163,6 @@ STAGES = {
     "ssh": Stage("log in where the rounds run", _ssh, logged=False),
     "destroy": Stage("delete everything of a rented machine, and see that nothing is left", _destroy),
 }
-
-
-def run_directory(name: str, *, must_exist: bool) -> Path:
-    """Return results/RUN for a run's name, `latest`, or a path that ends in one."""
-    run_dir = Path("results") / Path(name).name
-    if not RUN_NAME.fullmatch(run_dir.name):
-        raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
-    if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
-        raise UserError(lost)
-    if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
-        known = sorted(p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json"))
-        there = [k for k in known if k != "latest"]
-        raise UserError(f"{run_dir}: no such run; there are: {', '.join(there[-5:]) or 'none yet (make tsbs)'}")
-    return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 
 def _parser() -> argparse.ArgumentParser:

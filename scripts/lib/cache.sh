@@ -6,7 +6,7 @@
 
 # NAME=WHAT, in the order in which a person is told. There is nothing else of ours in it.
 readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "tsbs=TSBS" "variants=binaries of the variants" "src=git clones"
-  "workload=data and query files" "scratch=unpacked data, and the database's files while a round runs" "bin=OpenTofu and benchstat"
+  "agent=our own program" "workload=data and query files" "scratch=unpacked data, and the database's files while a round runs" "bin=OpenTofu and benchstat"
   "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures" "barehost=the machine of the tests"
   "provider=the provider of the tests" "bench=what make bench measures")
 readonly CACHE_MARKER=.tsduel-cache CACHE_LOCK=run.lock

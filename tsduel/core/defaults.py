@@ -10,3 +10,5 @@ FOREIGN_CPU_PCT = 5
 FOREIGN_CPU_FLAG_PCT = 2
 CLOCK_STEP_S = 0.2
 """Limits of noise (MEASUREMENT.md 6); shares are of the whole machine."""
+GO_MINIMUM = "1.25.5"
+"""The oldest Go that builds TSBS, our agent and the databases that are known."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
+
+from tsduel.core.errors import UserError
 
 _REMEDIES = {
     errno.ENOSPC: "its disk is full; free some",
@@ -36,6 +40,21 @@ def write(path: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object, or say where it is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing: the stage that writes it has not run") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not JSON: not UTF-8 (the file may be damaged)") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg} (the file may be cut short)") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: a JSON object is expected here")
+    return found
 
 
 def sentence(error: OSError) -> str:

@@ -1,10 +1,11 @@
-"""The registry of metrics: one line a metric. A new metric is a line here and a line in measure.py.
+"""The registry of metrics: one line a metric. A new metric is a line here and a line where its workload measures it.
 
 `family` says which family of tests a metric is in (MEASUREMENT.md 5.5): `primary`, `secondary`, or `shown` for what is
 printed but never judged because another metric says the same (queries/s is workers / mean service time in a closed loop).
 `threshold` is the smallest change that matters, in percent; a name is unique without its phase.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,14 +13,17 @@ Better = Literal["higher", "lower", "none"]
 Family = Literal["primary", "secondary", "shown"]
 Format = Literal["number", "bytes", "seconds", "ratio"]
 
-GEOMEAN = "geomean"
+GEOMEAN, ALL = "geomean", "all"
+"""Query types that are none: the geometric mean over types, and all exchanges together."""
+EXCHANGE, IDLE = "exchange", "idle"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; `known_as` is the name the database's own people know, where they have one."""
+    """One metric; `phase` is where it is measured ("" for the whole of its part), `known_as` the database's own name."""
 
     name: str
+    phase: str
     unit: str
     better: Better
     format: Format
@@ -30,61 +34,85 @@ class Metric:
     per_type: bool = False
     geomean: Family | None = None
     """Where set, compare adds the geometric mean over query types, in this family."""
+    together: Family | None = None
+    """Where set, there is a row of all query types together (ALL), in this family."""
+    native: bool = False
+    """Compared by differences in its own unit, since a value may be about zero."""
+    floor: float = 0.0
+    """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
+    least_n: int = 0
+    """Judged from so many operations a block and variant on, otherwise only shown."""
+
+    @property
+    def part(self) -> str:
+        """Part of the block that it belongs to: solo, duel or bench."""
+        return "duel" if self.phase in {EXCHANGE, IDLE} else "bench" if self.phase == "bench" else "solo"
 
 
 # Defaults of MEASUREMENT.md 5, in percent.
-_RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 5.0, 3.0, 5.0, 5.0, 10.0, 5.0
+_SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0
 
 # ruff: noqa: E501 - one line a metric, so that the table can be read and sorted as one
 # fmt: off
 _ALL = (
-    Metric("load_rate", "samples/s", "higher", "number", _RATE, "primary", "Load rate"),
-    Metric("load_seconds", "s", "lower", "seconds", _RATE, "shown", "Load time"),
-    Metric("load_first_interval_rate", "samples/s", "higher", "number", _P99, "shown", "Load rate, first interval"),
-    Metric("load_cpu_seconds", "s", "lower", "seconds", _CPU, "secondary", "CPU of the load", "process_cpu_seconds_total"),
-    Metric("load_cpu_user_seconds", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),
-    Metric("load_cpu_system_seconds", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, system", "process_cpu_seconds_system_total"),
-    Metric("load_rss_end_bytes", "B", "lower", "bytes", _RSS, "secondary", "RSS at the end of the load", "process_resident_memory_bytes"),
-    Metric("load_rss_peak_bytes", "B", "lower", "bytes", _RSS, "shown", "Peak RSS until the end of the load", "process_resident_memory_peak_bytes"),
-    Metric("load_io_read_bytes", "B", "lower", "bytes", _OTHER, "secondary", "Bytes read by system calls in the load", "process_io_read_bytes_total"),
-    Metric("load_io_written_bytes", "B", "lower", "bytes", _OTHER, "secondary", "Bytes written by system calls in the load", "process_io_written_bytes_total"),
-    Metric("load_storage_read_bytes", "B", "lower", "bytes", _OTHER, "shown", "Bytes read from storage in the load", "process_io_storage_read_bytes_total"),
-    Metric("load_storage_written_bytes", "B", "lower", "bytes", _OTHER, "shown", "Bytes written to storage in the load", "process_io_storage_written_bytes_total"),
-    Metric("load_client_cpu_seconds", "s", "none", "seconds", _OTHER, "shown", "CPU of the load generator"),
-    Metric("drain_seconds", "s", "lower", "seconds", _P99, "secondary", "Drain time after the load"),
-    Metric("slow_inserts", "rows", "lower", "number", _OTHER, "secondary", "Slow inserts", "vm_slow_row_inserts_total"),
-    Metric("merges", "merges", "none", "number", _OTHER, "shown", "Merges until drained", "vm_merges_total"),
-    Metric("rows_merged", "rows", "lower", "number", _P99, "secondary", "Rows merged until drained", "vm_rows_merged_total"),
-    Metric("bytes_per_sample", "B/sample", "lower", "number", _DISK, "secondary", "Bytes a sample"),
-    Metric("query_rate", "queries/s", "higher", "number", _RATE, "shown", "Query rate", per_type=True, geomean="shown"),
-    Metric("query_mean_ms", "ms", "lower", "number", _RATE, "secondary", "Mean service time", per_type=True, geomean="primary"),
-    Metric("query_p50_ms", "ms", "lower", "number", _RATE, "shown", "p50 service time", per_type=True),
-    Metric("query_p95_ms", "ms", "lower", "number", _P99, "shown", "p95 service time", per_type=True),
-    Metric("query_p99_ms", "ms", "lower", "number", _P99, "secondary", "p99 service time", per_type=True),
-    Metric("query_p999_ms", "ms", "lower", "number", _P99, "shown", "p99.9 service time", per_type=True),
-    Metric("query_min_ms", "ms", "lower", "number", _P99, "shown", "Least service time", per_type=True),
-    Metric("query_max_ms", "ms", "lower", "number", _P99, "shown", "Largest service time", per_type=True),
-    Metric("query_stddev_ms", "ms", "none", "number", _P99, "shown", "Standard deviation of service times", per_type=True),
-    Metric("query_seconds", "s", "none", "seconds", _OTHER, "shown", "Length of the query phase", per_type=True),
-    Metric("query_count", "queries", "none", "number", _OTHER, "shown", "Queries of the phase", per_type=True),
-    Metric("query_cpu_seconds", "s", "lower", "seconds", _CPU, "secondary", "CPU of the query phase", per_type=True),
-    Metric("query_client_cpu_seconds", "s", "none", "seconds", _OTHER, "shown", "CPU of the query generator", per_type=True),
-    Metric("cache_hit_ratio", "ratio", "none", "ratio", _OTHER, "shown", "Cache hit ratio of the queries"),
-    Metric("cpu_seconds", "s", "lower", "seconds", _CPU, "primary", "CPU of the whole round", "process_cpu_seconds_total"),
-    Metric("gc_cpu_seconds", "s", "none", "seconds", _P99, "shown", "CPU of garbage collection, as Go estimates it", "go_gc_cpu_seconds_total"),
-    Metric("rss_peak_bytes", "B", "lower", "bytes", _RSS, "secondary", "Peak RSS", "process_resident_memory_peak_bytes"),
-    Metric("rss_mean_bytes", "B", "lower", "bytes", _RSS, "secondary", "Mean RSS", "process_resident_memory_bytes"),
-    Metric("storage_written_bytes", "B", "lower", "bytes", _DISK, "secondary", "Bytes written to storage, whole round", "process_io_storage_written_bytes_total"),
-    Metric("major_faults", "faults", "lower", "number", _P99, "shown", "Major page faults", "process_major_pagefaults_total"),
-    Metric("disk_bytes", "B", "lower", "bytes", _DISK, "secondary", "Bytes on disk after the stop"),
-    Metric("start_seconds", "s", "lower", "seconds", _P99, "shown", "Start until healthy"),
-    Metric("stop_seconds", "s", "lower", "seconds", _P99, "shown", "Graceful stop"),
+    Metric("duel_typical_ms", "exchange", "ms", "lower", "number", _SERVICE, "secondary", "Service time, typical", per_type=True, geomean="primary"),
+    Metric("duel_cpu_us", "exchange", "us", "lower", "number", _SERVICE, "shown", "CPU an operation", per_type=True, together="primary"),
+    Metric("load_rate", "load", "samples/s", "higher", "number", _RATE, "primary", "Load rate"),
+    Metric("load_cpu_seconds", "load", "s", "lower", "seconds", _CPU, "primary", "CPU of the load", "process_cpu_seconds_total"),
+    Metric("duel_total_ms", "exchange", "ms", "lower", "number", _SERVICE, "secondary", "Service time, total", per_type=True, geomean="secondary"),
+    Metric("duel_p50_ms", "exchange", "ms", "lower", "number", _SERVICE, "shown", "p50 service time", per_type=True),
+    Metric("duel_p95_ms", "exchange", "ms", "lower", "number", _P99, "shown", "p95 service time", per_type=True),
+    Metric("duel_p99_ms", "exchange", "ms", "lower", "number", _P99, "secondary", "p99 service time", per_type=True, least_n=1000),
+    Metric("duel_instructions", "exchange", "instructions", "lower", "number", 1.0, "shown", "Instructions an operation", per_type=True, together="secondary"),
+    Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", "number", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
+    Metric("duel_rss_bytes", "exchange", "B", "lower", "bytes", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
+    Metric("duel_load_typical_ms", "exchange", "ms", "lower", "number", _SERVICE, "secondary", "Batch of lines, typical"),
+    Metric("duel_load_cpu_us", "exchange", "us", "lower", "number", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("load_seconds", "load", "s", "lower", "seconds", _RATE, "shown", "Load time"),
+    Metric("load_first_interval_rate", "load", "samples/s", "higher", "number", _P99, "shown", "Load rate, first interval"),
+    Metric("load_cpu_user_seconds", "load", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),
+    Metric("load_cpu_system_seconds", "load", "s", "lower", "seconds", _CPU, "shown", "CPU of the load, system", "process_cpu_seconds_system_total"),
+    Metric("load_rss_end_bytes", "load", "B", "lower", "bytes", _RSS, "secondary", "RSS at the end of the load", "process_resident_memory_bytes"),
+    Metric("load_rss_peak_bytes", "load", "B", "lower", "bytes", _RSS, "shown", "Peak RSS until the end of the load", "process_resident_memory_peak_bytes"),
+    Metric("load_io_read_bytes", "load", "B", "lower", "bytes", _OTHER, "secondary", "Bytes read by system calls in the load", "process_io_read_bytes_total"),
+    Metric("load_io_written_bytes", "load", "B", "lower", "bytes", _OTHER, "secondary", "Bytes written by system calls in the load", "process_io_written_bytes_total"),
+    Metric("load_storage_read_bytes", "load", "B", "lower", "bytes", _OTHER, "shown", "Bytes read from storage in the load", "process_io_storage_read_bytes_total"),
+    Metric("load_storage_written_bytes", "load", "B", "lower", "bytes", _OTHER, "shown", "Bytes written to storage in the load", "process_io_storage_written_bytes_total"),
+    Metric("load_client_cpu_seconds", "load", "s", "none", "seconds", _OTHER, "shown", "CPU of the load generator"),
+    Metric("drain_seconds", "settle", "s", "lower", "seconds", _P99, "secondary", "Drain time after the load"),
+    Metric("slow_inserts", "load", "rows", "lower", "number", _OTHER, "secondary", "Slow inserts", "vm_slow_row_inserts_total"),
+    Metric("merges", "settle", "merges", "none", "number", _OTHER, "shown", "Merges until drained", "vm_merges_total"),
+    Metric("rows_merged", "settle", "rows", "lower", "number", _P99, "secondary", "Rows merged until drained", "vm_rows_merged_total"),
+    Metric("bytes_per_sample", "settle", "B/sample", "lower", "number", _DISK, "secondary", "Bytes a sample"),
+    Metric("query_rate", "query", "queries/s", "higher", "number", _SERVICE, "shown", "Query rate", per_type=True, geomean="shown"),
+    Metric("query_mean_ms", "query", "ms", "lower", "number", _SERVICE, "secondary", "Mean service time", per_type=True, geomean="secondary"),
+    Metric("query_p50_ms", "query", "ms", "lower", "number", _SERVICE, "shown", "p50 service time", per_type=True),
+    Metric("query_p95_ms", "query", "ms", "lower", "number", _P99, "shown", "p95 service time", per_type=True),
+    Metric("query_p99_ms", "query", "ms", "lower", "number", _P99, "secondary", "p99 service time", per_type=True, least_n=1000),
+    Metric("query_p999_ms", "query", "ms", "lower", "number", _P99, "shown", "p99.9 service time", per_type=True),
+    Metric("query_min_ms", "query", "ms", "lower", "number", _P99, "shown", "Least service time", per_type=True),
+    Metric("query_max_ms", "query", "ms", "lower", "number", _P99, "shown", "Largest service time", per_type=True),
+    Metric("query_stddev_ms", "query", "ms", "none", "number", _P99, "shown", "Standard deviation of service times", per_type=True),
+    Metric("query_seconds", "query", "s", "none", "seconds", _OTHER, "shown", "Length of the query phase", per_type=True),
+    Metric("query_count", "query", "queries", "none", "number", _OTHER, "shown", "Queries of the phase", per_type=True),
+    Metric("query_cpu_seconds", "query", "s", "lower", "seconds", _CPU, "secondary", "CPU of the query phase", per_type=True),
+    Metric("query_client_cpu_seconds", "query", "s", "none", "seconds", _OTHER, "shown", "CPU of the query generator", per_type=True),
+    Metric("cache_hit_ratio", "query", "ratio", "none", "ratio", _OTHER, "shown", "Cache hit ratio of the queries"),
+    Metric("cpu_seconds", "", "s", "lower", "seconds", _CPU, "shown", "CPU of the whole solo part", "process_cpu_seconds_total"),
+    Metric("gc_cpu_seconds", "", "s", "none", "seconds", _P99, "shown", "CPU of garbage collection, as Go estimates it", "go_gc_cpu_seconds_total"),
+    Metric("rss_peak_bytes", "", "B", "lower", "bytes", _RSS, "secondary", "Peak RSS", "process_resident_memory_peak_bytes"),
+    Metric("rss_mean_bytes", "", "B", "lower", "bytes", _RSS, "secondary", "Mean RSS", "process_resident_memory_bytes"),
+    Metric("storage_written_bytes", "", "B", "lower", "bytes", _DISK, "secondary", "Bytes written to storage, whole solo part", "process_io_storage_written_bytes_total"),
+    Metric("major_faults", "", "faults", "lower", "number", _P99, "shown", "Major page faults", "process_major_pagefaults_total"),
+    Metric("disk_bytes", "stop", "B", "lower", "bytes", _DISK, "secondary", "Bytes on disk after the stop"),
+    Metric("start_seconds", "start", "s", "lower", "seconds", _P99, "shown", "Start until healthy"),
+    Metric("stop_seconds", "stop", "s", "lower", "seconds", _P99, "shown", "Graceful stop"),
 )
 # fmt: on
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
-def threshold(metric: Metric, overrides: dict[str, float]) -> float:
+def threshold(metric: Metric, overrides: Mapping[str, float]) -> float:
     """Practical threshold of a metric in percent; the experiment's `design.thresholds` may say otherwise."""
-    return float(overrides.get(metric.name, metric.threshold))
+    return overrides.get(metric.name, metric.threshold)

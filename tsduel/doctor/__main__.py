@@ -1,4 +1,4 @@
-"""`make doctor`: is all here, and on the machine where the rounds will run, that a run needs? It changes nothing.
+"""`make doctor`: is all here, and on the machine where the blocks will run, that a run needs? It changes nothing.
 
 It runs on a fresh clone: nothing here needs more than Python itself, unless an experiment is to be read. What is about
 the measured machine is asked by scripts/examine-host, here or over SSH; this module collects the lines and prints them.
@@ -15,10 +15,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tsduel.__main__ import run_directory
 from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
+from tsduel.core.results import run_directory
 from tsduel.doctor import subject
 from tsduel.places.gcp import credentials, messages
 from tsduel.places.gcp.api import Compute
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tsduel.doctor.subject import Subject
 
 SCRIPTS = PROJECT / "scripts"
-# What examine-host is made of, in the order in which it reads them.
-PARTS = ("common", "host", "noise", "others", "sample", "examine")
 OK, WARNING, ERROR = "ok", "warning", "error"
 LEVELS = (OK, WARNING, ERROR)
 PATIENCE_S = 60
@@ -132,17 +130,22 @@ def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | N
 
 def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
     if platform.system() != "Linux" or platform.machine() not in probe.ARCHITECTURES:
-        what = f"this is {platform.system()} on {platform.machine()}; the rounds run on Linux on amd64 or arm64"
+        what = f"this is {platform.system()} on {platform.machine()}; the blocks run on Linux on amd64 or arm64"
         yield Line(ERROR, "system", what, "run them elsewhere: TARGET=ssh SSH_HOST=user@host, or TARGET=gcp")
         return
     for program in ("git", "make"):
         yield from _program(program, ["--version"], f"install it (Debian: {program})", fast=fast)
     yield from _looked("ensure-packages", "--look")
-    yield from _looked("ensure-go", "--look", about.go_minimum)
-    cached = bool(about.data_key) and (cache / "workload" / about.data_key / "data.zst").exists()
+    yield from _looked("ensure-go", "--look", _go_minimum())
+    cached = bool(about.data_keys) and all((cache / "workload" / key / "data.zst").exists() for key in about.data_keys)
     built = (cache / "tsbs").is_dir() or (cache / "variants").is_dir()
     words = about.asked(on_top_mib=0 if built else probe.LEAST_FREE_MIB, cached=cached)
     yield from _looked("examine-host", f"mode={'fast' if fast else 'full'}", f"dir={cache}", *words)
+
+
+def _go_minimum() -> str:
+    """Return the Go that our own program needs, which is the newest that anything here does."""
+    return str(re.findall(r"^go (\S+)", (PROJECT / "host" / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0])
 
 
 def _over_ssh(about: Subject) -> Iterator[Line]:
@@ -154,8 +157,7 @@ def _over_ssh(about: Subject) -> Iterator[Line]:
         if any("has no bash" in sentence for sentence in refused):
             return
         yield from _there(host, _text("ensure-packages"), "--look")
-        examine = "".join(_text(f"lib/{part}.sh") for part in PARTS) + 'examine "$@"\n'
-        yield from _there(host, examine, "mode=full", f"dir={directory}", *about.asked())
+        yield from _there(host, _text("examine-host"), "mode=full", f"dir={directory}", *about.asked())
     except UserError as error:
         yield Line(ERROR, "ssh", str(error))
 
@@ -184,7 +186,7 @@ def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: b
         Compute(where["project"]).get("")
         yield Line(OK, "project", f"{where['project']} answers, and its Compute Engine API is enabled")
     except messages.CloudError as error:
-        yield Line(ERROR, "project", messages.sentence(str(error), {"machine": "", **where}, ""))
+        yield Line(ERROR, "project", messages.sentence(str(error), where["project"]))
     except UserError as error:
         yield Line(ERROR, "credentials", str(error))
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsduel.core import defaults
 from tsduel.core.project import PROJECT
-from tsduel.core.rundir import open_run
 from tsduel.places import place
-from tsduel.targets.programs import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,17 +22,22 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Subject:
-    """Where the rounds will run, what they need there, their limits of noise; ``planned``: it is a run already."""
+    """Where the blocks will run, and what they need there; ``planned``: it is a run already.
+
+    ``disk``: bytes by name, as tsduel.core.plan.Estimate; ``memory``: bytes of one server, of which ``residents`` stand
+    beside each other; ``pin``: auto, off or fixed.
+    """
 
     name: str
     place: dict[str, Any]
     port: int | None = defaults.PORT
     disk: dict[str, int] = field(default_factory=dict)
-    data_key: str = ""
+    data_keys: tuple[str, ...] = ()
     memory: int | None = None
+    residents: int = 1
+    pin: str = "auto"
     noise: dict[str, Any] = field(default_factory=dict)
     planned: bool = False
-    go_minimum: str = max(target.go_minimum for target in TARGETS.values())
 
     def asked(self, *, on_top_mib: int = 0, cached: bool = False) -> list[str]:
         """Return the words of scripts/examine-host; ``cached``: the data is there, and takes no more disk."""
@@ -49,6 +52,8 @@ class Subject:
             "port": self.port,
             "disk_mib": disk // MIB + on_top_mib,
             "memory_mib": (self.memory or 0) // MIB,
+            "residents": self.residents,
+            "pin": self.pin,
         }
         for name, default in limits.items():
             limit = self.noise.get(name, default)
@@ -63,34 +68,43 @@ def is_readable() -> bool:
 
 
 def of_run(run_dir: Path) -> Subject:
-    """Return what a run's plan says."""
+    """Return what a run's plan says; a UserError says why it cannot be read."""
+    from tsduel.core.rundir import open_run
+    from tsduel.workloads import workload_of
+
     plan = open_run(run_dir).plan
     return Subject(
         name=str(run_dir),
-        place=place.place_of(plan),
-        port=(plan.get("host") or {}).get("port"),
-        disk=plan.get("estimate") or {},
-        data_key=(plan.get("workload") or {}).get("data_key", ""),
-        memory=_memory(plan.get("workload")),
-        noise=plan.get("noise") or {},
+        place=plan.place.model_dump(),
+        port=plan.host.port if plan.workload else None,
+        disk=plan.estimate.model_dump(),
+        data_keys=tuple(data.key for data in plan.workload.data) if plan.workload else (),
+        memory=workload_of(plan).memory(plan.workload, plan.targets),
+        residents=len(plan.variants) if plan.duels else 1,
+        pin=_pin(plan.host.pin),
+        noise=plan.noise.model_dump() if plan.noise else {},
         planned=True,
     )
 
 
 def of_question(environment: Mapping[str, str]) -> Subject:
     """Return what an experiment and the knobs say; a UserError names what is wrong with them."""
-    from tsduel.plan import needs
     from tsduel.question import read as question
+    from tsduel.workloads import WORKLOADS
 
     read = question.read(environment)
-    asked = read.asked
-    workload = getattr(asked, "workload", None)
+    asked, kind = read.asked, WORKLOADS[read.asked.kind]
+    sections = kind.sections(asked, len(asked.variants))
+    workload, duel = sections.get("workload"), sections.get("duel")
     return Subject(
         name=read.path or f"make {environment.get('KIND', '')}",
         place=place.asked(read.given),
         port=getattr(asked.host, "port", None),
-        disk=needs.disk(asked, len(asked.variants)),
-        memory=_memory(workload.model_dump() if workload else None),
+        disk=sections["estimate"].model_dump(),
+        data_keys=tuple(data.key for data in workload.data) if workload else (),
+        memory=kind.memory(workload, {variant.target for variant in asked.variants.values()}),
+        residents=len(asked.variants) if duel and duel.enabled else 1,
+        pin=_pin(getattr(asked.host, "pin", "off")),
         noise=asked.noise.model_dump(),
     )
 
@@ -100,9 +114,5 @@ def of_nothing(environment: Mapping[str, str]) -> Subject:
     return Subject(name="", place=place.asked(environment))
 
 
-def _memory(workload: Mapping[str, Any] | None) -> int | None:
-    if not workload or not is_readable():
-        return None
-    from tsduel.plan import needs
-
-    return needs.memory(workload)
+def _pin(pin: object) -> str:
+    return pin if isinstance(pin, str) else "fixed"

@@ -1,4 +1,4 @@
-"""Two terminal logs of `make tsbs` -> a run directory as if it had one block, for the stages after `run`.
+"""Two terminal logs of `make tsbs` -> a run directory with one block and no duel, for the stages after `run`.
 
 What a log does not say is left out of the plan or is "unknown", never made up. The process_* lines are what the
 database said once, after the load: totals since its start, put where the kernel's own figures would stand.
@@ -16,19 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
+from tsduel.core import files
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Asked, Component, Design, Imported, LogFile, Own, Plan, Variant
+from tsduel.core.record import SOLO
+from tsduel.core.sections import Host, WorkloadAsked
+from tsduel.core.tables import BLOCKS_TSV
 from tsduel.importing.logs import Log, read_log
 from tsduel.plan.resolve import own_commit, point_latest
-from tsduel.question.experiment import Workload
+from tsduel.targets import databases
+from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.series import period
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 SIDES = {"baseline": ("BASELINE_LOG", "BASELINE"), "candidate": ("CANDIDATE_LOG", "CANDIDATE")}
 UNKNOWN = "unknown"
-# Where a round's snapshots have what the database calls by the names that the Makefile greps.
+TARGET = "victoriametrics"
+_FLAGS = {
+    "use_case": "use-case", "start": "timestamp-start", "end": "timestamp-end", "interval": "log-interval",
+    "seed": "seed", "scale": "scale",
+}  # fmt: skip
+# Where a block's snapshots have what the database calls by the names that the Makefile greps.
 _SNAPSHOT = {
     "process_cpu_seconds_user_total": 'tsduel_process_cpu_seconds_total{mode="user"}',
     "process_cpu_seconds_system_total": 'tsduel_process_cpu_seconds_total{mode="system"}',
@@ -66,15 +77,16 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     (partial / "raw/logs").mkdir(parents=True)
     (partial / "plan").mkdir()
-    ordered = sorted(sides, key=lambda side: side.begin)
-    for position, side in enumerate(ordered, start=1):
-        _write_round(partial / f"raw/01-{position}-{side.variant}", side, position)
+    for side in sides:
+        _write_solo(partial / "raw/001" / side.variant, side)
         shutil.copyfile(side.log.path, partial / f"raw/logs/{side.variant}.log")
-    types = list(dict.fromkeys(query_type for side in sides for query_type in side.log.queries))
-    lines = ["block\tposition\tvariant\tkind\tquery_types"]
-    lines += [f"1\t{n}\t{side.variant}\tmeasured\t{','.join(types)}" for n, side in enumerate(ordered, start=1)]
-    (partial / "plan/rounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _dump(partial / "plan/experiment.json", plan(run_dir.name, sides, types))
+    made = plan(run_dir.name, sides, list(dict.fromkeys(t for side in sides for t in side.log.queries)))
+    assert made.imported is not None  # noqa: S101 - it has just been made
+    record = block(sides, made.imported)
+    files.write(partial / "raw/001/block.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    row = ("1", "", "host1", "measured", ",".join(record["order"]), ",".join(made.query_types))
+    (partial / "plan/blocks.tsv").write_text(f"{chr(9).join(BLOCKS_TSV)}\n{chr(9).join(row)}\n", encoding="utf-8")
+    made.write(partial)
     partial.replace(run_dir)
     point_latest(run_dir)
     for side in sides:
@@ -97,13 +109,11 @@ def _side(variant: str, path: Path, label: str) -> Side:
     return Side(variant, label.strip() or path.stem, log, written, written, clocked=False)
 
 
-def _write_round(path: Path, side: Side, position: int) -> None:
-    """Write what a round would have left, as far as the log knows it."""
+def _write_solo(path: Path, side: Side) -> None:
+    """Write what the solo part of a variant would have left, as far as the log knows it."""
     log = side.log
     (path / "query").mkdir(parents=True)
     (path / "load.csv").write_text(log.text, encoding="utf-8")
-    if log.complaints:
-        (path / "load.stderr").write_text("\n".join(log.complaints) + "\n", encoding="utf-8")
     for query_type, text in log.queries.items():
         (path / f"query/{query_type}.stdout").write_text(text, encoding="utf-8")
     body = [f"{_SNAPSHOT[name]} {value!r}" for name, value in log.process.items() if name in _SNAPSHOT]
@@ -111,62 +121,87 @@ def _write_round(path: Path, side: Side, position: int) -> None:
     snapshots = [f"# snapshot {side.begin:.3f} edge load begin", f"# snapshot {side.end:.3f} edge load end", *body]
     with gzip.GzipFile(path / "metrics.prom.gz", "wb", mtime=0) as stream:
         stream.write("\n".join([*snapshots, ""]).encode())
-    load = {"phase": "load", "query_type": "", "begin": side.begin, "end": side.end, "count": log.load.samples}
-    _dump(path / "round.json", {
-        "block": 1, "position": position, "variant": side.variant, "kind": "measured", "status": "ok", "failure": None,
-        "started": side.begin, "ended": side.end, "phases": [load] if side.clocked else [], "sizes": {},
-    })  # fmt: skip
 
 
-def plan(run: str, sides: list[Side], types: list[str]) -> dict[str, Any]:
-    """Return a plan/experiment.json; `imported` marks it, and has what is not in a plan otherwise."""
+def block(sides: Sequence[Side], imported: Imported) -> dict[str, Any]:
+    """Return block.json: one block without a duel. What a log cannot show has neither passed nor failed."""
+    ordered = sorted(sides, key=lambda side: side.begin)
+    loads = [
+        {"variant": side.variant, "part": SOLO, "phase": "load", "begin": side.begin, "end": side.end,
+         "count": side.log.load.samples}
+        for side in ordered if side.clocked
+    ]  # fmt: skip
+    return {
+        "schema": 1, "block": 1, "cell": "", "host": "host1", "kind": "measured",
+        "order": [side.variant for side in ordered], "query_types": imported.query_types, "status": "ok",
+        "failures": [], "void": "", "started": ordered[0].begin, "ended": max(side.end for side in ordered),
+        "phases": loads, "solo": {side.variant: {} for side in ordered}, "duel": None,
+        "checks": [check for side in sides for check in _checks(side, imported)],
+    }  # fmt: skip
+
+
+def _checks(side: Side, imported: Imported) -> Iterator[dict[str, Any]]:
+    def made(check: str, expected: float, actual: float, wrong: str) -> dict[str, Any]:
+        ok = expected == actual
+        return {"check": check, "variant": side.variant, "phase": "load", "query_type": "", "expected": expected,
+                "actual": actual, "ok": ok, "message": "" if ok else wrong}  # fmt: skip
+
+    yield made(FINISHED, 1, 1, "")
+    # The baseline's number of samples, where it is what is expected, is not compared with itself.
+    if imported.samples_from == "flags" or side.variant != "baseline":
+        sent, wanted = side.log.load.samples or 0, imported.samples
+        yield made("samples_sent", wanted, sent, f"the loader sent {sent} samples, and {wanted} were expected")
+    if side.log.complaints:
+        first, lines = side.log.complaints[0][:200], len(side.log.complaints)
+        yield made("load_retries", 0, lines, f"the loader complained on {lines} lines, the first: {first}")
+
+
+def plan(run: str, sides: Sequence[Side], types: Sequence[str]) -> Plan:
+    """Return the plan of a run that nobody planned."""
     first, second = (side.log for side in sides)
     flags = first.flags or second.flags
-    expected = samples_asked(flags)
+    asked = samples_asked(flags)
     workers = {line.split(" with ")[1].split()[0] for log in (first, second) for line in log.queries.values()}
-    known = {name: flags.get(flag, UNKNOWN) for name, flag in (
-        ("use_case", "use-case"), ("start", "timestamp-start"), ("end", "timestamp-end"), ("interval", "log-interval"),
-        ("seed", "seed"), ("scale", "scale"),
-    )}  # fmt: skip
-    return {
-        "schema": 1, "run": run, "name": "imported", "question": "", "kind": "tsbs",
-        "smoke": False, "screen": True, "aa": False,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "imported": {
-            "logs": {side.variant: _about(side.log) for side in sides},
-            "samples_from": "flags" if expected else "baseline",
-            "notes": [*first.notes, *second.notes, *_unlike(first, second)],
-        },
-        "tsduel": {"version": tsduel.__version__, "commit": own_commit()},
-        "tsbs": {"version": ""},
-        "variants": [
-            {"name": side.variant, "target": "victoriametrics", "source": "log", "ref": side.label,
-             "repo": str(side.log.path), "path": "", "flags": [], "env": {}, "go": "", "label": side.label,
-             "revision": "", "version": "", "sum": "", "dirty": "", "build_key": ""}
+    names = {side.variant: SIDES[side.variant] for side in sides}
+    return Plan(
+        run=run, name="imported", question="", kind="logs", smoke=False, screen=True, aa=False,
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        own=Own(version=tsduel.__version__, commit=own_commit()),
+        asked=Asked(experiment="", knobs={
+            **{names[side.variant][0]: str(side.log.path) for side in sides},
+            **{names[side.variant][1]: side.label for side in sides},
+        }),
+        variants=tuple(
+            Variant(name=side.variant, label=side.label, target=TARGET, components=(Component(
+                program=UNKNOWN, source="log", ref=side.label, path=str(side.log.path), label=side.label),))
             for side in sides
-        ],
-        "workload": {**known, "workers": first.load.workers, "samples": expected or first.load.samples, "data_key": ""},
-        "queries": {"types": [{"name": t} for t in types], "workers": "+".join(sorted(workers)) or UNKNOWN,
-                    "count": None, "responses": 0},
-        "design": {"blocks": 1, "warmup_blocks": 0, "seed": 1, "thresholds": {}},
-        "host": {"machine": UNKNOWN},
-        "asked": {"experiment": "", "knobs": {
-            **{SIDES[side.variant][0]: str(side.log.path) for side in sides},
-            **{SIDES[side.variant][1]: side.label for side in sides},
-        }},
-    }  # fmt: skip
+        ),
+        targets={TARGET: databases()[TARGET].target},
+        design=Design(blocks=1, warmup_blocks=0, spare_blocks=0),
+        host=Host(machine=UNKNOWN),
+        imported=Imported(
+            logs={side.variant: _about(side.log) for side in sides},
+            samples_from="flags" if asked else "baseline",
+            notes=(*first.notes, *second.notes, *_unlike(first, second)),
+            samples=asked or first.load.samples or 0,
+            load_workers=first.load.workers,
+            query_workers="+".join(sorted(workers)) or UNKNOWN,
+            query_types=tuple(types),
+            **{name: flags.get(flag, UNKNOWN) for name, flag in _FLAGS.items()},
+        ),
+    )  # fmt: skip
 
 
 def samples_asked(flags: Mapping[str, str]) -> int | None:
     """Return how many samples tsbs_generate_data was asked for, where its flags say it."""
     try:
-        asked = Workload(
+        asked = WorkloadAsked(
             use_case=flags["use-case"], scale=int(flags["scale"]), interval=flags["log-interval"],
             start=flags["timestamp-start"], end=flags["timestamp-end"],
         )  # fmt: skip
     except (KeyError, ValueError):  # pydantic's own error is one, too
         return None
-    return asked.window_s // asked.interval_s * asked.scale * tsbs_queries.SAMPLES_PER_LINE[asked.use_case]
+    return asked.window_s // asked.step_s * asked.scale * tsbs_queries.SAMPLES_PER_LINE[asked.use_case]
 
 
 def _unlike(first: Log, second: Log) -> list[str]:
@@ -185,10 +220,6 @@ def _unlike(first: Log, second: Log) -> list[str]:
     return notes
 
 
-def _about(log: Log) -> dict[str, Any]:
+def _about(log: Log) -> LogFile:
     raw = log.path.read_bytes()
-    return {"path": str(log.path), "sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
-
-
-def _dump(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return LogFile(path=str(log.path), sha256=hashlib.sha256(raw).hexdigest(), bytes=len(raw))

@@ -1,4 +1,4 @@
-"""Where the rounds run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
+"""Where the blocks run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tsduel.places.gcp import place as gcp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsduel.core.plan import Plan
+
 KINDS = ("local", "ssh", "gcp")
 SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
 KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
@@ -25,26 +27,24 @@ SSH_HOST = re.compile(
 )
 REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
 MAX_PORT = 65535
-LOCAL: dict[str, Any] = {"kind": "local"}
 
 
 def asked(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return plan/experiment.json's ``place`` for the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR.
+    """Return what the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR say, as fields of tsduel.core.plan.Place.
 
-    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.places.gcp.place.asked`` describes.
-    ``{"kind": "local"}``, or ``kind``, ``user`` and ``port`` (None: what ssh's own configuration says), ``address``,
-    ``config_file`` (None: the user's own) and ``directory``, where everything of ours lies on the other machine.
+    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.places.gcp.place.asked`` describes,
+    and tsduel.places.gcp.rent completes it. Plain values, since `make doctor` asks on a fresh clone, without pydantic.
     """
     given = {name: environment.get(name, "").strip() for name in KNOBS}
     kind = given["TARGET"] or "local"
     if kind not in KINDS:
-        raise UserError(f"TARGET: {kind!r} is no place for the rounds; there are: {', '.join(KINDS)}")
+        raise UserError(f"TARGET: {kind!r} is no place for the blocks; there are: {', '.join(KINDS)}")
     if kind != "ssh":
         for name in SSH_KNOBS:
             if given[name]:
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
         # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
-        return gcp.asked(given) if kind == "gcp" else dict(LOCAL)
+        return gcp.asked(given) if kind == "gcp" else {"kind": "local"}
     user, address, port = _host(given["SSH_HOST"])
     return {
         "kind": kind,
@@ -56,27 +56,16 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def is_local(plan: Mapping[str, Any]) -> bool:
-    """Return whether the rounds of a plan run on this machine."""
-    return bool(place_of(plan)["kind"] == "local")
-
-
-def place_of(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the place of a plan; one that was made before there was a choice is local."""
-    return dict(plan.get("place") or LOCAL)
-
-
-def directories(plan: Mapping[str, Any], *, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
-    """Return the absolute paths of project, cache and run on the machine where the rounds run.
+def directories(plan: Plan, *, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
+    """Return the absolute paths of project, cache and run on the machine where the blocks run.
 
     ``run_dir``, ``cache`` and ``project`` are those of this machine. On another one all of it lies in one directory,
     and each run has a copy of the project of its own: what runs there is not changed by a later run.
     """
-    place = place_of(plan)
-    if place["kind"] == "local":
+    if plan.place.kind == "local":
         return {"project_dir": str(project), "cache_dir": str(cache), "run_dir": str(run_dir)}
-    there = f"{place['directory']}/runs/{plan['run']}"
-    return {"project_dir": f"{there}/project", "cache_dir": f"{place['directory']}/cache", "run_dir": there}
+    there = f"{plan.place.directory}/runs/{plan.run}"
+    return {"project_dir": f"{there}/project", "cache_dir": f"{plan.place.directory}/cache", "run_dir": there}
 
 
 def _host(text: str) -> tuple[str | None, str, int | None]:

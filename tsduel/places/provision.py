@@ -1,4 +1,4 @@
-"""The second stage: where the rounds run. On a local target that is this machine, as it is; else one behind SSH."""
+"""The second stage: where the blocks run. On a local target that is this machine, as it is; else one behind SSH."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tsduel.core import files, rundir
-from tsduel.places import place
 from tsduel.places.gcp import provide
 from tsduel.places.ssh import probe
+from tsduel.places.ssh.link import is_home
 from tsduel.places.ssh.ssh import Host
-from tsduel.rounds import attend as rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,28 +21,27 @@ if TYPE_CHECKING:
 
 def main(run_dir: Path) -> None:
     """Write host/outputs.json (what was provisioned) and host/inventory.json (how Ansible reaches it)."""
-    plan = rundir.open_run(run_dir).plan
-    rundir.refuse_imported(run_dir, plan)
-    where = place.place_of(plan)
-    if where["kind"] == "local":
+    run = rundir.open_run(run_dir)
+    place = run.plan.place
+    rundir.refuse_imported(run_dir, run.plan)
+    if place.kind == "local":
         write(run_dir, kind="local", host=None, provisioned=False)
+    elif is_home(run_dir):
         return
-    if rounds.is_home(run_dir):
-        return
-    if where["kind"] == "gcp":
-        before = rundir.open_run(run_dir).json("host/outputs.json").get("host")
-        host = provide.machine(run_dir, where, os.environ)
-        if host != before:
+    elif place.kind == "gcp":
+        host = provide.machine(run_dir, place, os.environ)
+        if host != run.json("host/outputs.json").get("host"):
+            # Recorded once it has let us in: what is on record is logged in to by the stages that follow.
+            provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
             write(run_dir, kind="gcp", host=host, provisioned=True)
-            provide.first_login(run_dir, where, os.environ, Host.from_outputs(host))
-        return
-    host = {
-        **{name: where[name] for name in ("address", "port", "user", "config_file")},
-        "key_file": None,
-        "known_hosts_file": None,
-    }
-    probe.check(Host.from_outputs(host), where["directory"])
-    write(run_dir, kind=where["kind"], host=host, provisioned=False)
+    else:
+        host = {
+            **place.model_dump(include={"address", "port", "user", "config_file"}),
+            "key_file": None,
+            "known_hosts_file": None,
+        }
+        probe.check(Host.from_outputs(host), place.directory)
+        write(run_dir, kind="ssh", host=host, provisioned=False)
 
 
 def write(run_dir: Path, *, kind: str, host: Mapping[str, Any] | None, provisioned: bool) -> None:

@@ -1,44 +1,36 @@
-"""The order of rounds: drawn with the plan, before anything starts, so that nothing that is seen can change it."""
+"""The order of blocks: drawn with the plan, before anything starts, so that nothing that is seen can change it."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tsduel.question.experiment import Experiment
+from tsduel.core.rundir import BlockRow
 
 if TYPE_CHECKING:
-    from tsduel.workloads.kinds import AnyExperiment
+    from collections.abc import Sequence
+
+    from tsduel.core.plan import Design
 
 
-def rounds(names: list[str], asked: AnyExperiment) -> list[dict[str, Any]]:
-    """Draw the order of all rounds: randomized complete blocks (Abedi & Brecht, ICPE 2017).
+def draw(variants: Sequence[str], query_types: Sequence[str], design: Design, host: str, cell: str) -> list[BlockRow]:
+    """Draw the order of all blocks: randomized complete blocks (Abedi & Brecht, ICPE 2017).
 
     Blocks are drawn in groups of as many as there are variants, in which every variant stands once at every
-    position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its rounds.
+    position: with two, AB BA or BA AB. The order of query types is drawn for each block, the same for its variants.
     Last come the spare blocks, which are run only in place of those that outside causes spoil.
     """
-    all_types = asked.queries.types if isinstance(asked, Experiment) else []
-    last = asked.design.blocks + asked.noise.spares(asked.design.blocks)
-    draw = random.Random(asked.design.seed)  # noqa: S311 - a reproducible order, no secret
-    orders: list[list[str]] = []
-    drawn: list[dict[str, Any]] = []
-    for block in range(1 - asked.design.warmup_blocks, last + 1):
+    coin = random.Random(design.seed)  # noqa: S311 - a reproducible order, no secret
+    names, orders = list(variants), list[list[str]]()
+    rows = []
+    for block in range(1 - design.warmup_blocks, design.blocks + design.spare_blocks + 1):
         if not orders:
-            first = draw.sample(names, len(names))
+            first = coin.sample(names, len(names))
             orders = [first[shift:] + first[:shift] for shift in range(len(names))]
-            draw.shuffle(orders)
+            coin.shuffle(orders)
         # The warm-up block is discarded, so it takes no part in the balance.
-        order = draw.sample(names, len(names)) if block == 0 else orders.pop()
-        types = draw.sample(all_types, len(all_types))
-        drawn += [
-            {
-                "block": block,
-                "position": position,
-                "variant": name,
-                "kind": "warmup" if block == 0 else "measured" if block <= asked.design.blocks else "spare",
-                "query_types": ",".join(types),
-            }
-            for position, name in enumerate(order, start=1)
-        ]
-    return drawn
+        order = coin.sample(names, len(names)) if block == 0 else orders.pop()
+        types = coin.sample(list(query_types), len(query_types))
+        kind = "warmup" if block == 0 else "measured" if block <= design.blocks else "spare"
+        rows.append(BlockRow(block, cell, host, kind, tuple(order), tuple(types)))
+    return rows

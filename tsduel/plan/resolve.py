@@ -1,9 +1,8 @@
-"""The first stage: an experiment with every value resolved, and the whole order of rounds, before anything starts."""
+"""The first stage: an experiment with every value resolved, and the whole order of blocks, before anything starts."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -13,60 +12,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tsduel
-from tsduel.core import caches, files
+from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Asked, Component, GcpPlace, LocalPlace, Own, Plan, Variant
 from tsduel.core.project import PROJECT
-from tsduel.core.rundir import read_json, refuse_imported
-from tsduel.places import place
-from tsduel.places.gcp import place as rented
-from tsduel.places.gcp import rent
-from tsduel.plan import duration, foresight, needs, order, outlook, sources
+from tsduel.core.rundir import refuse_imported
+from tsduel.core.wording import number_of
+from tsduel.places import lock, place
+from tsduel.places.gcp import rent, terraform
+from tsduel.plan import order, outlook, sources
 from tsduel.question import knobs
 from tsduel.question import read as question
-from tsduel.question.experiment import Experiment
-from tsduel.rounds import lock
-from tsduel.workloads import kinds
-from tsduel.workloads.gobench import plan as go_plan
-from tsduel.workloads.tsbs import queries as tsbs_queries
+from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.workloads import WORKLOADS, workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsduel.question.read import AnyExperiment
-    from tsduel.workloads.kinds import AnyVariant
+    from tsduel.question.read import Question
+    from tsduel.targets.database import Program
+    from tsduel.workloads import experiment
 
-TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
-SCREEN_BLOCKS = 6
-# The responses sample asks other questions than the timed phase, so that it does not warm that phase's caches.
-RESPONSES_SEED_OFFSET = 100_000
+NOWHERE = Asked(experiment="")
 
 
 def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
     given = knobs.given(environment)
-    if (run_dir / "plan" / "experiment.json").exists():
-        _keep(run_dir, environment, given)
-    else:
-        # A whole run is asked for, and not the plan alone: what could not go on is not begun.
-        if environment.get("KIND") and place.asked(given)["kind"] == "local":
-            lock.refuse_if_taken(run_dir, environment["KIND"])
-        _make(run_dir, environment, given)
-    _print(run_dir)
-
-
-def _make(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
-    read = question.read(environment)
-    aa = given.get("AA") == "1"
     cache = caches.directory(environment)
-    files.private_directory(cache)
-    caches.own(cache, environment)
-    plan = resolve(read.asked, run=run_dir.name, aa=aa, where=place.asked(given))
-    plan["asked"] = {"experiment": read.path, "written": _plain(read.written), "knobs": dict(given)}
-    if plan["place"]["kind"] == "gcp":
-        rent.offer(plan, read.asked.gcp, environment)
-    outlook.foresee(plan, run_dir.parent, cache)
-    _write(run_dir, plan, ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache))
-    point_latest(run_dir)
+    if (run_dir / Plan.FILE).exists():
+        plan = _keep(run_dir, environment, given)
+    else:
+        where = place.asked(given)
+        # A whole run is asked for, and not the plan alone: what could not go on is not begun.
+        if environment.get("KIND") and where["kind"] == "local":
+            lock.refuse_if_taken(run_dir, environment["KIND"])
+        read = question.read(environment)
+        files.private_directory(cache)
+        caches.own(cache, environment)
+        plan = resolve(
+            read.asked,
+            run=run_dir.name,
+            aa=given.get("AA") == "1",
+            where=where,
+            environment=environment,
+            asked_for=_asked(read),
+        )
+        write(run_dir, plan, cache=cache)
+        point_latest(run_dir)
+    _print(run_dir, plan, cache)
 
 
 def point_latest(run_dir: Path) -> None:
@@ -76,161 +70,146 @@ def point_latest(run_dir: Path) -> None:
     fresh.rename(run_dir.parent / "latest")
 
 
-def _plain(data: Any) -> Any:
+def _asked(read: Question) -> Asked:
     """YAML knows times; JSON does not."""
-    return json.loads(json.dumps(data, default=str))
+    return Asked(
+        experiment=read.path, written=json.loads(json.dumps(read.written, default=str)), knobs=dict(read.given)
+    )
 
 
-def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> None:
-    experiment = environment.get("EXPERIMENT", "")
-    plan = read_json(run_dir / "plan" / "experiment.json")
+def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> Plan:
+    plan = Plan.load(run_dir)
     refuse_imported(run_dir, plan)
-    asked = plan["asked"]
-    changed = [name for name, value in given.items() if asked["knobs"].get(name) != value]
-    if experiment and Path(experiment) != Path(asked["experiment"]):
+    changed = [name for name, value in given.items() if plan.asked.knobs.get(name) != value]
+    experiment = environment.get("EXPERIMENT", "")
+    if experiment and Path(experiment) != Path(plan.asked.experiment):
         changed.insert(0, "EXPERIMENT")
     if changed:
         raise UserError(
-            f"{run_dir}: its plan was fixed before its first round, and {', '.join(changed)} would change it; "
+            f"{run_dir}: its plan was fixed before its first block, and {', '.join(changed)} would change it; "
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
             "pleases finds differences that are not there",
         )
-    if place.place_of(plan)["kind"] == "gcp":
-        rent.offer_again(run_dir, plan, environment)
+    if isinstance(plan.place, GcpPlace):
+        rent.offer_again(run_dir, plan.place, environment)
+    return plan
 
 
 def resolve(
-    asked: AnyExperiment, *, run: str, aa: bool = False, where: Mapping[str, Any] = place.LOCAL
-) -> dict[str, Any]:
-    """Return the contents of plan/experiment.json for a validated experiment; ``where``: see place.asked."""
-    variants: dict[str, AnyVariant] = dict(asked.variants)
+    asked: experiment.Experiment,
+    *,
+    run: str,
+    aa: bool = False,
+    where: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    asked_for: Asked = NOWHERE,
+) -> Plan:
+    """Return the plan of a validated experiment. ``where``: see place.asked; a machine to rent is priced and agreed to.
+
+    A UserError names a revision that does not exist, or a price that nobody agreed to.
+    """
+    workload = WORKLOADS[asked.kind]
+    variants = dict(asked.variants)
     if aa:
+        if len(variants) == 1:
+            raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-    drawn = order.rounds(list(variants), asked)
-    plan = {
-        "schema": 1,
-        "run": run,
-        "place": dict(where),
-        "name": asked.name,
-        "question": asked.question,
-        "kind": asked.kind,
-        "smoke": asked.smoke,
-        "screen": asked.design.blocks < SCREEN_BLOCKS,
-        "aa": aa,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "tsduel": {"version": tsduel.__version__, "commit": own_commit()},
-        "variants": [_variant(name, variant, asked) for name, variant in variants.items()],
-        "design": asked.design.model_dump(),
-        "watchdog": asked.watchdog.model_dump(),
-        "noise": {**asked.noise.model_dump(), "spare_blocks": asked.noise.spares(asked.design.blocks)},
-        "host": asked.host.model_dump(),
-        **(_tsbs_part(asked, len(variants)) if isinstance(asked, Experiment) else go_plan.part(asked, aa=aa)),
-        "rounds": drawn,
-    }
-    lasts = duration.estimate if isinstance(asked, Experiment) else go_plan.duration
-    plan = {**plan, "duration": lasts(plan, len(drawn))}
-    return {**plan, "forecast": foresight.section(plan)}
-
-
-def _tsbs_part(asked: Experiment, variants: int) -> dict[str, Any]:
-    if len({v.target for v in asked.variants.values()}) > 1:
-        raise UserError("variants: all have to be versions of the same database")
-    workload, queries = asked.workload, asked.queries
-    lines = needs.lines(workload)
-    samples = lines * tsbs_queries.SAMPLES_PER_LINE[workload.use_case]
-    data = {
-        "tsbs": TSBS_VERSION,
-        "format": "victoriametrics",
-        **{k: getattr(workload, k) for k in ("use_case", "scale", "start", "end", "interval", "seed")},
-    }
-    types = [_query_type(asked, name, number, data) for number, name in enumerate(queries.types)]
-    return {
-        "tsbs": {"version": TSBS_VERSION},
-        "workload": {
-            **workload.model_dump(),
-            "interval_s": workload.interval_s,
-            "format": data["format"],
-            "lines": lines,
-            "samples": samples,
-            "data_key": _key(data),
-            "estimated_bytes": lines * needs.DATA_BYTES_A_LINE,
-        },
-        "queries": {**queries.model_dump(), "types": types},
-        "settle": asked.settle.model_dump(),
-        "report": asked.report.model_dump(),
-        "estimate": needs.disk(asked, variants),
-    }
-
-
-def _variant(name: str, variant: AnyVariant, asked: AnyExperiment) -> dict[str, Any]:
-    target = kinds.target(asked, variant)
-    found = sources.resolve(
-        target, variant=name, source=variant.source, ref=variant.ref, repo=variant.repo, path=variant.path
-    )
-    go = "" if variant.source == "binary" else sources.go_version(target.go_minimum, variant.go)
-    location = target.module if variant.source == "module" else sources.absolute_location(variant.repo)
-    key = sources.build_key(
-        target, found, source=variant.source, location=location, go=go, built_for=sources.platform()
-    )
-    return {
-        "name": name,
-        **variant.model_dump(),
-        **kinds.variant_part(asked, variant),
-        "repo": sources.absolute_location(variant.repo) if variant.repo else "",
-        "path": sources.absolute_location(variant.path) if variant.path else "",
-        "label": found.label,
-        "revision": found.revision,
-        "version": found.version,
-        "sum": found.sum,
-        "dirty": found.dirty,
-        "build_key": key,
-    }
-
-
-def _query_type(asked: Experiment, name: str, number: int, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Seeds: one for each type, since with one seed all types ask for the same hosts and warm each other."""
-    queries = asked.queries
-    seed = queries.seed if queries.shared_seed else queries.seed + 1 + number
-    shape = {
-        **{k: v for k, v in data.items() if k not in {"interval", "seed"}},
-        "type": name,
-        "seed": seed,
-        "count": queries.count or queries.max_count,
-        "responses": queries.responses,
-    }
-    return {"name": name, "seed": seed, "responses_seed": seed + RESPONSES_SEED_OFFSET, "key": _key(shape)}
-
-
-def ansible_vars(plan: Mapping[str, Any], *, run_dir: Path, cache: Path) -> dict[str, Any]:
-    """Return what Ansible is told: where things lie on the measured machine, and what each variant is built from."""
-    variants = []
-    for variant in plan["variants"]:
-        target = kinds.planned_target(plan, variant)
-        variants.append(
-            {
-                **variant,
-                "module": target.module,
-                "output": target.output,
-                "build_command": list(target.build_command(variant["source"], variant["version"])),
-                "go_minimum": target.go_minimum,
-            }
+    sections = workload.sections(asked, len(variants))
+    lasts = workload.duration(sections, asked, len(variants))
+    host = asked.host.model_dump()
+    settled: Any = where or LocalPlace()
+    if where and where["kind"] == "gcp":
+        settled = rent.offer(
+            where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=lasts.total_s
         )
+        host["machine"] = asked.gcp.machine
+    design = asked.design.model_dump()
+    if design["spare_blocks"] is None:
+        design["spare_blocks"] = asked.design.spares_by_default
+    return Plan.model_validate(
+        {
+            "run": run,
+            "name": asked.name,
+            "question": asked.question,
+            "kind": asked.kind,
+            "smoke": asked.smoke,
+            "screen": asked.design.blocks < FEWEST_BLOCKS,
+            "aa": aa,
+            "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "own": Own(version=tsduel.__version__, commit=own_commit()),
+            "asked": asked_for,
+            "place": settled,
+            "variants": tuple(_variant(name, variant, asked) for name, variant in variants.items()),
+            "design": design,
+            "noise": asked.noise,
+            "watchdog": asked.watchdog,
+            "host": host,
+            "duration": lasts,
+            **sections,
+        }
+    )
+
+
+def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
+    workload = WORKLOADS[asked.kind]
+    components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
+    return Variant(
+        name=name,
+        label="+".join(dict.fromkeys(part.label for part in components)),
+        target=variant.target,
+        components=components,
+        **workload.variant_part(asked, variant),
+    )
+
+
+def _component(variant: str, part: experiment.Component, program: Program) -> Component:
+    found = sources.resolve(program, variant=variant, source=part.source, ref=part.ref, repo=part.repo, path=part.path)
+    go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
+    location = program.module if part.source == "module" else sources.absolute_location(part.repo)
+    key = sources.build_key(program, found, source=part.source, location=location, go=go, built_for=sources.platform())
+    return Component(
+        role=part.role,
+        program=program.name,
+        source=part.source,
+        ref=part.ref,
+        repo=sources.absolute_location(part.repo) if part.repo else "",
+        path=sources.absolute_location(part.path) if part.path else "",
+        go=part.go,
+        flags=part.flags,
+        env=part.env,
+        build_key=key,
+        **vars(found),
+    )
+
+
+def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
+    """Return what Ansible is told: where things lie on the measured machine, and what each component is built from."""
+    workload = workload_of(plan)
+    variants, minima = [], [defaults.GO_MINIMUM]
+    for variant in plan.variants:
+        components = []
+        for component in variant.components:
+            program = workload.program(plan, variant, component.role)
+            minima.append(program.go_minimum)
+            components.append(
+                {
+                    **component.model_dump(exclude={"flags", "env", "label"}),
+                    "target": variant.target,
+                    "module": program.module,
+                    "output": program.output,
+                    "build_command": list(program.build_command(component.source, component.version)),
+                    "go_minimum": program.go_minimum,
+                }
+            )
+        variants.append({"name": variant.name, "components": components})
     return {
         **place.directories(plan, run_dir=run_dir, cache=cache, project=PROJECT),
-        "target": place.place_of(plan)["kind"],
-        "kind": plan["kind"],
-        "go_minimum": max((v["go_minimum"] for v in variants), key=_version),
-        "tsbs_version": plan.get("tsbs", {}).get("version", ""),
+        "target": plan.place.kind,
+        "kind": plan.kind,
+        "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),
+        "tsbs_version": plan.tsbs.version if plan.tsbs else "",
         "variants": variants,
     }
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
-
-
-def _key(parts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def own_commit() -> str:
@@ -244,40 +223,40 @@ def own_commit() -> str:
     return done.stdout.strip()
 
 
-def _write(run_dir: Path, plan: dict[str, Any], variables: dict[str, Any]) -> None:
-    # Variables of a variant and logs are nobody else's; who wants to share opens this directory (docs/operating.md).
+def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
+    """Write RUN/plan/. Environments of variants and logs are nobody else's; docs/operating.md says how to share."""
     files.private_directory(run_dir)
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
-    drawn = plan.pop("rounds")
     table = io.StringIO()
-    rows = csv.DictWriter(table, list(drawn[0]), delimiter="\t", lineterminator="\n")
-    rows.writeheader()
-    rows.writerows(drawn)
-    files.write(directory / "rounds.tsv", table.getvalue())
-    if plan["place"]["kind"] == "gcp":
-        files.write(
-            directory / "terraform.tfvars.json", json.dumps(rented.terraform_variables(plan["place"]), indent=2) + "\n"
-        )
+    writer = csv.writer(table, delimiter="\t", lineterminator="\n")
+    writer.writerow(tables.BLOCKS_TSV)
+    names = [variant.name for variant in plan.variants]
+    for row in order.draw(names, plan.query_types, plan.design, plan.hosts[0], plan.cells[0].name):
+        writer.writerow((row.block, row.cell, row.host, row.kind, ",".join(row.order), ",".join(row.query_types)))
+    files.write(directory / "blocks.tsv", table.getvalue())
+    written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
+    if isinstance(plan.place, GcpPlace):
+        written["terraform.tfvars.json"] = terraform.variables(plan.place)
+    for name, value in written.items():
+        files.write(directory / name, json.dumps(value, indent=2) + "\n")
     # A line, since nobody reads its table.
-    files.write(directory / "forecast.json", json.dumps(plan.pop("forecast")) + "\n")
-    files.write(directory / "ansible-vars.json", json.dumps(variables, indent=2) + "\n")
+    files.write(directory / "forecast.json", json.dumps(outlook.forecast(run_dir, plan, cache)) + "\n")
     # Last: a plan that exists is a plan that is whole.
-    files.write(directory / "experiment.json", json.dumps(plan, indent=2) + "\n")
+    plan.write(run_dir)
 
 
-def _print(run_dir: Path) -> None:
-    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
-    design = plan["design"]
+def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
+    design = plan.design
     print(f"run       {run_dir}")
-    print(f"go on     make {plan['kind']} RUN={run_dir.name}  (after an interruption)")
-    for variant in plan["variants"]:
-        print(f"{variant['name']:9} {variant['label']} ({variant['source']}, {variant['revision'][:12]})")
-    print(kinds.described(plan))
-    spares = plan.get("noise", {}).get("spare_blocks", 0)
+    print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
+    for variant in plan.variants:
+        first = variant.server
+        print(f"{variant.name:9} {variant.label} ({first.source}, {first.revision[:12]})")
+    print("\n".join(workload_of(plan).described(plan)))
+    again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
     print(
-        f"design    {design['blocks']} blocks of {len(plan['variants'])} rounds, {design['warmup_blocks']} warm-up, "
-        f"{spares} spare for what outside causes spoil"
+        f"design    {number_of(design.blocks, 'block')}, {design.warmup_blocks} warm-up, {design.spare_blocks} spare "
+        f"for what outside causes spoil; {again}"
     )
-    cache = caches.directory(os.environ)
     print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)

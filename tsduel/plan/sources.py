@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
+from tsduel.core.wording import last_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tsduel.targets.programs import Target
+    from tsduel.targets.database import Program
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
@@ -63,11 +64,6 @@ def _run(
         raise UserError(message) from None
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
-
-
 def _with_go(
     go_minimum: str, toolchain: str, *command: str, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -78,7 +74,7 @@ def go_version(go_minimum: str, toolchain: str = "local") -> str:
     """Return the version of the toolchain that ``go: local`` or ``go: go1.25.5`` means here, as go1.26.8."""
     done = _with_go(go_minimum, toolchain, "go", "env", "GOVERSION", cwd=Path("/"))
     if done.returncode != 0:
-        raise UserError(f"no Go toolchain for 'go: {toolchain}': {_last_line(done.stderr)}")
+        raise UserError(f"no Go toolchain for 'go: {toolchain}': {last_line(done.stderr)}")
     return done.stdout.strip()
 
 
@@ -97,21 +93,21 @@ def _check_ref(ref: str, variant: str) -> None:
         )
 
 
-def _resolve_module(target: Target, ref: str, variant: str) -> ResolvedSource:
+def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
     _check_ref(ref, variant)
     if "@" in ref:
         raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
     with tempfile.TemporaryDirectory() as outside_any_module:
-        command = ("go", "mod", "download", "-json", f"{target.module}@{ref}")
-        done = _with_go(target.go_minimum, "local", *command, cwd=Path(outside_any_module))
+        command = ("go", "mod", "download", "-json", f"{program.module}@{ref}")
+        done = _with_go(program.go_minimum, "local", *command, cwd=Path(outside_any_module))
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         answer = {}
     if done.returncode != 0 or "Sum" not in answer:
-        reason = _last_line(str(answer.get("Error") or done.stderr))
+        reason = last_line(str(answer.get("Error") or done.stderr))
         raise UserError(
-            f"variant {variant}: '{ref}' does not resolve for module {target.module} ({reason}); "
+            f"variant {variant}: '{ref}' does not resolve for module {program.module} ({reason}); "
             "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
             "for any other use 'source: git' with 'repo:'"
         )
@@ -137,7 +133,7 @@ def _rev_parse(directory: str, ref: str) -> str:
 def _remote_revision(repo: str, ref: str, variant: str) -> str:
     done = _run(["git", "ls-remote", "--", repo])
     if done.returncode != 0:
-        reason = _last_line(done.stderr)
+        reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
     known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
     # git's own order of names; an annotated tag points to its commit with ^{}.
@@ -151,7 +147,7 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
 
 
-def _resolve_git(_target: Target, ref: str, repo: str, variant: str) -> ResolvedSource:
+def _resolve_git(_program: Program, ref: str, repo: str, variant: str) -> ResolvedSource:
     _check_ref(ref, variant)
     if not repo or repo.startswith("-"):
         raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
@@ -185,14 +181,14 @@ def _local_changes(path: Path) -> str:
         added = _run(["git", "-C", path, "add", "--all"], env=environment)
         tree = _run(["git", "-C", path, "write-tree"], env=environment)
     if added.returncode != 0 or tree.returncode != 0:
-        raise UserError(f"the changes in {path} cannot be read: {_last_line(added.stderr + tree.stderr)}")
+        raise UserError(f"the changes in {path} cannot be read: {last_line(added.stderr + tree.stderr)}")
     committed = _run(["git", "-C", path, "rev-parse", "HEAD^{tree}"])
     if tree.stdout == committed.stdout:
         return ""
     return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
 
 
-def _resolve_path(_target: Target, path: str, variant: str) -> ResolvedSource:
+def _resolve_path(_program: Program, path: str, variant: str) -> ResolvedSource:
     if not path:
         raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
     found = Path(absolute_location(path))
@@ -208,7 +204,7 @@ def _resolve_path(_target: Target, path: str, variant: str) -> ResolvedSource:
     return ResolvedSource(revision, label, "", dirty, label)
 
 
-def _resolve_binary(_target: Target, path: str, variant: str) -> ResolvedSource:
+def _resolve_binary(_program: Program, path: str, variant: str) -> ResolvedSource:
     found = Path(absolute_location(path))
     if not path or not found.is_file() or not os.access(found, os.X_OK):
         message = f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one"
@@ -220,17 +216,17 @@ def _resolve_binary(_target: Target, path: str, variant: str) -> ResolvedSource:
 
 
 def resolve(
-    target: Target, *, variant: str, source: str, ref: str = "", repo: str = "", path: str = ""
+    program: Program, *, variant: str, source: str, ref: str = "", repo: str = "", path: str = ""
 ) -> ResolvedSource:
     """Resolve what an experiment says of a variant to one revision; a UserError says what does not exist.
 
     ``repo`` and ``path`` may be relative to the working directory; see absolute_location.
     """
     kinds: dict[str, Callable[[], ResolvedSource]] = {
-        "module": lambda: _resolve_module(target, ref, variant),
-        "git": lambda: _resolve_git(target, ref, repo, variant),
-        "path": lambda: _resolve_path(target, path, variant),
-        "binary": lambda: _resolve_binary(target, path, variant),
+        "module": lambda: _resolve_module(program, ref, variant),
+        "git": lambda: _resolve_git(program, ref, repo, variant),
+        "path": lambda: _resolve_path(program, path, variant),
+        "binary": lambda: _resolve_binary(program, path, variant),
     }
     if source not in kinds:
         raise UserError(f"variant {variant}: unknown source '{source}'; there are: {', '.join(kinds)}")
@@ -243,7 +239,9 @@ def platform() -> str:
     return f"{machine.sysname.lower()}/{machine.machine}"
 
 
-def build_key(target: Target, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str) -> str:
+def build_key(
+    program: Program, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str
+) -> str:
     """Return 16 hex digits over everything that shapes the binary.
 
     ``location``: the module or repository (a path's own name does not matter: its commit and changes do);
@@ -257,8 +255,8 @@ def build_key(target: Target, resolved: ResolvedSource, *, source: str, location
         "dirty": resolved.dirty,
         "go": go if source != "binary" else "",
         # The command holds the version that the binary calls itself.
-        "command": target.build_command(source, resolved.version),
-        "output": target.output,
+        "command": program.build_command(source, resolved.version),
+        "output": program.output,
         "platform": built_for,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

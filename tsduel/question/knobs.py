@@ -17,6 +17,8 @@ from tsduel.places import place as places
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsduel.workloads.experiment import Experiment
+
 # Knob -> the fields it sets; the value is read as YAML. The TSBS_ ones are VictoriaMetrics' Makefile's.
 FIELDS = {
     "BLOCKS": ("design.blocks",),
@@ -33,6 +35,7 @@ FIELDS = {
     "TSBS_WORKERS": ("workload.workers", "queries.workers"),
 }
 TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
+SOURCES = {"module", "git", "path", "binary"}
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
 NAMES = (*SIDES, *FIELDS, "SET", "AA", *places.KNOBS)
 
@@ -90,14 +93,23 @@ def _set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
 
 
 def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
-    """Take `v1.132.0`, `git:REPO@REF`, `path:DIRECTORY` or `binary:FILE`, keeping flags and env."""
+    """Take `v1.132.0`, `module:REF`, `git:REPO@REF`, `path:DIRECTORY` or `binary:FILE`, keeping flags and env."""
     variants = data.setdefault("variants", {})
     side = variants.setdefault(variant, {}) if isinstance(variants, dict) else None
     if not isinstance(side, dict):
         raise UserError(f"{knob}: the experiment's variants.{variant} is not a mapping")
+    if "components" in side:
+        raise UserError(
+            f"{knob}: the experiment's {variant} is made of components; say which one in the file or by SET="
+        )
     kind, separator, rest = text.partition(":")
-    if not separator or kind not in {"git", "path", "binary"}:
+    if not separator or kind not in SOURCES:
         # A plain revision keeps where the experiment takes its revisions from.
+        if (source := side.get("source")) in {"path", "binary"}:
+            raise UserError(
+                f"{knob}: the experiment's {variant} comes from a {source}, which has no revisions; write "
+                f"{knob}=module:{text}, git:REPO@{text}, path:DIRECTORY or binary:FILE"
+            )
         side["ref"] = text
         return
     for field in ("ref", "repo", "path"):
@@ -109,4 +121,23 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
             raise UserError(f"{knob}: {text!r} names no revision; write git:REPO@REF")
         side.update(repo=repo, ref=ref)
     else:
-        side["path"] = rest
+        side["ref" if kind == "module" else "path"] = rest
+
+
+def refuse_without_effect(asked: Experiment, given: Mapping[str, str]) -> None:
+    """Raise for a knob that this experiment has no use for: nobody is to believe that it did something."""
+    why = {}
+    if given.get("AA") == "1":
+        why["CANDIDATE"] = "AA=1 compares the baseline with itself"
+    queries = getattr(asked, "queries", None)
+    if queries is not None and not queries.solo:
+        why["TSBS_QUERIES"] = (
+            'it counts queries of the closed loop, which this experiment has not: add SET="queries.solo=true"; '
+            'how long the exchanges of a type last is SET="duel.seconds=2"'
+        )
+    for knob, field in (("PACKAGE", "package"), ("BENCH", "bench")):
+        if all(getattr(variant, field) for variant in asked.variants.values()):
+            why[knob] = f"every variant of this experiment has its own `{field}:`"
+    for knob, reason in why.items():
+        if knob in given:
+            raise UserError(f"{knob}: has no effect: {reason}")

@@ -1,37 +1,36 @@
 """What was asked: an experiment's file with the knobs laid over it, checked by the schema of its kind.
 
-Nothing here needs more than YAML and pydantic, so that it is quick: `make doctor` reads a question, too.
+Every field but `name` has a default; unknown keys, wrong types and impossible values are refused with the file, the key
+and a sentence that says what is allowed. Nothing here needs more than YAML and pydantic, so that it is quick.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+from pydantic import ValidationError
+
 from tsduel.core.errors import UserError
-from tsduel.question import experiment as schema
-from tsduel.question import knobs
-from tsduel.question.experiment import Experiment, validate_as
-from tsduel.workloads.gobench.schema import GoExperiment
+from tsduel.question import knobs, refusals
+from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-AnyExperiment = Experiment | GoExperiment
-TSBS, GOBENCH = "tsbs", "gobench"
-KINDS = (TSBS, GOBENCH)
+    from tsduel.workloads.experiment import Experiment
+
 DEFAULT_EXPERIMENT = "experiments/local.yml"
-# What `make KIND` asks where no file is given; limits of noise as in experiments/local.yml, for a shared machine.
-_SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
-EMPTY: dict[str, dict[str, Any]] = {GOBENCH: {"name": "gobench", "kind": GOBENCH, "noise": _SHARED}}
 
 
 @dataclass(frozen=True)
 class Question:
     """A validated experiment, the file it comes from (empty: none), what stands in that, and the knobs laid over it."""
 
-    asked: AnyExperiment
+    asked: Experiment
     path: str
     written: dict[str, Any]
     given: dict[str, str]
@@ -41,28 +40,62 @@ def read(environment: Mapping[str, str]) -> Question:
     """Read the question that EXPERIMENT, KIND (what `make` was asked for) and the knobs ask."""
     given = knobs.given(environment)
     path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
-    if not path and wanted not in EMPTY:
+    unwritten = WORKLOADS[wanted].unwritten if wanted in WORKLOADS else None
+    if not path and unwritten is None:
         path = DEFAULT_EXPERIMENT
-    written = schema.read(Path(path)) if path else EMPTY[wanted]
+    written = read_file(Path(path)) if path else dict(unwritten or {})
     data = knobs.apply(written, given)
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(given)}" if given else origin
     refuse_other(data, wanted, where)
-    return Question(validate(data, where), path, written, given)
-
-
-def validate(data: dict[str, Any], where: str) -> AnyExperiment:
-    """Check a mapping against the schema of its kind; `where` names its origin in messages."""
-    kind = data.get("kind", TSBS)
-    if kind not in KINDS:
-        raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(KINDS)}")
-    if kind == GOBENCH:
-        return validate_as(GoExperiment, data, where)
-    return validate_as(Experiment, data, where)
+    asked = validate(data, where)
+    knobs.refuse_without_effect(asked, given)
+    return Question(asked, path, written, given)
 
 
 def refuse_other(data: Mapping[str, Any], wanted: str, where: str) -> None:
     """Raise where `make gobench` is given an experiment of databases, or the other way round."""
-    kind = data.get("kind", TSBS)
-    if wanted and kind in KINDS and kind != wanted:
+    kind = data.get("kind", DEFAULT_KIND)
+    if wanted and kind in WORKLOADS and kind != wanted:
         raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read an experiment file as a mapping, not yet validated."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        known = ", ".join(sorted(str(p) for p in Path("experiments").glob("*.yml")))
+        raise UserError(f"{path}: {error.strerror}; experiments here: {known or 'none'}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    try:
+        data = yaml.safe_load(text)
+    # PyYAML raises a bare ValueError for a date like 2025-13-45.
+    except (yaml.YAMLError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: an experiment is a mapping that starts with `name:`")
+    return data
+
+
+def validate(data: dict[str, Any], where: str) -> Experiment:
+    """Check a mapping against the schema of its kind; `where` names its origin in messages."""
+    kind = data.get("kind", DEFAULT_KIND)
+    if not isinstance(kind, str) or kind not in WORKLOADS:
+        raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
+    model = WORKLOADS[kind].experiment
+    for key, text in refusals.strings(data):
+        # No file's name, flag or variable can hold one, and between flags it would be a separator.
+        if "\0" in text:
+            raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
+    try:
+        # By way of JSON, in which a list is as good as a tuple. YAML has times, JSON has not.
+        return model.model_validate_json(json.dumps(data, default=str))
+    except ValidationError as error:
+        sentences = [refusals.sentence(item, model) for item in error.errors()]
+        raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not an experiment: {error}") from None

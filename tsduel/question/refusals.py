@@ -42,7 +42,7 @@ def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:
     model = root
     for part in path:
         field = model.model_fields.get(part)
-        # A section, or what the entries of a mapping are (variants).
+        # A section, or what the entries of a mapping or a list are (variants, components).
         kinds = (field.annotation, *get_args(field.annotation)) if field else ()
         model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
     return sorted(model.model_fields)

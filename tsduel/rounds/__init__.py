@@ -1,1 +1,1 @@
-"""The fourth stage, seen from here: started, attended, shown, stopped."""
+"""The fourth stage, seen from here: the blocks started, attended, shown, stopped."""

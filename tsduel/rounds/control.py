@@ -1,4 +1,4 @@
-"""`make status`, `stop`, `fetch` and `ssh`: for the time while the rounds run, here or elsewhere."""
+"""`make status`, `stop`, `fetch` and `ssh`: for the time while a run goes on, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
-from tsduel.places import place
-from tsduel.places.ssh.link import Link
-from tsduel.rounds import attend as rounds
-from tsduel.rounds import lock
+from tsduel.places import lock
+from tsduel.places.ssh.link import Link, is_home
+from tsduel.rounds import attend
+from tsduel.rounds.run import agent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +22,18 @@ STOP_S = 180.0
 
 
 def status(run_dir: Path) -> None:
-    """Print where the run is, what it does, and how many rounds are finished, there and here."""
+    """Print where the run is, what it does, and how many blocks are finished, there and here."""
     run = rundir.open_run(run_dir)
-    planned, here = _planned(run), len(run.rounds)
-    if place.is_local(run.plan):
+    planned, here = _planned(run), len(run.blocks)
+    if run.plan.is_local:
         found = _local_driver(run_dir)
         doing = f"running (pid {found.pid}, since {found.since})" if found else "not running"
         if found and (run_dir / "stop-requested").exists():
-            doing += ", and ends after this round as asked"
-        print(f"{run_dir.name} on this machine: {doing}; {here} of {planned} rounds are finished")
+            doing += ", and ends after this block as asked"
+        print(f"{run_dir.name} on this machine: {doing}; {here} of {planned} blocks are finished")
         return
-    if rounds.is_home(run_dir):
-        print(f"{run_dir.name}: ended; all {here} rounds of {planned} are here, their checksums compared")
+    if is_home(run_dir):
+        print(f"{run_dir.name}: ended; all {here} blocks of {planned} are here, their checksums compared")
         return
     link = Link.open(run_dir)
     state = link.state()
@@ -45,15 +44,15 @@ def status(run_dir: Path) -> None:
         "lost": "ended without a last word",
     }[state.word]
     print(
-        f"{run_dir.name} on {link.host.name}: {doing}; {len(state.rounds)} of {planned} rounds are finished, "
+        f"{run_dir.name} on {link.host.name}: {doing}; {len(state.blocks)} of {planned} blocks are finished, "
         f"{here} of them are here"
     )
 
 
 def stop(run_dir: Path) -> None:
-    """Let the rounds end after the one that is running; asked again, or between two rounds, end them at once."""
+    """Let a run end after the block that is running; asked again, or between two blocks, end it at once."""
     run = rundir.open_run(run_dir)
-    if place.is_local(run.plan):
+    if run.plan.is_local:
         where, said = "this machine", _stop_here(run_dir)
     else:
         link = Link.open(run_dir)
@@ -67,18 +66,18 @@ def stop(run_dir: Path) -> None:
         raise UserError(f"{run_dir.name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {said}")
     elif words[-1][0] == "after":
         print(
-            f"{run_dir.name} finishes round {words[-1][1]} on {where} and ends then; the same command again ends it "
-            f"now, and that round is run again. {_go_on(run.kind, run_dir)}"
+            f"{run_dir.name} finishes block {words[-1][-1]} on {where} and ends then; the same command again ends it "
+            f"now, and that block is run again. {_go_on(run.plan.kind, run_dir)}"
         )
     else:
-        print(f"{run_dir.name} is stopped on {where}; finished rounds are kept. {_go_on(run.kind, run_dir)}")
+        print(f"{run_dir.name} is stopped on {where}; finished blocks are kept. {_go_on(run.plan.kind, run_dir)}")
 
 
 def _stop_here(run_dir: Path) -> str:
     found = _local_driver(run_dir)
     if not found:
         return ""
-    command = [str(PROJECT / "scripts" / "stop-rounds"), str(run_dir), str(found.pid)]
+    command = [str(agent(run_dir)), "stop", str(run_dir), str(found.pid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {found.pid}")
@@ -86,26 +85,24 @@ def _stop_here(run_dir: Path) -> str:
 
 
 def fetch(run_dir: Path) -> None:
-    """Bring home the rounds that are finished by now; when all have ended, compare every checksum."""
+    """Bring home the blocks that are finished by now; once the run has ended, compare every checksum."""
     run = rundir.open_run(run_dir)
-    if place.is_local(run.plan) or rounds.is_home(run_dir):
+    if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
         return
     link = Link.open(run_dir)
     state = link.state()
-    if state.word == "none" and not state.rounds:
-        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make {run.kind} RUN={run_dir.name}")
-    for name in state.rounds:
-        if not (link.raw / name / "round.json").exists():
-            link.fetch_round(name)
+    if state.word == "none" and not state.blocks:
+        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}")
+    link.fetch_blocks(state.blocks)
     if state.word != "running":
-        rounds.bring_home(link)
-    print(f"{len(state.rounds)} of {_planned(run)} rounds are finished and in {run_dir / 'raw'}")
+        attend.bring_home(link)
+    print(f"{len(state.blocks)} of {_planned(run)} blocks are finished and in {run_dir / 'raw'}")
 
 
 def login(run_dir: Path) -> None:
     """Become an ssh session in the run's directory there."""
-    if place.is_local(rundir.open_run(run_dir).plan):
+    if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
     link = Link.open(run_dir)
     line = f'cd {shlex.quote(link.there)} 2>/dev/null; exec "$SHELL" -l'
@@ -114,8 +111,8 @@ def login(run_dir: Path) -> None:
 
 
 def _planned(run: rundir.Run) -> int:
-    """Return how many rounds there are if no block has to be replaced by a spare one."""
-    return sum(row["kind"] != "spare" for row in run.planned)
+    """Return how many blocks there are if none has to be replaced by a spare one."""
+    return sum(row.kind != "spare" for row in run.planned)
 
 
 def _go_on(kind: str, run_dir: Path) -> str:

@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsduel.core.rundir import read_json
-from tsduel.places import place
-from tsduel.rounds import attend as rounds
+from tsduel.places.ssh.link import is_home
 
 if TYPE_CHECKING:
     from tsduel.core.rundir import Run
@@ -19,39 +17,37 @@ TAIL_BYTES = 16_384
 
 
 def state(run: Run, running: str) -> str:
-    """Return `planned`, `built`, `running 3 of 14` (likewise `interrupted`, `ended`, `away`), `imported`, `recorded`.
+    """Return `planned`, `built`, `running 3 of 9` (likewise `interrupted`, `ended`, `away`), `imported`, `recorded`.
 
     `running`: the directory of the run that uses the cache now (tsduel.core.caches.used_by).
-    `away`: the rounds are on another machine and not all at home; `make status` asks it. `recorded`: its tables are
-    here and its rounds are not, as in results/example. Spare blocks count as soon as they are run.
+    `away`: the run is on another machine and not all of it at home; `make status` asks it. `recorded`: its tables are
+    here and its blocks are not, as in results/example. Spare blocks count as soon as they are run.
     """
-    if run.plan.get("imported"):
+    if run.plan.imported:
         return "imported"
-    found = [read_json(path) for path in run.path.glob("raw/*/round.json") if path.parent.suffix != ".partial"]
     last = last_event(run.path / "raw/events.jsonl")
-    if not found and not last:
+    if not run.blocks and not last:
         if (run.path / "stats/comparison.json").exists():
             return "recorded"
-        built = all((run.path / f"build/{variant['name']}.json").exists() for variant in run.plan["variants"])
+        built = all((run.path / f"build/{variant.name}.json").exists() for variant in run.plan.variants)
         return "built" if built else "planned"
-    spares = sum(record["kind"] == "spare" for record in found)
-    planned = sum(row["kind"] != "spare" for row in run.planned) + spares
-    failed = sum(record["status"] != "ok" for record in found)
-    told = f"{len(found)} of {planned}{f', {failed} failed' if failed else ''}"
-    return f"{_doing(run, last, whole=len(found) >= planned, running=running)} {told}"
+    spares = sum(block.kind == "spare" for block in run.blocks)
+    planned = sum(row.kind != "spare" for row in run.planned) + spares
+    failed = sum(block.status != "ok" for block in run.blocks)
+    told = f"{len(run.blocks)} of {planned}{f', {failed} failed' if failed else ''}"
+    return f"{_doing(run, last, whole=len(run.blocks) >= planned, running=running)} {told}"
 
 
 def _doing(run: Run, last: dict[str, object], *, whole: bool, running: str) -> str:
-    if place.is_local(run.plan):
+    if run.plan.is_local:
         if running and Path(running).resolve() == run.path.resolve():
             return "running"
-    elif rounds.is_home(run.path):
+    elif is_home(run.path):
         return "ended"
     elif last.get("event") != "run-end":
         return "away"
     if last:
-        well = last["event"] == "run-end" and last.get("status", "ok") == "ok" and not last.get("message")
-        return "ended" if well else "interrupted"
+        return "ended" if last["event"] == "run-end" and last.get("status") == "ok" else "interrupted"
     return "ended" if whole else "interrupted"
 
 

@@ -1,22 +1,32 @@
-"""A/A: one binary as both variants. What it says of the machine is kept, and named by later reports on its kind.
+"""A/A: one binary as both variants. docs/method.md says when it passes; MEASUREMENT.md 1 is where that comes from."""
 
-docs/method.md says when it passes; MEASUREMENT.md 1 is where that comes from.
-"""
+from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tsduel.core.rundir import Run, read_json
+from tsduel.core import files
+from tsduel.core.files import read_json
+from tsduel.core.rundir import open_run
+from tsduel.stats import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
+from tsduel.stats.verdict import EQUIVALENT
+from tsduel.workloads import workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 GATED = {"primary", "secondary"}
+MOST_NAMES = 4
+SPREAD = ("metric", "query_type", "s_d", "within_pct", "between_pct", "mde_pct", "change_pct", "threshold_pct")
 
 
-def verdict(document: dict[str, Any]) -> dict[str, Any]:
-    """Judge the comparison of a binary with itself: {"passed": bool, "reasons": why not, a sentence each}."""
+def verdict(document: Mapping[str, Any], expected: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """Judge the comparison of a binary with itself: {"passed": bool, "reasons": why not, a sentence each}.
+
+    `expected` are metrics and query types that have to be there: what has not been tested has not passed.
+    """
     rows = [row for row in document["rows"] if row["family"] in GATED]
     reasons = [f"{document['checks']['failed']} checks failed"] if document["checks"]["failed"] else []
     blocks = {name: len(of["valid"]) for name, of in document["blocks"].items()}
@@ -25,22 +35,42 @@ def verdict(document: dict[str, Any]) -> dict[str, Any]:
         for n in blocks.values()
         if n < FEWEST_BLOCKS
     ]
-    reasons += [
-        f"{_name(row)}: called different (p {row['p_adj']:.2g}, {row['change_pct']:+.1f} %)"
-        for row in rows
-        if row["p_adj"] is not None and row["p_adj"] <= ALPHA and row["change_pct"] is not None
-    ]
-    reasons += [
-        f"{_name(row)}: the estimate is {row['change_pct']:+.2f} %, half of its threshold is "
-        f"{row['threshold_pct'] / 2:g} %"
-        for row in rows
-        if row["change_pct"] is not None and abs(row["change_pct"]) >= row["threshold_pct"] / 2
-    ]
+    reasons += _untested(rows, expected)
+    for row in rows:
+        size, limit, unit = _difference(row)
+        if row["p_adj"] is not None and row["p_adj"] <= ALPHA and size is not None:
+            reasons.append(f"{_name(row)}: called different (p {row['p_adj']:.2g}, {size:+.3g} {unit})")
+        if size is not None and abs(size) >= limit / 2 > 0:
+            reasons.append(
+                f"{_name(row)}: the estimate is {size:+.3g} {unit}, half of its threshold is {limit / 2:.3g} {unit}"
+            )
     reasons += _order_effects(rows)
     return {"passed": not reasons, "reasons": reasons}
 
 
-def _order_effects(rows: list[dict[str, Any]]) -> list[str]:
+def _difference(row: Mapping[str, Any]) -> tuple[float | None, float, str]:
+    """Return a row's estimate, its threshold and their unit: percent, or the metric's own."""
+    if native := row["native"]:
+        return native["difference"], native["limit"], row["unit"]
+    return row["change_pct"], row["threshold_pct"], "%"
+
+
+def _untested(rows: Sequence[Mapping[str, Any]], expected: Iterable[tuple[str, str]]) -> list[str]:
+    there = {(row["metric"], row["query_type"]) for row in rows}
+    missing = [
+        f"{metric} {query_type}".rstrip() for metric, query_type in expected if (metric, query_type) not in there
+    ]
+    # Values that never differ need no test.
+    missing += [_name(row) for row in rows if row["p_adj"] is None and row["verdict"] != EQUIVALENT]
+    if not rows:
+        return ["nothing was tested"]
+    if not missing:
+        return []
+    more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
+    return [f"not tested: {', '.join(missing[:MOST_NAMES])}{more}"]
+
+
+def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Find effects of the order within blocks: p adjusted by Holm, since twenty unadjusted tests find one anywhere."""
     tested = sorted((row for row in rows if row["order_effect_p"] is not None), key=lambda row: row["order_effect_p"])
     found, adjusted = [], 0.0
@@ -53,69 +83,40 @@ def _order_effects(rows: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def machine_kind(run: Run) -> str:
-    """Return the kind of machine that a run was on."""
-    return kind_of(run.plan["host"]["machine"], run.json("raw/host.json"))
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['metric']} {row['query_type']}".rstrip()
 
 
-def kind_of(machine: str, host: Mapping[str, Any]) -> str:
-    """Return what two machines must share for the spreads of one to say something about the other, as a file's name.
+def keep(run_dir: Path) -> str:
+    """Keep what an A/A run says of this kind of machine, for later plans and reports; return a sentence.
 
-    ``host`` is what scripts/describe-host says, ``machine`` the experiment's ``host.machine``.
+    A smoke run or a screen is never kept; a failed run does not replace one that has passed, nor an older one a newer.
     """
-    parts = [
-        machine,
-        host.get("cpu_model") or "unknown-cpu",
-        f"{host.get('cpus') or 0}cpus",
-        f"{round((host.get('memory_bytes') or 0) / 2**30)}GiB",
-    ]
-    return re.sub(r"[^a-z0-9.]+", "-", " ".join(str(part) for part in parts).lower()).strip("-")
-
-
-def _subject(run: Run) -> dict[str, Any]:
-    if run.kind == "gobench":
-        return {"gobench": {key: run.plan["gobench"][key] for key in ("module", "package", "bench")}}
-    return {"workload": {key: run.plan["workload"][key] for key in ("use_case", "scale", "samples")}}
-
-
-def keep(run: Run, document: dict[str, Any]) -> None:
-    """Write results/aa/MACHINE-KIND.json, replacing what an earlier A/A run of this kind of machine has left."""
+    run = open_run(run_dir)
+    if not run.plan.aa:
+        return "calibration: not kept, since this was no A/A run (AA=1)"
+    if run.plan.smoke or run.plan.screen:
+        return "calibration: not kept, since this run was planned as a screen"
+    document = read_json(run_dir / "stats/comparison.json")
+    path = calibration.path_of(run.path.resolve().parent, run.plan, calibration.machine_kind(run))
+    there = read_json(path) if path.exists() else {}
+    if there and there["run"] != run.path.resolve().name:
+        if there["passed"] and not document["aa"]["passed"]:
+            return f"calibration: that of {there['run']} stays, which has passed"
+        if there["created"] > run.plan.created:
+            return f"calibration: that of {there['run']} stays, which is newer"
     kept = {
-        "machine_kind": machine_kind(run),
-        "run": run.path.name,
-        "created": run.plan.get("created") or "",
-        "experiment": run.plan["name"],
-        **_subject(run),
+        "machine_kind": calibration.machine_kind(run),
+        "run": run.path.resolve().name,
+        "created": run.plan.created,
+        "experiment": run.plan.name,
+        "alike": workload_of(run.plan).alike(run.plan),
         "blocks": {name: len(of["valid"]) for name, of in document["blocks"].items()},
         **document["aa"],
         "spreads": [
-            {key: row[key] for key in ("metric", "query_type", "s_d", "mde_pct", "change_pct", "threshold_pct")}
-            for row in document["rows"]
-            if row["family"] in GATED and row["s_d"] is not None
+            {key: row[key] for key in SPREAD} for row in document["rows"] if row["family"] in GATED and row["s_d"]
         ],
     }
-    path = _path(run.path.resolve().parent, machine_kind(run), run.kind)
     path.parent.mkdir(exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(kept, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
-
-
-def calibration(run: Run) -> dict[str, Any] | None:
-    """Return what the last A/A run on this kind of machine left, or None: the machine is uncalibrated."""
-    return calibration_of(run.path.resolve().parent, machine_kind(run), run.kind)
-
-
-def calibration_of(results: Path, machine_kind: str, kind: str) -> dict[str, Any] | None:
-    """Return the same for a kind of machine and of experiment; ``results`` is the directory of all runs."""
-    path = _path(results, machine_kind, kind)
-    return read_json(path) if path.exists() else None
-
-
-def _path(results: Path, machine_kind: str, kind: str) -> Path:
-    # What a database's rounds scatter says nothing of Go benchmarks.
-    return results / "aa" / f"{machine_kind}{'' if kind == 'tsbs' else f'.{kind}'}.json"
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['metric']} {row['query_type']}".rstrip()
+    files.write(path, json.dumps(kept, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return f"calibration: kept in {path}"

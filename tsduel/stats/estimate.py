@@ -1,7 +1,7 @@
 """Estimate and interval of a shift from paired differences. Pure numbers; what they mean is compare's business."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +56,12 @@ def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[fl
     """Return ln(candidate/baseline) for each block, or None where a value is not above zero: no ratio exists then."""
     if any(value <= 0 for value in (*baseline, *candidate)):
         return None
-    # + 0.0 makes a zero of a minus zero.
-    return [round(math.log(c) - math.log(b), _DECIMALS) + 0.0 for b, c in zip(baseline, candidate, strict=True)]
+    return rounded(math.log(c) - math.log(b) for b, c in zip(baseline, candidate, strict=True))
+
+
+def rounded(ratios: Iterable[float]) -> list[float]:
+    """Return log ratios without the error of the logarithm; + 0.0 makes a zero of a minus zero."""
+    return [round(ratio, _DECIMALS) + 0.0 for ratio in ratios]
 
 
 def percent(log_ratio: float) -> float:

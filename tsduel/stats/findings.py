@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tsduel.core.metrics import Better, Family
-from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios
-from tsduel.stats.power import OrderEffect, blocks_needed, mde, order_effect
+from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios, rounded
+from tsduel.stats.power import OrderEffect, between, blocks_needed, mde, order_effect
 from tsduel.stats.signedrank import mann_whitney_p, signed_rank_p
 
 Pair = tuple[float | None, float | None]
@@ -22,9 +22,12 @@ _ALIKE = 1e-9
 class Sample:
     """One metric (and query type) over the valid blocks, and how it is to be judged.
 
-    `second` says for each block whether the candidate ran second; `threshold` is in percent; `failed` names the failed
-    checks that touch the metric; `note` is one more warning. `blocks` are the numbers of the blocks, needed where the
-    samples of a family are not over the same ones (several candidates). `environment`: outside causes left too few.
+    `ratios` are the blocks' log ratios where pairs of operations gave them, `errors` their standard errors within the
+    block; without them the ratio is that of the pair of values. `second` says for each block whether the candidate ran
+    second; `threshold` is in percent, `floor` in the metric's unit; `native`: by differences, whatever the values.
+    `failed` names the failed checks that touch the metric; `note` is one more warning. `blocks` are the numbers of the
+    blocks, needed where the samples of a family are not over the same ones (several candidates). `environment`: outside
+    causes left too few.
     """
 
     pairs: Sequence[Pair]
@@ -37,6 +40,10 @@ class Sample:
     note: str = ""
     blocks: Sequence[int] = ()
     environment: bool = False
+    ratios: Sequence[float | None] = ()
+    errors: Sequence[float | None] = ()
+    native: bool = False
+    floor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class Findings:
     """Everything in log ratios, or in the metric's unit where `native` (a value was not above zero).
 
     `limit` is the practical threshold in the same unit. `differences` has one entry a block, None where it is missing.
+    `within` and `between` are the parts of `deviation` that come from within the blocks and from between them.
     """
 
     differences: Sequence[float | None]
@@ -56,6 +64,8 @@ class Findings:
     ci90: Interval | None = None
     p: float | None = None
     deviation: float | None = None
+    within: float | None = None
+    between: float | None = None
     mde: float | None = None
     blocks_needed: int | None = None
     order: OrderEffect | None = None
@@ -86,20 +96,25 @@ class Findings:
 
 def examine(sample: Sample) -> Findings:
     """Make the findings of one metric. With no block there is nothing but the values of the side that has them."""
-    both = [(i, b, c) for i, (b, c) in enumerate(sample.pairs) if b is not None and c is not None]
-    baseline, candidate = [b for _, b, _ in both], [c for _, _, c in both]
+    ratios = sample.ratios or [0.0] * len(sample.pairs)
+    both = [
+        (i, b, c) for i, (b, c) in enumerate(sample.pairs) if b is not None and c is not None and ratios[i] is not None
+    ]
+    at, baseline, candidate = ([one[part] for one in both] for part in range(3))
     if not both:
         one_sided = [[pair[side] for pair in sample.pairs] for side in (0, 1)]
         sides = [[value for value in values if value is not None] for values in one_sided]
         return Findings([None] * len(sample.pairs), native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
-    ratios = log_ratios(baseline, candidate)
-    native = ratios is None
-    known = [c - b for b, c in zip(baseline, candidate, strict=True)] if ratios is None else ratios
+    given = [ratio for i, _, _ in both if (ratio := ratios[i]) is not None] if sample.ratios else None
+    logs = None if sample.native else rounded(given) if given else log_ratios(baseline, candidate)
+    native = logs is None
+    known = [c - b for b, c in zip(baseline, candidate, strict=True)] if logs is None else logs
     differences: list[float | None] = [None] * len(sample.pairs)
-    for (i, _, _), d in zip(both, known, strict=True):
-        differences[i] = d
+    for i, d in zip(at, known, strict=True):
+        differences[int(i)] = d
     share = sample.threshold / 100
-    limit = share * abs(statistics.median(baseline)) if native else math.log1p(share)
+    limit = max(share * abs(statistics.median(baseline)), sample.floor) if native else math.log1p(share)
+    errors = [error for i in at if sample.errors and (error := sample.errors[int(i)]) is not None]
     plain = Findings(
         differences,
         native=native,
@@ -107,6 +122,7 @@ def examine(sample: Sample) -> Findings:
         baseline=baseline,
         candidate=candidate,
         estimate=hodges_lehmann(known),
+        within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) and not native else None,
         mann_whitney_p=mann_whitney_p(baseline, candidate),
     )
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
@@ -118,7 +134,8 @@ def examine(sample: Sample) -> Findings:
         ci90=interval(known, TOST_LEVEL),
         p=signed_rank_p(known),
         deviation=deviation,
+        between=None if plain.within is None else between(deviation, plain.within),
         mde=None if native else mde(deviation, plain.n),
         blocks_needed=blocks_needed(limit, deviation),
-        order=order_effect(known, [sample.second[i] for i, _, _ in both]),
+        order=order_effect(known, [sample.second[int(i)] for i in at]),
     )

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import open_run, read_json
+from tsduel.core.files import read_json
+from tsduel.core.rundir import open_run
 
 DONE = 0
 USER = 2
@@ -27,7 +28,7 @@ def fail_on(given: str) -> str:
 def tell(run_dir: Path, given: str) -> int:
     """Say on stderr why a compared run does not end with 0, if so, and return its exit code."""
     run = open_run(run_dir)
-    code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=bool(run.plan.get("smoke")))
+    code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=run.plan.smoke)
     if why:
         print(f"tsduel: {why}: exit code {code}", file=sys.stderr)
     return code

@@ -59,6 +59,14 @@ def effect_seen(blocks: int) -> float:
     return high
 
 
+def between(deviation: float, within: float) -> float:
+    """Return the standard deviation between blocks: what of the spread the blocks' own errors do not explain.
+
+    Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013; floored at 0.
+    """
+    return math.sqrt(max(0.0, deviation**2 - within**2))
+
+
 @dataclass(frozen=True)
 class OrderEffect:
     """`delta` of d_i = theta + delta o_i with o = +1 where the candidate ran second, -1 where first."""

@@ -14,14 +14,14 @@ SHORT_PHASE_S = 5.0
 
 @dataclass(frozen=True)
 class Row:
-    """One line of comparison.csv; None is an empty cell. Medians are over the valid blocks of this candidate."""
+    """One line of comparison.csv (tables.COMPARISON); None is an empty cell. Medians are over the valid blocks."""
 
+    cell: str
+    candidate: str
     metric: str
     query_type: str
     unit: str
     better: str
-    baseline: str
-    candidate: str
     baseline_median: float | None
     candidate_median: float | None
     change_pct: float | None
@@ -32,24 +32,23 @@ class Row:
     blocks: int
     mde_pct: float | None
     blocks_needed: int | None
+    within_pct: float | None
+    between_pct: float | None
     verdict: str
     warnings: str
 
 
-COLUMNS = tuple(Row.__dataclass_fields__)
-
-
-def row(baseline: str, compared: Compared, judged: Judged) -> Row:
+def row(compared: Compared, judged: Judged) -> Row:
     """Return the line of a judged metric."""
     metric, found = compared.metric, judged.findings
     low, high = _percents(found, found.ci95)
     return Row(
+        cell=compared.cell,
+        candidate=compared.candidate,
         metric=metric.name,
         query_type=compared.query_type,
         unit=metric.unit,
         better=metric.better,
-        baseline=baseline,
-        candidate=compared.candidate,
         baseline_median=statistics.median(found.baseline) if found.baseline else None,
         candidate_median=statistics.median(found.candidate) if found.candidate else None,
         change_pct=_percent(found, found.estimate),
@@ -60,6 +59,8 @@ def row(baseline: str, compared: Compared, judged: Judged) -> Row:
         blocks=found.n,
         mde_pct=_percent(found, found.mde),
         blocks_needed=found.blocks_needed,
+        within_pct=_percent(found, found.within),
+        between_pct=_percent(found, found.between),
         verdict=judged.verdict,
         warnings="; ".join(judged.notes),
     )
@@ -88,10 +89,17 @@ def details(judged: Judged) -> dict[str, Any]:
         "level90": tost.level if tost else None,
         "range_pct": [percent(min(found.known)), percent(max(found.known))] if found.n and not found.native else None,
         "s_d": found.deviation,
+        "within": found.within,
+        "between": found.between,
         "order_effect_pct": _percent(found, order.delta) if order else None,
         "order_effect_p": order.p if order else None,
         "mann_whitney_p": found.mann_whitney_p,
-        "native": {"difference": found.estimate, "lo": ci.low if ci else None, "hi": ci.high if ci else None}
+        "native": {
+            "difference": found.estimate,
+            "lo": ci.low if ci else None,
+            "hi": ci.high if ci else None,
+            "limit": found.limit,
+        }
         if native
         else None,
         "shift": _shift(found),
@@ -109,12 +117,12 @@ def _shift(found: Findings) -> dict[str, float | None] | None:
 
 
 def short_phase(row: Row, rows: list[Row]) -> Row:
-    """Add a warning to what was measured in a phase of less than 5 s."""
+    """Add a warning to what was measured in a phase of the solo part of less than 5 s."""
     length = "load_seconds" if row.metric.startswith("load_") else "query_seconds"
-    if row.metric == length or not (row.metric.startswith("load_") or row.query_type):
+    if row.metric == length or not row.metric.startswith(("load_", "query_")):
         return row
-    wanted = (length, row.query_type, row.candidate)
-    found = next((r for r in rows if (r.metric, r.query_type, r.candidate) == wanted), None)
+    wanted = (row.cell, row.candidate, length, row.query_type)
+    found = next((r for r in rows if (r.cell, r.candidate, r.metric, r.query_type) == wanted), None)
     seconds = [s for s in (found.baseline_median, found.candidate_median) if s is not None] if found else []
     if not seconds or min(seconds) >= SHORT_PHASE_S:
         return row

@@ -139,7 +139,7 @@ def _notes(judged: Judged) -> list[str]:
         _native(sample, found),
         "identical in every block" if found.identical else "",
         "the same difference in every block, so there is nothing to test"
-        if found.alike and not found.identical
+        if found.alike and found.n > 1 and not found.identical
         else "",
         _beyond(judged),
         _order(found),
@@ -162,17 +162,18 @@ def _screen(found: Findings) -> str:
     if not 0 < found.n < FEWEST_BLOCKS:
         return ""
     low, high = min(found.known), max(found.known)
-    reach = "" if found.native else f"; they range from {percent(low):+.1f} to {percent(high):+.1f} %"
+    reach = "" if found.native or found.n == 1 else f"; they range from {percent(low):+.1f} to {percent(high):+.1f} %"
     return f"a screen: {found.n} of at least {FEWEST_BLOCKS} blocks{reach}"
 
 
 def _native(sample: Sample, found: Findings) -> str:
     if not found.native or found.estimate is None:
         return ""
+    why = "compared in its own unit" if sample.native else "values of zero have no ratio"
     if found.identical:
-        return "values of zero have no ratio"
+        return why
     between = f" ({found.ci95.low:.4g} to {found.ci95.high:.4g})" if found.ci95 else ""
-    text = f"values of zero have no ratio; the difference is {found.estimate:.4g}{between} {sample.unit}".rstrip()
+    text = f"{why}; the difference is {found.estimate:.4g}{between} {sample.unit}".rstrip()
     return text if found.limit else f"{text}, and no threshold in percent applies"
 
 
@@ -187,7 +188,8 @@ def _order(found: Findings) -> str:
     if found.order is None or found.n < FEWEST_BLOCKS:
         return ""
     delta, p = found.order.delta, found.order.p
-    if p >= ALPHA and abs(delta) <= found.limit / 2:
+    # Where the baseline's median is 0 there is no limit that it could be beyond.
+    if p >= ALPHA and not 0 < found.limit / 2 < abs(delta):
         return ""
     size = f"{delta:+.3g}" if found.native else f"{percent(delta):+.1f} %"
     return f"order effect: {size} where the candidate ran second, the opposite where first (p {p:.2g})"

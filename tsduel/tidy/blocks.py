@@ -1,183 +1,104 @@
-"""From tidy/*.csv to pairs: which blocks count, and the values of both variants in each of them."""
+"""Which blocks count for which candidate, and why the others do not: the one place that decides it.
 
-import math
-from dataclasses import dataclass, field
-from pathlib import Path
+A comparison is over the blocks in which the baseline and this candidate have come to their end and nothing from outside
+spoilt them. What befell another candidate does not matter to it.
+"""
 
-import numpy as np
-import pandas as pd
+from __future__ import annotations
 
-from tsduel.core.errors import UserError
-from tsduel.core.metrics import GEOMEAN, Metric
-from tsduel.core.rundir import Run
-from tsduel.question.noise import COLUMNS as NOISE
-from tsduel.question.noise import INVALID
-from tsduel.stats.findings import Pair
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tsduel.core.record import Block
+    from tsduel.core.rundir import BlockRow, Run
 
 MOST_CAUSES = 2
-_NUMBERS = {"block", "position", "value", "elapsed_s", "begin", "end"}
-_KEY = ["block", "variant", "metric", "query_type"]
+WARMUP, UNPLANNED, MISSING, FAILED, VOID, SPOILT, SURPLUS = (
+    *("warmup", "unplanned", "missing", "failed", "void", "spoilt", "surplus"),
+)
+OWED = "owed"
+"""Spoilt like SPOILT, and no spare block has taken its place: too many of them leave no verdict."""
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Which blocks count, and why the others do not; `short`: more were spoilt from outside than spares replaced."""
+class Decided:
+    """A line of blocks.csv; `cause` is empty for a block that counts."""
 
-    valid: list[int]
-    dropped: dict[int, str] = field(default_factory=dict)
-    short: bool = False
-
-
-def read_table(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Read a table of tidy/, or say what is wrong with it. Empty strings stay empty strings."""
-    if not path.exists():
-        raise UserError(f"{path} is missing: run `make tidy` first")
-    text = {name: str for name in columns if name not in _NUMBERS}
-    try:
-        table = pd.read_csv(path, keep_default_na=False, dtype=text)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(f"{path}: no such table: {said}; `make tidy` writes this file again") from None
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise UserError(f"{path}:1: column {', '.join(missing)} is missing; `make tidy` writes this file again")
-    for name in _NUMBERS & set(columns):
-        numbers = pd.to_numeric(table[name], errors="coerce")
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            line = int(wrong.to_numpy().argmax())
-            raise UserError(f"{path}:{line + 2}: {name} is {table[name].iloc[line]!r}, not a number")
-        table[name] = numbers
-    return table
+    cell: str
+    block: int
+    candidate: str
+    kind: str
+    cause: str
+    second: bool
+    reason: str
 
 
-def refuse_duplicates(path: Path, measurements: pd.DataFrame) -> None:
-    """Raise where a round has two values of one metric: nobody can say which of them is right."""
-    again = measurements.duplicated(subset=_KEY)
-    if again.any():
-        line = int(again.to_numpy().argmax())
-        row = measurements.iloc[line]
-        what = f"{row['metric']} {row['query_type']}".rstrip()
-        raise UserError(f"{path}:{line + 2}: block {row['block']:.0f}, {row['variant']} has a second value of {what}")
-
-
-def read_noise(path: Path) -> pd.DataFrame:
-    """Read tidy/noise.csv; a run that was tidied before there was such a table recorded nothing that could be in it."""
-    return read_table(path, NOISE) if path.exists() else pd.DataFrame(columns=list(NOISE))
-
-
-def valid_blocks(
-    run: Run, measurements: pd.DataFrame, checks: pd.DataFrame, noise: pd.DataFrame, candidate: str
-) -> Blocks:
-    """Find the planned blocks in which the baseline and this candidate have finished and nothing from outside spoilt.
-
-    A spare block counts in place of one that was spoilt, and a block with a failed round is not replaced.
-    """
-    pair, dropped, valid = [run.variants[0], candidate], dict[int, str](), list[int]()
-    unfinished = checks[(checks["check"] == "round_finished") & (checks["ok"] != "true")]
-    keys = zip(unfinished["block"].tolist(), unfinished["variant"].tolist(), strict=True)
-    failed = dict(zip(keys, unfinished["message"].tolist(), strict=True))
-    measured = set(zip(measurements["block"], measurements["variant"], strict=True))
-    planned = {int(line["block"]): line.get("kind", "measured") for line in run.planned if line.get("kind") != "warmup"}
-    spoilt, open_places = _spoilt(noise), 0
-    # What was looked at before it was decided to run more tests nothing.
-    unplanned = "it is not in plan/rounds.tsv, which was drawn before the run"
-    for block in sorted(set(planned) | {int(b) for b in measurements["block"].tolist() if b > 0}):
-        spare = planned.get(block) == "spare"
-        if spare and not any((block, variant) in failed or (block, variant) in measured for variant in pair):
-            continue
-        why = [
-            f"{variant} failed: {failed[block, variant]}" if (block, variant) in failed else f"{variant} was not run"
-            for variant in pair
-            if (block, variant) in failed or (block, variant) not in measured
-        ]
-        if block not in planned:
-            dropped[block] = unplanned
-        elif why:
-            dropped[block] = "; ".join(why)
-        elif block in spoilt:
-            dropped[block] = f"spoilt from outside: {spoilt[block]}"
-            open_places += not spare
-        elif spare and open_places == 0:
-            dropped[block] = "a spare block, and no block was left for it to replace"
-        else:
-            valid.append(block)
-            open_places -= spare
-    return Blocks(valid, dropped, short=open_places > 0)
-
-
-def _spoilt(noise: pd.DataFrame) -> dict[int, str]:
-    """Map each block that an outside cause has spoilt to its causes in words."""
-    if noise.empty:
-        return {}
-    causes = noise[noise["effect"] == INVALID]
-    said: dict[int, list[str]] = {}
-    for block, message in zip(causes["block"].tolist(), causes["message"].tolist(), strict=True):
-        said.setdefault(int(block), []).append(message)
-    return {block: _first(messages) for block, messages in said.items()}
-
-
-def _first(messages: list[str]) -> str:
-    more = f"; and {len(messages) - MOST_CAUSES} more in tidy/noise.csv" if len(messages) > MOST_CAUSES else ""
-    return "; ".join(messages[:MOST_CAUSES]) + more
-
-
-def values(measurements: pd.DataFrame, valid: list[int], pair: list[str]) -> dict[tuple[str, str], list[Pair]]:
-    """Map each metric and query type that any round has to its pairs, one a valid block."""
-    known = {
-        (metric, query_type, int(block), variant): float(value)
-        for metric, query_type, block, variant, value in zip(
-            *(measurements[name].tolist() for name in ("metric", "query_type", "block", "variant", "value")),
-            strict=True,
-        )
-    }
-    return {
-        name: [(known.get((*name, block, pair[0])), known.get((*name, block, pair[1]))) for block in valid]
-        for name in dict.fromkeys((metric, query_type) for metric, query_type, _, _ in known)
-    }
-
-
-def geomean(per_type: dict[str, list[Pair]]) -> tuple[list[Pair], list[str]]:
-    """Return the geometric mean by block over the types that have it in all blocks of both variants, and the others.
-
-    Its log ratio is the mean of the types' log ratios, which is how MEASUREMENT.md 5.6 defines it.
-    """
-    whole = {t: pairs for t, pairs in per_type.items() if all(b and c and b > 0 and c > 0 for b, c in pairs)}
-    columns = list(whole.values())
-    blocks = range(len(next(iter(per_type.values()))))
-    means: list[Pair] = [
-        (_geometric([pairs[i][0] for pairs in columns]), _geometric([pairs[i][1] for pairs in columns]))
-        if columns
-        else (None, None)
-        for i in blocks
+def decide(run: Run) -> list[Decided]:
+    """Return a line for each block and candidate; spare blocks that were not needed have none."""
+    judged = {int(one["block"]): one for one in run.json("raw/noise.json").get("blocks", [])}
+    done = {block.block: block for block in run.blocks}
+    return [
+        line
+        for cell in dict.fromkeys(row.cell for row in run.planned)
+        for candidate in run.variants[1:]
+        for line in _of_candidate(run, [row for row in run.planned if row.cell == cell], done, candidate, judged)
     ]
-    return means, [t for t in per_type if t not in whole]
 
 
-def _geometric(values: list[float | None]) -> float:
-    return math.exp(sum(math.log(value) for value in values if value) / len(values))
+def _of_candidate(
+    run: Run,
+    planned: list[BlockRow],
+    done: Mapping[int, Block],
+    candidate: str,
+    judged: Mapping[int, Mapping[str, object]],
+) -> Iterator[Decided]:
+    found = [(row, done.get(row.block), *_decide(run, row, done.get(row.block), candidate, judged)) for row in planned]
+    good_spares = [row.block for row, _, cause, _ in found if row.kind == "spare" and not cause]
+    # A spare block takes a place that is open: of one that was spoilt and not failed for somebody, or was void.
+    places = [row.block for row, _, cause, _ in found if row.kind == "measured" and cause in {OWED, VOID}]
+    taken, surplus = places[: len(good_spares)], good_spares[len(places) :]
+    for row, block, cause, reason in found:
+        if row.kind == "spare" and block is None:
+            continue
+        if row.block in surplus:
+            cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"  # noqa: PLW2901
+        elif cause == OWED and (row.kind == "spare" or row.block in taken):
+            cause = SPOILT  # noqa: PLW2901
+        order = row.order if block is None else block.order
+        pair = (candidate, run.variants[0])
+        second = all(name in order for name in pair) and order.index(pair[0]) > order.index(pair[1])
+        yield Decided(row.cell, row.block, candidate, row.kind, cause, second, reason)
+    numbers = {row.block for row in run.planned}
+    for block in done.values() if planned[0].cell == run.planned[0].cell else ():
+        if block.block not in numbers:
+            # What was looked at before it was decided to run more tests nothing.
+            why = "it is not in plan/blocks.tsv, which was drawn before the run"
+            yield Decided(block.cell, block.block, candidate, block.kind, UNPLANNED, second=False, reason=why)
 
 
-def candidate_second(measurements: pd.DataFrame, valid: list[int], pair: list[str]) -> list[bool]:
-    """Say for each valid block whether the candidate's round came after the baseline's."""
-    columns = (measurements[name].tolist() for name in ("block", "variant", "position"))
-    position = {(int(block), variant): at for block, variant, at in zip(*columns, strict=True)}
-    return [position[block, pair[1]] > position[block, pair[0]] for block in valid]
-
-
-def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
-    """Say which failed checks touch a metric, or return an empty string.
-
-    Lost samples or a server that died make every figure of the run doubtful; wrong or missing answers only those of
-    their query type and what sums over types. A failed round is not here: it has dropped its block.
-    """
-    of_type = failures["query_type"]
-    if metric.per_type and query_type != GEOMEAN:
-        touching = failures[(of_type == "") | (of_type == query_type)]
-    elif metric.per_type or metric.name == "cpu_seconds":
-        touching = failures
-    else:
-        touching = failures[of_type == ""]
-    if touching.empty:
-        return ""
-    return f"failed checks ({len(touching)}): {', '.join(sorted(set(touching['check'])))}"
+def _decide(
+    run: Run, row: BlockRow, block: Block | None, candidate: str, judged: Mapping[int, Mapping[str, object]]
+) -> tuple[str, str]:
+    """Return the cause for which a block does not count, and a sentence; both empty if it may."""
+    if row.kind == "warmup":
+        return WARMUP, "a warm-up block"
+    if block is None:
+        return MISSING, "it was not run"
+    # The columns of a pivoted run come from one and the same variant.
+    concerned = {"", run.variants[0], candidate} if candidate in row.order else {"", *row.order}
+    why = [f"{f.variant or 'the block'} failed: {f.message}" for f in block.failures if f.variant in concerned]
+    if why:
+        return FAILED, "; ".join(why)
+    if block.void:
+        return VOID, f"nothing in it may be compared: {block.void}"
+    verdict = judged.get(row.block, {})
+    causes = verdict.get("causes")
+    if isinstance(causes, list) and causes:
+        more = f"; and {len(causes) - MOST_CAUSES} more in tidy/noise.csv" if len(causes) > MOST_CAUSES else ""
+        reason = f"spoilt from outside: {'; '.join(map(str, causes[:MOST_CAUSES]))}{more}"
+        # The host owes a spare block for one that was spoilt, but not where another variant has failed in it, too.
+        return (OWED if verdict.get("state") == "invalid" else SPOILT), reason
+    return "", ""

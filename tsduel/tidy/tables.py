@@ -1,172 +1,162 @@
-"""raw/ + plan/ -> tidy/: measurements, timeseries, phases, noise and checks.csv. One round at a time, two at once.
+"""raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
-Rounds are independent but for their answers, which are compared with those of the first variant of the same block.
-"""
+from __future__ import annotations
 
 import csv
-import io
-import os
-import shutil
 import sys
-import zlib
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections import defaultdict
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
+from tsduel.core import tables
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import Round, Run, open_run
-from tsduel.question import noise
-from tsduel.targets.counters import target
-from tsduel.workloads.gobench import tidy as go_tidy
-from tsduel.workloads.tsbs.checks import Answers, Check, check_round, same_answers
-from tsduel.workloads.tsbs.measure import Measurement, measure, read_raw
-from tsduel.workloads.tsbs.responses import Summary, summarize
-from tsduel.workloads.tsbs.series import points
+from tsduel.core.record import SOLO
+from tsduel.core.rundir import open_run
+from tsduel.tidy.blocks import decide
+from tsduel.workloads.reading import reader
 
-MEASUREMENTS = ("block", "position", "round", "variant", "phase", "query_type", "metric", "value", "unit")
-TIMESERIES = ("block", "position", "round", "variant", "phase", "query_type", "elapsed_s", "metric", "value")
-PHASES = ("block", "position", "round", "variant", "phase", "query_type", "begin", "end")
-CHECKS = (
-    *("block", "position", "round", "variant", "phase", "query_type"),
-    *("check", "expected", "actual", "ok", "message"),
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from tsduel.core.record import Block
+    from tsduel.core.rundir import Run
+    from tsduel.tidy.blocks import Decided
+    from tsduel.workloads.reading import Reading
+
+    Row = Iterable[object]
+    Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
+
+QUANTILES = tuple(
+    round(q, 3) for q in (*np.arange(0.001, 0.01, 0.001), *np.arange(0.01, 1.0, 0.01), *np.arange(0.991, 1.0, 0.001))
 )
-_ALONE_BELOW = 2 << 20  # bytes of compressed raw files: two processes cost more than they save
-
-
-@dataclass(frozen=True)
-class TidyRound:
-    """All that tidy makes of one round; `series` is a finished piece of timeseries.csv, which keeps memory flat."""
-
-    round: Round
-    measurements: list[Measurement]
-    checks: list[Check]
-    answers: Answers
-    series: str
+"""Of distributions.csv: close enough for a curve, closer in the tails."""
 
 
 def main(run_dir: Path) -> None:
     """Write the tables of a run."""
     run = open_run(run_dir)
-    if not run.rounds:
+    if not run.blocks:
         raise UserError(
-            f"{run_dir}: no round has finished, there is nothing to tidy. `make run RUN={run_dir.name}` continues"
+            f"{run_dir}: no block has finished, there is nothing to tidy. `make run RUN={run_dir.name}` continues"
         )
     out = run_dir / "tidy"
     out.mkdir(exist_ok=True)
-    with _Table(out / "timeseries.csv", TIMESERIES) as series:
-        done = []
-        for tidied in _each(run):
-            series.stream.write(tidied.series)
-            done.append(TidyRound(tidied.round, tidied.measurements, tidied.checks, tidied.answers, ""))
-    if run.kind == "gobench":
-        go_tidy.write_units(run, out / "units.csv")
-    with _Table(out / "measurements.csv", MEASUREMENTS) as table:
-        for tidied in done:
-            table.rows(
-                (*_who(tidied.round), m.phase, m.query_type, m.metric, _number(m.value), m.unit)
-                for m in tidied.measurements
-            )
-    with _Table(out / "phases.csv", PHASES) as table:
-        for found in run.rounds:
-            table.rows((*_who(found), p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}") for p in found.phases)
-    with _Table(out / "noise.csv", noise.COLUMNS) as table:
-        table.rows(noise.rows(run, ((tidied.round, tidied.measurements) for tidied in done)))
-    with _Table(out / "checks.csv", CHECKS) as table:
-        for tidied in done:
-            table.rows(
-                (
-                    *_who(tidied.round),
-                    k.phase,
-                    k.query_type,
-                    k.check,
-                    k.expected,
-                    k.actual,
-                    str(k.ok).lower(),
-                    k.message,
-                )
-                for k in [*tidied.checks, *_compared(tidied, done, run)]
-            )
+    decided, read_block = decide(run), reader(run.plan.kind).read_block
+    counts = {(line.block, name) for line in decided if not line.cause for name in (line.candidate, run.variants[0])}
+    times: defaultdict[tuple[str, str, str], list[NDArray[np.float64]]] = defaultdict(list)
+    better: dict[str, str] = {}
+    names = ("measurements", "pairs", "timeseries", "noise")
+    columns = (tables.MEASUREMENTS, tables.PAIRS, tables.TIMESERIES, tables.NOISE)
+    found = [_Table(out / f"{name}.csv", header) for name, header in zip(names, columns, strict=True)]
+    with found[0] as measurements, found[1] as pairs, found[2] as series, found[3] as noise:
+        noise.rows(_signals(run))
+        for block in run.blocks:
+            reading, key = read_block(run, block), (block.cell, block.block)
+            measurements.rows((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
+            pairs.rows((*key, *p[:5], f"{p.log_ratio:.12g}", number(p.se), p.n) for p in reading.pairs)
+            series.rows((*key, *p[:4], f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in reading.points)
+            noise.rows(_collection(run, block, reading))
+            for (variant, query_type), ns in reading.times.items():
+                if (block.block, variant) in counts:
+                    times[block.cell, variant, query_type].append(ns)
+            better |= reading.better
+    _write(out / "distributions.csv", tables.DISTRIBUTIONS, _distributions(times))
+    _write(out / "blocks.csv", tables.BLOCKS, map(_decided, decided))
+    _write(out / "checks.csv", tables.CHECKS, _checks(run))
+    _write(out / "phases.csv", tables.PHASES, _phases(run))
+    _write(out / "units.csv", tables.UNITS, sorted(better.items()))
 
 
-def tidy_round(run: Run, found: Round) -> TidyRound:
-    """Make everything of one round that needs no other round."""
-    raw = read_raw(found, run.target_of(found.variant), run.query_types)
-    answers = _answers(found, run)
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    who = _who(found)
-    rows.writerows((*who, p.phase, p.query_type, f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in points(raw))
-    return TidyRound(found, measure(raw), check_round(raw, run.plan, answers), answers, text.getvalue())
-
-
-def _each(run: Run) -> Iterator[TidyRound]:
-    if run.kind == "gobench":
-        for found, measurements, checks in go_tidy.rounds(run):
-            yield TidyRound(found, measurements, checks, Answers(found.path), "")
-        return
-    size = sum(file.stat().st_size for found in run.rounds for file in found.path.rglob("*.gz"))
-    if size < _ALONE_BELOW or len(run.rounds) == 1 or (os.cpu_count() or 1) == 1:
-        yield from (tidy_round(run, found) for found in run.rounds)
-        return
-    with ProcessPoolExecutor(max_workers=2) as pool:
-        yield from pool.map(tidy_round, [run] * len(run.rounds), run.rounds)
-
-
-def _answers(found: Round, run: Run) -> Answers:
-    directory, mark = found.path / "responses", target(run.target_of(found.variant))
-    summaries: dict[str, Summary] = {}
-    problems: dict[str, str] = {}
-    for query_type in run.query_types:
-        path = directory / f"{query_type}.gz"
-        try:
-            summaries[query_type] = summarize(path, mark)
-        except FileNotFoundError:
-            problems[query_type] = f"{found.name}/responses/{query_type}.gz is missing"
-        except (UserError, OSError, zlib.error) as error:
-            problems[query_type] = str(error)
-    return Answers(directory, summaries, problems)
-
-
-def _compared(tidied: TidyRound, done: list[TidyRound], run: Run) -> Iterator[Check]:
-    """Compare with the first variant that finished this block; that one has nothing to be compared with."""
-    if not tidied.round.ok or not run.plan.get("queries", {}).get("responses"):
-        return
-    same_block = {t.round.variant: t for t in done if t.round.block == tidied.round.block and t.round.ok}
-    first = next(same_block[name] for name in run.variants if name in same_block)
-    if first is not tidied:
-        names = (tidied.round.variant, first.round.variant)
-        yield from same_answers(tidied.answers, first.answers, run.query_types, names)
-
-
-def _who(found: Round) -> tuple[int, int, str, str]:
-    return found.block, found.position, found.name, found.variant
-
-
-def _number(value: float) -> str:
+def number(value: object) -> str:
+    """Return a number as it stands in a table: whole ones without a point, nothing for None; text as it is."""
+    if value is None:
+        return ""
+    if not isinstance(value, (int, float)):
+        return str(value)
     return str(int(value)) if value == int(value) else f"{value:.10g}"
+
+
+def _decided(line: Decided) -> Row:
+    counts, second = str(not line.cause).lower(), str(line.second).lower()
+    return line.cell, line.block, line.candidate, line.kind, counts, line.cause, second, line.reason
+
+
+def _distributions(times: Times) -> Iterator[Row]:
+    for (cell, variant, query_type), parts in times.items():
+        ns = np.concatenate(parts)
+        for quantile, value in zip(QUANTILES, np.quantile(ns, QUANTILES).tolist(), strict=True):
+            yield cell, variant, query_type, f"{quantile:g}", f"{value / 1e6:.7g}", len(ns)
+
+
+def _checks(run: Run) -> Iterator[Row]:
+    """Copy what the host has checked, where and when it could be."""
+    for block in run.blocks:
+        for c in block.checks:
+            key = (block.cell, block.block, c.variant, c.phase, c.query_type, c.check)
+            yield *key, number(c.expected), number(c.actual), str(c.ok).lower(), c.message
+
+
+def _phases(run: Run) -> Iterator[Row]:
+    for block in run.blocks:
+        for p in block.phases:
+            key = (block.cell, block.block, p.variant, p.part, p.phase, p.query_type)
+            yield *key, f"{p.begin:.3f}", f"{p.end:.3f}"
+
+
+def _signals(run: Run) -> Iterator[Row]:
+    """Copy the host's judgement: it is there that a spoilt block is replaced."""
+    cells = {block.block: block.cell for block in run.blocks}
+    for signal in run.json("raw/noise.json").get("signals", []):
+        named = {"cell": cells.get(signal["block"], "")} | signal
+        yield tuple("" if named[name] is None else named[name] for name in tables.NOISE)
+
+
+def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
+    """Yield the share of garbage collection: no cause from outside, but a reason for scatter.
+
+    Of the time of all CPUs, like Go's own GCCPUFraction, since what Go counts is the time its threads were runnable.
+    """
+    limit = run.plan.noise.gc_flag_pct if run.plan.noise else None
+    for found in reading.measurements:
+        load, stop = (block.phase(found.variant, SOLO, name) for name in ("load", "stop"))
+        if found.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
+            continue
+        share = 100 * found.value / (stop.begin - load.begin) / float(run.host.get("cpus") or 1)
+        flagged = limit is not None and share >= limit
+        said = f"garbage collection took {share:.1f} % of the machine's CPU time of {found.variant}, limit {limit} %"
+        key = (block.cell, block.block, found.variant, "", "")
+        effect, message = ("flag", said) if flagged else ("ok", "")
+        yield *key, "gc_pct", f"{share:.3f}", "%", number(limit), effect, message
+
+
+def _write(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
+    with _Table(path, columns) as table:
+        table.rows(rows)
 
 
 class _Table:
     """A CSV file that appears under its name only when it is whole."""
 
-    def __init__(self, path: Path, columns: Iterable[str]) -> None:
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         self._path, self._partial = path, path.with_name(path.name + ".partial")
-        self.stream = self._partial.open("w", encoding="utf-8", newline="")
-        self._writer = csv.writer(self.stream, lineterminator="\n")
+        self._stream = self._partial.open("w", encoding="utf-8", newline="")
+        self._writer = csv.writer(self._stream, lineterminator="\n")
         self._writer.writerow(columns)
 
-    def rows(self, rows: Iterable[tuple[object, ...]]) -> None:
+    def rows(self, rows: Iterable[Row]) -> None:
         self._writer.writerows(rows)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self.stream.close()
+        self._stream.close()
         if kind is None:
-            shutil.move(self._partial, self._path)
+            self._partial.replace(self._path)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,36 @@
-"""What is run on a database or a package: one package each."""
+"""The kinds of work that blocks do. Here alone a kind is looked at; everybody else asks its workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.workloads.gobench.plan import GoPlanned
+from tsduel.workloads.tsbs.plan import TsbsPlanned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsduel.core.metrics import Metric
+    from tsduel.core.plan import Plan
+    from tsduel.workloads.protocol import Planned
+
+WORKLOADS: dict[str, Planned] = {workload.kind: workload for workload in (TsbsPlanned(), GoPlanned())}
+DEFAULT_KIND = TsbsPlanned.kind
+
+
+def workload_of(plan: Plan) -> Planned:
+    """Return the workload of a run."""
+    return WORKLOADS[plan.kind]
+
+
+def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
+    """Yield the primary metrics of a plan, each with its query type: empty, GEOMEAN, or ALL types together."""
+    for metric in workload_of(plan).registered:
+        if metric.part == "duel" and not plan.duels:
+            continue
+        if metric.part == "solo" and plan.design.reload == "once":
+            continue
+        for family, query_type in ((metric.family, ""), (metric.geomean, GEOMEAN), (metric.together, ALL)):
+            if family == "primary":
+                yield metric, query_type

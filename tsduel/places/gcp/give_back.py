@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import messages
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsduel.core.plan import GcpPlace
     from tsduel.places.gcp.api import Resource
 
 
@@ -25,37 +26,38 @@ def say(text: str) -> None:
     print(f"gcp: {text}", file=sys.stderr, flush=True)
 
 
-def main(run_dir: Path, place: dict[str, Any]) -> None:
+def main(run_dir: Path, place: GcpPlace) -> None:
     """Delete everything of a run and verify it; a UserError lists what is left and how to delete it by hand.
 
     The machine itself goes first and through the API: it costs money, and Terraform does not know of one that came
     after it had given up waiting.
     """
     mind_signals()
-    terraform, compute, name = Terraform.of(run_dir), Compute(place["project"]), place["name"]
-    zone = place["zones"][0]
+    terraform, compute, name = Terraform.of(run_dir), Compute(place.project), place.name
+    zone = place.zones[0]
     try:
         sweep([r for r in compute.of_run(name) if r.kind == "instances"], compute)
         failure = _by_terraform(terraform)
         sweep(compute.of_run(name), compute)
         left = compute.of_run(name)
     except CloudError as error:
-        hours = place["lifetime_s"] / 3600
-        reason = messages.sentence(str(error), place, zone)
+        hours = place.lifetime_s / 3600
+        reason = messages.sentence(str(error), place.project, place.machine, zone)
         raise UserError(
             f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy "
             f"RUN={run_dir.name} (Google deletes the machine {hours:.1f} h after its start in any case)"
         ) from None
     if left:
-        raise UserError(_list(left, place["project"]))
+        raise UserError(_list(left, place.project))
     if failure:
-        say(f"Terraform could not delete it all ({messages.sentence(failure, place, zone)}); Google's API did")
+        reason = messages.sentence(failure, place.project, place.machine, zone)
+        say(f"Terraform could not delete it all ({reason}); Google's API did")
     # Nothing there is true any more, and a next machine begins with a new deadline.
     for path in (terraform.state, terraform.last_moment, run_dir / "host" / "inventory.json"):
         path.unlink(missing_ok=True)
     outputs = {"target": "gcp", "provisioned": False, "host": None}
     (run_dir / "host" / "outputs.json").write_text(json.dumps(outputs, indent=2) + "\n", encoding="utf-8")
-    say(f"nothing of {name} is left in {place['project']}")
+    say(f"nothing of {name} is left in {place.project}")
 
 
 def mind_signals() -> None:
@@ -64,7 +66,7 @@ def mind_signals() -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-def after_failure(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str], error: UserError) -> UserError:
+def after_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], error: UserError) -> UserError:
     """Give the machine back unless KEEP=1, and return the error with a sentence on what became of it."""
     if environment.get("KEEP", "").strip() == "1":
         return type(error)(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp.credentials import HOW
@@ -113,17 +112,17 @@ def from_body(status: int, body: bytes) -> CloudError:
         return CloudError(status, f"Error {status}", body[:200].decode(errors="replace").strip())
 
 
-def sentence(said: str, place: dict[str, Any], zone: str) -> str:
+def sentence(said: str, project: str, machine: str = "machine", zone: str = "the zone") -> str:
     """Return what to do about an error text of Google's or Terraform's; the text itself where we know no better."""
-    facts = {"project": place["project"], "machine": place["machine"], "zone": zone}
+    ours = {"project": project, "machine": machine, "zone": zone}
     for pattern, text in SENTENCES:
         if found := re.search(pattern, said):
             caught = next((group for group in found.groups() if group), found[0])
-            return text.format(caught.strip().rstrip(".,"), **facts)
+            return text.format(caught.strip().rstrip(".,"), **ours)
     return " ".join(said.split())[:600]
 
 
-def as_user_error(said: str, place: dict[str, Any], zone: str) -> UserError:
+def as_user_error(said: str, project: str, machine: str = "machine", zone: str = "the zone") -> UserError:
     """Return the error to raise for what was said; a NoCapacityError where another zone may help."""
     kind = NoCapacityError if CAPACITY.search(said) else UserError
-    return kind(f"gcp: {sentence(said, place, zone)}")
+    return kind(f"gcp: {sentence(said, project, machine, zone)}")

@@ -6,10 +6,14 @@ import csv
 from typing import TYPE_CHECKING, Any
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Price
 from tsduel.core.project import PROJECT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from tsduel.core.plan import GcpPlace
 
 TABLE = PROJECT / "terraform" / "prices.csv"
 HOURS_A_MONTH = 730
@@ -33,8 +37,8 @@ def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
     )
 
 
-def price(place: dict[str, Any], region: str, override_h: float | None) -> dict[str, Any]:
-    """Return USD: ``machine_h``, ``disk_h``, ``network_h``, ``hour`` (their sum), ``expected``, ``worst``; ``as_of``.
+def price(place: Mapping[str, Any], region: str, override_h: float | None) -> Price:
+    """Return the price in USD of a place that has all but it; ``hour`` is the sum of the parts.
 
     ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A
     spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day.
@@ -47,28 +51,28 @@ def price(place: dict[str, Any], region: str, override_h: float | None) -> dict[
         network_h = look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0]
         parts = {"machine_h": machine_h, "disk_h": disk_h, "network_h": network_h}
     hour = sum(parts.values())
-    return {
+    return Price(
         **{name: round(value, 6) for name, value in parts.items()},
-        "hour": round(hour, 6),
-        "expected": round(hour * place["estimate_s"] / 3600, 2),
-        "worst": round(hour * place["lifetime_s"] / 3600, 2),
-        "as_of": as_of,
-    }
+        hour=round(hour, 6),
+        expected=round(hour * place["estimate_s"] / 3600, 2),
+        worst=round(hour * place["lifetime_s"] / 3600, 2),
+        as_of=as_of,
+    )
 
 
-def describe(place: dict[str, Any]) -> list[str]:
+def describe(place: GcpPlace) -> list[str]:
     """Return the lines that the plan prints before money is spent."""
-    cost = place["price"]
-    first, *others = place["zones"]
+    cost = place.price
+    first, *others = place.zones
     zones = first + (f" (else {', '.join(others)})" if others else "")
-    spot = ", spot: Google may take it away at any time" if place["spot"] else ""
-    parts = f"machine {cost['machine_h']:.4f}, disk {cost['disk_h']:.4f}, network {cost['network_h']:.4f}"
-    source = "as given" if cost["as_of"] == "as given" else f"list price of {cost['as_of']}; check yours"
-    hours, life = place["estimate_s"] / 3600, place["lifetime_s"] / 3600
+    spot = ", spot: Google may take it away at any time" if place.spot else ""
+    parts = f"machine {cost.machine_h:.4f}, disk {cost.disk_h:.4f}, network {cost.network_h:.4f}"
+    source = "as given" if cost.as_of == "as given" else f"list price of {cost.as_of}; check yours"
+    hours, life = place.estimate_s / 3600, place.lifetime_s / 3600
     return [
-        f"machine   {place['machine']} in {zones}, {place['disk_gb']} GB {place['disk_type']}{spot}",
-        f"project   {place['project']}",
+        f"machine   {place.machine} in {zones}, {place.disk_gb} GB {place.disk_type}{spot}",
+        f"project   {place.project}",
         f"time      about {hours:.1f} h; whatever happens, it is deleted after {life:.1f} h",
-        f"price     {cost['hour']:.4f} USD an hour ({parts}; {source})",
-        f"cost      about {cost['expected']:.2f} USD, at worst {cost['worst']:.2f} USD",
+        f"price     {cost.hour:.4f} USD an hour ({parts}; {source})",
+        f"cost      about {cost.expected:.2f} USD, at worst {cost.worst:.2f} USD",
     ]

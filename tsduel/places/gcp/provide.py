@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsduel.core.plan import GcpPlace
     from tsduel.places.ssh.ssh import Host
 
 # The machine's own clock begins when it runs, so its label is a little later: what is past that is truly left over.
@@ -38,7 +39,7 @@ def say(text: str) -> None:
     print(f"gcp: {text}", file=sys.stderr, flush=True)
 
 
-def machine(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def machine(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return ``host`` of host/outputs.json for a machine that runs; one that cannot be had leaves nothing behind.
 
     A machine that this run has already is kept as it is, with the deadline that it has.
@@ -46,22 +47,22 @@ def machine(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str]
     give_back.mind_signals()
     terraform = Terraform.of(run_dir)
     key = make_key(run_dir)
-    compute = Compute(place["project"])
+    compute = Compute(place.project)
     if known := _preflight(compute, place, rundir.open_run(run_dir).json("host/outputs.json").get("host")):
-        # Rounds may run there: Terraform is not asked whether it would rather have it otherwise.
+        # Blocks may run there: Terraform is not asked whether it would rather have it otherwise.
         return known
     try:
         terraform.prepare()
         outputs = _in_some_zone(terraform, compute, place, key)
         known_hosts = _host_keys(compute, outputs, run_dir)
     except (TerraformError, CloudError, UserError, KeyboardInterrupt) as error:
-        zone = _zone_asked(terraform) or place["zones"][0]
+        zone = _zone_asked(terraform) or place.zones[0]
         if isinstance(error, UserError):
             raised = error
         elif isinstance(error, KeyboardInterrupt):
             raised = UserError("gcp: interrupted")
         else:
-            raised = messages.as_user_error(str(error), place, zone)
+            raised = messages.as_user_error(str(error), place.project, place.machine, zone)
         raise give_back.after_failure(run_dir, place, environment, raised) from None
     return {
         **outputs,
@@ -71,14 +72,14 @@ def machine(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str]
     }
 
 
-def first_login(run_dir: Path, place: dict[str, Any], environment: Mapping[str, str], host: Host) -> None:
-    """Wait until the machine lets us in and can run the rounds; one that does not leaves nothing behind."""
+def first_login(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], host: Host) -> None:
+    """Wait until the machine lets us in and can run the blocks; one that does not leaves nothing behind."""
     say(f"waiting for SSH on {host.name}")
     deadline = time.monotonic() + LOGIN_S
     try:
         while True:
             try:
-                probe.check(host, place["directory"])
+                probe.check(host, place.directory)
             except (NoConnectionError, RefusedError):
                 # The account is made a little after the machine answers.
                 if time.monotonic() > deadline:
@@ -110,29 +111,29 @@ def make_key(run_dir: Path) -> Path:
     return key
 
 
-def _preflight(compute: Compute, place: dict[str, Any], known: dict[str, Any] | None) -> dict[str, Any] | None:
+def _preflight(compute: Compute, place: GcpPlace, known: dict[str, Any] | None) -> dict[str, Any] | None:
     """Refuse what cannot work before anything is made: credentials, project, API, machine type.
 
     Return the machine that is known if it runs.
     """
-    zone = place["zones"][0]
-    if place["ssh_via"] == "iap" and not shutil.which("gcloud"):
+    zone = place.zones[0]
+    if place.ssh_via == "iap" and not shutil.which("gcloud"):
         raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
     try:
         compute.get("")
         if known and compute.runs(known["zone"], known["instance"]):
             return known
-        if not compute.exists(f"zones/{zone}/machineTypes/{place['machine']}"):
-            said = f"Machine type with name '{place['machine']}' does not exist in zone '{zone}'"
-            raise messages.as_user_error(said, place, zone)
+        if not compute.exists(f"zones/{zone}/machineTypes/{place.machine}"):
+            said = f"Machine type with name '{place.machine}' does not exist in zone '{zone}'"
+            raise messages.as_user_error(said, place.project, place.machine, zone)
     except CloudError as error:
-        raise messages.as_user_error(str(error), place, zone) from None
+        raise messages.as_user_error(str(error), place.project, place.machine, zone) from None
     return None
 
 
-def _in_some_zone(terraform: Terraform, compute: Compute, place: dict[str, Any], key: Path) -> dict[str, Any]:
+def _in_some_zone(terraform: Terraform, compute: Compute, place: GcpPlace, key: Path) -> dict[str, Any]:
     had = _zone_asked(terraform)
-    if had and compute.runs(had, place["name"]):
+    if had and compute.runs(had, place.name):
         return terraform.apply()
     if terraform.state.exists():
         # What is left of an earlier one has another deadline in its names and labels.
@@ -140,22 +141,22 @@ def _in_some_zone(terraform: Terraform, compute: Compute, place: dict[str, Any],
     _put_aside(terraform.run_dir)
     public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     # One deadline for all zones: a network with another one would be another network.
-    expires = datetime.now(UTC) + timedelta(seconds=place["lifetime_s"] + START_S)
+    expires = datetime.now(UTC) + timedelta(seconds=place.lifetime_s + START_S)
     tried = []
-    for zone in place["zones"]:
+    for zone in place.zones:
         asked = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zone": zone}
         terraform.last_moment.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
-        say(f"asking for {place['machine']} in {zone}")
+        say(f"asking for {place.machine} in {zone}")
         try:
             return terraform.apply()
         except TerraformError as error:
-            refused = messages.as_user_error(str(error), place, zone)
+            refused = messages.as_user_error(str(error), place.project, place.machine, zone)
             if not isinstance(refused, NoCapacityError):
                 raise refused from None
             say(str(refused).removeprefix("gcp: "))
             tried.append(zone)
     raise NoCapacityError(
-        f"gcp: no zone has a {place['machine']} left at the moment (asked: {', '.join(tried)}): try again later, or "
+        f"gcp: no zone has a {place.machine} left at the moment (asked: {', '.join(tried)}): try again later, or "
         'name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
     )
 
@@ -167,14 +168,14 @@ def _zone_asked(terraform: Terraform) -> str:
 
 
 def _put_aside(run_dir: Path) -> None:
-    """Keep the rounds of a machine that is gone where no stage looks: they are no rounds of the next one."""
+    """Keep the blocks of a machine that is gone where no stage looks: they are no blocks of the next one."""
     raw = run_dir / "raw"
-    if not any(raw.glob("*/round.json")):
+    if not any(raw.glob("*/block.json")):
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
     say(
-        f"the machine of this run is gone, and rounds of two machines are not compared: they are in {aside}, "
+        f"the machine of this run is gone, and blocks of two machines are not compared: they are in {aside}, "
         "and all begin anew"
     )
 
@@ -182,13 +183,13 @@ def _put_aside(run_dir: Path) -> None:
 def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path) -> Path:
     """Write host/known_hosts with the keys that the machine has published through Google's API, if it has."""
     path = run_dir / "host" / "known_hosts"
-    place = f"zones/{outputs['zone']}/instances/{outputs['instance']}/getGuestAttributes?queryPath=hostkeys/"
+    attributes = f"zones/{outputs['zone']}/instances/{outputs['instance']}/getGuestAttributes?queryPath=hostkeys/"
     name = outputs["address"] if outputs["port"] == SSH_PORT else f"[{outputs['address']}]:{outputs['port']}"
     deadline = time.monotonic() + HOST_KEYS_S
     lines: list[str] = []
     while not lines and time.monotonic() < deadline:
         try:
-            items = compute.get(place)["queryValue"]["items"]
+            items = compute.get(attributes)["queryValue"]["items"]
             lines = [f"{name} {item['key']} {item['value']}\n" for item in items if item["namespace"] == "hostkeys"]
         except (CloudError, KeyError):
             # 404 until the machine has booted so far.

@@ -51,7 +51,6 @@ def main() -> int:
     if not PROJECT.fullmatch(project):
         raise UserError("reap needs to know where to look: make reap GCP_PROJECT=your-project-id")
     compute = Compute(project)
-    place = {"project": project, "machine": "machine"}
     try:
         names = expired(compute, datetime.now(UTC))
         if not names:
@@ -64,7 +63,7 @@ def main() -> int:
                 give_back.sweep(parts, compute)
         left = expired(compute, datetime.now(UTC))
     except CloudError as error:
-        raise messages.as_user_error(str(error), place, "the zone") from None
+        raise messages.as_user_error(str(error), project) from None
     if left and os.environ.get("YES", "").strip() != "1":
         print(f"to delete all of this: make reap GCP_PROJECT={project} YES=1")
     return 1 if left else 0

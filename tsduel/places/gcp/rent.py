@@ -1,43 +1,95 @@
-"""Nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
+"""A machine is priced, and nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
+import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places.gcp import place, prices
+from tsduel.core.plan import GcpPlace
+from tsduel.places.gcp import prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsduel.core.plan import Estimate
     from tsduel.places.gcp.settings import Gcp
 
+LIFETIME_FACTOR = 2
+LEAST_LIFETIME_S = 2 * 3600
+# The system, Go, its modules and build cache, and the binaries; measured 6 GB, and a disk that is nearly full is slow.
+SYSTEM_GB = 20
+# The size of GKE's default disk: a persistent disk's speed goes with its size, so a smaller one is another machine.
+LEAST_DISK_GB = 100
 
-def offer(plan: dict[str, Any], settings: Gcp, environment: Mapping[str, str]) -> None:
-    """Complete a plan's ``place`` with machine, lifetime and price, and have the user agree to it."""
-    plan["place"] = place.complete(
-        plan["place"], settings, run=plan["run"], disk=plan["estimate"], seconds=plan["duration"]["total_s"]
+
+def complete(asked: Mapping[str, Any], settings: Gcp, *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
+    """Return the place with machine, name, lifetime and price.
+
+    ``asked`` is what tsduel.places.gcp.place says; ``seconds``: the estimated time of the whole run.
+    """
+    lifetime = (
+        int(settings.lifetime_h * 3600) if settings.lifetime_h else max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
     )
-    plan["host"]["machine"] = settings.machine
-    ask(plan["place"], environment)
+    # Twice the database, since a merge writes anew what it reads.
+    needed = estimate.total + estimate.database_bytes
+    parts = {
+        **asked,
+        "name": name_of(run),
+        "machine": settings.machine,
+        "zones": tuple(settings.zones),
+        "spot": settings.spot,
+        "image": settings.image,
+        "disk_type": settings.disk_type,
+        "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
+        "estimate_s": seconds,
+        "lifetime_s": lifetime,
+    }
+    price = prices.price(parts, prices.region_of(settings.zones[0]), settings.price_h)
+    return GcpPlace(**parts, price=price)
 
 
-def offer_again(run_dir: Path, plan: dict[str, Any], environment: Mapping[str, str]) -> None:
+def name_of(run: str) -> str:
+    """Return a name for everything of this run, which no other run has: two people may give theirs the same name."""
+    plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if len(plain) > 38:  # noqa: PLR2004 - with what stands around it, and -ssh or -nat behind it, 63 is the limit
+        plain = f"{plain[:29].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+    return f"tsduel-{plain}-{secrets.token_hex(3)}"
+
+
+def offer(
+    asked: Mapping[str, Any],
+    settings: Gcp,
+    environment: Mapping[str, str],
+    *,
+    run: str,
+    estimate: Estimate,
+    seconds: int,
+) -> GcpPlace:
+    """Return the complete place, once the user has agreed to its price; see `complete`."""
+    place = complete(asked, settings, run=run, estimate=estimate, seconds=seconds)
+    ask(place, environment)
+    return place
+
+
+def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> None:
     """Have the user agree once more where a run that is gone on with would rent a machine again."""
     run = rundir.open_run(run_dir)
     if not run.json("host/outputs.json").get("provisioned") and not run.json("host/fetched.json"):
-        ask(plan["place"], environment)
+        ask(place, environment)
 
 
-def ask(place: dict[str, Any], environment: Mapping[str, str]) -> None:
+def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
     """Print machine, hours and price, and return if the user agrees; else a UserError."""
     for line in prices.describe(place):
         print(line, flush=True)
-    worst = place["price"]["worst"]
+    worst = place.price.worst
     limit = _limit(environment.get("MAX_COST", "").strip())
     if worst > limit:
         raise UserError(

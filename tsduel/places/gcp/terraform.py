@@ -19,6 +19,8 @@ from tsduel.places.gcp import credentials
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tsduel.core.plan import GcpPlace
+
 SHOWN = ("apply_start", "apply_complete")
 LOCK_S = 300
 
@@ -125,6 +127,14 @@ class Terraform:
                 "gcp: there is no Terraform (why is above); install terraform or tofu, or say where with TF="
             )
         return done.stdout.strip()
+
+
+def variables(place: GcpPlace) -> dict[str, Any]:
+    """Return plan/terraform.tfvars.json; what is known at the last moment only is in host/terraform.tfvars.json."""
+    same = ("disk_type", "image", "lifetime_s", "name", "project", "spot", "ssh_source_ranges", "ssh_via")
+    found = {name: getattr(place, name) for name in same}
+    disk = {"boot_disk_gb": place.disk_gb, "boot_disk_type": found.pop("disk_type")}
+    return {**disk, "machine_type": place.machine, **found}
 
 
 def _diagnostic(line: str) -> list[str]:

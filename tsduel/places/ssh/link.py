@@ -1,4 +1,4 @@
-"""A run and the machine it runs on: where things lie there, what state the rounds are in, and what is brought home."""
+"""A run and the machine it runs on: where things lie there, what state the blocks are in, and what is brought home."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-# A shell's own code for a program that is not there: nothing was brought to the machine yet.
+# A shell's own code for a program that is not there: somebody has emptied the cache there.
 NOT_THERE = 127
+# Beside the run's inventory: that all is here, and was compared.
+FETCHED = "host/fetched.json"
+
+
+def is_home(run_dir: Path) -> bool:
+    """Return whether all blocks were run elsewhere, ended well, and are here with their checksums compared."""
+    return (run_dir / FETCHED).exists()
 
 
 @dataclass(frozen=True)
 class State:
-    """What the rounds there are doing, and which are finished."""
+    """What the run there is doing, and which blocks are finished."""
 
     word: str  # none, running, ended or lost
-    code: int  # exit code, where they ended
-    rounds: tuple[str, ...]
+    code: int  # exit code, where it ended
+    blocks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,10 @@ class Link:
 
     run_dir: Path
     host: Host
-    project_dir: str
+    agent: str  # the Go program there; empty where it is not built
     cache_dir: str
     there: str
-    planned: tuple[str, ...]
+    planned: frozenset[str]
     kind: str = "tsbs"  # which command goes on with it
 
     @classmethod
@@ -51,48 +58,50 @@ class Link:
         if not outputs.get("host"):
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
         there = place.directories(run.plan, run_dir=run_dir, cache=run_dir, project=run_dir)
-        names = (f"{int(r['block']):02d}-{r['position']}-{r['variant']}" for r in run.planned)
         return cls(
             run_dir=run_dir,
             host=Host.from_outputs(outputs["host"]),
-            project_dir=there["project_dir"],
+            # The build has brought its record home.
+            agent=run.json("build/agent.json").get("binary", ""),
             cache_dir=there["cache_dir"],
             there=there["run_dir"],
-            planned=tuple(names),
-            kind=run.kind,
+            planned=frozenset(row.name for row in run.planned),
+            kind=run.plan.kind,
         )
 
     @property
     def raw(self) -> Path:
-        """The rounds at home."""
+        """The blocks at home."""
         return self.run_dir / "raw"
 
     def detached(self, command: str, *arguments: str) -> list[str]:
-        """Return the words of a command of scripts/detached there."""
-        return [f"{self.project_dir}/scripts/detached", command, self.there, self.cache_dir, *arguments]
+        """Return the words of `tsduel-host detached COMMAND` there."""
+        return [self.agent, "detached", command, self.there, self.cache_dir, *arguments]
 
     def ask(self, command: str, *, timeout_s: float = 120.0) -> str:
-        """Run a command of scripts/detached there and return its words; one that fails is an error with its words."""
+        """Have the Go program there do something and return its words; where it fails, its words are the error."""
+        if not self.agent:
+            raise UserError(f"{self.run_dir}: nothing is built for it: run 'make build RUN={self.run_dir.name}'")
         done = self.host.run(*self.detached(command), timeout_s=timeout_s)
         if done.returncode != 0:
-            reason = done.stderr.strip() or f"exit code {done.returncode}"
-            raise UserError(f"{self.host.name}: scripts/detached {command} failed: {reason}")
+            reason = done.stderr.strip().removeprefix("tsduel: ") or f"exit code {done.returncode}"
+            raise UserError(f"{self.host.name}: tsduel-host detached {command} failed: {reason}")
         return done.stdout
 
     def state(self) -> State:
-        """Ask what the rounds are doing."""
-        done = self.host.run(*self.detached("state"))
-        return _state("none" if done.returncode == NOT_THERE else done.stdout, self)
+        """Ask what the run is doing there."""
+        done = self.host.run(*self.detached("state")) if self.agent else None
+        return _state("none" if done is None or done.returncode == NOT_THERE else done.stdout, self)
 
     def start(self) -> State:
-        """Start the rounds unless they run."""
+        """Start the run unless it is going on."""
         return _state(self.ask("start"), self)
 
-    def fetch_round(self, name: str) -> Path:
-        """Bring one finished round home: under a name of its own until it is whole. Return its directory."""
+    def fetch_block(self, name: str) -> None:
+        """Bring one finished block home: under a name of its own until it is whole."""
         if name not in self.planned:
             raise UserError(
-                f"{self.host.name} has a round {name!r} that is not in plan/rounds.tsv; somebody else was there"
+                f"{self.host.name} has a block {name!r} that is not in plan/blocks.tsv; somebody else was there"
             )
         partial = self.raw / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -101,7 +110,12 @@ class Link:
         shutil.rmtree(self.raw / name, ignore_errors=True)
         (partial / "raw" / name).rename(self.raw / name)
         shutil.rmtree(partial)
-        return self.raw / name
+
+    def fetch_blocks(self, names: Iterable[str]) -> None:
+        """Bring those home that are not here."""
+        for name in names:
+            if not (self.raw / name / "block.json").exists():
+                self.fetch_block(name)
 
     def fetch_files(self, names: Iterable[str], into: Path) -> None:
         """Bring single files home, named from the run's directory, to the same names below ``into``."""
@@ -117,7 +131,7 @@ class Link:
         shutil.rmtree(partial)
 
     def _unpack(self, names: list[str], into: Path) -> None:
-        # No tool of its own on either side, and a finished round is never touched again: tar is all it takes.
+        # No tool of its own on either side, and a finished block is never touched again: tar is all it takes.
         command = self.host.command("tar", "-C", self.there, "-cf", "-", "--", *names)
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -156,8 +170,6 @@ def _state(said: str, link: Link) -> State:
     for number, word in enumerate(words):
         # A login shell may greet first.
         if word[0] in {"none", "running", "ended", "lost"}:
-            rounds = tuple(w[1] for w in words[number + 1 :] if w[0] == "round")
-            return State(word[0], int(word[1]) if word[0] == "ended" else 0, rounds)
-    raise UserError(
-        f"{link.host.name}: scripts/detached said nothing of the rounds: {said.strip() or 'no words at all'}"
-    )
+            blocks = tuple(w[1] for w in words[number + 1 :] if w[0] == "block")
+            return State(word[0], int(word[1]) if word[0] == "ended" else 0, blocks)
+    raise UserError(f"{link.host.name}: nothing is said of the run there: {said.strip() or 'no words at all'}")

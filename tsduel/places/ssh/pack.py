@@ -1,37 +1,39 @@
-"""What is brought to the other machine: the scripts, the plan, and sources that lie only here."""
+"""What is brought to the other machine: the program and scripts, the plan, and sources that lie only here."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import shutil
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
+from tsduel.core.rundir import open_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("scripts", "ansible/roles", "requirements-go.lock")
+    from tsduel.core.plan import Component
+
+PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
 
 
 def main(run_dir: Path) -> None:
-    """Write host/project.tar.gz (the same bytes for the same files) and host/sources/VARIANT."""
+    """Write host/project.tar.gz (the same bytes for the same files) and host/sources/BUILD_KEY."""
     _write_archive(run_dir)
     sources = run_dir / "host" / "sources"
     sources.mkdir(parents=True, exist_ok=True)
-    plan = json.loads((run_dir / "plan" / "experiment.json").read_text(encoding="utf-8"))
-    for variant in plan["variants"]:
-        target = sources / variant["name"]
-        if not target.exists():
-            _bring(variant, target)
+    for variant in open_run(run_dir).plan.variants:
+        for component in variant.components:
+            target = sources / component.build_key
+            if not target.exists():
+                _bring(variant.name, component, target)
 
 
 def _files() -> Iterator[tuple[Path, str]]:
@@ -59,15 +61,15 @@ def _write_archive(run_dir: Path) -> None:
     (run_dir / "host" / "project.tar.gz").write_bytes(packed.getvalue())
 
 
-def _bring(variant: dict[str, Any], target: Path) -> None:
+def _bring(variant: str, component: Component, target: Path) -> None:
     partial = target.with_suffix(".partial")
-    if variant["source"] == "binary":
-        shutil.copyfile(variant["path"], partial)
-    elif variant["source"] == "path":
-        _pack_checkout(Path(variant["path"]), partial)
-    elif variant["source"] == "git" and variant["repo"].startswith("/"):
+    if component.source == "binary":
+        shutil.copyfile(component.path, partial)
+    elif component.source == "path":
+        _pack_checkout(Path(component.path), partial)
+    elif component.source == "git" and component.repo.startswith("/"):
         raise UserError(
-            f"variant {variant['name']}: {variant['repo']} lies on this machine, and the rounds run on another; "
+            f"variant {variant}: {component.repo} lies on this machine, and the blocks run on another; "
             "give git:URL@REF, or check the revision out and give path:DIRECTORY"
         )
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,23 +18,36 @@ LAST_T = 253_402_300_799
 
 @dataclass(frozen=True)
 class Event:
-    """One event: epoch seconds, its name, and what it is about as text that any terminal can be given."""
+    """One event: epoch seconds, its name, and what it is about; what is read of it any terminal can be given."""
 
     t: float
     name: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, Any]
 
     def text(self, field: str) -> str:
-        """Return a field; empty where there is none."""
-        return self.fields.get(field, "")
+        """Return a field as text; empty where there is none."""
+        value = self.fields.get(field)
+        return clean(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
 
     def number(self, field: str) -> float:
         """Return a field as a number of at least 0; 0 where it is none, or one that nobody could mean."""
-        try:
-            value = float(self.text(field))
-        except ValueError:
-            return 0.0
-        return value if 0 <= value <= LARGEST else 0.0
+        return number(self.fields.get(field))
+
+    def items(self, field: str) -> list[Any]:
+        """Return a field that is a list; empty where it is none."""
+        value = self.fields.get(field)
+        return value if isinstance(value, list) else []
+
+    def table(self, field: str) -> Mapping[str, Any]:
+        """Return a field that is an object; empty where it is none."""
+        value = self.fields.get(field)
+        return value if isinstance(value, dict) else {}
+
+
+def number(value: object, least: float = 0.0) -> float:
+    """Return a value as a number; 0 where it is none, below ``least``, or larger than anything that is counted here."""
+    sane = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= LARGEST
+    return float(value) if sane else 0.0  # type: ignore[arg-type]  # it is one
 
 
 def clean(text: str) -> str:
@@ -53,12 +66,7 @@ def parse(line: bytes) -> Event | None:
     t = found.get("t")
     if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < LAST_T:
         return None
-    fields = {
-        name: clean(str(value))
-        for name, value in found.items()
-        if name not in {"t", "event"} and isinstance(value, str | int | float) and not isinstance(value, bool)
-    }
-    return Event(float(t), found["event"], fields)
+    return Event(float(t), found["event"], found)
 
 
 class Tail:

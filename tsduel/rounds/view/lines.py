@@ -1,18 +1,20 @@
-"""An event as a plain line, or as none: what scripts/lib/tell.sh prints of the same event where the rounds run.
+"""An event as a plain line, or as none: the words that the Go program prints of the same event where the blocks run.
 
-For a log, a pipe, or another terminal: no colour, no control character. A test compares the two on a whole run.
+For a log, a pipe, or another terminal: no colour, no control character. tests/golden/view-lines.txt pins both.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from tsduel.rounds.view.events import clean
 
 if TYPE_CHECKING:
     from tsduel.rounds.view.events import Event
 
-UNITS = {"load": "samples/s", "query": "queries/s", "data": "lines/s"}
+UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s"}
+HUNDRED = 100
 
 
 def clock(t: float) -> str:
@@ -28,30 +30,29 @@ def plain(event: Event) -> str | None:
 
 def is_bad(event: Event) -> bool:
     """Whether a line about this is a warning."""
-    failed = event.name == "phase-end" and event.text("exit") not in {"", "0"}
-    bad_end = event.name in {"round-end", "run-end"} and event.text("status") not in {"", "ok"}
-    return failed or bad_end or event.name in {"block-replaced", "note"}
+    broken = event.name == "phase-end" and event.number("exit") != 0
+    bad_end = event.name in {"block-end", "run-end"} and event.text("status") != "ok"
+    return broken or bad_end or bool(event.text("void")) or event.name in {"block-replaced", "note"}
 
 
 def _text(event: Event) -> str:  # noqa: PLR0911 - one for each kind
     get = event.text
     match event.name:
         case "run-start":
-            return f"{get('run')}: {get('finished') or 0} of {get('rounds')} rounds are finished"
-        case "round-start":
-            return f"{get('round')} begins ({get('kind')})"
+            return f"{get('run')}: {get('finished') or 0} of {get('planned')} blocks are finished"
+        case "block-start":
+            return f"block {get('block')} begins ({get('kind')})"
         case "phase-end":
             return _phase(event)
-        case "round-end":
-            return _round(event)
+        case "block-end":
+            return _block(event)
         case "block-replaced":
             return f"block {get('block')} does not count, spare block {get('spare')} is run instead: {get('message')}"
         case "note":
-            return f"{_words(event, 'round', 'query_type')}: {get('message')}"
-        case "forecast":
-            return f"forecast {get('message')}"
+            where = _where(event, "variant", "query_type")
+            return f"{where}: {get('message')}" if where else get("message")
         case "stop-requested":
-            return get("message") or f"stop requested: {get('round') or 'the round that runs'} is finished first"
+            return get("message") or f"stop requested: block {get('block')} is finished first"
         case "run-end":
             return ending(event)
     return ""
@@ -59,34 +60,47 @@ def _text(event: Event) -> str:  # noqa: PLR0911 - one for each kind
 
 def ending(event: Event) -> str:
     """Return how a run has ended, and how to go on with it."""
-    status = event.text("status")
-    if status == "ok" or (not status and not event.text("message")):
-        return "all rounds are run"
-    go_on = f"To go on: make {event.text('kind') or 'tsbs'} RUN={event.text('run')}"
-    if status in {"", "interrupted"}:
-        return f"{event.text('message') or 'interrupted'}; finished rounds are kept. {go_on}"
-    why = event.text("message") or f"exit code {event.text('code')}; the last lines of run.log say more"
-    return f"the run has stopped: {why}"
+    get = event.text
+    if get("status") == "ok":
+        return "all blocks are run"
+    if get("status") == "interrupted":
+        go_on = f"To go on: make {get('kind')} RUN={get('run')}"
+        return f"{get('message')}; finished blocks are kept. {go_on}"
+    return f"the run has stopped: {get('message')}"
 
 
-def grouped(number: str) -> str:
-    """Return a number as text with its thousands apart; what is no whole number stays as it is."""
-    return f"{int(number):,}" if re.fullmatch(r"[0-9]{1,30}", number) else number
+def rate(value: float, unit: str) -> str:
+    """Return a rate with its unit: whole from a hundred on, with thousands apart."""
+    return f"{value:,.0f} {unit}" if value >= HUNDRED else f"{value:.1f} {unit}"
+
+
+def failed(event: Event) -> str:
+    """Return where a block has failed first, after how long and why."""
+    failures = [found for found in event.items("failures") if isinstance(found, dict)]
+    if not failures:
+        return f"{event.text('status')} in {event.number('seconds'):.0f} s"
+    first = {name: clean(str(failures[0].get(name) or "")) for name in ("variant", "phase", "query_type", "message")}
+    *where, why = first.values()
+    said = " ".join(word for word in ("FAILED in", *where) if word)
+    return f"{said} after {event.number('seconds'):.0f} s: {why}"
 
 
 def _phase(event: Event) -> str:
-    what, seconds, rate = _words(event, "round", "phase", "query_type"), event.text("seconds"), event.text("rate")
-    if event.text("exit") not in {"", "0"}:
-        return f"{what} ended with exit code {event.text('exit')} after {seconds} s"
-    return f"{what} {seconds} s" + (f", {grouped(rate)} {UNITS.get(event.text('phase'), '')}" if rate else "")
+    # The duel is nobody's alone.
+    what = _where(event, "variant" if event.text("variant") else "part", "phase", "query_type")
+    seconds, speed = event.number("seconds"), event.number("rate")
+    if event.number("exit"):
+        return f"{what} ended with exit code {event.text('exit')} after {seconds:.1f} s"
+    unit = UNITS.get(event.text("phase"), "")
+    return f"{what} {seconds:.1f} s" + (f", {rate(speed, unit)}" if speed and unit else "")
 
 
-def _round(event: Event) -> str:
-    name, seconds, rate = event.text("round"), event.text("seconds"), event.text("rate")
-    if event.text("status") == "ok":
-        return f"{name} ok in {seconds} s" + (f", {grouped(rate)} samples/s" if rate else "")
-    return f"{name} FAILED in {_words(event, 'phase', 'query_type')} after {seconds} s: {event.text('message')}"
+def _block(event: Event) -> str:
+    if event.text("status") == "ok" and event.text("void"):
+        return f"block {event.text('block')} does not count: {event.text('void')}"
+    return f"block {event.text('block')} {failed(event)}"
 
 
-def _words(event: Event, *fields: str) -> str:
-    return " ".join(event.text(field) for field in fields if event.text(field))
+def _where(event: Event, *fields: str) -> str:
+    block = [f"block {event.text('block')}"] if event.text("block") else []
+    return " ".join(block + [event.text(field) for field in fields if event.text(field)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from tsduel.rounds.view import lines
+from tsduel.rounds.view.events import clean, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,21 +15,26 @@ if TYPE_CHECKING:
     from tsduel.rounds.view.events import Event
 
 # While one of these runs, whoever looks does so seldom.
-TIMED = frozenset({"load", "settle", "query", "find", "bench"})
+TIMED = frozenset({"load", "settle", "query", "idle", "exchange", "find", "bench"})
 # The live rate is that of about as many seconds.
 WINDOW_S = 10.0
-MESSAGES = 3
+SMALLEST = -1e3
 
 
 @dataclass(frozen=True)
 class Phase:
     """The phase that runs: when it began, and what is done of it at which moment, newest last."""
 
-    name: str
-    query_type: str
+    key: tuple[str, str, str]  # part, name, query type
+    variant: str
     begin: float
     total: float = 0.0
     done: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What is done: load, settle, exchange ..."""
+        return self.key[1]
 
     @property
     def rate(self) -> float:
@@ -41,32 +48,36 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Round:
-    """The round that runs."""
+class Block:
+    """The block that runs."""
 
-    name: str
-    block: int
-    variant: str
+    number: int
     kind: str
     begin: float
     phases: int  # that it has, 0: unknown
-    number: int = 0  # of the phase that runs, from 1
-    load_rate: float = 0.0
-    query_rates: tuple[float, ...] = ()
+    phase: int = 0  # that runs, from 1
+    load_rates: tuple[float, ...] = ()
+    exchanges: float = 0.0
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A round that is over: when, how, its seconds, samples/s, and the geometric mean of queries/s over the types."""
+    """A block that is over; ``load_rate`` is the mean of its variants', ``said`` why it failed or does not count.
+
+    ``ratios``: candidate -> metric -> log ratio, for the forecast's spread alone.
+    """
 
     at: float
-    name: str
+    number: int
     kind: str
     ok: bool
     seconds: float
-    load_rate: float
-    query_rate: float
-    message: str
+    load_rate: float = 0.0
+    exchanges: float = 0.0
+    said: str = ""
+    void: bool = False
+    causes: tuple[str, ...] = ()
+    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,27 +87,23 @@ class State:
     run: str = ""
     kind: str = ""
     place: str = ""
-    blocks: int = 0
-    variants: int = 0
-    rounds: int = 0  # planned, and the spare ones that were needed
+    blocks: int = 0  # that are measured
+    planned: int = 0  # with the warm-up, and the spare ones that were needed
     finished: int = 0
     failed: int = 0
     begin: float = 0.0  # of this session: a run that is gone on with begins anew
     last: float = 0.0  # when the last event was
-    round_s: float = 0.0  # as the plan has it
+    block_s: float = 0.0  # as the plan has it
     workload_s: float = 0.0
     price_h: float = 0.0
     machine_since: float = 0.0
-    round: Round | None = None
+    block: Block | None = None
     phase: Phase | None = None
-    ended: Finished | None = None  # the last one
-    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of good rounds, by kind
-    typical: Mapping[tuple[str, str], float] = field(default_factory=dict)  # seconds, by phase and query type
-    messages: tuple[str, ...] = ()
-    forecast: str = ""
+    ended: tuple[Finished, ...] = ()
+    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of good blocks, by kind
+    typical: Mapping[tuple[str, str, str], float] = field(default_factory=dict)  # seconds of a phase, by its key
     stop_requested: bool = False
     over: str = ""  # ok, interrupted or failed
-    ending: Event | None = None
 
     @property
     def timed(self) -> bool:
@@ -120,27 +127,26 @@ def advance(state: State, event: Event) -> State:
 
 
 def remaining(state: State, now: float) -> float:
-    """Return the seconds that are left: each round takes what others of its kind took, else what the plan says."""
+    """Return the seconds that are left: each block takes what others of its kind took, else what the plan says."""
     if state.over:
         return 0.0
-    left = max(0, state.rounds - state.finished)
+    left = max(0, state.planned - state.finished)
     total = 0.0
-    if state.round and left:
+    if state.block and left:
         left -= 1
-        total += max(0.0, usual(state, state.round.kind) - (now - state.round.begin))
+        total += max(0.0, usual(state, state.block.kind) - (now - state.block.begin))
     elif state.phase and state.phase.name == "data":
         phase, passed = state.phase, now - state.phase.begin
         known = (phase.total - phase.done[-1][1]) / phase.rate if phase.rate else state.workload_s - passed
         total += max(0.0, known)
-    # Of a warm-up block some may be among them; they last alike.
     return total + (0 if state.stop_requested else left) * usual(state, "measured")
 
 
 def usual(state: State, kind: str) -> float:
-    """Return how long a round of this kind lasts, in seconds: the median of what was seen of it, else of any other."""
+    """Return how long a block of this kind lasts, in seconds: the median of what was seen of it, else of any other."""
     same = "measured" if kind == "spare" else kind
     seen = state.seconds.get(same) or state.seconds.get("measured") or state.seconds.get("warmup")
-    return statistics.median(seen) if seen else state.round_s
+    return statistics.median(seen) if seen else state.block_s
 
 
 def spent(state: State, now: float) -> float:
@@ -158,38 +164,30 @@ def _run_start(state: State, event: Event) -> State:
         kind=event.text("kind"),
         place=event.text("place"),
         blocks=int(event.number("blocks")),
-        variants=int(event.number("variants")),
-        rounds=int(event.number("rounds")),
+        planned=int(event.number("planned")),
         finished=int(event.number("finished")),
         begin=event.t,
-        round_s=event.number("round_s"),
+        block_s=event.number("block_s"),
         workload_s=event.number("workload_s"),
         price_h=event.number("price_h"),
         # A machine that was restarted meanwhile was paid for all the same.
         machine_since=min(state.machine_since or since, since or state.machine_since),
-        round=None,
+        block=None,
         phase=None,
         over="",
-        ending=None,
         stop_requested=False,
     )
 
 
-def _round_start(state: State, event: Event) -> State:
-    begun = Round(
-        name=event.text("round"),
-        block=int(event.number("block")),
-        variant=event.text("variant"),
-        kind=event.text("kind"),
-        begin=event.t,
-        phases=int(event.number("phases")),
-    )
-    return replace(state, round=begun, phase=None, over="")
+def _block_start(state: State, event: Event) -> State:
+    number_, kind, phases = int(event.number("block")), event.text("kind"), int(event.number("phases"))
+    return replace(state, block=Block(number_, kind, event.t, phases), phase=None, over="")
 
 
 def _phase_start(state: State, event: Event) -> State:
-    at = state.round and replace(state.round, number=state.round.number + 1)
-    return replace(state, round=at, phase=Phase(event.text("phase"), event.text("query_type"), event.t))
+    at = state.block and replace(state.block, phase=state.block.phase + 1)
+    key = (event.text("part"), event.text("phase"), event.text("query_type"))
+    return replace(state, block=at, phase=Phase(key, event.text("variant"), event.t))
 
 
 def _progress(state: State, event: Event) -> State:
@@ -205,58 +203,61 @@ def _progress(state: State, event: Event) -> State:
 
 
 def _phase_end(state: State, event: Event) -> State:
-    name, query_type, seconds = event.text("phase"), event.text("query_type"), event.number("seconds")
-    at, rate = state.round, event.number("rate")
-    if at and name == "load":
-        at = replace(at, load_rate=rate)
-    elif at and name == "query" and rate:
-        at = replace(at, query_rates=(*at.query_rates, rate))
+    key = (event.text("part"), event.text("phase"), event.text("query_type"))
+    at = state.block
+    if at and key[1] == "load" and key[0] == "solo":
+        at = replace(at, load_rates=(*at.load_rates, event.number("rate")))
+    elif at and key[1] == "exchange":
+        at = replace(at, exchanges=at.exchanges + event.number("count"))
     # The whole of it is what is waited for, and not only what is timed within.
-    lasted = event.t - state.phase.begin if state.phase else seconds
-    typical = {**state.typical, (name, query_type): max(0.0, lasted)}
-    return replace(state, round=at, phase=None, typical=typical)
+    lasted = event.t - state.phase.begin if state.phase else event.number("seconds")
+    return replace(state, block=at, phase=None, typical={**state.typical, key: max(0.0, lasted)})
 
 
-def _round_end(state: State, event: Event) -> State:
-    at, ok, seconds = state.round, event.text("status") == "ok", event.number("seconds")
-    kind = at.kind if at else ""
-    rates = at.query_rates if at else ()
+def _block_end(state: State, event: Event) -> State:
+    at, ok, seconds = state.block, event.text("status") == "ok", event.number("seconds")
+    kind, void = event.text("kind"), event.text("void")
+    causes = tuple(clean(str(cause)) for cause in event.items("causes"))
     ended = Finished(
         at=event.t,
-        name=event.text("round"),
+        number=int(event.number("block")),
         kind=kind,
         ok=ok,
         seconds=seconds,
-        load_rate=at.load_rate if at else event.number("rate"),
-        query_rate=math.exp(statistics.fmean(map(math.log, rates))) if rates else 0.0,
-        message=event.text("message"),
+        load_rate=statistics.fmean(at.load_rates) if at and at.load_rates else 0.0,
+        exchanges=at.exchanges if at else 0.0,
+        said=(void or ", ".join(causes)) if ok else lines.failed(event),
+        void=bool(void),
+        causes=causes,
+        ratios={
+            clean(name): {metric: number(value, SMALLEST) for metric, value in of.items()}
+            for name, of in event.table("ratios").items()
+            if isinstance(of, dict)
+        },
     )
     lasted = dict(state.seconds)
-    if ok and kind:
-        # The driver's own work between two rounds belongs to what is waited for.
+    if ok:
+        # The driver's own work between two blocks belongs to what is waited for.
         same = "measured" if kind == "spare" else kind
         lasted[same] = (*lasted.get(same, ()), max(seconds, event.t - at.begin if at else 0.0))
     return replace(
         state,
         finished=state.finished + 1,
         failed=state.failed + (not ok),
-        round=None,
+        block=None,
         phase=None,
-        ended=ended,
+        # One that was lost with a machine is run again.
+        ended=(*(of for of in state.ended if of.number != ended.number), ended),
         seconds=lasted,
     )
 
 
 def _block_replaced(state: State, event: Event) -> State:
-    return _note(replace(state, rounds=state.rounds + state.variants), event)
-
-
-def _note(state: State, event: Event) -> State:
-    return replace(state, messages=(*state.messages, event.text("message"))[-MESSAGES:])
-
-
-def _forecast(state: State, event: Event) -> State:
-    return replace(state, forecast=event.text("message"))
+    spoilt, why = int(event.number("block")), event.text("message")
+    ended = tuple(
+        replace(of, causes=of.causes or (why,)) if of.number == spoilt and not of.void else of for of in state.ended
+    )
+    return replace(state, planned=state.planned + 1, ended=ended)
 
 
 def _stop_requested(state: State, _event: Event) -> State:
@@ -264,20 +265,17 @@ def _stop_requested(state: State, _event: Event) -> State:
 
 
 def _run_end(state: State, event: Event) -> State:
-    over = event.text("status") or ("interrupted" if event.text("message") else "ok")
-    return replace(state, round=None, phase=None, over=over, ending=event)
+    return replace(state, block=None, phase=None, over=event.text("status") or "failed")
 
 
 _CHANGES = {
     "run-start": _run_start,
-    "round-start": _round_start,
+    "block-start": _block_start,
     "phase-start": _phase_start,
     "progress": _progress,
     "phase-end": _phase_end,
-    "round-end": _round_end,
+    "block-end": _block_end,
     "block-replaced": _block_replaced,
-    "note": _note,
-    "forecast": _forecast,
     "stop-requested": _stop_requested,
     "run-end": _run_end,
 }

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +55,7 @@ class Painter:
         if foot is None:
             return [], []
         lines = self._rendered(foot, wrap=False)[: max(1, height - 1)]
-        # Without colours, for the widths alone.
-        plain = [len(_without_escapes(line)) for line in lines]
-        return lines, plain
+        return lines, [Text.from_ansi(line).cell_len for line in lines]
 
     def _rendered(self, item: RenderableType, *, wrap: bool) -> list[str]:
         with self._console.capture() as captured:
@@ -88,15 +87,3 @@ class Painter:
         except OSError:
             # The window was closed: what runs is ended by the signal that comes with it, if at all.
             return
-
-
-def _without_escapes(line: str) -> str:
-    kept, inside = [], False
-    for letter in line:
-        if inside:
-            inside = not letter.isalpha()
-        elif letter == "\x1b":
-            inside = True
-        else:
-            kept.append(letter)
-    return "".join(kept)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tsduel.core.errors import UserError
-from tsduel.rounds.view import lines, model, screen
+from tsduel.rounds.view import forecast, lines, model, screen
 from tsduel.rounds.view.events import clean
 from tsduel.rounds.view.paint import Painter
 
@@ -33,16 +33,28 @@ def wants_screen(environment: Mapping[str, str]) -> bool:
     return not asked and not dumb and sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def choose(environment: Mapping[str, str], log: Callable[[str], Any] = lambda _: None) -> View:
-    """Return a screen for a terminal, else plain lines; ``log`` is given what a screen does not print as a line."""
-    return Screen(log) if wants_screen(environment) else View()
+def choose(
+    environment: Mapping[str, str],
+    section: Mapping[str, Any],
+    log: Callable[[str], Any] = lambda _: None,
+    *,
+    said: bool = False,
+) -> View:
+    """Return a screen for a terminal, else plain lines.
+
+    ``section``: plan/forecast.json, see tsduel.rounds.view.forecast; ``log`` is given what a screen does not print as a
+    line; ``said``: the Go program on this machine prints and logs the events' own lines itself.
+    """
+    return (Screen if wants_screen(environment) else View)(section, log, said=said)
 
 
 class View:
-    """Plain lines on stdout, one an event that says something; other words on stderr."""
+    """Plain lines on stdout, one an event that says something; what is no event on stderr."""
 
-    def __init__(self) -> None:
+    def __init__(self, section: Mapping[str, Any], log: Callable[[str], Any], *, said: bool = False) -> None:
         self.state = model.State()
+        self.forecast = ""
+        self._section, self._log, self._said = section, log, said
 
     @property
     def pause_s(self) -> float:
@@ -51,14 +63,17 @@ class View:
 
     def catch_up(self, events: Iterable[Event]) -> None:
         """Know what was before, and print nothing of it."""
-        self.state = model.after(events, self.state)
+        for event in events:
+            self._advance(event)
 
     def take(self, events: Iterable[Event]) -> None:
         """Show what has happened."""
         for event in events:
-            self.state = model.advance(self.state, event)
-            if line := lines.plain(event):
+            foreseen = self._advance(event)
+            if not self._said and (line := lines.plain(event)):
                 print(line, flush=True)
+            if foreseen:
+                print(foreseen, flush=True)
 
     def say(self, text: str) -> None:
         """Say something that is no event."""
@@ -70,25 +85,30 @@ class View:
     def close(self) -> None:
         """Nothing more will come."""
 
+    def _advance(self, event: Event) -> str:
+        """Know one more event; return the forecast's line where it is the end of a block."""
+        self.state = model.advance(self.state, event)
+        if event.name != "block-end":
+            return ""
+        self.forecast = forecast.after_block(self.state, self._section)
+        return f"{lines.clock(event.t)} forecast {self.forecast}" if self.forecast else ""
+
 
 class Screen(View):
-    """Finished rounds as lines that stay, and below them what the run is doing now."""
+    """Finished blocks as lines that stay, and below them what the run is doing now."""
 
-    def __init__(self, log: Callable[[str], Any] = lambda _: None, *, says_how_it_failed: bool = True) -> None:
-        super().__init__()
-        self._log = log
-        # Where the scripts' own words are shown, they have said so.
-        self._says_how_it_failed = says_how_it_failed
+    def __init__(self, section: Mapping[str, Any], log: Callable[[str], Any], *, said: bool = False) -> None:
+        super().__init__(section, log, said=said)
         self._painter = Painter(sys.stdout)
         self._painted = 0.0
 
     def catch_up(self, events: Iterable[Event]) -> None:
         """Show what was before, which no log has to know again."""
-        self._paint(self._advance(events, lambda _: None))
+        self._paint(self._staying(events, lambda _: None))
 
     def take(self, events: Iterable[Event]) -> None:
         """Show what stays of the events at once; what moves waits for its time."""
-        if staying := self._advance(events, self._log):
+        if staying := self._staying(events, self._log):
             self._paint(staying)
 
     def say(self, text: str) -> None:
@@ -105,18 +125,24 @@ class Screen(View):
         """Leave what stays, and nothing else."""
         self._painter.show([], None)
 
-    def _advance(self, events: Iterable[Event], log: Callable[[str], Any]) -> list[Text]:
+    def _staying(self, events: Iterable[Event], log: Callable[[str], Any]) -> list[Text]:
         staying = []
         for event in events:
-            self.state = model.advance(self.state, event)
-            if line := lines.plain(event):
+            foreseen = self._advance(event)
+            if not self._said and (line := lines.plain(event)):
                 log(line)
-            told = event.name == "run-end" and self.state.over != "ok" and not self._says_how_it_failed
-            if (text := screen.history(event, self.state)) and not told:
+            # Why it has ended otherwise, the Go program says.
+            told = self._said and event.name == "run-end" and self.state.over != "ok"
+            if not told and (text := screen.history(event, self.state)):
                 staying.append(text)
+            if foreseen:
+                log(foreseen)
+                # The foot has it as well, in as much of a line as there is.
+                staying.append(Text(foreseen))
         return staying
 
     def _paint(self, staying: list[Text]) -> None:
         now = max(time.time(), self.state.last)
-        self._painter.show(staying, None if self.state.over else screen.panel(self.state, now))
+        foot = None if self.state.over else screen.panel(self.state, now, self.forecast)
+        self._painter.show(staying, foot)
         self._painted = time.monotonic()

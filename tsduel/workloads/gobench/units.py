@@ -19,25 +19,26 @@ if TYPE_CHECKING:
 
 # MEASUREMENT.md 5, in percent.
 _TIME, _MEMORY, _OTHER = 3.0, 1.0, 3.0
+# ruff: noqa: E501 - one line a metric
+# fmt: off
 KNOWN = (
-    Metric("sec/op", "sec/op", "lower", "seconds", _TIME, "secondary", "Time", per_type=True, geomean="primary"),
-    Metric("B/op", "B/op", "lower", "bytes", _MEMORY, "secondary", "Memory", per_type=True, geomean="primary"),
-    Metric("allocs/op", "allocs/op", "lower", "number", _MEMORY, "secondary", "Allocs", per_type=True, geomean="primary"),  # noqa: E501 - a line each
-    Metric("B/s", "B/s", "higher", "bytes", _TIME, "shown", "Throughput", per_type=True, geomean="shown"),
-)  # fmt: skip
+    Metric("sec/op", "bench", "sec/op", "lower", "seconds", _TIME, "secondary", "Time", per_type=True, geomean="primary"),
+    Metric("B/op", "bench", "B/op", "lower", "bytes", _MEMORY, "secondary", "Memory", per_type=True, geomean="primary"),
+    Metric("allocs/op", "bench", "allocs/op", "lower", "number", _MEMORY, "secondary", "Allocs", per_type=True, geomean="primary"),
+    Metric("B/s", "bench", "B/s", "higher", "bytes", _TIME, "shown", "Throughput", per_type=True, geomean="shown"),
+)
+# fmt: on
 
 
-def metrics_of(units: Iterable[str], directions: Mapping[str, Better]) -> list[Metric]:
-    """Return the metrics for the units that a run has: Go's own first, then the benchmark's in their order."""
-    there = list(dict.fromkeys(units))
+def metrics(measured: Iterable[str], better: Mapping[str, Better]) -> list[Metric]:
+    """Return the metrics of the units that a run has: Go's own first, then the benchmark's in their order."""
+    there = list(dict.fromkeys(measured))
     known = {metric.name: metric for metric in KNOWN}
-    found = [metric for metric in KNOWN if metric.name in there]
-    own = [_own(unit, directions) for unit in there if unit not in known]
-    return [replace(m, better=directions.get(m.name, m.better)) for m in found] + own
+    found = [replace(m, better=better.get(m.name, m.better)) for m in KNOWN if m.name in there]
+    return found + [_own(unit, better.get(unit, "none")) for unit in there if unit not in known]
 
 
-def _own(unit: str, directions: Mapping[str, Better]) -> Metric:
-    better = directions.get(unit, "none")
+def _own(unit: str, better: Better) -> Metric:
     style: Format = "bytes" if unit.rsplit("-", maxsplit=1)[-1] in {"B", "B/op"} else "number"
     family: Family = "shown" if better == "none" else "secondary"
-    return Metric(unit, unit, better, style, _OTHER, family, unit, per_type=True)
+    return Metric(unit, "bench", unit, better, style, _OTHER, family, unit, per_type=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 
-# Only use cases whose samples can be counted beforehand: cpu-only writes 10 samples a line.
-USE_CASES = ("cpu-only",)
+# Only use cases whose samples can be counted beforehand: cpu-only writes 10 samples a line, of 10 series a host.
 SAMPLES_PER_LINE = {"cpu-only": 10}
-LINE_BYTES = 347
+SERIES_A_HOST = 10
 
 PARTITION_INDEX_TYPES = (
     "single-groupby-1-1-1",
@@ -25,28 +24,20 @@ PARTITION_INDEX_TYPES = (
     "cpu-max-all-8",
     "double-groupby-1",
 )
-
-# Of the types that TSBS knows, the victoriametrics format has these; lastpoint, high-cpu-* and
-# groupby-orderby-limit panic.
-QUERY_TYPES = (
-    *PARTITION_INDEX_TYPES[:8],
-    "cpu-max-all-32-24",
-    "double-groupby-1",
-    "double-groupby-5",
-    "double-groupby-all",
-)
+WINDOW_HOURS = {
+    **dict.fromkeys(("cpu-max-all-1", "cpu-max-all-8"), 8),
+    "cpu-max-all-32-24": 24,
+    **dict.fromkeys(("double-groupby-1", "double-groupby-5", "double-groupby-all"), 12),
+    **dict.fromkeys(("high-cpu-1", "high-cpu-all"), 12),
+    **dict.fromkeys(("lastpoint", "groupby-orderby-limit"), 0),
+}
 
 
 def window_hours(query_type: str) -> int:
     """Return the hours of data that one query of this type reads; ValueError for an unknown type."""
-    if query_type not in QUERY_TYPES:
-        raise ValueError(f"unknown query type {query_type!r}; allowed: {', '.join(QUERY_TYPES)}")
-    if query_type == "cpu-max-all-32-24":
-        return 24
-    if query_type.startswith("cpu-max-all"):
-        return 8
-    if query_type.startswith("double-groupby"):
-        return 12
-    match = re.fullmatch(r"single-groupby-\d+-\d+-(\d+)", query_type)
-    assert match is not None  # noqa: S101 - QUERY_TYPES holds nothing else
-    return int(match[1])
+    if match := re.fullmatch(r"single-groupby-[15]-[18]-(1|12)", query_type):
+        return int(match[1])
+    if query_type not in WINDOW_HOURS:
+        known = (*PARTITION_INDEX_TYPES[:6], *WINDOW_HOURS)
+        raise ValueError(f"unknown query type {query_type!r}; allowed: {', '.join(known)}")
+    return WINDOW_HOURS[query_type]

@@ -1,41 +1,44 @@
-"""One round's raw files -> its time series: what the loader's CSV and the scraper's ticks say, second by second."""
+"""The solo part of a block -> its time series: what the loader's CSV and the host's ticks say, second by second."""
+
+from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tsduel.core.rundir import Phase
-from tsduel.targets import counters as c
-from tsduel.tidy.exposition import Snapshot
-from tsduel.workloads.tsbs.measure import RawRound
-from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
+from tsduel.core.record import SOLO
+from tsduel.workloads.reading import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tsduel.core.record import Phase
+    from tsduel.workloads.tsbs.exposition import Snapshot
+    from tsduel.workloads.tsbs.measure import RawSolo
+    from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
 _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
 _LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding
+_LEVELS = {"rss_bytes": "rss", "data_size_bytes": "bytes_kept", "parts": "parts", "pending_rows": "pending",
+           "active_merges": "active_merges"}  # fmt: skip
+_RATES = {
+    "io_read_rate": "io_read", "io_written_rate": "io_written", "storage_read_rate": "storage_read",
+    "storage_written_rate": "storage_written", "inserted_rate": "inserted", "request_rate": "requests",
+    "gc_cpu_cores": "gc_cpu",
+}  # fmt: skip
+_COURSE = ("rss_bytes", "data_size_bytes")
 
 
-@dataclass(frozen=True)
-class Point:
-    """One line of timeseries.csv, but for what it shares with all of its round; seconds since the phase began."""
-
-    phase: str
-    query_type: str
-    elapsed_s: float
-    metric: str
-    value: float
-
-
-def points(raw: RawRound) -> Iterator[Point]:
-    """Yield every point of a round, in order of time within a phase."""
+def points(raw: RawSolo) -> Iterator[Point]:
+    """Yield every point of a variant's solo part, in order of time within a phase."""
     for elapsed, rate in load_curve(raw):
-        yield Point("load", "", elapsed, "load_rate", rate)
-    for phase in raw.round.phases:
-        if phase.phase in {"load", "settle", "query"}:
+        yield Point(raw.variant, SOLO, "load", "", elapsed, "load_rate", rate)
+    for phase in raw.block.phases:
+        if (phase.variant, phase.part) == (raw.variant, SOLO) and phase.phase in {"load", "settle", "query"}:
             yield from _ticks(raw, phase)
     yield from _course(raw)
 
 
-def load_curve(raw: RawRound) -> list[tuple[float, float]]:
+def load_curve(raw: RawSolo) -> list[tuple[float, float]]:
     """Load rate over time: (seconds since the load began, samples/s in the interval that ended then).
 
     TSBS never prints its last, partial interval, so a load would seem to end early, and one shorter than a period
@@ -72,12 +75,12 @@ def _acknowledged(intervals: tuple[LoadInterval, ...]) -> float:
     return intervals[-1].total if intervals else 0.0
 
 
-def _course(raw: RawRound) -> Iterator[Point]:
-    """Yield the whole round as one, under the phase `round`: seconds since the load began, to the begin of the stop.
+def _course(raw: RawSolo) -> Iterator[Point]:
+    """Yield the whole solo part as one, under the phase `solo`: seconds since the load began, to the begin of the stop.
 
     Edges count as well as ticks, since a short query phase has no tick; what was written counts from the load's begin.
     """
-    load, stop = raw.round.phase("load"), raw.round.phase("stop")
+    load, stop = raw.phase("load"), raw.phase("stop")
     if load is None:
         return
     first = before = None
@@ -87,65 +90,35 @@ def _course(raw: RawRound) -> Iterator[Point]:
         if (snapshot.epoch < load.begin and not at_begin) or (stop is not None and snapshot.epoch > stop.begin):
             continue
         first, before = first or snapshot, before or snapshot
-        elapsed, found = max(0.0, snapshot.epoch - load.begin), dict[str, float]()
-        for name, counter in (*_LEVELS, ("data_size_bytes", raw.target.bytes_kept)):
-            if counter in snapshot.values:
-                found[name] = snapshot.values[counter]
-        if c.STORAGE_WRITTEN in snapshot.values and c.STORAGE_WRITTEN in first.values:
-            found["storage_written_bytes"] = snapshot.values[c.STORAGE_WRITTEN] - first.values[c.STORAGE_WRITTEN]
+        found = {name: snapshot.values[_LEVELS[name]] for name in _COURSE if _LEVELS[name] in snapshot.values}
+        if "storage_written" in snapshot.values and "storage_written" in first.values:
+            found["storage_written_bytes"] = snapshot.values["storage_written"] - first.values["storage_written"]
         seconds = snapshot.epoch - before.epoch
-        if seconds >= _LEAST_S and c.CPU_USER in snapshot.values and c.CPU_USER in before.values:
+        if seconds >= _LEAST_S and "cpu_user" in snapshot.values and "cpu_user" in before.values:
             found["cpu_cores"] = (_cpu(snapshot) - _cpu(before)) / seconds
             before = snapshot
-        for name, value in found.items():
-            yield Point("round", "", elapsed, name, value)
+        elapsed = max(0.0, snapshot.epoch - load.begin)
+        yield from (Point(raw.variant, SOLO, SOLO, "", elapsed, name, value) for name, value in found.items())
 
 
-_LEVELS = (("rss_bytes", c.RSS),)
-_RATES = (
-    ("io_read_rate", c.IO_READ),
-    ("io_written_rate", c.IO_WRITTEN),
-    ("storage_read_rate", c.STORAGE_READ),
-    ("storage_written_rate", c.STORAGE_WRITTEN),
-)
-
-
-def _ticks(raw: RawRound, phase: Phase) -> Iterator[Point]:
-    target = raw.target
-    levels = (
-        *_LEVELS,
-        ("data_size_bytes", target.bytes_kept),
-        ("parts", target.parts),
-        ("pending_rows", target.pending_rows),
-        ("active_merges", target.active_merges),
-    )
-    rates = (
-        *_RATES,
-        ("inserted_rate", target.inserted),
-        ("request_rate", target.requests),
-        ("gc_cpu_cores", target.gc_cpu),
-    )
+def _ticks(raw: RawSolo, phase: Phase) -> Iterator[Point]:
     before: Snapshot | None = None
     for tick in raw.snapshots:
         if tick.phase or not phase.begin <= tick.epoch <= phase.end:
             continue
-        elapsed = tick.epoch - phase.begin
-        for name, counter in levels:
-            if counter in tick.values:
-                yield Point(phase.phase, phase.query_type, elapsed, name, tick.values[counter])
+        found = {name: tick.values[counter] for name, counter in _LEVELS.items() if counter in tick.values}
         if before is not None and tick.epoch > before.epoch:
             seconds = tick.epoch - before.epoch
-            grown = {
-                name: tick.values[counter] - before.values[counter]
-                for name, counter in rates
-                if counter in tick.values and counter in before.values
-            }
-            if c.CPU_USER in tick.values and c.CPU_USER in before.values:
-                grown["cpu_cores"] = _cpu(tick) - _cpu(before)
-            for name, value in grown.items():
-                yield Point(phase.phase, phase.query_type, elapsed, name, value / seconds)
+            for name, counter in _RATES.items():
+                if counter in tick.values and counter in before.values:
+                    found[name] = (tick.values[counter] - before.values[counter]) / seconds
+            if "cpu_user" in tick.values and "cpu_user" in before.values:
+                found["cpu_cores"] = (_cpu(tick) - _cpu(before)) / seconds
+        elapsed = tick.epoch - phase.begin
+        for name, value in found.items():
+            yield Point(raw.variant, SOLO, phase.phase, phase.query_type, elapsed, name, value)
         before = tick
 
 
 def _cpu(snapshot: Snapshot) -> float:
-    return snapshot.values[c.CPU_USER] + snapshot.values.get(c.CPU_SYSTEM, 0.0)
+    return snapshot.values["cpu_user"] + snapshot.values.get("cpu_system", 0.0)

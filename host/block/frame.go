@@ -1,0 +1,284 @@
+// Package block runs one block: each variant alone from an empty disk to a stopped server (solo), then all of them
+// resident (duel).
+package block
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"tsduel/host/noise"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+	"tsduel/host/scrape"
+)
+
+// frame is a block that is going on.
+type frame struct {
+	record.Spec
+	block    *record.Block
+	variants map[string]*variant
+	targets  string  // scripts/targets
+	oomKills float64 // of this machine so far
+}
+
+// variant is one of the versions, as it lies and runs here. Its phase is the one that a fault is put down to.
+type variant struct {
+	record.Variant
+	target    record.Target
+	dir       string // its files of this block
+	data      string // its databases, one directory a role
+	servers   []*server
+	snapshots *scrape.Snapshots
+	part      string
+	phase     record.Phase
+	failed    bool
+}
+
+// server is one component that runs. Pid is that of who listens, which is not the one that was started where a wrapper
+// starts it.
+type server struct {
+	role, log, clients, metrics string
+	port, pid                   int
+	process                     *proc.Process
+}
+
+// fault is a sentence on why a variant has no result in this block. Any other error is not the block's own doing.
+type fault struct{ message string }
+
+func (f *fault) Error() string { return f.message }
+
+func faultf(format string, args ...any) error { return &fault{fmt.Sprintf(format, args...)} }
+
+// Run runs a block into Spec.Dir and returns its record, of a failed one too. An error is what is not the block's own
+// failing: ctx has ended, a disk is full, a mistake of ours.
+func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
+	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, oomKills: noise.VMStat("oom_kill")}
+	var err error
+	// On another machine each run has a copy of the project of its own.
+	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))
+	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
+		return nil, err
+	}
+	f.block.Started, f.block.BootID = record.Epoch(time.Now()), noise.BootID()
+	before := noise.Take(nil)
+	err = f.run(ctx)
+	if ended := proc.EndAll(); err == nil {
+		err = ended
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if full := f.diskFull(err); full != nil {
+		return nil, full
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.block.Ended, f.block.Maintenance = record.Epoch(time.Now()), noise.Maintenance()
+	f.block.Noise = noise.Between(before, noise.Take(nil))
+	for _, p := range f.block.Phases {
+		if slices.Contains([]string{"load", "query", "exchange"}, p.Phase) {
+			f.block.TimedS += p.End - p.Begin
+		}
+	}
+	f.finished()
+	return f.block, nil
+}
+
+func (f *frame) run(ctx context.Context) error {
+	for _, v := range f.Plan.Variants {
+		f.variants[v.Name] = &variant{Variant: v, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name), data: filepath.Join(f.Scratch, "data", "loaded", v.Name)}
+	}
+	loaded, err := f.prepare()
+	if err != nil {
+		return err
+	}
+	for _, name := range f.Row.Order {
+		if err := f.solo(ctx, f.variants[name], loaded); err != nil {
+			if err = f.blame(f.variants[name], err); err != nil {
+				return err
+			}
+			if len(f.alive()) < 2 {
+				return nil
+			}
+		}
+	}
+	if err := f.keep(loaded); err != nil || !f.Plan.Duel.Enabled {
+		return err
+	}
+	return runDuel(ctx, f)
+}
+
+// alive are the variants that can still be compared, in the plan's order: none without the baseline.
+func (f *frame) alive() (alive []*variant) {
+	for i, v := range f.Plan.Variants {
+		if !f.variants[v.Name].failed {
+			alive = append(alive, f.variants[v.Name])
+		} else if i == 0 {
+			return nil
+		}
+	}
+	return alive
+}
+
+// blame records a variant's fault and ends its servers; what is no fault is given back.
+func (f *frame) blame(v *variant, err error) error {
+	var broken *fault
+	if !errors.As(err, &broken) {
+		return err
+	}
+	v.failed = true
+	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase.Phase, QueryType: v.phase.QueryType, Message: broken.message})
+	return v.close(true)
+}
+
+// close ends a variant's servers (at once, what they stored is not needed any more) and its snapshots.
+func (v *variant) close(kill bool) (err error) {
+	for _, s := range v.servers {
+		if kill && err == nil {
+			err = s.process.Kill()
+		}
+	}
+	v.servers = nil
+	if v.snapshots != nil {
+		err = errors.Join(err, v.snapshots.Close())
+		v.snapshots = nil
+	}
+	return err
+}
+
+// finished adds one check a variant: it came to the block's end.
+func (f *frame) finished() {
+	for _, v := range f.Plan.Variants {
+		c := record.Check{Check: "block_finished", Variant: v.Name, Expected: 1, Actual: 1, OK: true}
+		for _, failure := range f.block.Failures {
+			if failure.Variant == v.Name || failure.Variant == "" {
+				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = failure.Phase, failure.QueryType, 0, false, failure.Message
+				break
+			}
+		}
+		f.block.Checks = append(f.block.Checks, c)
+	}
+}
+
+// check records a check; one that fails is a fault.
+func (f *frame) check(v *variant, c record.Check) error {
+	c.Variant = v.Name
+	if c.OK {
+		c.Message = ""
+	}
+	f.block.Checks = append(f.block.Checks, c)
+	if !c.OK {
+		return faultf("%s", c.Message)
+	}
+	return nil
+}
+
+// equal is a check for which only one number is right; wrong says what it means if it is not that.
+func (f *frame) equal(v *variant, check string, expected, actual float64, wrong string) error {
+	return f.check(v, record.Check{Check: check, Phase: v.phase.Phase, QueryType: v.phase.QueryType, Expected: expected, Actual: actual, OK: expected == actual, Message: wrong})
+}
+
+// span is a phase that is going on.
+type span struct {
+	record.Phase
+	frame *frame
+	of    *variant // nil in the duel
+	from  *noise.Edge
+}
+
+// begin tells of a phase; v is nil where it is all variants' together.
+func (f *frame) begin(v *variant, part, phase, queryType string) *span {
+	s := &span{frame: f, of: v, Phase: record.Phase{Part: part, Phase: phase, QueryType: queryType, Attempts: 1}}
+	if v != nil {
+		s.Variant = v.Name
+		v.part, v.phase = part, s.Phase
+	}
+	f.Events.PhaseStart(f.block.Block, s.Phase)
+	s.Begin = record.Epoch(time.Now())
+	return s
+}
+
+// listen takes an edge of the host's counters just before what is timed begins; the other one is taken by over.
+func (s *span) listen(servers ...*server) {
+	e := noise.Take(used(servers))
+	s.from = &e
+	s.Begin = record.Epoch(time.Now())
+}
+
+// over is the moment when what is timed has ended.
+func (s *span) over(servers ...*server) {
+	s.End = record.Epoch(time.Now())
+	if s.from != nil {
+		s.Noise = noise.Between(*s.from, noise.Take(used(servers)))
+	}
+}
+
+func used(servers []*server) *noise.Ours {
+	var pids []int
+	for _, s := range servers {
+		pids = append(pids, s.pid)
+	}
+	server, own, err := proc.UsedByUs(pids...)
+	if err != nil {
+		return nil
+	}
+	return &noise.Ours{Server: server, Own: own}
+}
+
+// close records the phase, and tells of it.
+func (s *span) close(exit int, count int64) {
+	if s.End == 0 {
+		s.End = record.Epoch(time.Now())
+	}
+	s.Exit, s.Count = exit, count
+	s.frame.block.Phases = append(s.frame.block.Phases, s.Phase)
+	s.frame.Events.PhaseEnd(s.frame.block.Block, s.Phase)
+}
+
+// cpu is what the servers of a variant have used so far.
+func (v *variant) cpu() (sum time.Duration, err error) {
+	for _, s := range v.servers {
+		used, err := proc.CPU(s.pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+func (v *variant) pids() map[string]int {
+	pids := map[string]int{}
+	for _, s := range v.servers {
+		pids[s.role] = s.pid
+	}
+	return pids
+}
+
+// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that is not in use by us.
+func (f *frame) freePort() (int, error) {
+	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil && !f.given(port) {
+			return port, l.Close()
+		} else if err == nil {
+			_ = l.Close()
+		}
+	}
+	return 0, record.UserError(`no port from %d on is free on 127.0.0.1: choose others with SET="host.port=..."`, f.Plan.Host.Port)
+}
+
+func (f *frame) given(port int) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(f.variants)), func(v *variant) bool {
+		return slices.ContainsFunc(v.servers, func(s *server) bool { return s.port == port })
+	})
+}

@@ -1,0 +1,41 @@
+package block
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
+	limit := func(cpus float64) *float64 { return &cpus }
+	for _, c := range []struct {
+		wanted record.Pin
+		cores  [][]int
+		limit  *float64
+		server string
+		client string
+		reason string
+	}{
+		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}}, nil, "[0]", "[1]", ""},
+		{record.Pin{Mode: "auto"}, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, nil, "[0 4 1 5 2 6]", "[3 7]", ""},
+		{record.Pin{Mode: "auto"}, [][]int{{0, 1}, {2, 3}}, nil, "[0 1]", "[2 3]", ""},
+		{record.Pin{Mode: "auto"}, [][]int{{0, 1}}, nil, "[0]", "[1]", ""},
+		{record.Pin{Mode: "auto"}, [][]int{{0}}, nil, "[]", "[]", "nothing is pinned: there is one core"},
+		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(2.5), "[0]", "[1]", "a control group allows 2.5 of 4 CPUs, and 2 was taken as their number"},
+		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(1.5), "[]", "[]", "nothing is pinned: a control group allows 1.5 of 4 CPUs"},
+		{record.Pin{Mode: "off"}, [][]int{{0}, {1}}, nil, "[]", "[]", "host.pin is off"},
+		{record.Pin{Mode: "fixed", Server: []int{1}, Client: []int{0}}, [][]int{{0}, {1}}, nil, "[1]", "[0]", ""},
+	} {
+		pin, err := pins(c.wanted, c.cores, c.limit)
+		if err != nil || fmt.Sprint(pin.Server) != c.server || fmt.Sprint(pin.Client) != c.client ||
+			!strings.HasPrefix(pin.Reason, c.reason) || (c.reason == "") != (pin.Reason == "") {
+			t.Errorf("%v of %v: %+v, %v", c.wanted, c.cores, pin, err)
+		}
+	}
+	if _, err := pins(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil); err == nil ||
+		err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {
+		t.Error(err)
+	}
+}

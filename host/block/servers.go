@@ -1,0 +1,341 @@
+package block
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+	"tsduel/host/scrape"
+)
+
+// readyEvery is how often a server that starts is asked whether it answers.
+const readyEvery = 50 * time.Millisecond
+
+// verb is one call of a database's adapter (scripts/targets/DB/VERB).
+type verb struct {
+	name                  string
+	args, env             []string
+	stdin, stdout, stderr *os.File
+	cpus                  []int
+}
+
+// start starts a verb for one server.
+func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	component := v.component(s.role)
+	env := []string{
+		"DB_ROLE=" + s.role, "DB_BINARY=" + f.binary(v, s.role), "DB_DATA_DIR=" + filepath.Join(v.data, s.role), "DB_PORT=" + strconv.Itoa(s.port),
+		"DB_URL=" + v.url(), "DB_PID=0", "DB_CACHE=" + f.Plan.Queries.Cache, "TSBS_BIN=" + f.Builds.TSBSBin, "TSDUEL_HOST=" + self, "LC_ALL=C",
+	}
+	if s.process != nil {
+		env = append(env, "DB_PID="+strconv.Itoa(s.pid))
+	}
+	env = append(env, c.env...)
+	if c.name == "start" {
+		for name, value := range component.Env {
+			env = append(env, name+"="+value)
+		}
+	}
+	return proc.Start(proc.Command{
+		Argv: append([]string{filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: f.emptyDir(), Scratch: f.Scratch,
+		Stdin: c.stdin, Stdout: c.stdout, Stderr: c.stderr, CPUs: c.cpus,
+	})
+}
+
+// ask calls a verb that answers with text; the error is its own last words.
+func (f *frame) ask(ctx context.Context, v *variant, s *server, patience time.Duration, name string, env ...string) (string, error) {
+	said, err := memory(name)
+	if err != nil {
+		return "", err
+	}
+	defer said.Close()
+	complaint, err := memory(name)
+	if err != nil {
+		return "", err
+	}
+	defer complaint.Close()
+	p, err := f.start(v, s, verb{name: name, env: env, stdout: said, stderr: complaint})
+	if err != nil {
+		return "", err
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	exit, err := p.Wait(bounded)
+	if err != nil {
+		if killed := p.Kill(); killed != nil {
+			return "", killed
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", faultf("%s/%s did not return within %v", v.Target, name, patience)
+	}
+	if exit.Code != 0 {
+		return "", faultf("%s/%s ended with %s: %s", v.Target, name, exitWords(exit.Code), clientWords(complaint.Name(), said.Name()))
+	}
+	text, err := os.ReadFile(said.Name())
+	return string(text), err
+}
+
+// memory is a file that needs no disk; its name can be read while it is open.
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)), nil
+}
+
+// emptyDir is where clients run: TSBS's commands read ./config.* as defaults.
+func (f *frame) emptyDir() string { return filepath.Join(f.Scratch, "empty") }
+
+func (v *variant) component(role string) record.Component {
+	at := slices.IndexFunc(v.Components, func(c record.Component) bool { return c.Role == role })
+	return v.Components[at]
+}
+
+func (f *frame) binary(v *variant, role string) string {
+	build := f.Builds.Variants[v.Name]
+	for _, c := range build.Components {
+		if c.Role == role {
+			return c.Binary
+		}
+	}
+	return build.Binary
+}
+
+// url is that of the server that takes clients: the first component that says so.
+func (v *variant) url() string {
+	for _, c := range v.Components {
+		for _, s := range v.servers {
+			if s.role == c.Role && s.clients != "" {
+				return s.clients
+			}
+		}
+	}
+	return ""
+}
+
+// front is the server that takes clients.
+func (v *variant) front() *server {
+	at := slices.IndexFunc(v.servers, func(s *server) bool { return s.clients == v.url() })
+	return v.servers[max(at, 0)]
+}
+
+// launch starts all components of a variant, the last one first, each behind those that it asks; waits until they answer,
+// and looks at who may reach them. Seconds are from the first start to the last answer.
+func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus []int) (seconds float64, err error) {
+	begin := time.Now()
+	for _, c := range slices.Backward(v.Components) {
+		s := &server{role: c.Role, log: filepath.Join(v.dir, logPrefix+c.Role+".log")}
+		if s.port, err = f.freePort(); err != nil {
+			return 0, err
+		}
+		if err := os.MkdirAll(filepath.Join(v.data, c.Role), 0o777); err != nil {
+			return 0, err
+		}
+		log, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			return 0, err
+		}
+		s.process, err = f.start(v, s, verb{name: "start", args: c.Flags, stdout: log, stderr: log, cpus: cpus})
+		_ = log.Close()
+		if err != nil {
+			return 0, err
+		}
+		s.pid = s.process.Pid
+		v.servers = append(v.servers, s)
+		if err := f.waitReady(ctx, v, s, begin); err != nil {
+			return 0, err
+		}
+	}
+	slices.Reverse(v.servers)
+	seconds = time.Since(begin).Seconds()
+	for _, s := range v.servers {
+		s.pid = f.listener(s)
+		said, err := f.ask(ctx, v, s, scrape.Timeout, "endpoints")
+		if err != nil {
+			return 0, err
+		}
+		for line := range strings.Lines(said) {
+			switch what, url, _ := strings.Cut(strings.TrimSpace(line), " "); what {
+			case "clients":
+				s.clients = url
+			case "metrics":
+				s.metrics = url
+			}
+		}
+	}
+	if v.url() == "" {
+		return 0, fmt.Errorf("%s/endpoints names no address for clients of %s", v.Target, v.Name)
+	}
+	if v.snapshots != nil {
+		v.snapshots.Sources = v.sources()
+	}
+	return seconds, f.onLoopback(v)
+}
+
+func (v *variant) sources() (sources []scrape.Source) {
+	for _, s := range v.servers {
+		sources = append(sources, scrape.Source{Role: s.role, Pid: s.pid, URL: s.metrics})
+	}
+	return sources
+}
+
+func (f *frame) waitReady(ctx context.Context, v *variant, s *server, begin time.Time) error {
+	health := record.Seconds(f.Plan.Watchdog.HealthS)
+	for {
+		_, err := f.ask(ctx, v, s, health, "ready")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.process.Ended():
+			return f.died(v)
+		case <-time.After(readyEvery):
+		}
+		if time.Since(begin) > health {
+			return faultf("the server did not become healthy within %v: %s", health, lastWords(s.log))
+		}
+	}
+}
+
+// died is the fault of the server that has ended by itself; nil while all run.
+func (f *frame) died(v *variant) error {
+	for _, s := range v.servers {
+		if !s.process.Alive() {
+			return faultf("the server (pid %d) died: %s%s", s.process.Pid, lastWords(s.log), f.wantOfMemory())
+		}
+	}
+	return nil
+}
+
+// listener is the process that answers at a server's port: what was started, or, behind a wrapper, one of its session.
+func (f *frame) listener(s *server) int {
+	if listens(s.process.Pid, s.port) {
+		return s.process.Pid
+	}
+	for _, p := range proc.Processes() {
+		if p.Session == s.process.Pid && listens(p.PID, s.port) {
+			return p.PID
+		}
+	}
+	return 0
+}
+
+func listens(pid, port int) bool {
+	return slices.ContainsFunc(proc.Listeners(pid), func(a netip.AddrPort) bool { return int(a.Port()) == port })
+}
+
+// onLoopback looks at what really listens: flags of an experiment may add addresses to the one that we give.
+func (f *frame) onLoopback(v *variant) error {
+	var open []string
+	count := 0
+	for _, s := range v.servers {
+		for _, p := range proc.Processes() {
+			if p.Session == s.process.Pid {
+				for _, at := range proc.Listeners(p.PID) {
+					count++
+					if !at.Addr().IsLoopback() {
+						open = append(open, at.String())
+					}
+				}
+			}
+		}
+	}
+	c := record.Check{Check: "listens_on_loopback", Phase: v.phase.Phase, Expected: 0, Actual: float64(len(open)), OK: len(open) == 0 && count > 0}
+	c.Message = fmt.Sprintf("%s listens for others, at %s: take the flag that says so out of the experiment", v.Name, strings.Join(open, " and "))
+	if count == 0 {
+		c.Message = fmt.Sprintf("could not be checked: no process of %s is seen to listen", v.Name)
+	}
+	return f.check(v, c)
+}
+
+// sameProcess checks that who answers is who answered when the servers were started.
+func (f *frame) sameProcess(v *variant) error {
+	for _, s := range v.servers {
+		now := f.listener(s)
+		if err := f.equal(v, "same_process", float64(s.pid), float64(now),
+			fmt.Sprintf("the server was process %d at the start and is %d now: it was restarted", s.pid, now)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shutdown stops all components gracefully, those that take clients first. Seconds are until the last one has ended.
+func (f *frame) shutdown(ctx context.Context, v *variant) (seconds float64, err error) {
+	if err := f.died(v); err != nil {
+		return 0, err
+	}
+	patience := record.Seconds(f.Plan.Watchdog.StopS)
+	begin := time.Now()
+	for _, s := range v.servers {
+		if _, err := f.ask(ctx, v, s, patience, "stop"); err != nil {
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-s.process.Ended():
+		case <-time.After(patience - time.Since(begin)):
+			if err := s.process.Kill(); err != nil {
+				return 0, err
+			}
+			return 0, faultf("the server (pid %d) had to be killed: it did not stop within %v; %s", s.process.Pid, patience, lastWords(s.log))
+		}
+	}
+	seconds = time.Since(begin).Seconds()
+	for _, s := range v.servers {
+		if err := f.quietLog(v, s.log); err != nil {
+			return 0, err
+		}
+	}
+	v.servers = nil
+	return seconds, nil
+}
+
+// forget deletes what the stopped components keep on disk of answers.
+func (f *frame) forget(ctx context.Context, v *variant) error {
+	return f.each(ctx, v, "forget", func(string) {})
+}
+
+// sizes adds up what the stopped components have on disk.
+func (f *frame) sizes(ctx context.Context, v *variant) (map[string]int64, error) {
+	sum := map[string]int64{}
+	return sum, f.each(ctx, v, "size", func(said string) {
+		for line := range strings.Lines(said) {
+			name, bytes, _ := strings.Cut(strings.TrimSpace(line), " ")
+			n, err := strconv.ParseInt(bytes, 10, 64)
+			if err == nil {
+				sum[name] += n
+			}
+		}
+	})
+}
+
+func (f *frame) each(ctx context.Context, v *variant, verb string, see func(string)) error {
+	for _, c := range v.Components {
+		said, err := f.ask(ctx, v, &server{role: c.Role}, record.Seconds(f.Plan.Watchdog.StopS), verb)
+		if err != nil {
+			return err
+		}
+		see(said)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package block
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/noise"
+	"tsduel/host/record"
+	"tsduel/host/scrape"
+)
+
+// The last words that matter, for the sentence of a block that failed.
+var (
+	crash     = regexp.MustCompile("panic: |\tpanic\t|\tfatal\t|fatal error: |FATAL|SIGSEGV|flag provided|error: ")
+	complains = regexp.MustCompile("\t(error|warn)\t")
+	goFailure = regexp.MustCompile("^panic: |^fatal error: |rror|^zstd: ")
+)
+
+// lines reads the files that exist, and shows each line that is not blank.
+func lines(see func(string), paths ...string) {
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		for reader := bufio.NewReaderSize(file, 1<<16); err == nil; {
+			var line []byte
+			if line, err = reader.ReadBytes('\n'); len(bytes.TrimSpace(line)) > 0 {
+				see(string(line))
+			}
+		}
+		_ = file.Close()
+	}
+}
+
+// lastWords are those of a server's log: what a crash says of itself, which stands before its stacks, else the newest
+// complaint, else the last line.
+func lastWords(log string) string {
+	var crashed, complained, last string
+	lines(func(line string) {
+		if crashed == "" && crash.MatchString(line) {
+			crashed = line
+		}
+		if complains.MatchString(line) {
+			complained = line
+		}
+		last = line
+	}, log)
+	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(first(crashed, complained, last, "it said nothing")), strings.Replace(log, ".partial", "", 1))
+}
+
+// clientWords are those of a client: the line before the stack that Go prints, else its last one.
+func clientWords(paths ...string) string {
+	var failed, last string
+	lines(func(line string) {
+		if failed == "" && goFailure.MatchString(line) {
+			failed = line
+		}
+		last = line
+	}, paths...)
+	return scrape.OneLine(first(failed, last, "it said nothing"))
+}
+
+func first(words ...string) string {
+	for _, word := range words {
+		if strings.TrimSpace(word) != "" {
+			return word
+		}
+	}
+	return ""
+}
+
+// exitWords are an exit code and the signal that it stands for.
+func exitWords(code int) string {
+	if code <= 128 {
+		return fmt.Sprintf("exit code %d", code)
+	}
+	return fmt.Sprintf("exit code %d (%s)", code, first(strings.TrimPrefix(unix.SignalName(unix.Signal(code-128)), "SIG"), "no signal"))
+}
+
+// wantOfMemory is a word on it, where it came to that in this block.
+func (f *frame) wantOfMemory() string {
+	if noise.VMStat("oom_kill") <= f.oomKills {
+		return ""
+	}
+	return "; the kernel has ended a process for want of memory in this block: see dmesg, and take a larger machine or fewer hosts"
+}
+
+// quietLog checks that a log has no line that the target calls trouble.
+func (f *frame) quietLog(v *variant, log string) error {
+	if v.target.Trouble == "" {
+		return nil
+	}
+	trouble, err := regexp.Compile(v.target.Trouble)
+	if err != nil {
+		return fmt.Errorf("the target's trouble: %w", err)
+	}
+	count, worst := 0, ""
+	lines(func(line string) {
+		if trouble.MatchString(line) {
+			count, worst = count+1, first(worst, line)
+		}
+	}, log)
+	return f.equal(v, "server_log", 0, float64(count), "the server's log has a panic or a fatal error: "+scrape.OneLine(worst))
+}
+
+// diskFull says that a disk of ours is full, and lets nothing be published: the block is run again. Where a database has
+// written more than was expected of it, that is its own doing, and the block has failed.
+func (f *frame) diskFull(err error) error {
+	if err == nil && f.block.Status == record.OK {
+		return nil
+	}
+	for _, dir := range []string{f.RunDir, f.Scratch} {
+		free, full := record.IsFull(dir)
+		if !full {
+			continue
+		}
+		taken := record.UsedBytes(filepath.Join(f.Scratch, "data"))
+		if expected := f.Plan.Estimate.DatabaseBytes; err == nil && dir == f.Scratch && expected > 0 && taken > expected {
+			last := &f.block.Failures[len(f.block.Failures)-1]
+			last.Message += fmt.Sprintf("; the disk of %s is full: its files take %d MiB, and %d were expected", dir, taken>>20, expected>>20)
+			return record.Wipe(filepath.Join(f.Scratch, "data"))
+		}
+		remedy := "free some there"
+		if dir == f.Scratch {
+			remedy += ", or point TSDUEL_CACHE to a larger disk"
+		}
+		return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
+			dir, free>>20, remedy, f.Plan.Kind, filepath.Base(f.RunDir))
+	}
+	return nil
+}

@@ -1,0 +1,429 @@
+package exchange
+
+import (
+	"context"
+	"encoding/gob"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/timescale/tsbs/pkg/query"
+)
+
+// queryFile writes what tsbs_generate_queries writes: /q?n=0, /q?n=1 ...
+func queryFile(t testing.TB, count int) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "queries"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder := gob.NewEncoder(file)
+	for n := range count {
+		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n)}
+		if err := encoder.Encode(&q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Name()
+}
+
+func source(t testing.TB, count int) Source {
+	t.Helper()
+	s, err := OpenQueries(queryFile(t, count), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func matrix(value string, took int) string {
+	return fmt.Sprintf(`{"status":"success","isPartial":false,"data":{"resultType":"matrix","result":[{"metric":{"host":"a"},"values":[[60,"1"],[120,%q]]}]},"stats":{"seriesFetched": "1","executionTimeMsec":%d}}`, value, took)
+}
+
+var volatile = regexp.MustCompile(`"executionTimeMsec":\s*\d+`)
+
+func serve(t testing.TB, name string, handler http.HandlerFunc) Side {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return Side{Name: name, URL: server.URL}
+}
+
+func steady(t testing.TB, name string) Side {
+	var n atomic.Int64
+	return serve(t, name, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("2", int(n.Add(1)))) })
+}
+
+func run(t testing.TB, job Job) *Result {
+	t.Helper()
+	if job.Timeout == 0 {
+		job.Timeout = 5 * time.Second
+	}
+	if job.Answers == "" && job.Volatile == nil {
+		job.Answers, job.Volatile = "prometheus", volatile
+	}
+	result, err := Run(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
+	var mutex sync.Mutex
+	var asked []string
+	logged := func(name string) Side {
+		return serve(t, name, func(w http.ResponseWriter, r *http.Request) {
+			mutex.Lock()
+			asked = append(asked, name+r.URL.Query().Get("n"))
+			mutex.Unlock()
+			io.WriteString(w, matrix("2", 1))
+		})
+	}
+	file, err := OpenQueries(queryFile(t, 100), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := run(t, Job{Sides: []Side{logged("B"), logged("C")}, Source: file, Until: Until{Count: 5}})
+	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
+		t.Errorf("asked %s", got)
+	}
+	if len(result.Exchanges) != 5 || result.Sides[1].Compared != 5 || result.Differences != 0 || result.Stopped != "" || result.ClientCPU <= 0 {
+		t.Errorf("%+v", result)
+	}
+	for k, e := range result.Exchanges {
+		if e.NS[0] <= 0 || e.NS[1] <= 0 || e.Bytes == 0 || e.Order != []string{"01", "10", "10", "01", "01"}[k] {
+			t.Errorf("exchange %d is %+v", k, e)
+		}
+	}
+}
+
+func TestOrdersAreBalanced(t *testing.T) {
+	for n := 2; n <= 5; n++ {
+		place, before := map[[2]int]int{}, map[[2]int]int{}
+		for _, order := range orders(n) {
+			for i, side := range order {
+				place[[2]int{side, i}]++
+				if i > 0 {
+					before[[2]int{order[i-1], side}]++
+				}
+			}
+		}
+		for name, counts := range map[string]map[[2]int]int{"places": place, "neighbours": before} {
+			want := counts[[2]int{0, 1}]
+			for what, count := range counts {
+				if count != want {
+					t.Errorf("%d sides: %s %v come %d times and others %d", n, name, what, count, want)
+				}
+			}
+		}
+		if len(place) != n*n || len(before) != n*(n-1) {
+			t.Errorf("%d sides: %d places and %d neighbours are seen", n, len(place), len(before))
+		}
+	}
+}
+
+func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
+	changed := serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
+		value := "2"
+		if r.URL.Query().Get("n") == "777" {
+			value = "2.00001"
+		}
+		io.WriteString(w, matrix(value, 7))
+	})
+	result := run(t, Job{Sides: []Side{steady(t, "baseline"), changed}, Source: source(t, 1000), Until: Until{Count: 1000}, MostDifferences: 100})
+	if result.Sides[1].Compared != 1000 || result.Differences != 1 || result.Sides[1].Differences != 1 || result.First == nil {
+		t.Fatalf("%d compared, %d differ", result.Sides[1].Compared, result.Differences)
+	}
+	first := result.First
+	if first.K != 777 || first.Query != "GET /q?n=777" || first.What != `series {host="a"}: at 120 the values are 2 and 2.00001` ||
+		!strings.Contains(first.Bodies[0], `[120,"2"]`) || !strings.Contains(first.Bodies[1], `"2.00001"`) {
+		t.Errorf("%+v", first)
+	}
+}
+
+func TestAPhaseThatDiffersThroughoutStopsEarly(t *testing.T) {
+	wrong := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("3", 1)) })
+	result := run(t, Job{Sides: []Side{steady(t, "baseline"), wrong}, Source: source(t, 1000), Until: Until{Count: 1000}, MostDifferences: 100})
+	if result.Differences != 100 || len(result.Exchanges) != 100 || result.Stopped != "100 of 100 answers differ" {
+		t.Errorf("%d differences, stopped: %q", result.Differences, result.Stopped)
+	}
+}
+
+func TestAnAnswerWithoutDataIsCounted(t *testing.T) {
+	empty := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result": [ ]}}`)
+	})
+	result := run(t, Job{Sides: []Side{steady(t, "baseline"), empty}, Source: source(t, 3), Until: Until{Count: 3}})
+	if result.Sides[0].Empty != 0 || result.Sides[1].Empty != 3 || result.Differences != 3 {
+		t.Errorf("%+v", result.Sides)
+	}
+	if what := result.First.What; what != `series {host="a"} is only in the answer of baseline` {
+		t.Error(what)
+	}
+}
+
+func TestASideThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
+	var n atomic.Int64
+	failing := func() Side {
+		n.Store(0)
+		return serve(t, "failing", func(w http.ResponseWriter, _ *http.Request) {
+			if n.Add(1) > 3 {
+				http.Error(w, "cannot allocate\nmore", http.StatusUnprocessableEntity)
+				return
+			}
+			io.WriteString(w, matrix("2", 1))
+		})
+	}
+	three := run(t, Job{Sides: []Side{steady(t, "baseline"), failing(), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
+	if three.Sides[1].Failure != "operation 3 (/q?n=3): HTTP 422: cannot allocate" || three.Stopped != "" ||
+		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 || three.Sides[1].Compared != 3 || three.Sides[2].Compared != 10 {
+		t.Errorf("%+v, stopped: %q", three.Sides, three.Stopped)
+	}
+	two := run(t, Job{Sides: []Side{steady(t, "baseline"), failing()}, Source: source(t, 10), Until: Until{Count: 10}})
+	if len(two.Exchanges) != 4 || two.Sides[1].Compared != 3 || !strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
+		t.Errorf("%+v, stopped: %q", two.Sides, two.Stopped)
+	}
+	first := run(t, Job{Sides: []Side{failing(), steady(t, "second"), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
+	if len(first.Exchanges) != 4 || !strings.HasPrefix(first.Stopped, "failing is out") {
+		t.Errorf("%+v, stopped: %q", first.Sides, first.Stopped)
+	}
+}
+
+// breaking is a server of raw TCP: each connection answers `answers` requests and is closed without a word.
+func breaking(t *testing.T, name string, connections, answers int) Side {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range connections {
+			socket, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			buffer := make([]byte, 1<<16)
+			for range answers {
+				if _, err := socket.Read(buffer); err != nil {
+					break
+				}
+				body := matrix("2", 1)
+				fmt.Fprintf(socket, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			}
+			socket.Close()
+		}
+		listener.Close()
+	}()
+	return Side{Name: name, URL: "http://" + listener.Addr().String()}
+}
+
+func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
+	dead := run(t, Job{Sides: []Side{steady(t, "baseline"), breaking(t, "candidate", 1, 5)}, Source: source(t, 10), Until: Until{Count: 10}})
+	if f := dead.Sides[1].Failure; !strings.HasPrefix(f, "operation 5 (/q?n=5): connecting to 127.0.0.1:") || !strings.HasSuffix(f, "connection refused") {
+		t.Errorf("failure: %q", f)
+	}
+	again := run(t, Job{Sides: []Side{steady(t, "baseline"), breaking(t, "candidate", 99, 2)}, Source: source(t, 10), Until: Until{Count: 10}})
+	if again.Sides[1].Compared != 10 || again.Sides[1].Failure != "" {
+		t.Errorf("%+v", again.Sides)
+	}
+}
+
+func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
+	block := make(chan struct{})
+	defer close(block)
+	silent := func() Side {
+		return serve(t, "candidate", func(http.ResponseWriter, *http.Request) { <-block })
+	}
+	late := run(t, Job{Sides: []Side{steady(t, "baseline"), silent()}, Source: source(t, 10), Until: Until{Count: 10}, Timeout: 50 * time.Millisecond})
+	if f := late.Sides[1].Failure; f != "operation 0 (/q?n=0): no answer within 50ms" {
+		t.Errorf("failure: %q", f)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := Run(ctx, Job{Sides: []Side{silent(), silent()}, Source: source(t, 10), Timeout: time.Minute, Answers: "prometheus"})
+	if err != context.DeadlineExceeded || time.Since(begin) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(begin))
+	}
+}
+
+func TestBurstsGoToOneSideAtATimeByItsWorkers(t *testing.T) {
+	var mutex sync.Mutex
+	var busy [2]int
+	var most int
+	var turns []int
+	side := func(i int) Side {
+		return serve(t, fmt.Sprint(i), func(w http.ResponseWriter, _ *http.Request) {
+			mutex.Lock()
+			busy[i]++
+			most = max(most, busy[i])
+			if busy[1-i] > 0 {
+				t.Error("both sides are asked at once")
+			}
+			if len(turns) == 0 || turns[len(turns)-1] != i {
+				turns = append(turns, i)
+			}
+			mutex.Unlock()
+			time.Sleep(time.Millisecond)
+			mutex.Lock()
+			busy[i]--
+			mutex.Unlock()
+			io.WriteString(w, matrix("2", 1))
+		})
+	}
+	result := run(t, Job{Sides: []Side{side(0), side(1)}, Source: source(t, 100), Until: Until{Count: 42}, InFlight: 2})
+	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 || result.Sides[1].Compared != 42 {
+		t.Errorf("%d at once, turns %v, %d compared", most, turns, result.Sides[1].Compared)
+	}
+}
+
+func TestAPhaseLastsAsLongAsItsRuleSays(t *testing.T) {
+	ms := time.Millisecond
+	for _, c := range []struct {
+		until   Until
+		done    int
+		elapsed time.Duration
+		over    bool
+	}{
+		{Until{Count: 5}, 4, time.Hour, false},
+		{Until{Count: 5}, 5, 0, true},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16}, 64, 9 * ms, false},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16}, 64, 10 * ms, true},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16}, 63, 49 * ms, false},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16}, 16, 50 * ms, true},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16}, 15, time.Hour, false},
+		{Until{Seconds: 10 * ms, Longest: 50 * ms, Least: 64, Fewest: 16, Most: 15}, 15, 0, true},
+		{Until{}, 1 << 30, time.Hour, false},
+	} {
+		if got := c.until.over(c.done, c.elapsed); got != c.over {
+			t.Errorf("%+v: %t after %d in %s", c.until, got, c.done, c.elapsed)
+		}
+	}
+	short := run(t, Job{Sides: []Side{steady(t, "a"), steady(t, "b")}, Source: source(t, 7), Until: Until{Count: 9}})
+	if short.Stopped != "there are no more than 7 operations" {
+		t.Errorf("stopped: %q", short.Stopped)
+	}
+	if _, err := OpenQueries(queryFile(t, 3), 5); err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
+		t.Error(err)
+	}
+}
+
+func TestBatchesAreTheFileInPieces(t *testing.T) {
+	var data strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&data, "cpu,host=h%d value=%d\n", i, i*i)
+	}
+	path := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(path, []byte(data.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var got [2]strings.Builder
+	side := func(i int) Side {
+		return serve(t, fmt.Sprint(i), func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(&got[i], r.Body)
+			w.WriteHeader(http.StatusNoContent)
+		})
+	}
+	batches, err := OpenBatches(path, "/write", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := Run(context.Background(), Job{Sides: []Side{side(0), side(1)}, Source: batches, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[0].String() != data.String() || got[1].String() != data.String() || len(result.Exchanges) != 3 || result.Exchanges[2].Lines != 50 {
+		t.Errorf("%d exchanges, %d and %d bytes of %d", len(result.Exchanges), got[0].Len(), got[1].Len(), data.Len())
+	}
+}
+
+func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
+	body := func(result string) []byte {
+		return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + result + `]}}`)
+	}
+	for _, c := range []struct{ a, b, what string }{
+		{`{"metric":{"x":"1"},"values":[[1,"0.3"]]},{"metric":{},"values":[[1,"NaN"]]}`, `{"metric":{},"values":[[1,"NaN"]]},{"metric":{"x":"1"},"values":[[1,"0.30000000000000004"]]}`, ""},
+		{`{"metric":{},"values":[[1,"1"]]}`, `{"metric":{},"values":[[1,"1.00000001"]]}`, `series {}: at 1 the values are 1 and 1.00000001`},
+		{`{"metric":{},"values":[[1,"+Inf"]]}`, `{"metric":{},"values":[[1,"1"]]}`, `series {}: at 1 the values are +Inf and 1`},
+		{`{"metric":{},"values":[[1,"1"],[2,"1"]]}`, `{"metric":{},"values":[[1,"1"]]}`, `series {}: it has 2 points and 1 points`},
+		{`{"metric":{},"values":[[1.5,"1"]]}`, `{"metric":{},"values":[[2,"1"]]}`, `series {}: point 1 is at 1.5 and at 2`},
+		{`{"metric":{"a":"b"},"values":[[1,"1"]]}`, `{"metric":{"a":"c"},"values":[[1,"1"]]}`, `series {a="b"} is only in the answer of B`},
+	} {
+		if got, err := differPrometheus([2]string{"B", "C"}, body(c.a), body(c.b)); got != c.what || err != nil {
+			t.Errorf("%q, %v and not %q", got, err, c.what)
+		}
+	}
+	for _, text := range []string{`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`} {
+		other := strings.Replace(text, `"1"]`, `"2"]`, 1)
+		if got, err := differPrometheus([2]string{"B", "C"}, []byte(text), []byte(other)); got != "series {}: at 1 the values are 1 and 2" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) || !equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
+		t.Error("only what is volatile may differ")
+	}
+}
+
+// The driver's own cost: at most 15 microseconds an operation above a bare net/http loop, for answers under 10 kB.
+func BenchmarkOperation(b *testing.B) {
+	answer := strings.Replace(matrix("2", 1), `[60,"1"],`, strings.Repeat(`[60,"1.2345"],`, 8000/14), 1)
+	side := serve(b, "stub", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, answer) })
+	b.Run("client=net-http", func(b *testing.B) {
+		buffer := make([]byte, 1<<16)
+		for b.Loop() {
+			response, err := http.Get(side.URL + "/q?n=1")
+			if err != nil {
+				b.Fatal(err)
+			}
+			for err == nil {
+				_, err = response.Body.Read(buffer)
+			}
+			response.Body.Close()
+		}
+	})
+	b.Run("client=exchange", func(b *testing.B) {
+		sides := []Side{side, side}
+		result := run(b, Job{Sides: sides, Source: source(b, b.N), Until: Until{Count: b.N}})
+		var timed int64
+		for _, e := range result.Exchanges {
+			timed += e.NS[0] + e.NS[1]
+		}
+		b.ReportMetric(float64(timed)/float64(2*b.N), "timed-ns/operation")
+		b.ReportMetric(float64(result.Elapsed.Nanoseconds())/float64(2*b.N), "ns/operation")
+		b.ReportMetric(float64(result.ClientCPU)/float64(2*b.N), "process-cpu-ns/operation")
+	})
+}
+
+func TestInstructionsAreCountedOrTheReasonIsGiven(t *testing.T) {
+	count, err := CountInstructions(os.Getpid())
+	if err != nil {
+		if !strings.HasPrefix(err.Error(), "this machine counts no instructions: ") {
+			t.Error(err)
+		}
+		t.Skip(err)
+	}
+	defer count.Close()
+	before, err := count.Read()
+	sum := 0
+	for i := range 1_000_000 {
+		sum += i
+	}
+	after, err2 := count.Read()
+	if err != nil || err2 != nil || after-before < 1_000_000 {
+		t.Errorf("%d instructions for a million additions (%d), %v, %v", after-before, sum, err, err2)
+	}
+}

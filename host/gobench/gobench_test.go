@@ -1,0 +1,436 @@
+package gobench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"tsduel/host/record"
+)
+
+const small = `package work
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+var sink uint64
+var kept [][]byte
+
+func spin(n int) {
+	for range n {
+		sink ^= sink<<13 + 88172645463325252
+	}
+}
+
+func TestMain(m *testing.M) {
+	if _, err := os.Stat("left-behind"); err == nil || os.Getenv("GOGC") != "" {
+		panic("the directory or the environment is not clean")
+	}
+	fmt.Printf("at=%d\n", time.Now().UnixNano())
+	os.Exit(m.Run())
+}
+
+func BenchmarkWork(b *testing.B) {
+	b.Run("spin", func(b *testing.B) {
+		for range b.N { spin(1000) }
+	})
+	b.Run("alloc", func(b *testing.B) {
+		for range b.N {
+			kept = kept[:0]
+			for range ALLOCS { kept = append(kept, make([]byte, 1024)) }
+		}
+	})
+	if ALLOCS > 10 {
+		b.Run("new", func(b *testing.B) { for range b.N { spin(10) } })
+	}
+}
+
+func BenchmarkReads(b *testing.B) {
+	text, err := os.ReadFile("testdata/input")
+	if err != nil { b.Fatal(err) }
+	if err := os.WriteFile("left-behind", text, 0o400); err != nil { b.Fatal(err) }
+	for range b.N { sink += uint64(len(text)) }
+	fmt.Printf("rows=%d\n", len(text))
+	b.ReportMetric(0, "empty/op")
+}
+
+func BenchmarkSlowSetup(b *testing.B) {
+	time.Sleep(150*time.Millisecond)
+	b.ResetTimer()
+	for range b.N { spin(1000) }
+}
+
+func BenchmarkFails(b *testing.B)  { b.Fatal("the cluster is down") }
+func BenchmarkSkips(b *testing.B)  { b.Skip("needs an S3 bucket") }
+func BenchmarkPanics(b *testing.B) { panic("index out of range") }
+func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
+func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
+func BenchmarkSpins(b *testing.B)  { for { spin(1000) } }
+
+// Well in the warm-up, and not alone.
+func BenchmarkTurns(b *testing.B) {
+	if b.N == 3 { b.Fatal("three of them") }
+}
+`
+
+// binaries are the test binaries of two revisions, which differ in ALLOCS.
+var binaries = sync.OnceValues(func() (found map[int]string, err error) {
+	root, err := os.MkdirTemp("", "gobench-")
+	found = map[int]string{}
+	for _, allocs := range []int{10, 11} {
+		source, out := filepath.Join(root, "source"), filepath.Join(root, strconv.Itoa(allocs))
+		for path, text := range map[string]string{
+			filepath.Join(source, "go.mod"):                 "module example.org/small\n\ngo 1.24\n",
+			filepath.Join(source, "work", "work_test.go"):   strings.ReplaceAll(small, "ALLOCS", strconv.Itoa(allocs)),
+			filepath.Join(out, "files/work/testdata/input"): "four\n",
+		} {
+			err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
+		}
+		found[allocs] = filepath.Join(out, "binary")
+		build := exec.Command("go", "test", "-c", "-o", found[allocs], "./work")
+		build.Dir = source
+		if said, wrong := build.CombinedOutput(); wrong != nil {
+			err = errors.Join(err, wrong, errors.New(string(said)))
+		}
+	}
+	return found, err
+})
+
+func TestMain(m *testing.M) {
+	canary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1}, nil }
+	code := m.Run()
+	if found, _ := binaries(); found != nil {
+		os.RemoveAll(filepath.Dir(filepath.Dir(found[10])))
+	}
+	os.Exit(code)
+}
+
+// run is a run directory with a baseline and candidates of a pattern.
+type run struct {
+	*testing.T
+	record.Spec
+}
+
+func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int) *run {
+	t.Helper()
+	t.Setenv("GOGC", "50") // nothing of ours may shape what is measured
+	found, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := 2
+	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: &two},
+		Watchdog: record.Watchdog{IdleS: 30, SilentS: 30}}
+	builds := &record.Builds{Variants: map[string]record.Build{}}
+	var order []string
+	for i, n := range allocs {
+		name := []string{"baseline", "candidate", "third"}[i]
+		order = append(order, name)
+		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench, Components: []record.Component{{Role: "bench"}}})
+		builds.Variants[name] = record.Build{Binary: found[n]}
+	}
+	if change != nil {
+		change(plan)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"raw", "scratch"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &run{t, record.Spec{Plan: plan, RunDir: dir, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
+		Row: record.BlockRow{Order: order}, Events: record.NewEvents(dir, true)}}
+}
+
+// block runs one, as the driver does.
+func (r *run) block(number int, kind string) *record.Block {
+	r.Helper()
+	r.Row.Block, r.Row.Kind = number, kind
+	r.Dir = filepath.Join(r.RunDir, "raw", r.Row.Name())
+	b, err := Run(r.Context(), r.Spec)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return b
+}
+
+// begin runs the warm-up and calibrates.
+func (r *run) begin() *run {
+	r.Helper()
+	r.good(r.block(0, "warmup"))
+	c, err := Calibrate(r.Plan, r.RunDir)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Calibration = c
+	return r
+}
+
+func (r *run) good(b *record.Block) *record.Block {
+	r.Helper()
+	if b.Status != record.OK {
+		r.Fatal(b.Failures)
+	}
+	return b
+}
+
+func (r *run) text(name string) string {
+	r.Helper()
+	text, err := os.ReadFile(filepath.Join(r.RunDir, "raw", name))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return string(text)
+}
+
+// Each benchmark runs once in a process and a clean directory of its own, with the same operations on both sides, in an order drawn
+// for the block; what only one side has is run too.
+func TestMeasuredBlock(t *testing.T) {
+	r := newRun(t, "^Benchmark(Work|Reads)$", nil, 10, 11).begin()
+	counts := map[string]int64{}
+	for _, row := range r.Calibration.Rows {
+		if counts[row.Row] = row.Count; row.Parts != 1 {
+			t.Errorf("a row of %v is in turns, too short for them", row)
+		}
+	}
+	orders := map[string]bool{}
+	for number := 1; number <= 4; number++ {
+		b := r.good(r.block(number, "measured"))
+		for variant, processes := range map[string]int{"baseline": 3, "candidate": 4} {
+			dir := r.Row.Name() + "/" + variant + "/"
+			text := r.text(dir + "bench.txt")
+			if got := strings.Count(text, "\nPASS\n"); got != processes {
+				t.Errorf("%d processes of %s, want %d:\n%s", got, variant, processes, text)
+			}
+			for line := range strings.Lines(r.text(dir + "outputs.tsv")) {
+				f := strings.Split(strings.TrimSpace(line), "\t")
+				from, _ := strconv.Atoi(f[1])
+				to, _ := strconv.Atoi(f[2])
+				of := results(text[from:to], 2)
+				if len(of) != 1 || of[0].name != "Benchmark"+f[0] || of[0].count != counts[f[0]] {
+					t.Errorf("bytes %s of %s hold %v, want %d operations", f[1:], dir, of, counts[f[0]])
+				}
+			}
+		}
+		var order []string
+		for _, p := range b.Phases {
+			if p.Variant == "baseline" {
+				order = append(order, p.QueryType)
+			}
+			if p.Part != "bench" || p.End <= p.Begin || p.Noise == nil || p.ClientUserS+p.ClientSystemS <= 0 {
+				t.Errorf("phase %+v", p)
+			}
+		}
+		orders[strings.Join(order, " ")] = true
+		if len(b.Checks) != 14 || b.Solo["candidate"].Canary == nil || b.Ratios["candidate"].SecOp == nil || b.BootID == "" || b.TimedS <= 0 {
+			t.Errorf("block %+v", b)
+		}
+	}
+	if len(orders) < 2 {
+		t.Errorf("one order for all blocks: %v", orders)
+	}
+	if left, _ := filepath.Glob(r.Scratch + "/bench/*"); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A benchmark with a short set-up runs in short turns, B C C B; one with a long set-up does not, and the record says which.
+func TestTurns(t *testing.T) {
+	r := newRun(t, "^Benchmark(Work|SlowSetup)$", func(p *record.Plan) { p.GoBench.Seconds = 0.5 }, 10, 10).begin()
+	parts := map[string]int{}
+	for _, row := range r.Calibration.Rows {
+		parts[row.Row] = row.Parts
+	}
+	if parts["Work/spin"] < 4 || parts["SlowSetup"] != 1 {
+		t.Fatalf("turns: %v of %+v", parts, r.Calibration.Rows)
+	}
+	b := r.good(r.block(1, "measured"))
+	at := map[string]string{}
+	var times []string
+	stamp := regexp.MustCompile(`(?m)^at=(\d+)$`)
+	for variant, letter := range map[string]string{"baseline": "B", "candidate": "C"} {
+		text := r.text("001/" + variant + "/bench.txt")
+		for process := range strings.SplitSeq(text, "PASS\n") {
+			if match := stamp.FindStringSubmatch(process); match != nil && strings.Contains(process, "BenchmarkWork/spin-2 ") {
+				at[match[1]], times = letter, append(times, match[1])
+			}
+		}
+		if got := strings.Count(r.text("001/"+variant+"/outputs.tsv"), "Work/spin\t"); got != parts["Work/spin"] {
+			t.Errorf("%d results of %s, want %d", got, variant, parts["Work/spin"])
+		}
+	}
+	sort.Strings(times)
+	order := ""
+	for _, time := range times {
+		order += at[time]
+	}
+	if !strings.HasPrefix(order, "BCCBCBBC") { // first to be asked: B C C B
+		t.Errorf("processes ran in the order %s", order)
+	}
+	i := slices.IndexFunc(b.Phases, func(p record.Phase) bool { return p.QueryType == "Work/spin" })
+	if first := b.Phases[i]; first.Variant != "" || first.Count != 2*int64(parts["Work/spin"])*r.Calibration.Rows[0].Count {
+		t.Errorf("phase of the turns: %+v", first)
+	}
+	off := false
+	r.Plan.GoBench.Alternate = &off
+	if c, err := Calibrate(r.Plan, r.RunDir); err != nil || c.Rows[0].Parts != 1 {
+		t.Errorf("alternate: false gives %+v, %v", c, err)
+	}
+}
+
+// What failed, skipped, was cut short or printed nothing has measured nothing, and each says why.
+func TestWhatMeasuredNothing(t *testing.T) {
+	for bench, want := range map[string]string{
+		"^BenchmarkFails$":   "the warm-up of ^BenchmarkFails$ ended with exit code 1: work_test.go:[0-9]+: the cluster is down",
+		"^BenchmarkSkips$":   "the warm-up of ^BenchmarkSkips$ was not measured: .*needs an S3 bucket",
+		"^BenchmarkPanics$":  "the warm-up of ^BenchmarkPanics$ ended with exit code 2: panic: index out of range",
+		"^BenchmarkLeaves$":  "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
+		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; there are: BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
+		"^BenchmarkSleeps$":  `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 1 s \(watchdog.idle_s\)`,
+		"^BenchmarkSpins$":   `the warm-up of ^BenchmarkSpins$ did not end: no output for 2 s \(watchdog.silent_s\)`,
+	} {
+		t.Run(bench, func(t *testing.T) {
+			r := newRun(t, bench, func(p *record.Plan) { p.Watchdog = record.Watchdog{IdleS: 1, SilentS: 2} }, 10)
+			b := r.block(0, "warmup")
+			if len(b.Failures) != 1 || b.Status != record.Failed {
+				t.Fatalf("block %+v", b)
+			}
+			got := b.Failures[0]
+			if !regexp.MustCompile(strings.NewReplacer("^", `\^`, "$", `\$`).Replace(want)).MatchString(got.Message) || got.Variant != "baseline" || got.Phase != "find" {
+				t.Errorf("got %+v, want %s", got, want)
+			}
+			if stacks := r.text("000/baseline/bench.stderr"); strings.Contains(want, "watchdog") && !strings.Contains(stacks, "goroutine ") {
+				t.Errorf("no stacks in %s", stacks)
+			}
+			if left, _ := exec.Command("pgrep", "-f", r.Builds.Variants["baseline"].Binary+" .*"+regexp.QuoteMeta(bench)).Output(); len(left) > 0 {
+				t.Errorf("still running: %s", left)
+			}
+		})
+	}
+}
+
+// A rule of require is checked where it happens: the block fails at once, and the check says what was not there.
+func TestRequired(t *testing.T) {
+	for _, rule := range []struct{ metric, output, want string }{
+		{"", "rows=([0-9]+)", ""},
+		{"ns/op", "", ""},
+		{"empty/op", "", "BenchmarkReads: empty/op is not there, or not above zero"},
+		{"", "lines=([0-9]+)", "BenchmarkReads: lines=([0-9]+) is not there, or not above zero"},
+	} {
+		r := newRun(t, "^BenchmarkReads$", func(p *record.Plan) {
+			p.GoBench.Require = append(p.GoBench.Require, record.Require{Metric: rule.metric, Output: rule.output})
+		}, 10, 11).begin()
+		b := r.block(1, "measured")
+		if rule.want == "" {
+			r.good(b)
+			continue
+		}
+		last := b.Checks[len(b.Checks)-1]
+		if len(b.Failures) != 1 || b.Failures[0].Message != rule.want || last.Check != "bench_required" || last.OK || len(b.Checks) != 3 {
+			t.Errorf("%+v: failures %+v, checks %+v", rule, b.Failures, b.Checks)
+		}
+	}
+}
+
+// A candidate that fails is out for the rest of the block; the others go on. Without a baseline nothing does.
+func TestFailureIsItsVariantsAlone(t *testing.T) {
+	r := newRun(t, "^BenchmarkWork$/^(spin|alloc)$", nil, 10, 11, 10).begin()
+	for i, row := range r.Calibration.Rows {
+		if row.Row == "Work/alloc" {
+			r.Calibration.Rows[i].Names["candidate"] = "BenchmarkPanics"
+		}
+	}
+	b := r.block(1, "measured")
+	if len(b.Failures) != 1 || b.Failures[0].Variant != "candidate" || b.Ratios["third"].SecOp == nil || b.Ratios["candidate"].SecOp != nil {
+		t.Errorf("block %+v", b)
+	}
+	for i := range r.Calibration.Rows {
+		r.Calibration.Rows[i].Names["baseline"] = "BenchmarkPanics"
+	}
+	b = r.block(2, "measured")
+	if len(b.Failures) != 1 || slices.ContainsFunc(b.Phases, func(p record.Phase) bool { return p.Variant == "third" }) {
+		t.Errorf("without a baseline: %+v", b)
+	}
+}
+
+// An interruption ends what runs and is no failure of a benchmark.
+func TestInterrupted(t *testing.T) {
+	r := newRun(t, "^BenchmarkSpins$", nil, 10)
+	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if b, err := Run(ctx, r.Spec); b != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %+v, %v", b, err)
+	}
+}
+
+// A directory that is not ours is not wiped, and that is the user's to mend.
+func TestForeignDirectory(t *testing.T) {
+	r := newRun(t, "^BenchmarkWork$", nil, 10)
+	mine := filepath.Join(r.Scratch, "bench", "mine")
+	if err := os.MkdirAll(mine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
+	_, err := Run(t.Context(), r.Spec)
+	var stop *record.Stop
+	if !errors.As(err, &stop) || stop.Code != record.ExitUser || !strings.Contains(err.Error(), "is not marked as ours") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+}
+
+// Profiles are of the rows that all variants have, of as many operations, merged into one a variant and kind.
+func TestProfiles(t *testing.T) {
+	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Profile = []string{"cpu", "mem"} }, 10, 11).begin()
+	if err := Profile(t.Context(), r.Spec); err != nil {
+		t.Fatal(err)
+	}
+	found, _ := os.ReadDir(filepath.Join(r.RunDir, "raw/profiles"))
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name())
+	}
+	want := []string{"baseline.cpu.pprof", "baseline.mem.pprof", "bench.stderr", "bench.txt", "candidate.cpu.pprof", "candidate.mem.pprof"}
+	if !slices.Equal(names, want) {
+		t.Errorf("there are %v", names)
+	}
+	bytes := map[string]float64{}
+	for _, variant := range []string{"baseline", "candidate"} {
+		p, err := readProfile(filepath.Join(r.RunDir, "raw/profiles", variant+".mem.pprof"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range p.Sample {
+			if slices.ContainsFunc(s.Location, func(l *profile.Location) bool {
+				return strings.Contains(l.Line[0].Function.Name, "BenchmarkWork.func2")
+			}) {
+				bytes[variant] += float64(s.Value[1])
+			}
+		}
+	}
+	if ratio := bytes["candidate"] / bytes["baseline"]; ratio < 1.06 || ratio > 1.14 {
+		t.Errorf("the candidate allocates %.3f times as much, want 1.1: %v", ratio, bytes)
+	}
+	if strings.Contains(r.text("profiles/bench.txt"), "BenchmarkWork/new") {
+		t.Error("a row of one side was profiled")
+	}
+}

@@ -1,0 +1,107 @@
+package gobench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"tsduel/host/record"
+)
+
+// Profile runs, after all blocks, the benchmarks that all variants have once more, as often as in a block, with the profiles that
+// gobench.profile asks for: raw/profiles/VARIANT.KIND.pprof, once. The same work on every side, else a difference would be one of
+// operations; what profiling costs touches nothing that is compared.
+func Profile(ctx context.Context, spec record.Spec) error {
+	final := filepath.Join(spec.RunDir, "raw", "profiles")
+	if _, err := os.Stat(final); err == nil || len(spec.Plan.GoBench.Profile) == 0 {
+		return nil
+	}
+	partial := final + ".partial"
+	if err := record.RemoveTree(partial); err != nil {
+		return err
+	}
+	for _, v := range spec.Plan.Variants {
+		p := record.Phase{Variant: v.Name, Part: record.Bench, Phase: "profile", Attempts: 1}
+		spec.Events.Emit("phase-start", record.PhaseFields(p))
+		p.Begin = record.Epoch(time.Now())
+		if err := profileVariant(ctx, &spec, v.Name, partial); err != nil {
+			return fmt.Errorf("profiling %s: %w", v.Name, err)
+		}
+		p.End = record.Epoch(time.Now())
+		spec.Events.Emit("phase-end", record.PhaseFields(p))
+	}
+	if err := record.Wipe(filepath.Join(spec.Scratch, "bench")); err != nil {
+		return err
+	}
+	return record.Publish(partial, final)
+}
+
+func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string) error {
+	s, err := open(spec, variant, dir)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	single := filepath.Join(dir, "single")
+	if err := os.MkdirAll(single, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(single)
+	all := map[string][]*profile.Profile{}
+	for _, row := range spec.Calibration.Rows {
+		if len(row.Names) < len(spec.Plan.Variants) {
+			continue
+		}
+		name := row.Names[variant]
+		// Finer than Go's own rate, since a short benchmark gives few samples, and nothing is timed here.
+		flags := []string{"-test.bench=" + alone(name), fmt.Sprintf("-test.benchtime=%dx", row.Count*int64(max(1, row.Parts))), "-test.memprofilerate=32768"}
+		for _, kind := range spec.Plan.GoBench.Profile {
+			flags = append(flags, "-test."+kind+"profile="+filepath.Join(single, kind))
+		}
+		if _, err := s.bench(ctx, "the profiled "+name, flags...); err != nil {
+			return err
+		}
+		for _, kind := range spec.Plan.GoBench.Profile {
+			one, err := readProfile(filepath.Join(single, kind))
+			if err != nil {
+				return err
+			}
+			all[kind] = append(all[kind], one)
+		}
+	}
+	for kind, singles := range all {
+		merged, err := profile.Merge(singles)
+		if err != nil {
+			return fmt.Errorf("merging its %s profiles: %w", kind, err)
+		}
+		if err := writeProfile(merged, filepath.Join(dir, variant+"."+kind+".pprof")); err != nil {
+			return err
+		}
+	}
+	return os.Remove(filepath.Join(dir, "outputs.tsv"))
+}
+
+func readProfile(path string) (*profile.Profile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return profile.Parse(f)
+}
+
+func writeProfile(p *profile.Profile, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := p.Write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

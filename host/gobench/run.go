@@ -1,0 +1,385 @@
+// Package gobench runs blocks of Go benchmarks: each benchmark of each variant in processes and clean directories of its own.
+package gobench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tsduel/host/noise"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+const (
+	phaseName = "bench"
+	setupFile = "setup.tsv"
+)
+
+var canary = noise.Canary // tests have no time for it
+
+// requirement is a rule of gobench.require; output is nil where it is about a metric.
+type requirement struct {
+	what   string
+	output *regexp.Regexp
+}
+
+// block is one that runs.
+type block struct {
+	record.Spec
+	*record.Block
+	sides   map[string]*side
+	require []requirement
+	out     map[string]bool               // variants that have failed
+	seconds map[string]map[string]float64 // by row and variant, of all its processes
+}
+
+// Run runs one block: the warm-up finds out which benchmarks there are, the others measure them. What a benchmark does wrong fails
+// its variant in the record; an error is not a benchmark's doing.
+func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
+	b := &block{Spec: spec, Block: record.NewBlock(spec.Row), sides: map[string]*side{}, out: map[string]bool{}, seconds: map[string]map[string]float64{}}
+	for _, rule := range spec.Plan.GoBench.Require {
+		r := requirement{what: cmp.Or(rule.Metric, rule.Output)}
+		if rule.Output != "" {
+			var err error
+			if r.output, err = regexp.Compile("(?m)" + rule.Output); err != nil {
+				return nil, record.UserError("gobench.require: %q is no regular expression of Go: %v", rule.Output, err)
+			}
+		}
+		b.require = append(b.require, r)
+	}
+	b.Started, b.BootID = record.Epoch(time.Now()), noise.BootID()
+	before := edge()
+	err := b.run(ctx)
+	for _, s := range b.sides {
+		err = errors.Join(err, s.close())
+	}
+	if wiped := record.Wipe(filepath.Join(spec.Scratch, "bench")); err == nil {
+		err = wiped
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	b.Block.Noise, b.Maintenance, b.Ended = noise.Between(before, edge()), noise.Maintenance(), record.Epoch(time.Now())
+	b.Ratios = b.ratios()
+	return b.Block, err
+}
+
+func (b *block) run(ctx context.Context) error {
+	for _, name := range b.Row.Order {
+		s, err := open(&b.Spec, name, filepath.Join(b.Dir, name))
+		if err != nil {
+			return err
+		}
+		b.sides[name] = s
+	}
+	if b.Row.Kind == "warmup" {
+		for _, name := range b.Row.Order { // all of them, so that all that is wrong is said at once
+			if err := b.canary(name); err != nil {
+				return err
+			}
+			if err := b.failing(name, "find", "", b.find(ctx, b.sides[name])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return b.measure(ctx)
+}
+
+// failing records what is a benchmark's own failure; the rest is returned.
+func (b *block) failing(variant, phase, row string, err error) error {
+	var own failure
+	if !errors.As(err, &own) {
+		return err
+	}
+	b.out[variant] = true
+	b.Fail(record.Failure{Variant: variant, Part: record.Bench, Phase: phase, QueryType: row, Message: string(own)})
+	return nil
+}
+
+func (b *block) canary(variant string) error {
+	found, err := canary(b.Scratch)
+	b.Solo[variant] = record.SoloRecord{Canary: found}
+	return err
+}
+
+func edge() noise.Edge {
+	server, own, err := proc.UsedByUs()
+	if err != nil {
+		return noise.Take(nil)
+	}
+	return noise.Take(&noise.Ours{Server: server, Own: own})
+}
+
+// phase runs what is measured between two looks at the machine.
+func (b *block) phase(p record.Phase, measure func(*record.Phase) error) error {
+	p.Part, p.Attempts = record.Bench, 1
+	b.Events.PhaseStart(b.Row.Block, p)
+	before := edge()
+	p.Begin = record.Epoch(time.Now())
+	err := measure(&p)
+	p.End = record.Epoch(time.Now())
+	p.Noise = noise.Between(before, edge())
+	if err == nil {
+		b.Phases, b.TimedS = append(b.Phases, p), b.TimedS+p.End-p.Begin
+		b.Events.PhaseEnd(b.Row.Block, p)
+	}
+	return err
+}
+
+func counted(p *record.Phase, o output) {
+	p.ClientUserS, p.ClientSystemS = p.ClientUserS+o.user.Seconds(), p.ClientSystemS+o.system.Seconds()
+	p.Exit = cmp.Or(p.Exit, o.code)
+}
+
+// find runs the whole pattern of a variant in one process, then, where it can be short, what every process of one benchmark costs
+// beside its timed work: setup.tsv.
+func (b *block) find(ctx context.Context, s *side) error {
+	what, g := "the warm-up of "+s.pattern, b.Plan.GoBench
+	benchtime := strconv.FormatFloat(g.Seconds, 'f', -1, 64) + "s"
+	if g.Count != nil {
+		benchtime = fmt.Sprintf("%dx", *g.Count)
+	}
+	var found output
+	err := b.phase(record.Phase{Variant: s.name, Phase: "find"}, func(p *record.Phase) (err error) {
+		found, err = s.bench(ctx, what, "-test.bench="+s.pattern, "-test.benchtime="+benchtime)
+		counted(p, found)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(found.results) == 0 {
+		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.near(ctx, s))
+	}
+	untimed := found.seconds
+	for _, r := range found.results {
+		untimed -= float64(r.count) * r.seconds()
+	}
+	// Searching for the count repeats the set-up some five times.
+	if len(b.Plan.Variants) == 1 || untimed > 3*g.Seconds*float64(len(found.results)) {
+		return nil
+	}
+	return b.probe(ctx, s, found.results)
+}
+
+func (b *block) probe(ctx context.Context, s *side, found []result) error {
+	dir := filepath.Join(b.Dir, s.name, "probe")
+	probed, err := open(&b.Spec, s.name, dir)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	defer probed.close()
+	var table strings.Builder
+	for _, r := range found {
+		// As in a block: Go tries one operation, then does those that it was asked for.
+		o, err := probed.bench(ctx, r.name, "-test.bench="+alone(r.name), "-test.benchtime=2x")
+		if err != nil {
+			return err
+		}
+		for _, timed := range o.results {
+			fmt.Fprintf(&table, "%s\t%g\n", r.name, o.seconds-float64(timed.count)*timed.seconds())
+		}
+	}
+	return os.WriteFile(filepath.Join(b.Dir, s.name, setupFile), []byte(table.String()), 0o644)
+}
+
+// near are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
+func (b *block) near(ctx context.Context, s *side) string {
+	var names []string
+	from := size(s.stdout)
+	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // it does not end with PASS
+	for line := range strings.Lines(section(s.stdout, from, size(s.stdout))) {
+		if strings.HasPrefix(line, "Benchmark") {
+			names = append(names, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(len(names), 30)]
+	for _, other := range b.Row.Order {
+		seen := results(section(b.sides[other].stdout, 0, size(b.sides[other].stdout)), s.cpu)
+		for _, r := range seen[:min(len(seen), 20)] {
+			names = append(names, r.name)
+		}
+	}
+	return cmp.Or(strings.Join(slices.Compact(names), ", "), "none")
+}
+
+// measure runs all rows, in an order drawn for the block and the same for all variants: those with a short set-up in turn, then
+// what is left, variant by variant.
+func (b *block) measure(ctx context.Context) error {
+	rows := slices.Clone(b.Calibration.Rows)
+	draw := rand.New(rand.NewPCG(uint64(b.Plan.Design.Seed), uint64(b.Row.Block)))
+	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	short := slices.ContainsFunc(rows, func(r record.CalibrationRow) bool { return r.Parts > 1 })
+	if short {
+		if err := b.canary(b.Row.Order[0]); err != nil {
+			return err
+		}
+	}
+	for _, row := range rows {
+		if row.Parts <= 1 {
+			continue
+		}
+		if err := b.alternate(ctx, row); err != nil || b.decided() {
+			return err
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r record.CalibrationRow) bool { return r.Parts > 1 })
+	for i, name := range b.Row.Order {
+		if len(rows) > 0 && (i > 0 || !short) {
+			if err := b.canary(name); err != nil {
+				return err
+			}
+		}
+		if err := b.alone(ctx, b.sides[name], rows); err != nil || b.decided() {
+			return err
+		}
+	}
+	return nil
+}
+
+// decided says that nothing is left in this block to compare.
+func (b *block) decided() bool {
+	candidates := slices.ContainsFunc(b.Plan.Variants[1:], func(v record.Variant) bool { return !b.out[v.Name] })
+	return b.out[b.Plan.Variants[0].Name] || len(b.Plan.Variants) > 1 && !candidates
+}
+
+// alone runs the rows of one variant.
+func (b *block) alone(ctx context.Context, s *side, rows []record.CalibrationRow) error {
+	for _, row := range rows {
+		if b.out[s.name] || row.Names[s.name] == "" {
+			continue
+		}
+		err := b.phase(record.Phase{Variant: s.name, Phase: phaseName, QueryType: row.Row}, func(p *record.Phase) error {
+			return b.one(ctx, p, s, row)
+		})
+		if err := b.failing(s.name, phaseName, row.Row, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alternate runs one row of all variants in short turns, B C C B.
+func (b *block) alternate(ctx context.Context, row record.CalibrationRow) error {
+	return b.phase(record.Phase{Phase: phaseName, QueryType: row.Row}, func(p *record.Phase) error {
+		for k := range row.Parts {
+			for _, name := range turn(b.Row.Order, k) {
+				if b.out[name] || row.Names[name] == "" {
+					continue
+				}
+				if err := b.failing(name, phaseName, row.Row, b.one(ctx, p, b.sides[name], row)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// turn is the order of turn k: of two variants B C, C B, C B, B C and so on; of more each is as often first.
+func turn(order []string, k int) []string {
+	first := k / 2 % len(order)
+	turned := slices.Concat(order[first:], order[:first])
+	if k%2 == 1 {
+		slices.Reverse(turned)
+	}
+	return turned
+}
+
+// one runs one process of a row, and checks that it measured what was asked for.
+func (b *block) one(ctx context.Context, p *record.Phase, s *side, row record.CalibrationRow) error {
+	name := row.Names[s.name]
+	o, err := s.bench(ctx, name, "-test.bench="+alone(name), fmt.Sprintf("-test.benchtime=%dx", row.Count))
+	counted(p, o)
+	p.Count += row.Count
+	if err == nil {
+		_, err = fmt.Fprintf(s.index, "%s\t%d\t%d\n", row.Row, o.from, o.to)
+	}
+	if err = b.check("bench_exit", s.name, row.Row, 0, float64(o.code), err); err != nil {
+		return err
+	}
+	if len(o.results) == 1 && o.results[0].name == name {
+		err = b.check("bench_result", s.name, row.Row, float64(row.Count), float64(o.results[0].count), nil)
+	} else {
+		var names []string
+		for _, r := range o.results[:min(len(o.results), 5)] {
+			names = append(names, r.name)
+		}
+		err = b.check("bench_result", s.name, row.Row, float64(row.Count), 0,
+			failed("%s printed no result, or more than one: %s", name, strings.Join(names, " ")))
+	}
+	for _, rule := range b.require {
+		if err != nil {
+			return err
+		}
+		var missing error
+		found := rule.least(o.text, o.results)
+		if !(found > 0) {
+			missing = failed("%s: %s is not there, or not above zero", name, rule.what)
+		}
+		err = b.check("bench_required", s.name, row.Row, 0, found, missing)
+	}
+	if err == nil {
+		b.timed(row.Row, s.name, o.results[0].seconds())
+	}
+	return err
+}
+
+// check keeps one line for a row and variant, the first or the one that failed, and returns what is wrong.
+func (b *block) check(check, variant, row string, expected, actual float64, wrong error) error {
+	if wrong == nil && check != "bench_required" && expected != actual {
+		wrong = failed("%s printed a result of %g operations, and %g were asked for", row, actual, expected)
+	}
+	c := record.Check{Check: check, Variant: variant, Phase: phaseName, QueryType: row, Expected: expected, Actual: actual, OK: wrong == nil}
+	if wrong != nil {
+		c.Message = wrong.Error()
+	}
+	i := slices.IndexFunc(b.Checks, func(o record.Check) bool {
+		return o.Check == check && o.Variant == variant && o.QueryType == row && check != "bench_required"
+	})
+	if i < 0 {
+		b.Checks = append(b.Checks, c)
+	} else if !c.OK {
+		b.Checks[i] = c
+	}
+	return wrong
+}
+
+func (b *block) timed(row, variant string, seconds float64) {
+	if b.seconds[row] == nil {
+		b.seconds[row] = map[string]float64{}
+	}
+	b.seconds[row][variant] += seconds
+}
+
+// ratios are, for the forecast, the mean over rows of the logs of candidate / baseline in time.
+func (b *block) ratios() map[string]record.Ratios {
+	found := map[string]record.Ratios{}
+	for _, v := range b.Plan.Variants[1:] {
+		var sum, n float64
+		for _, times := range b.seconds {
+			if base, own := times[b.Plan.Variants[0].Name], times[v.Name]; base > 0 && own > 0 && !b.out[v.Name] {
+				sum, n = sum+math.Log(own/base), n+1
+			}
+		}
+		if n > 0 {
+			mean := sum / n
+			found[v.Name] = record.Ratios{SecOp: &mean}
+		}
+	}
+	return found
+}

@@ -1,0 +1,109 @@
+package noise
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+// About half a second each on a slow core.
+const (
+	spins       = 200_000_000
+	copiedBytes = 2 << 30
+	syncs       = 64
+	syncedBytes = 32 << 10
+)
+
+// Canary does the same work every time, about 1.5 s in all, so that a change between blocks is the machine's: a spin on
+// every CPU at once, copies of more memory than the last-level cache holds, and small writes that reach the disk of dir.
+func Canary(dir string) (*record.Canary, error) {
+	memory, err := copyMemory()
+	if err != nil {
+		return nil, fmt.Errorf("the canary's memory copy: %w", err)
+	}
+	synced, err := writeSynced(filepath.Join(dir, "canary"))
+	if err != nil {
+		return nil, fmt.Errorf("the canary's writes: %w", err)
+	}
+	return &record.Canary{CPUS: spinAll(), MemoryS: memory, FsyncS: synced}, nil
+}
+
+// since is in seconds of the monotonic clock.
+func since(begin time.Time) float64 { return round(time.Since(begin).Seconds()) }
+
+var kept atomic.Uint64 // so that no compiler takes the spin out
+
+func spinAll() float64 {
+	begin := time.Now()
+	var all sync.WaitGroup
+	for range proc.Allowed() {
+		all.Go(func() {
+			x := uint64(88172645463325252)
+			for range spins {
+				x ^= x << 13
+				x ^= x >> 7
+				x ^= x << 17
+			}
+			kept.Add(x)
+		})
+	}
+	all.Wait()
+	return since(begin)
+}
+
+func copyMemory() (float64, error) {
+	size := max(64<<20, lastLevelCache())
+	// Mapped and given back, so that no garbage collector carries it through the block.
+	memory, err := unix.Mmap(-1, 0, 2*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Munmap(memory) }()
+	begin := time.Now()
+	for left := copiedBytes; left > 0; left -= size {
+		copy(memory[size:], memory[:min(size, left)])
+	}
+	return since(begin), nil
+}
+
+// lastLevelCache is the size of the largest cache of CPU 0 in bytes, but at most a 16th of the memory.
+func lastLevelCache() (largest int) {
+	sizes, _ := filepath.Glob(filepath.Join(proc.SysRoot(), "devices/system/cpu/cpu0/cache/index*/size"))
+	for _, file := range sizes {
+		if kib, err := strconv.Atoi(strings.TrimSuffix(text(file), "K")); err == nil {
+			largest = max(largest, kib<<10)
+		}
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		largest = min(largest, int(info.Totalram*uint64(info.Unit)/16))
+	}
+	return largest
+}
+
+func writeSynced(path string) (float64, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_DSYNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(path)
+	defer file.Close()
+	block := make([]byte, syncedBytes)
+	begin := time.Now()
+	for range syncs {
+		if _, err := file.Write(block); err != nil {
+			return 0, err
+		}
+	}
+	return since(begin), nil
+}

@@ -1,0 +1,123 @@
+// Package noise says what else this machine did: at the edges of phases, in a canary before each solo part, and for blocks.
+package noise
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+const (
+	tick         = 0.01     // seconds: USER_HZ is 100 on every Linux that Go runs on
+	kernelThread = 0x200000 // PF_KTHREAD; their parent says nothing, since in a container pid 2 may be anybody
+)
+
+// Ours is the CPU time that proc.UsedByUs says.
+type Ours struct{ Server, Own time.Duration }
+
+// Edge is what the kernel has counted at one moment.
+type Edge struct {
+	at, uptime          float64
+	cpus                int
+	busy, steal, iowait float64
+	ours                *Ours
+	kernel              map[int]float64
+	switches, swapped   float64
+	pressure            map[string]float64
+	temperature         *float64
+}
+
+// Take reads the counters at this moment; ours is nil where no server runs.
+func Take(ours *Ours) Edge {
+	fs := proc.FS()
+	e := Edge{ours: ours, kernel: map[int]float64{}, pressure: map[string]float64{}}
+	up, _, _ := strings.Cut(text(proc.Root(), "uptime"), " ")
+	e.uptime, _ = strconv.ParseFloat(up, 64)
+	e.at = record.Epoch(time.Now())
+	if stat, err := fs.Stat(); err == nil {
+		cpu := stat.CPUTotal
+		e.cpus, e.switches = len(stat.CPU), float64(stat.ContextSwitches)
+		e.busy, e.steal, e.iowait = cpu.User+cpu.Nice+cpu.System, cpu.Steal, cpu.Iowait
+	}
+	e.swapped = VMStat("pswpin") + VMStat("pswpout")
+	for _, resource := range []string{"cpu", "io", "memory"} {
+		// A kernel may have the file and refuse to read it (psi=0).
+		if psi, err := fs.PSIStatsForResource(resource); err == nil && psi.Some != nil {
+			e.pressure[resource] = float64(psi.Some.Total) / 1e6
+		}
+	}
+	for _, p := range proc.Processes() {
+		if p.Flags&kernelThread != 0 {
+			e.kernel[p.PID] = float64(p.UTime+p.STime) * tick
+		}
+	}
+	for _, pattern := range []string{"class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input"} {
+		found, _ := filepath.Glob(filepath.Join(proc.SysRoot(), pattern))
+		for _, file := range found {
+			if milli, err := strconv.ParseFloat(text(file), 64); err == nil && (e.temperature == nil || milli/1000 > *e.temperature) {
+				e.temperature = ptr(milli / 1000)
+			}
+		}
+	}
+	return e
+}
+
+// VMStat is a counter of /proc/vmstat, 0 where there is none.
+func VMStat(name string) float64 {
+	for line := range strings.Lines(text(proc.Root(), "vmstat")) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			count, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return count
+		}
+	}
+	return 0
+}
+
+// Between is what happened from one edge to the other. Foreign CPU is what was busy and neither ours nor the kernel's own.
+func Between(from, to Edge) *record.Noise {
+	kernel := 0.0
+	for pid, used := range to.kernel {
+		// One by one: a thread that has ended takes its ticks with it, and its number may be given again.
+		kernel += max(0, used-from.kernel[pid])
+	}
+	n := &record.Noise{
+		Seconds: round(to.uptime - from.uptime), ClockStepS: ptr(round((to.at - from.at) - (to.uptime - from.uptime))), CPUs: to.cpus,
+		BusyS: round(to.busy - from.busy), StealS: round(to.steal - from.steal), IowaitS: round(to.iowait - from.iowait), KernelS: ptr(round(kernel)),
+		ContextSwitches: int64(to.switches - from.switches), SwapPages: int64(to.swapped - from.swapped),
+		TemperatureC: hotter(from.temperature, to.temperature), PressureS: map[string]float64{},
+	}
+	if from.ours != nil && to.ours != nil {
+		server, own := (to.ours.Server - from.ours.Server).Seconds(), (to.ours.Own - from.ours.Own).Seconds()
+		n.ServerS, n.OwnS = ptr(round(server)), ptr(round(own))
+		// Processes and the host are counted in two ways, so the rest can be a tick below nothing.
+		n.ForeignS = ptr(round(max(0, to.busy-from.busy-server-own-kernel)))
+	}
+	for resource, waited := range to.pressure {
+		if before, ok := from.pressure[resource]; ok {
+			n.PressureS[resource] = round(waited - before)
+		}
+	}
+	return n
+}
+
+func hotter(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+func text(path ...string) string {
+	b, _ := os.ReadFile(filepath.Join(path...)) // what a kernel does not have is an empty text
+	return strings.TrimSpace(string(b))
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }

@@ -1,0 +1,348 @@
+package record
+
+// What a phase belongs to.
+const (
+	Solo   = "solo"
+	InDuel = "duel"
+	Bench  = "bench"
+)
+
+// OK and Failed are what a block's status is.
+const (
+	OK     = "ok"
+	Failed = "failed"
+)
+
+// Block is raw/BBB/block.json: all variants once.
+type Block struct {
+	Schema      int                   `json:"schema"`
+	Block       int                   `json:"block"`
+	Cell        string                `json:"cell"`
+	Host        string                `json:"host"`
+	Kind        string                `json:"kind"`
+	Order       []string              `json:"order"`
+	QueryTypes  []string              `json:"query_types"`
+	Status      string                `json:"status"`
+	Failures    []Failure             `json:"failures"`
+	Void        string                `json:"void"` // why nothing in it may be compared
+	Started     float64               `json:"started"`
+	Ended       float64               `json:"ended"`
+	BootID      string                `json:"boot_id"`
+	Maintenance string                `json:"maintenance"`
+	TimedS      float64               `json:"timed_s"` // in load, queries and exchanges
+	Noise       *Noise                `json:"noise"`   // over the whole block
+	Phases      []Phase               `json:"phases"`
+	Solo        map[string]SoloRecord `json:"solo"`
+	Duel        *DuelRecord           `json:"duel"`
+	Checks      []Check               `json:"checks"`
+	Ratios      map[string]Ratios     `json:"ratios"` // by candidate
+}
+
+// NewBlock begins the record of a row.
+func NewBlock(row BlockRow) *Block {
+	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Order: row.Order, QueryTypes: row.QueryTypes,
+		Status: OK, Failures: []Failure{}, Phases: []Phase{}, Solo: map[string]SoloRecord{}, Checks: []Check{}, Ratios: map[string]Ratios{}}
+}
+
+// Fail adds a failure; variant is empty where it is not one variant's doing.
+func (b *Block) Fail(f Failure) {
+	b.Status, b.Failures = Failed, append(b.Failures, f)
+}
+
+// Failure is why a variant, or all of them, has no result in a block.
+type Failure struct {
+	Variant   string `json:"variant"`
+	Part      string `json:"part"`
+	Phase     string `json:"phase"`
+	QueryType string `json:"query_type"`
+	Message   string `json:"message"`
+}
+
+// Phase is a span of a block. Count is samples, queries or exchanges; the client's CPU is in seconds.
+type Phase struct {
+	Variant       string  `json:"variant"` // empty in the duel
+	Part          string  `json:"part"`
+	Phase         string  `json:"phase"`
+	QueryType     string  `json:"query_type"`
+	Begin         float64 `json:"begin"`
+	End           float64 `json:"end"`
+	Exit          int     `json:"exit"`
+	Count         int64   `json:"count"`
+	Attempts      int     `json:"attempts"`
+	ClientUserS   float64 `json:"client_user_s"`
+	ClientSystemS float64 `json:"client_system_s"`
+	Noise         *Noise  `json:"noise,omitempty"`
+}
+
+// Check compares what was to be with what was.
+type Check struct {
+	Check     string  `json:"check"`
+	Variant   string  `json:"variant"`
+	Phase     string  `json:"phase"`
+	QueryType string  `json:"query_type"`
+	Expected  float64 `json:"expected"`
+	Actual    float64 `json:"actual"`
+	OK        bool    `json:"ok"`
+	Message   string  `json:"message"`
+}
+
+// SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
+type SoloRecord struct {
+	Pids     map[string]int   `json:"pids"` // by role
+	PidsEnd  map[string]int   `json:"pids_end"`
+	Canary   *Canary          `json:"canary"`
+	Sizes    map[string]int64 `json:"sizes"`
+	DrainS   *float64         `json:"drain_s"`
+	StartS   float64          `json:"start_s"`
+	StopS    float64          `json:"stop_s"`
+	Restarts int              `json:"restarts"`
+	CPUNS    map[string]int64 `json:"cpu_ns"`
+}
+
+// Canary is how long the same work takes on this machine, in seconds.
+type Canary struct {
+	CPUS    float64 `json:"cpu_s"`
+	MemoryS float64 `json:"memory_s"`
+	FsyncS  float64 `json:"fsync_s"`
+}
+
+// DuelRecord is all variants resident; maps are by variant.
+type DuelRecord struct {
+	Start        map[string]DuelStart `json:"start"`
+	Idle         []DuelIdle           `json:"idle"`
+	Types        []DuelType           `json:"types"`
+	Load         *DuelLoad            `json:"load"`
+	RSSBytes     map[string]int64     `json:"rss_bytes"` // after the duel
+	RSSPeakBytes map[string]int64     `json:"rss_peak_bytes"`
+}
+
+// DuelStart is with what a side began; unequal ones void the block.
+type DuelStart struct {
+	CachesDeleted bool    `json:"caches_deleted"`
+	Restarts      int     `json:"restarts"`
+	DataReadBytes int64   `json:"data_read_bytes"`
+	IdleS         float64 `json:"idle_s"`
+	IdleTimeout   bool    `json:"idle_timeout"`
+}
+
+// DuelIdle is what the servers do when nobody asks; When is before or after.
+type DuelIdle struct {
+	When    string           `json:"when"`
+	Seconds float64          `json:"seconds"`
+	CPUNS   map[string]int64 `json:"cpu_ns"`
+}
+
+// DuelType is the exchanges of one query type.
+type DuelType struct {
+	QueryType    string           `json:"query_type"`
+	Exchanges    int              `json:"exchanges"`
+	Compared     int              `json:"compared"`
+	Differences  int              `json:"differences"`
+	Empty        int              `json:"empty"`
+	Errors       int              `json:"errors"`
+	FirstQuery   int              `json:"first_query"` // of the file
+	Seconds      float64          `json:"seconds"`
+	CPUNS        map[string]int64 `json:"cpu_ns"`
+	ClientCPUNS  int64            `json:"client_cpu_ns"`
+	Instructions map[string]int64 `json:"instructions"` // nil where the kernel does not count them
+	Stopped      string           `json:"stopped"`      // why it ended early
+}
+
+// DuelLoad is exchanged ingestion.
+type DuelLoad struct {
+	Exchanges int              `json:"exchanges"`
+	Lines     int64            `json:"lines"`
+	Seconds   float64          `json:"seconds"`
+	CPUNS     map[string]int64 `json:"cpu_ns"`
+}
+
+// Ratios are logs of candidate / baseline for the forecast, nil where they are not known.
+type Ratios struct {
+	LoadRate      *float64 `json:"load_rate"`
+	DuelTypicalMS *float64 `json:"duel_typical_ms"`
+	DuelCPUUS     *float64 `json:"duel_cpu_us"`
+	SecOp         *float64 `json:"sec/op,omitempty"` // of Go benchmarks
+}
+
+// Difference is a pair of answers that are not the same: the first of a type (raw/BBB/duel/differences.json).
+type Difference struct {
+	QueryType string   `json:"query_type"`
+	K         int      `json:"k"`
+	Query     string   `json:"query"`
+	Variants  []string `json:"variants"`
+	Bodies    []string `json:"bodies"` // cut at 64 KiB
+	What      string   `json:"what"`
+}
+
+// Noise is what the machine did over a phase; nil where the host has no such figure.
+type Noise struct {
+	Seconds         float64            `json:"seconds"`
+	ClockStepS      *float64           `json:"clock_step_s"`
+	CPUs            int                `json:"cpus"`
+	BusyS           float64            `json:"busy_s"`
+	StealS          float64            `json:"steal_s"`
+	IowaitS         float64            `json:"iowait_s"`
+	ServerS         *float64           `json:"server_s"`
+	OwnS            *float64           `json:"own_s"` // client and us
+	KernelS         *float64           `json:"kernel_s"`
+	ForeignS        *float64           `json:"foreign_s"`
+	ContextSwitches int64              `json:"context_switches"`
+	SwapPages       int64              `json:"swap_pages"`
+	TemperatureC    *float64           `json:"temperature_c"`
+	PressureS       map[string]float64 `json:"pressure_s"` // cpu, io, memory: somebody waited for it
+}
+
+// Limits are the plan's noise section: at a limit or beyond the block is spoilt, at a flag it is told; nil is never.
+type Limits struct {
+	StealPct              *float64 `json:"steal_pct"`
+	ForeignCPUPct         *float64 `json:"foreign_cpu_pct"`
+	CanaryPct             *float64 `json:"canary_pct"`
+	ClockStepS            *float64 `json:"clock_step_s"`
+	StealFlagPct          *float64 `json:"steal_flag_pct"`
+	ForeignCPUFlagPct     *float64 `json:"foreign_cpu_flag_pct"`
+	CanaryFlagPct         *float64 `json:"canary_flag_pct"`
+	CanaryFsyncFlagPct    *float64 `json:"canary_fsync_flag_pct"`
+	PressureCPUFlagPct    *float64 `json:"pressure_cpu_flag_pct"`
+	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
+	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
+	SwapFlagPages         *float64 `json:"swap_flag_pages"`
+	GCFlagPct             *float64 `json:"gc_flag_pct"`
+	PoolS                 float64  `json:"pool_s"` // shorter phases are judged together
+}
+
+// NoiseReport is raw/noise.json: which blocks were spoilt from outside, and by what.
+type NoiseReport struct {
+	Schema        int           `json:"schema"`
+	Limits        *Limits       `json:"limits"`
+	CanaryMedianS Canary        `json:"canary_median_s"`
+	Blocks        []JudgedBlock `json:"blocks"` // without the warm-up
+	Signals       []Signal      `json:"signals"`
+}
+
+// What a block is worth as far as the machine goes.
+const (
+	Valid      = "valid"
+	Invalid    = "invalid"
+	Incomplete = "incomplete"
+)
+
+// JudgedBlock is valid, invalid, failed or incomplete.
+type JudgedBlock struct {
+	Block  int      `json:"block"`
+	Kind   string   `json:"kind"`
+	Causes []string `json:"causes"`
+	State  string   `json:"state"`
+}
+
+// Signal is one look at the machine; Effect is ok, flag or invalid.
+type Signal struct {
+	Block     int      `json:"block"`
+	Variant   string   `json:"variant"`
+	Phase     string   `json:"phase"`
+	QueryType string   `json:"query_type"`
+	Signal    string   `json:"signal"`
+	Value     float64  `json:"value"`
+	Unit      string   `json:"unit"`
+	Limit     *float64 `json:"limit"`
+	Effect    string   `json:"effect"`
+	Message   string   `json:"message"`
+}
+
+// Facts is raw/HOST.json: what a machine is, and what was taken as its CPUs.
+type Facts struct {
+	Host                string   `json:"host"`
+	Hostname            string   `json:"hostname"`
+	OS                  string   `json:"os"`
+	Kernel              string   `json:"kernel"`
+	Architecture        string   `json:"architecture"`
+	CPUModel            string   `json:"cpu_model"`
+	CPUs                int      `json:"cpus"`
+	MemoryBytes         int64    `json:"memory_bytes"`
+	SwapBytes           int64    `json:"swap_bytes"`
+	BootID              string   `json:"boot_id"`
+	Virtualization      string   `json:"virtualization"`
+	Governor            string   `json:"governor"`
+	TransparentHugepage string   `json:"transparent_hugepage"`
+	Filesystem          string   `json:"filesystem"`
+	DiskFreeBytes       int64    `json:"disk_free_bytes"`
+	Pin                 Pin      `json:"pin"`
+	Instructions        bool     `json:"instructions"`
+	InstructionsWhy     string   `json:"instructions_why"`
+	Cgroup              string   `json:"cgroup"` // none, v1 or v2
+	CPULimit            *float64 `json:"cpu_limit"`
+}
+
+// Workload is raw/workload.json: the very files of a run.
+type Workload struct {
+	Data    []DataFile  `json:"data"`
+	Queries []QueryFile `json:"queries"`
+}
+
+// DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
+type DataFile struct {
+	Format          string `json:"format"`
+	Path            string `json:"path"` // zstd
+	FeedPath        string `json:"feed_path"`
+	SHA256          string `json:"sha256"`
+	ContentChecksum string `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
+	Bytes           int64  `json:"bytes"`
+	Lines           int64  `json:"lines"`
+	Samples         int64  `json:"samples"`
+}
+
+// QueryFile is a gob stream of TSBS's queries.
+type QueryFile struct {
+	Format string `json:"format"`
+	Type   string `json:"type"`
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	Count  int    `json:"count"`
+}
+
+// DataFor returns the data in a format.
+func (w *Workload) DataFor(format string) (DataFile, bool) {
+	for _, d := range w.Data {
+		if d.Format == format {
+			return d, true
+		}
+	}
+	return DataFile{}, false
+}
+
+// QueriesFor returns the queries of a type in a format.
+func (w *Workload) QueriesFor(format, queryType string) (QueryFile, bool) {
+	for _, q := range w.Queries {
+		if q.Format == format && q.Type == queryType {
+			return q, true
+		}
+	}
+	return QueryFile{}, false
+}
+
+// Calibration is raw/calibration.json, made once after the warm-up: operations a block, by query type; Rows, Columns and CPU are
+// of Go benchmarks.
+type Calibration struct {
+	Counts     map[string]int   `json:"counts,omitempty"`      // exchanges
+	SoloCounts map[string]int   `json:"solo_counts,omitempty"` // queries of the closed loop
+	CPU        int              `json:"cpu,omitempty"`
+	Columns    []string         `json:"columns,omitempty"`
+	Rows       []CalibrationRow `json:"rows,omitempty"`
+}
+
+// CalibrationRow is a benchmark that is compared: its name in each variant, and its operations.
+type CalibrationRow struct {
+	Row   string            `json:"row"`
+	Count int64             `json:"count"`
+	Names map[string]string `json:"names"`
+	Cell  *TableCell        `json:"cell,omitempty"`
+	// In so many short turns, B C C B, of Count operations each; 1: once a variant.
+	Parts  int     `json:"parts"`
+	SetupS float64 `json:"setup_s"` // of a process, beside its timed work; 0 where the warm-up did not look
+}
+
+// TableCell is where a pivoted benchmark stands.
+type TableCell struct {
+	Row    string `json:"row"`
+	Column string `json:"column"`
+}

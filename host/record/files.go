@@ -1,0 +1,203 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes, as in docs/operating.md.
+const (
+	ExitUser        = 2
+	ExitFailed      = 3
+	ExitInterrupted = 130
+)
+
+// Stop is an error that ends a run with an exit code of its own, and is said as one sentence.
+type Stop struct {
+	Code    int
+	Message string
+}
+
+func (s *Stop) Error() string { return s.Message }
+
+// UserError is one that the user can mend.
+func UserError(format string, args ...any) error {
+	return &Stop{ExitUser, fmt.Sprintf(format, args...)}
+}
+
+// FailedError is one that ends the run as failed.
+func FailedError(format string, args ...any) error {
+	return &Stop{ExitFailed, fmt.Sprintf(format, args...)}
+}
+
+// ReadJSON reads one JSON value; a file that holds anything after it is an error.
+func ReadJSON(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
+}
+
+// WriteJSON writes v as a file that is there whole or not at all, whatever ends us: its bytes reach the disk before its name.
+func WriteJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return WriteFile(path, append(text, '\n'))
+}
+
+// WriteFile does the same with bytes.
+func WriteFile(path string, text []byte) error {
+	partial := path + ".partial"
+	f, err := os.Create(partial)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(partial, path)
+	}
+	if err != nil {
+		os.Remove(partial)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Publish gives a directory its name, once all of it is on the disk: the name says that it is whole.
+func Publish(partial, final string) error {
+	dir, err := os.Open(partial)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close())
+	if err != nil {
+		return fmt.Errorf("writing %s to the disk: %w", partial, err)
+	}
+	if err := os.Rename(partial, final); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(final))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// FullBytes is with how little left a disk is full: a database stops writing before the last byte (VictoriaMetrics: 10 MB).
+const FullBytes = 16 << 20
+
+// IsFull says whether the disk of a directory is full, of bytes or of files, and how many bytes are free there.
+func IsFull(dir string) (free int64, full bool) {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return 0, false
+	}
+	free = int64(s.Bavail) * s.Bsize
+	return free, free < FullBytes || (s.Files > 0 && s.Ffree == 0)
+}
+
+// PrivateDir makes a directory, for its user alone where it is not there: nobody else reads along in a database.
+func PrivateDir(path string) error {
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	return os.MkdirAll(path, 0o700)
+}
+
+// WhyNotOurs says why a directory must not be wiped; nothing if it may, or is not there. It is ours if NAME.tsduel-data lies beside
+// it, and if it is neither a link nor another disk: both lead elsewhere, where the marker says nothing.
+func WhyNotOurs(dir string) string {
+	info, err := os.Lstat(dir)
+	if os.IsNotExist(err) {
+		return ""
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		return dir + " is a link, and is not followed: remove it; to measure another disk, point TSDUEL_CACHE to it"
+	}
+	if marker, err := os.Lstat(dir + marked); err != nil || !marker.Mode().IsRegular() {
+		return fmt.Sprintf("%s is not marked as ours (%s beside it), so it is not wiped: move it away", dir, filepath.Base(dir)+marked)
+	}
+	if parent, err := os.Lstat(filepath.Dir(dir)); err != nil || deviceOf(info) != deviceOf(parent) {
+		return dir + " is a disk of its own, so it is not wiped: unmount it; to measure another disk, point TSDUEL_CACHE to it"
+	}
+	return ""
+}
+
+const marked = ".tsduel-data"
+
+// Wipe empties a directory of ours, or makes and marks one that is not there.
+func Wipe(dir string) error {
+	if why := WhyNotOurs(dir); why != "" {
+		return UserError("%s", why)
+	}
+	if err := os.WriteFile(dir+marked, nil, 0o600); err != nil {
+		return err
+	}
+	return errors.Join(RemoveTree(dir), PrivateDir(dir))
+}
+
+// RemoveTree removes a directory and all in it, also what was made read-only; links are not followed, and it is left as it is where
+// another disk is mounted in it.
+func RemoveTree(dir string) error {
+	top, err := os.Lstat(dir)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if deviceOf(info) != deviceOf(top) {
+			return fmt.Errorf("%s is not removed: another disk is mounted at %s", dir, path)
+		}
+		// Go writes its modules so that even their owner cannot remove them.
+		if mode := info.Mode().Perm(); mode&0o700 != 0o700 {
+			return os.Chmod(path, mode|0o700)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+func deviceOf(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Dev }
+
+// UsedBytes is what a file, or all in a directory, takes on the disk.
+func UsedBytes(path string) (bytes int64) {
+	_ = filepath.WalkDir(path, func(_ string, entry os.DirEntry, err error) error {
+		if err == nil {
+			if info, err := entry.Info(); err == nil {
+				bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+			}
+		}
+		return nil // what goes away while we look is not there
+	})
+	return bytes
+}

@@ -1,0 +1,379 @@
+// Package record holds what the stages say to each other through files: the plan that is read, and the blocks, events and
+// judgements that are written. Times are seconds since the epoch and durations are seconds, unless a name says otherwise.
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PlanVersion is the only plan/experiment.json that this program reads.
+const PlanVersion = 2
+
+// Plan is plan/experiment.json, written by Python and changed by nobody; what the host has no use for is not here.
+type Plan struct {
+	PlanVersion int               `json:"plan_version"`
+	Run         string            `json:"run"`
+	Name        string            `json:"name"`
+	Kind        string            `json:"kind"` // tsbs, gobench or logs
+	Smoke       bool              `json:"smoke"`
+	AA          bool              `json:"aa"`
+	Place       Place             `json:"place"`
+	Hosts       []string          `json:"hosts"`
+	Cells       []Cell            `json:"cells"`
+	Variants    []Variant         `json:"variants"` // the baseline first
+	Targets     map[string]Target `json:"targets"`
+	Design      Design            `json:"design"`
+	Noise       *Limits           `json:"noise"`
+	Watchdog    Watchdog          `json:"watchdog"`
+	Host        HostSettings      `json:"host"`
+	Workload    *WorkloadPlan     `json:"workload"` // nil for Go benchmarks
+	Queries     Queries           `json:"queries"`
+	Duel        Duel              `json:"duel"`
+	Settle      Settle            `json:"settle"`
+	GoBench     *GoBench          `json:"gobench"`
+	Estimate    Estimate          `json:"estimate"`
+	Duration    Duration          `json:"duration"`
+	Imported    *struct{}         `json:"imported"`
+}
+
+// Place is where the blocks run: local, ssh or gcp.
+type Place struct {
+	Kind  string `json:"kind"`
+	Price *struct {
+		Hour float64 `json:"hour"`
+	} `json:"price"`
+}
+
+// Cell is one setting of a sweep; the only one of a plain experiment has the empty name.
+type Cell struct {
+	Name string         `json:"name"`
+	Set  map[string]any `json:"set"`
+}
+
+// Variant is one of the versions that are compared; Package and Bench are of Go benchmarks.
+type Variant struct {
+	Name       string      `json:"name"`
+	Label      string      `json:"label"`
+	Target     string      `json:"target"`
+	Components []Component `json:"components"`
+	Package    string      `json:"package"`
+	Bench      string      `json:"bench"`
+}
+
+// Component is one process of a variant.
+type Component struct {
+	Role     string            `json:"role"`
+	Program  string            `json:"program"`
+	Flags    []string          `json:"flags"`
+	Env      map[string]string `json:"env"`
+	BuildKey string            `json:"build_key"`
+}
+
+// Target is what a database calls its counters and how its answers and its log are read; patterns are RE2.
+type Target struct {
+	Name          string             `json:"name"`
+	DataFormat    string             `json:"data_format"`
+	QueryFormat   string             `json:"query_format"`
+	Answers       string             `json:"answers"`
+	Volatile      string             `json:"volatile"` // taken out of bodies before their bytes are compared
+	Trouble       string             `json:"trouble"`  // a line of the log that fails the block
+	Counters      map[string]Counter `json:"counters"` // any may be missing
+	Quiet         []string           `json:"quiet"`    // settled: these are 0 ...
+	Still         []string           `json:"still"`    // ... and these do not change
+	Ticks         string             `json:"ticks"`    // which of its samples a tick keeps
+	SamplesPerRow float64            `json:"samples_per_row"`
+	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+}
+
+// Counter is a sum over all samples of a name whose labels match every pattern in full.
+type Counter struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels"`
+}
+
+// Design is how many blocks there are, and when a run gives up.
+type Design struct {
+	Blocks          int    `json:"blocks"`
+	WarmupBlocks    int    `json:"warmup_blocks"`
+	SpareBlocks     int    `json:"spare_blocks"`
+	MaxFailedBlocks int    `json:"max_failed_blocks"`
+	Reload          string `json:"reload"` // every or once
+	Seed            int64  `json:"seed"`
+}
+
+// Watchdog is how long what does not move may stand still, in seconds; IdleS and SilentS are of Go benchmarks.
+type Watchdog struct {
+	HealthS      float64 `json:"health_s"`
+	LoadStallS   float64 `json:"load_stall_s"`
+	QueryStallS  float64 `json:"query_stall_s"`
+	StopS        float64 `json:"stop_s"`
+	IdleTimeoutS float64 `json:"idle_timeout_s"`
+	IdleS        float64 `json:"idle_s"`
+	SilentS      float64 `json:"silent_s"`
+}
+
+// HostSettings is what a run may do with the machine. CacheLimitGB is nil for no limit.
+type HostSettings struct {
+	Machine      string   `json:"machine"`
+	Port         int      `json:"port"`
+	CacheLimitGB *float64 `json:"cache_limit_gb"`
+	DropCaches   bool     `json:"drop_caches"`
+	Pin          Pin      `json:"pin"`
+}
+
+// Pin is host.pin: Mode auto or off, or fixed with the CPUs of both sides.
+type Pin struct {
+	Mode   string `json:"mode"`
+	Server []int  `json:"server"`
+	Client []int  `json:"client"`
+	Reason string `json:"reason"` // why nothing is pinned, once that is known
+}
+
+// UnmarshalJSON reads a mode, or an object with the CPUs.
+func (p *Pin) UnmarshalJSON(text []byte) error {
+	*p = Pin{Mode: "fixed"}
+	if len(text) > 0 && text[0] == '"' {
+		return json.Unmarshal(text, &p.Mode)
+	}
+	type plain Pin
+	return json.Unmarshal(text, (*plain)(p))
+}
+
+// WorkloadPlan is the data that every block loads. Start and End are RFC 3339, Interval is as Go writes durations.
+type WorkloadPlan struct {
+	UseCase        string    `json:"use_case"`
+	Scale          int       `json:"scale"`
+	Start          time.Time `json:"start"`
+	End            time.Time `json:"end"`
+	Interval       string    `json:"interval"`
+	IntervalS      float64   `json:"interval_s"`
+	Seed           int64     `json:"seed"`
+	Workers        int       `json:"workers"`
+	BatchSize      int       `json:"batch_size"` // lines
+	Lines          int64     `json:"lines"`
+	Samples        int64     `json:"samples"`
+	EstimatedBytes int64     `json:"estimated_bytes"`
+	Data           []struct {
+		Format string `json:"format"`
+		Key    string `json:"key"`
+	} `json:"data"`
+}
+
+// Queries are the query files, and the closed loop of the solo part. Count is nil where the warm-up finds it.
+type Queries struct {
+	Types    []QueryType `json:"types"`
+	Solo     bool        `json:"solo"`
+	Workers  int         `json:"workers"`
+	Count    *int        `json:"count"`
+	Seconds  float64     `json:"seconds"`
+	MaxCount int         `json:"max_count"`
+	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
+	Seed     int64       `json:"seed"`
+}
+
+// QueryType is one of them; Keys are those of its file in the cache, by format.
+type QueryType struct {
+	Name string            `json:"name"`
+	Seed int64             `json:"seed"`
+	Keys map[string]string `json:"keys"`
+}
+
+// Duel is how exchanges are counted and sent.
+type Duel struct {
+	Enabled         bool    `json:"enabled"`
+	Seconds         float64 `json:"seconds"` // of a phase
+	Least           int     `json:"least"`   // exchanges of a phase, unless they take longer than LongestS:
+	LongestS        float64 `json:"longest_s"`
+	Fewest          int     `json:"fewest"` // then as many as fit, but so many
+	InFlight        int     `json:"in_flight"`
+	Load            bool    `json:"load"`
+	IdleS           float64 `json:"idle_s"`
+	MostDifferences int     `json:"most_differences"`
+}
+
+// Settle is when a database is quiet after a load.
+type Settle struct {
+	Mode     string  `json:"mode"` // natural or merged
+	TimeoutS float64 `json:"timeout_s"`
+	Polls    int     `json:"polls"`
+	PollS    float64 `json:"poll_s"`
+}
+
+// GoBench is what is run of Go benchmarks. Count and CPU are nil where the warm-up or the machine says.
+type GoBench struct {
+	Module  string   `json:"module"`
+	Package string   `json:"package"`
+	Bench   string   `json:"bench"`
+	Seconds float64  `json:"seconds"`
+	Count   *int64   `json:"count"`
+	CPU     *int     `json:"cpu"`
+	Files   []string `json:"files"`
+	Rename  []struct {
+		Match string `json:"match"`
+		To    string `json:"to"`
+		Drop  *int   `json:"drop"`
+	} `json:"rename"`
+	Require []Require         `json:"require"`
+	Units   map[string]string `json:"units"`
+	Pivot   *struct {
+		Rows   []string `json:"rows"`
+		Column string   `json:"column"`
+	} `json:"pivot"`
+	Profile   []string `json:"profile"`
+	Alternate *bool    `json:"alternate"` // false: no row in short turns
+}
+
+// Require is what each benchmark must show above zero: a metric, or the number that a pattern finds in its output.
+type Require struct {
+	Metric string `json:"metric"`
+	Output string `json:"output"`
+}
+
+// Estimate is what a run takes on the disk, in bytes.
+type Estimate struct {
+	DataBytes     int64 `json:"data_bytes"`
+	QueryBytes    int64 `json:"query_bytes"`
+	DatabaseBytes int64 `json:"database_bytes"`
+	ResultsBytes  int64 `json:"results_bytes"`
+}
+
+// Duration is what a run is expected to take, in seconds.
+type Duration struct {
+	WorkloadS float64 `json:"workload_s"`
+	BlockS    float64 `json:"block_s"`
+}
+
+// BlockRow is a line of plan/blocks.tsv. Kind is warmup, measured or spare.
+type BlockRow struct {
+	Block      int
+	Cell       string
+	Host       string
+	Kind       string
+	Order      []string
+	QueryTypes []string
+}
+
+// Name is the block's directory in raw/.
+func (r BlockRow) Name() string { return fmt.Sprintf("%03d", r.Block) }
+
+// Builds says where the binaries are.
+type Builds struct {
+	TSBSBin  string // directory of TSBS's commands
+	Variants map[string]Build
+}
+
+// Build is build/VARIANT.json; Binary is that of the only or first component.
+type Build struct {
+	Variant    string  `json:"variant"`
+	Binary     string  `json:"binary"`
+	SHA256     string  `json:"sha256"`
+	SourceDir  string  `json:"source_dir"` // of Go benchmarks: where their files lie
+	Components []Built `json:"components"`
+}
+
+// Built is the binary of one component.
+type Built struct {
+	Role   string `json:"role"`
+	Binary string `json:"binary"`
+	SHA256 string `json:"sha256"`
+}
+
+// Variant returns the variant of a name; false if there is none.
+func (p *Plan) Variant(name string) (Variant, bool) {
+	for _, v := range p.Variants {
+		if v.Name == name {
+			return v, true
+		}
+	}
+	return Variant{}, false
+}
+
+// LoadPlan reads a run's plan, or says what is wrong with it.
+func LoadPlan(runDir string) (*Plan, error) {
+	path := filepath.Join(runDir, "plan", "experiment.json")
+	plan := &Plan{}
+	if err := ReadJSON(path, plan); os.IsNotExist(err) {
+		return nil, UserError("%s is no run: there is no plan/experiment.json in it; 'make plan' makes one", runDir)
+	} else if err != nil {
+		return nil, UserError("%s cannot be read: %v; plan a new run", path, err)
+	}
+	if plan.PlanVersion != PlanVersion {
+		return nil, UserError("%s has version %d of a plan, and this tsduel runs version %d: plan a new run", path, plan.PlanVersion, PlanVersion)
+	}
+	return plan, nil
+}
+
+// LoadRows reads plan/blocks.tsv, in its order.
+func LoadRows(runDir string) ([]BlockRow, error) {
+	path := filepath.Join(runDir, "plan", "blocks.tsv")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, UserError("%s cannot be read: %v", path, err)
+	}
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if lines[0] != "block\tcell\thost\tkind\torder\tquery_types" {
+		return nil, UserError("%s has not the columns of this tsduel: plan a new run", path)
+	}
+	var rows []BlockRow
+	for i, line := range lines[1:] {
+		field := strings.Split(line, "\t")
+		if len(field) != 6 {
+			return nil, UserError("%s: line %d has %d fields and not 6", path, i+2, len(field))
+		}
+		block, err := strconv.Atoi(field[0])
+		if err != nil {
+			return nil, UserError("%s: line %d: %q is no number of a block", path, i+2, field[0])
+		}
+		row := BlockRow{Block: block, Cell: field[1], Host: field[2], Kind: field[3], Order: strings.Split(field[4], ",")}
+		if field[5] != "" {
+			row.QueryTypes = strings.Split(field[5], ",")
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// LoadBuilds reads build/*.json, and says which variant is not built.
+func LoadBuilds(runDir string, plan *Plan) (*Builds, error) {
+	builds := &Builds{Variants: map[string]Build{}}
+	for _, v := range plan.Variants {
+		var b Build
+		err := ReadJSON(filepath.Join(runDir, "build", v.Name+".json"), &b)
+		binaries := []string{b.Binary}
+		for _, c := range b.Components {
+			binaries = append(binaries, c.Binary)
+		}
+		for _, binary := range binaries {
+			if info, statErr := os.Stat(binary); err == nil && (statErr != nil || info.Mode()&0o111 == 0) {
+				err = fmt.Errorf("no program %s", binary)
+			}
+		}
+		if err != nil {
+			return nil, UserError("%s is not built: run 'make build RUN=%s'", v.Name, filepath.Base(runDir))
+		}
+		builds.Variants[v.Name] = b
+	}
+	if plan.Kind == "tsbs" {
+		var t struct {
+			BinDir string `json:"bin_dir"`
+		}
+		if err := ReadJSON(filepath.Join(runDir, "build", "tsbs.json"), &t); err != nil || t.BinDir == "" {
+			return nil, UserError("TSBS is not built: run 'make build RUN=%s'", filepath.Base(runDir))
+		}
+		builds.TSBSBin = t.BinDir
+	}
+	return builds, nil
+}
+
+// Seconds makes a time.Duration of seconds.
+func Seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// Epoch makes seconds since the epoch of a time, to the microsecond.
+func Epoch(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

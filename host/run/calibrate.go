@@ -1,0 +1,98 @@
+package run
+
+import (
+	"math"
+	"os"
+
+	"tsduel/host/record"
+)
+
+// calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks.
+func (d *driver) calibrate() error {
+	if d.spec.Calibration != nil {
+		return nil
+	}
+	c := &record.Calibration{}
+	err := record.ReadJSON(d.raw("calibration.json"), c)
+	if os.IsNotExist(err) {
+		if d.kind.Calibrate != nil {
+			c, err = d.kind.Calibrate(d.plan, d.runDir)
+		} else {
+			c, err = d.counts()
+		}
+		if err == nil {
+			err = record.WriteJSON(d.raw("calibration.json"), c)
+		}
+	}
+	if err == nil {
+		d.spec.Calibration = c
+	}
+	return err
+}
+
+func (d *driver) counts() (*record.Calibration, error) {
+	c := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}
+	last := 0
+	for _, row := range d.rows {
+		last = max(last, row.Block)
+		if b := d.blocks[row.Block]; row.Kind == "warmup" && b != nil {
+			d.countWarmup(b, c)
+		}
+	}
+	for _, t := range d.plan.Queries.Types {
+		count, solo := c.Counts[t.Name], c.SoloCounts[t.Name]
+		if (d.plan.Duel.Enabled && count == 0) || (d.plan.Queries.Solo && solo == 0) {
+			return nil, record.FailedError("the warm-up block did not get through %s, so no count could be chosen: see %s", t.Name, d.raw("000/block.json"))
+		}
+		// Every block has a slice of its own of the file, and the shortest file is enough for all.
+		step := 4 * max(1, d.plan.Duel.InFlight)
+		for _, file := range d.spec.Workload.Queries {
+			if most := file.Count / (last + 1); file.Type == t.Name && count > most {
+				count = most
+			}
+		}
+		if count > step {
+			count -= count % step
+		}
+		if d.plan.Duel.Enabled {
+			c.Counts[t.Name] = count
+		}
+	}
+	return c, nil
+}
+
+func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
+	if b.Duel != nil {
+		for _, t := range b.Duel.Types {
+			if t.Exchanges > 0 && t.Seconds > 0 {
+				c.Counts[t.QueryType] = exchanges(d.plan.Duel, float64(t.Exchanges)/t.Seconds)
+			}
+		}
+	}
+	if !d.plan.Queries.Solo {
+		return
+	}
+	for _, p := range b.Phases {
+		if p.Part != record.Solo || p.Phase != "query" || p.Count == 0 || p.End <= p.Begin {
+			continue
+		}
+		// What fills the time for the fastest variant.
+		count := int(math.Ceil(float64(p.Count)/(p.End-p.Begin)*d.plan.Queries.Seconds/10)) * 10
+		count = min(max(count, 20), max(d.plan.Queries.MaxCount, 1))
+		if d.plan.Queries.Count != nil {
+			count = *d.plan.Queries.Count
+		}
+		c.SoloCounts[p.QueryType] = max(c.SoloCounts[p.QueryType], count)
+	}
+}
+
+// exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
+// longest_s, what fits into that, but at least `fewest`. Whole groups of B C C B, so that both orders are as frequent.
+func exchanges(duel record.Duel, rate float64) int {
+	count := rate * duel.Seconds
+	if least := float64(duel.Least); count < least {
+		count = math.Max(math.Min(least, rate*duel.LongestS), float64(duel.Fewest))
+	}
+	step := 4 * max(1, duel.InFlight)
+	return int(math.Ceil(count/float64(step))) * step
+}

@@ -1,0 +1,500 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tsduel/host/record"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
+	f := newFixture(t, 2, 1)
+	f.run(t.Context(), 0)
+	f.wantRan(0, 1, 2)
+	f.wantThere(0, 1, 2)
+	if f.specs[0].Calibration != nil {
+		t.Error("the warm-up block was given counts")
+	}
+	// 200 exchanges a second, two seconds, and 1,000 queries for the blocks 0 to 3.
+	if got := f.specs[2].Calibration.Counts["cpu-max-all-1"]; got != 248 {
+		t.Errorf("%d exchanges and not 248", got)
+	}
+	ends := f.events("block-end")
+	if len(ends) != 3 || ends[1]["block"] != 1.0 || ends[1]["seconds"] != 1.0 || ends[1]["status"] != "ok" {
+		t.Errorf("block-end: %v", ends)
+	}
+	wantIn(t, f.read("run.log"), " INFO    tsduel-host: r: 0 of 3 blocks are finished\n", ": all blocks are run\n")
+	wantIn(t, f.read("raw/host1.json"), `"mode": "off"`)
+
+	f.run(t.Context(), 0)
+	f.wantRan()
+	if start := f.events("run-start")[1]; start["finished"] != 3.0 || start["planned"] != 3.0 {
+		t.Errorf("run-start: %v", start)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	duel := record.Duel{Seconds: 2, Least: 64, LongestS: 10, Fewest: 16, InFlight: 1}
+	for _, c := range []struct {
+		rate     float64
+		inFlight int
+		want     int
+	}{{1000, 1, 2000}, {999, 1, 2000}, {10, 1, 64}, {5, 1, 52}, {0.1, 1, 16}, {1000, 3, 2004}, {0.1, 8, 32}} {
+		duel.InFlight = c.inFlight
+		if got := exchanges(duel, c.rate); got != c.want {
+			t.Errorf("%g a second, %d in flight: %d and not %d", c.rate, c.inFlight, got, c.want)
+		}
+	}
+}
+
+func TestAFailedBlockIsKeptAndTooManyEndTheRun(t *testing.T) {
+	f := newFixture(t, 3, 1)
+	fails := map[int]bool{1: true}
+	f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+		b := done(spec)
+		if fails[spec.Row.Block] {
+			b.Fail(record.Failure{Variant: "candidate", Part: record.Solo, Phase: "load", Message: "the server died"})
+		}
+		return b, nil
+	}
+	said := f.run(t.Context(), 0)
+	wantIn(t, said, "block 1 FAILED in candidate load after 1 s: the server died", "tsduel: 1 blocks failed; the report says which and why")
+	f.wantRan(0, 1, 2, 3) // and no spare: that is the variant's doing
+	f.run(t.Context(), 0)
+	f.wantRan()
+
+	must(t, os.RemoveAll(f.path("raw/002")))
+	fails[2] = true
+	said = f.run(t.Context(), 3)
+	wantIn(t, said, "2 blocks have failed (design.max_failed_blocks is 1): the run stops here")
+	f.wantRan(2)
+	end := f.events("run-end")[2]
+	if end["status"] != "failed" || end["code"] != 3.0 || !strings.HasPrefix(end["message"].(string), "2 blocks have failed") {
+		t.Errorf("run-end: %v", end)
+	}
+	f.run(t.Context(), 3)
+	f.wantRan()
+}
+
+func TestSpoiltBlocksAreReplacedOnceAndInOrder(t *testing.T) {
+	f := newFixture(t, 3, 2)
+	slow, void := map[int]bool{2: true}, map[int]string{1: "the caches of candidate were not deleted"}
+	f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+		b := done(spec)
+		if slow[spec.Row.Block] {
+			b.Solo["baseline"].Canary.CPUS = 2
+		}
+		b.Void = void[spec.Row.Block]
+		return b, nil
+	}
+	said := f.run(t.Context(), 0)
+	f.wantRan(0, 1, 2, 3, 4, 5)
+	wantIn(t, said, "block 1 does not count, spare block 4 is run instead: the caches of candidate were not deleted",
+		"block 2 does not count, spare block 5 is run instead: ")
+	f.run(t.Context(), 0)
+	f.wantRan()
+
+	// A spare that was cut off is run again, and nothing else; one that is spoilt too has no other.
+	must(t, os.RemoveAll(f.path("raw/005")))
+	slow[5] = true
+	said = f.run(t.Context(), 0)
+	f.wantRan(5)
+	wantIn(t, said, "block 5: it does not count, and no spare block is left: ")
+	if replaced := f.events("block-replaced"); len(replaced) != 3 || replaced[2]["block"] != 2.0 || replaced[2]["spare"] != 5.0 {
+		t.Errorf("block-replaced: %v", replaced)
+	}
+}
+
+func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
+	f := newFixture(t, 2, 0)
+	f.run(t.Context(), 0)
+	counts, events := f.read("raw/calibration.json"), f.read("raw/events.jsonl")
+	f.put("raw/events.jsonl", events+`{"t": 1, "event": "block-sta`)
+	for _, name := range []string{"calibration.json", "noise.json", "host1.json"} {
+		f.put("raw/"+name, "")
+	}
+	f.put("raw/002/block.json", `{"status": "o`)
+	f.put("raw/000.partial/block.json", "{")
+	f.ran = nil
+	said := f.run(t.Context(), 0)
+	f.wantRan(2)
+	wantIn(t, said, "events.jsonl was cut off in the middle of a line: 28 bytes of it are dropped",
+		"calibration.json was cut short (a power cut?): it is made again", "block 002 has no record that can be read (a power cut?): it is run again")
+	if !strings.HasPrefix(f.read("raw/events.jsonl"), events) || f.read("raw/calibration.json") != counts {
+		t.Error("what was whole is not as it was")
+	}
+	wantIn(t, f.read("raw/noise.json"), `"valid"`)
+	if left := matching(f.path("raw"), "*.partial"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
+	for name, tell := range map[string]func(pid int) error{
+		"terminated": func(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) },
+		"Ctrl-C":     func(pid int) error { return syscall.Kill(-pid, syscall.SIGINT) },
+		"hung up":    func(pid int) error { return syscall.Kill(-pid, syscall.SIGHUP) },
+		"killed":     func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 3, 0)
+			kept := map[string]string{}
+			for range 3 {
+				c := f.start(0.2)
+				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+				_ = tell(c.Process.Pid) // or it has ended by then
+				begin := time.Now()
+				_ = c.Wait()
+				if took := time.Since(begin); took > 5*time.Second {
+					t.Errorf("it took %v to end", took)
+				}
+				if code := c.ProcessState.ExitCode(); code != 0 && code != 130 && code != -1 {
+					t.Errorf("exit code %d: %s", code, c.Stderr)
+				}
+				if name != "killed" && f.left() > 0 {
+					t.Error("processes are left")
+				}
+				for _, dir := range blockDirs(f.dir) {
+					text := f.read(filepath.Join("raw", filepath.Base(dir), "block.json"))
+					if before, ok := kept[dir]; ok && before != text {
+						t.Errorf("%s was run again", dir)
+					}
+					kept[dir] = text
+				}
+			}
+			c := f.start(0)
+			must(t, c.Wait())
+			f.wantThere(0, 1, 2, 3)
+			if f.left() > 0 {
+				t.Error("processes are left")
+			}
+			for dir, before := range kept {
+				if f.read(filepath.Join("raw", filepath.Base(dir), "block.json")) != before {
+					t.Errorf("%s was run again", dir)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatAKilledRunLeftIsEndedByTheNextOne(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	stray := exec.Command("sleep", "600")
+	stray.Env = append(os.Environ(), "TSDUEL_SCRATCH="+filepath.Join(f.cache, "scratch"))
+	must(t, stray.Start())
+	go func() { _ = stray.Wait() }()
+	wantIn(t, f.run(t.Context(), 0), "ended what an interrupted block left behind: 1 processes")
+	if err := syscall.Kill(stray.Process.Pid, 0); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestStopIsAfterTheBlockAndTwiceAtOnce(t *testing.T) {
+	f := newFixture(t, 3, 0)
+	c := f.start(1)
+	f.waitFor("a block", f.exists("raw/000.partial"))
+	said, err := Stop(f.dir, c.Process.Pid)
+	if err != nil || said != "after block 0" {
+		t.Fatal(said, err)
+	}
+	_ = c.Wait()
+	if c.ProcessState.ExitCode() != 130 {
+		t.Errorf("exit code %d", c.ProcessState.ExitCode())
+	}
+	f.wantThere(0)
+	if asked, end := f.events("stop-requested"), f.events("run-end"); asked[0]["block"] != 0.0 || end[0]["message"] != "stopped as asked" || end[0]["status"] != "interrupted" {
+		t.Errorf("%v %v", asked, end)
+	}
+	if f.exists("stop-requested")() {
+		t.Error("the request is still there")
+	}
+
+	c = f.start(600)
+	f.waitFor("a block", f.exists("raw/001.partial"))
+	go func() { _ = c.Wait() }()
+	for _, want := range []string{"after block 1", "stopped"} {
+		if said, err := Stop(f.dir, c.Process.Pid); err != nil || said != want {
+			t.Errorf("%q and not %q (%v)", said, want, err)
+		}
+	}
+	f.put("stop-requested", "") // as a power cut leaves it
+	f.run(t.Context(), 0)
+	f.wantRan(1, 2, 3)
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	c := f.start(600)
+	f.waitFor("a block", f.exists("raw/000.partial"))
+	text, err := os.ReadFile(os.Getenv("TSDUEL_LOCK"))
+	must(t, err)
+	wantIn(t, string(text), ", began ", ", boot "+bootID()+", user ", ", since ", ", "+f.dir+"\n")
+	wantIn(t, f.run(t.Context(), 2), "this run is going on already: pid ", "end it with 'make stop RUN=a [run] 'x''")
+
+	lock := os.Getenv("TSDUEL_LOCK")
+	other := newFixture(t, 1, 0) // with another cache
+	t.Setenv("TSDUEL_LOCK", lock)
+	wantIn(t, other.run(t.Context(), 2), "another run is going on on this machine: pid ", f.dir+"; wait for it", ", then: make tsbs RUN=")
+	if other.exists("raw/events.jsonl")() {
+		t.Error("a run that may not begin has told of itself")
+	}
+	if f.left() == 0 {
+		t.Error("the other run's processes were ended")
+	}
+	_ = syscall.Kill(c.Process.Pid, syscall.SIGKILL)
+	_ = c.Wait()
+	// The text names one who is gone; and the same pid may be another process by now.
+	f.run(t.Context(), 0)
+
+	t.Setenv("TSDUEL_LOCK", filepath.Join(t.TempDir(), "elsewhere"))
+	private, err := lockCache(t.Context(), f.cache, "/a/run", 0)
+	must(t, err)
+	defer private.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	f.run(ctx, 130)
+
+	t.Setenv("TSDUEL_LOCK", t.TempDir())
+	wantIn(t, f.run(t.Context(), 2), "by which runs on this machine exclude each other, cannot be opened: see who made it")
+}
+
+func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	for name, c := range map[string]struct {
+		change func(f *fixture)
+		want   string
+	}{
+		"a port in use":       {func(f *fixture) { f.plan["host"] = map[string]any{"port": listener.Addr().(*net.TCPAddr).Port} }, " on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port="},
+		"too little disk":     {func(f *fixture) { f.plan["estimate"] = map[string]any{"database_bytes": int64(1) << 60} }, "point TSDUEL_CACHE to a larger disk"},
+		"not built":           {func(f *fixture) { os.Remove(f.path("build/candidate.json")) }, "candidate is not built: run 'make build RUN="},
+		"an imported run":     {func(f *fixture) { f.plan["imported"] = map[string]any{} }, "was imported from logs: there is nothing to build or to run in it"},
+		"a later version":     {func(f *fixture) { f.plan["plan_version"] = 3 }, "has version 3 of a plan, and this tsduel runs version 2: plan a new run"},
+		"data that is theirs": {func(f *fixture) { must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data/precious"), 0o755)) }, "is not marked as ours"},
+		"a link for data": {func(f *fixture) {
+			must(t, os.MkdirAll(filepath.Join(f.cache, "scratch"), 0o755))
+			must(t, os.Symlink("/tmp", filepath.Join(f.cache, "scratch/data")))
+		}, "is a link, and is not followed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, 0)
+			c.change(f)
+			wantIn(t, f.run(t.Context(), 2), c.want)
+			f.wantRan()
+			f.wantThere()
+		})
+	}
+	if code := Run(t.Context(), t.TempDir(), t.TempDir(), nil); code != 2 {
+		t.Errorf("exit code %d for what is no run", code)
+	}
+}
+
+func TestAnErrorOfOursIsASentence(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	f.block = func(context.Context, record.Spec) (*record.Block, error) {
+		return nil, errors.New("a step of ours broke")
+	}
+	wantIn(t, f.run(t.Context(), 3), "tsduel: a step of ours broke")
+	f.wantThere()
+	if end := f.events("run-end"); end[0]["message"] != "a step of ours broke" {
+		t.Errorf("%v", end)
+	}
+}
+
+func TestFullDisks(t *testing.T) {
+	small := func(t *testing.T, dir string) {
+		must(t, os.MkdirAll(dir, 0o755))
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
+			t.Skip("no disk can be mounted here: ", err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	fill := func(path string, mib int) {
+		_ = os.MkdirAll(filepath.Dir(path), 0o755)
+		_ = os.WriteFile(path, make([]byte, mib<<20), 0o644) // as far as it goes
+	}
+	for _, place := range []string{"the results'", "the cache's"} {
+		t.Run(place, func(t *testing.T) {
+			f := newFixture(t, 1, 0)
+			dir := f.path("raw")
+			if place != "the results'" {
+				dir = filepath.Join(f.cache, "scratch")
+			}
+			small(t, dir)
+			ballast := filepath.Join(dir, "ballast")
+			f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+				b := done(spec)
+				if spec.Row.Block == 1 { // the database says it and is gone
+					fill(ballast, 50)
+					b.Fail(record.Failure{Message: "the server died"})
+				}
+				return b, nil
+			}
+			said := f.run(t.Context(), 2)
+			wantIn(t, said, "is full (0 MiB are free): free some there", "no finished block is lost. To go on: make tsbs RUN=a [run] 'x'")
+			f.wantThere(0)
+			os.Remove(ballast)
+			f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) { return done(spec), nil }
+			f.run(t.Context(), 0)
+			f.wantThere(0, 1)
+		})
+	}
+	t.Run("a version that fills it has failed", func(t *testing.T) {
+		f := newFixture(t, 1, 0)
+		small(t, filepath.Join(f.cache, "scratch"))
+		f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) {
+			b := done(spec)
+			if spec.Row.Block == 1 {
+				must(t, record.Wipe(filepath.Join(spec.Scratch, "data")))
+				fill(filepath.Join(spec.Scratch, "data/baseline/x"), 50)
+				b.Fail(record.Failure{Message: "the server died"})
+			}
+			return b, nil
+		}
+		wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " is full: its files take ", " MiB, and 1 were expected")
+		f.wantThere(0, 1)
+	})
+}
+
+func TestDetached(t *testing.T) {
+	t.Setenv("FAKE_DRIVER", "1")
+	t.Setenv("FAKE_S", "0.3")
+	f := newFixture(t, 1, 0)
+	f.write()
+	d, err := NewDetached(f.dir, f.cache)
+	must(t, err)
+	// As launch does, without a unit of systemd.
+	begin := func() *exec.Cmd { return f.start(0.3, "detached", "rounds", f.dir, f.cache) }
+	wantState := func(want string) {
+		t.Helper()
+		if got := d.State(); !strings.HasPrefix(got, want) {
+			t.Errorf("%q and not %q", got, want)
+		}
+	}
+	wantState("none")
+	c := begin()
+	f.waitFor("a driver", func() bool { return d.pid() != 0 })
+	wantState("running ")
+	must(t, d.Start()) // it runs
+	must(t, c.Wait())
+	wantState("ended 0\nblock 000\nblock 001")
+	var sums strings.Builder
+	must(t, d.Sums(&sums))
+	check := exec.Command("sha256sum", "--check", "--quiet")
+	check.Dir, check.Stdin = f.path("raw"), strings.NewReader(sums.String())
+	if said, err := check.CombinedOutput(); err != nil || !strings.Contains(sums.String(), "  ./001/block.json\n") {
+		t.Errorf("%s: %v\n%s", said, err, sums.String())
+	}
+	must(t, d.Collected())
+	wantState("none\nblock 000")
+
+	must(t, os.RemoveAll(f.path("raw/001")))
+	t.Setenv("FAKE_S", "600")
+	c = f.start(600, "detached", "rounds", f.dir, f.cache)
+	f.waitFor("a block", f.exists("raw/001.partial"))
+	go func() { _ = c.Wait() }()
+	for _, want := range []string{"after block 1", "stopped"} {
+		if said, err := d.Stop(t.Context()); err != nil || said != want {
+			t.Errorf("%q and not %q (%v)", said, want, err)
+		}
+	}
+	wantState("ended 130")
+	if f.left() > 0 {
+		t.Error("processes are left")
+	}
+
+	must(t, d.Collected())
+	c = f.start(600, "detached", "rounds", f.dir, f.cache)
+	f.waitFor("a block", f.exists("raw/001.partial"))
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	f.waitFor("the driver's end", func() bool { _, err := lockCache(t.Context(), f.cache, "", 0); return err == nil })
+	wantState("lost")
+}
+
+func TestTheCacheIsTrimmed(t *testing.T) {
+	f := newFixture(t, 0, 0)
+	f.write()
+	plan, err := record.LoadPlan(f.dir)
+	must(t, err)
+	day := 24 * time.Hour
+	put := func(name string, ago time.Duration) string {
+		dir := filepath.Join(f.cache, name)
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "content"), make([]byte, 1_000_000), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, usedMark), nil, 0o644))
+		must(t, os.Chtimes(filepath.Join(dir, usedMark), time.Now().Add(-ago), time.Now().Add(-ago)))
+		return dir
+	}
+	names := []string{"variants/00000000000000ba", "workload/0000000000000001", "src/0000000000000002.git", "variants/0000000000000003", "tsbs/0000000000000004",
+		"agent/0000000000000005", "variants/0000000000000006", "variants/mine", "variants/0000000000000007.partial.abc"}
+	for i, name := range names {
+		put(name, time.Duration(20-i)*day)
+	}
+	put("tsbs/0000000000000008", time.Hour/2)
+	put("go/build", 0)
+	must(t, os.Symlink("/tmp", filepath.Join(f.cache, "variants/0000000000000009")))
+	var said []string
+	trimTo := func(mb float64) []string {
+		t.Helper()
+		said = nil
+		limit := mb / 1000
+		plan.Host.CacheLimitGB = &limit
+		must(t, trim(plan, f.dir, f.cache, func(line string) { said = append(said, line) }))
+		var gone []string
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(f.cache, name)); err != nil {
+				gone = append(gone, name)
+			}
+		}
+		return gone
+	}
+	want := func(gone []string, numbers ...int) {
+		t.Helper()
+		var expected []string
+		for _, number := range numbers {
+			expected = append(expected, names[number])
+		}
+		if !reflect.DeepEqual(gone, expected) {
+			t.Errorf("%v went and not %v", gone, expected)
+		}
+	}
+	want(trimTo(100))
+	if said != nil {
+		t.Errorf("said %v", said)
+	}
+	// Nine entries of a megabyte: the oldest goes that this run does not use.
+	want(trimTo(8.5), 1)
+	wantIn(t, said[0], "and its limit is 8.5 MB (CACHE_LIMIT): removed what was not used for longest: workload/0000000000000001 (1.0 MB, last used "+
+		time.Now().Add(-19*day).UTC().Format(time.DateOnly)+")")
+	// A clone stays while anything is built, and a binary while it is.
+	must(t, os.WriteFile(filepath.Join(f.cache, "variants/0000000000000003.lock"), nil, 0o644))
+	building, err := os.Open(filepath.Join(f.cache, "variants/0000000000000003.lock"))
+	must(t, err)
+	must(t, unix.Flock(int(building.Fd()), unix.LOCK_EX))
+	want(trimTo(6.5), 1, 4, 5)
+	building.Close()
+	// What this run uses stays, what was used within the hour, and what is not ours or not whole.
+	must(t, os.MkdirAll(filepath.Join(f.cache, "variants/.removed.0000000000000010/x"), 0o500))
+	want(trimTo(0.001), 1, 2, 3, 4, 5, 6)
+	wantIn(t, said[0], " stay: 1.0 MB are Go's own, the rest is this run's or was used within the hour; give a larger CACHE_LIMIT")
+	if left := matching(filepath.Join(f.cache, "variants"), ".removed.*"); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	if info, err := os.Stat(filepath.Join(f.cache, names[0], usedMark)); err != nil || time.Since(info.ModTime()) > time.Minute {
+		t.Error("what this run uses does not count as used now")
+	}
+}

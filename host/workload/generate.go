@@ -1,0 +1,252 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// TSBS's generators, whose word is not enough: they print their errors among the data, and exit with 0.
+
+// lineBytes is how long a line of data is at most, about.
+const lineBytes = 360
+
+// TSBS reads ./config.yaml, silently: an empty directory of our own.
+func generator(spec record.Spec, name string, j *job, stdout, stderr *os.File, args ...string) (*proc.Process, error) {
+	empty := filepath.Join(spec.Scratch, "empty")
+	if err := record.PrivateDir(empty); err != nil {
+		return nil, err
+	}
+	w := spec.Plan.Workload
+	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + w.UseCase, fmt.Sprintf("--scale=%d", w.Scale),
+		"--timestamp-start=" + w.Start.Format(time.RFC3339), "--timestamp-end=" + w.End.Format(time.RFC3339)}, args...)
+	// A garbage collector that runs less often: a fifth less time.
+	return proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: stdout, Stderr: stderr})
+}
+
+func makeData(ctx context.Context, spec record.Spec, j *job) error {
+	partial := j.path + ".new"
+	defer os.Remove(partial)
+	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(stderr.Name())
+	defer stderr.Close()
+	data := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
+	exit, err := packData(ctx, spec, j, partial, stderr, data)
+	if err != nil {
+		return err
+	}
+	if exit != 0 || data.lines != j.entries {
+		reason := firstError(read(stderr, 1<<20), data.last())
+		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, exit, reason)
+	}
+	sum, err := frameChecksum(partial)
+	if err != nil {
+		return err
+	}
+	j.made = file{ContentChecksum: sum, ContentBytes: data.bytes}
+	return j.publish(partial)
+}
+
+// packData writes the generator's data through zstd. The bytes are those of the generator, in its order.
+func packData(ctx context.Context, spec record.Spec, j *job, partial string, stderr *os.File, data *content) (exit int, err error) {
+	out, err := os.Create(partial)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
+	plan := spec.Plan.Workload
+	p, err := generator(spec, "tsbs_generate_data", j, w, stderr, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
+	w.Close()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, p.Kill()) }()
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
+	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
+	// not write need not be written.
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.CopyBuffer(io.MultiWriter(z, data), reader{ctx, r}, make([]byte, 1<<20))
+	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
+		return 0, fmt.Errorf("packing the data into %s: %w", partial, err)
+	}
+	ended, err := p.Wait(ctx)
+	return ended.Code, err
+}
+
+// window holds the last line of the same host, one time step back, or no tag is found again. Not larger than it must be: small ones
+// stay in the processor's cache.
+func window(plan *record.WorkloadPlan) int {
+	step := float64(lineBytes) * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
+	size := 1 << 20
+	for size < 1<<27 && float64(size) < step*5/4 { // more than 128 MiB would have to be allowed to who unpacks
+		size <<= 1
+	}
+	return size
+}
+
+// frameChecksum is the content's checksum, the last four bytes of a zstd frame, as zstd prints it.
+func frameChecksum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	end := make([]byte, 4)
+	if info, err := f.Stat(); err != nil {
+		return "", err
+	} else if _, err := f.ReadAt(end, info.Size()-4); err != nil {
+		return "", err
+	}
+	slices.Reverse(end) // it is little-endian
+	return hex.EncodeToString(end), nil
+}
+
+// unpack writes the content of a zstd file. A checksum that does not fit is an error.
+func unpack(ctx context.Context, path string, w io.Writer) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := zstd.NewReader(f, zstd.WithDecoderMaxWindow(1<<27))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	if _, err := io.CopyBuffer(w, reader{ctx, z}, make([]byte, 1<<20)); err != nil {
+		return fmt.Errorf("unpacking %s: %w", path, err)
+	}
+	return nil
+}
+
+func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
+	partial := j.path + ".new"
+	defer os.Remove(partial)
+	// Through us, because the generator does not look at the result of its last write: a full disk would go unseen.
+	out, err := os.Create(partial)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(stderr.Name())
+	defer stderr.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	p, err := generator(spec, "tsbs_generate_queries", j, w, stderr, "--query-type="+j.query.Name, fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
+	w.Close()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Kill() }()
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
+	if _, err = io.Copy(out, r); err != nil {
+		return fmt.Errorf("writing %s: %w", partial, err)
+	}
+	exit, err := p.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	said, begin := read(stderr, 1<<20), read(out, 500)
+	made := int64(0)
+	// "VictoriaMetrics max of ...: 20000 points", once it is done.
+	for _, m := range points.FindAllSubmatch(said, -1) {
+		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
+		made += n
+	}
+	if exit.Code != 0 || made != j.entries || bytes.HasPrefix(begin, []byte("error: ")) {
+		if reason := firstError(said, begin); reason != "" { // a type TSBS knows nothing of
+			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, spec.Plan.Workload.UseCase, reason)
+		}
+		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, exit.Code)
+	}
+	return j.publish(partial)
+}
+
+var (
+	points    = regexp.MustCompile(`(?m): ([0-9]+) points$`)
+	tsbsError = regexp.MustCompile(`(?m)^(?:error|panic): (.*)$`)
+)
+
+// firstError is what TSBS says itself, without Go's stack, behind a colon.
+func firstError(texts ...[]byte) string {
+	for _, text := range texts {
+		if m := tsbsError.FindSubmatch(text); m != nil {
+			return ": " + strings.ToValidUTF8(string(m[1]), "")
+		}
+	}
+	return ""
+}
+
+func read(f *os.File, most int64) []byte {
+	text := make([]byte, most)
+	n, _ := f.ReadAt(text, 0) // its end comes first
+	return text[:n]
+}
+
+// content counts lines, and keeps the last bytes: an error is the last line.
+type content struct {
+	lines, bytes int64
+	tail         []byte
+	tell         func(lines int64)
+}
+
+func (c *content) Write(text []byte) (int, error) {
+	c.lines += int64(bytes.Count(text, []byte{'\n'}))
+	c.bytes += int64(len(text))
+	c.tail = append(c.tail[max(0, len(c.tail)-500):], text[max(0, len(text)-500):]...)
+	c.tell(c.lines)
+	return len(text), nil
+}
+
+func (c *content) last() []byte {
+	text := bytes.TrimRight(c.tail, "\n")
+	return text[bytes.LastIndexByte(text, '\n')+1:]
+}
+
+// reader ends with its context.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r reader) Read(into []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(into)
+}

@@ -1,0 +1,240 @@
+// Package workload makes the data and query files that every block reads, or takes those of an earlier run.
+//
+// A file F is good when F.json beside it names its size and sha256 and how many lines or queries are in it. The record goes away
+// before F is replaced and comes back last, so a kill at any moment leaves a file without a record at worst. The sha256 is that
+// of the file as it lies on the disk: 0.1 s to verify where the content would take seconds, so it is verified on every start of
+// a run. The content of the data is identified by the 32 bits of XXH64 at the end of a zstd frame, which are compared whenever it
+// is unpacked, and are the same for every zstd.
+package workload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"tsduel/host/noise"
+	"tsduel/host/record"
+)
+
+// A query is at most about so long (single-groupby-5-8-1: 516).
+const queryBytes = 1000
+
+// Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
+const feedShare = 8
+
+// file is what FILE.json says of a file. Content is of data only.
+type file struct {
+	SHA256          string `json:"sha256"`
+	Bytes           int64  `json:"bytes"`
+	Entries         int64  `json:"entries"` // lines or queries
+	ContentChecksum string `json:"content_checksum,omitempty"`
+	ContentBytes    int64  `json:"content_bytes,omitempty"`
+}
+
+// job is a file to be made.
+type job struct {
+	path           string
+	format         string
+	query          *record.QueryType // nil: data
+	entries, bytes int64
+	made           file
+}
+
+// Make returns the files of a run and writes raw/workload.json; what is missing is made. Spec needs Plan, Builds, the directories and
+// Events. Errors are sentences, of the user's where he can mend it.
+func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
+	plan := spec.Plan.Workload
+	if len(plan.Data) == 0 {
+		return nil, record.UserError("%s/plan/experiment.json names no data in workload.data", spec.RunDir)
+	}
+	jobs := jobsOf(spec)
+	dirs := map[string]bool{}
+	for _, j := range jobs {
+		dirs[filepath.Dir(j.path)] = true
+	}
+	for dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		// We hold the lock of the cache, so nobody else is making anything.
+		left, _ := filepath.Glob(filepath.Join(dir, "*.new"))
+		for _, path := range left {
+			os.Remove(path)
+		}
+	}
+	var missing []*job
+	needed := int64(0)
+	for _, j := range jobs {
+		if good, err := j.isGood(); err != nil {
+			return nil, err
+		} else if !good {
+			missing = append(missing, j)
+			needed += j.bytes
+		}
+	}
+	dir := filepath.Join(spec.Cache, "workload")
+	if free, _ := record.IsFull(dir); free < needed {
+		return nil, record.UserError("too little disk for the data and query files: about %d MiB are needed and %d MiB are free in %s: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller",
+			needed>>20+1, free>>20, dir)
+	}
+	if err := makeMissing(ctx, spec, missing); err != nil {
+		return nil, err
+	}
+	made := &record.Workload{Queries: []record.QueryFile{}}
+	for _, j := range jobs {
+		if j.query != nil {
+			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			continue
+		}
+		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
+		feed, err := feedOf(ctx, spec, j)
+		if err != nil {
+			return nil, err
+		}
+		made.Data = append(made.Data, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: j.entries, Samples: plan.Samples})
+	}
+	target := filepath.Join(spec.RunDir, "raw", "workload.json")
+	before := &record.Workload{}
+	if err := record.ReadJSON(target, before); err == nil && !same(before, made) {
+		return nil, record.UserError("the data or the queries are not those of this run's first blocks (%s): start a new run", target)
+	}
+	return made, record.WriteJSON(target, made)
+}
+
+func jobsOf(spec record.Spec) (jobs []*job) {
+	plan, queries := spec.Plan.Workload, spec.Plan.Queries
+	for i, data := range plan.Data {
+		dir := filepath.Join(spec.Cache, "workload", data.Key)
+		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, entries: plan.Lines, bytes: plan.EstimatedBytes})
+		if i > 0 {
+			continue
+		}
+		count := int64(queries.MaxCount)
+		if queries.Count != nil {
+			count = max(count, int64(*queries.Count))
+		}
+		for _, q := range queries.Types {
+			for format, key := range q.Keys {
+				jobs = append(jobs, &job{path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+			}
+		}
+	}
+	return jobs
+}
+
+// isGood says whether a file is there and whole, with as many lines or queries as it is to have.
+func (j *job) isGood() (bool, error) {
+	if err := record.ReadJSON(j.path+".json", &j.made); err != nil || j.made.Entries != j.entries {
+		return false, nil
+	}
+	sum, size, err := sumOf(j.path)
+	if err != nil && !os.IsNotExist(err) {
+		return false, err
+	}
+	return sum == j.made.SHA256 && size == j.made.Bytes, nil
+}
+
+func sumOf(path string) (sum string, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	size, err = io.Copy(hash, f)
+	return hex.EncodeToString(hash.Sum(nil)), size, err
+}
+
+// publish gives a file that was made, and its record, their names.
+func (j *job) publish(partial string) (err error) {
+	j.made.Entries = j.entries
+	if j.made.SHA256, j.made.Bytes, err = sumOf(partial); err != nil {
+		return err
+	}
+	if err := os.Remove(j.path + ".json"); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := record.Publish(partial, j.path); err != nil {
+		return err
+	}
+	return record.WriteJSON(j.path+".json", j.made)
+}
+
+func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
+	queries := 0
+	begin := time.Now()
+	tell := func(phase string, begin time.Time, count int64) {
+		end := record.Epoch(time.Now())
+		spec.Events.Emit("phase-end", record.PhaseFields(record.Phase{Phase: phase, Begin: record.Epoch(begin), End: end, Count: count}))
+	}
+	for _, j := range missing {
+		if j.query == nil {
+			begin := time.Now()
+			spec.Events.Log("INFO", fmt.Sprintf("generating %d lines of data into %s", j.entries, j.path))
+			spec.Events.Emit("phase-start", record.Fields{"phase": "data"})
+			if err := makeData(ctx, spec, j); err != nil {
+				return err
+			}
+			tell("data", begin, j.entries)
+			continue
+		}
+		if queries == 0 {
+			begin = time.Now()
+			spec.Events.Emit("phase-start", record.Fields{"phase": "queries"})
+		}
+		spec.Events.Progress("queries", int64(queries), int64(len(missing)))
+		if err := makeQueries(ctx, spec, j); err != nil {
+			return err
+		}
+		queries++
+	}
+	if queries > 0 {
+		tell("queries", begin, int64(queries))
+	}
+	return nil
+}
+
+// feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
+// loader takes half as much CPU as the loader itself, from the server that is measured.
+func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
+	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	os.Remove(path)
+	facts, err := noise.Describe(spec.Scratch)
+	if err != nil {
+		return "", err
+	}
+	if size := j.made.ContentBytes; size > facts.MemoryBytes/feedShare || size > facts.DiskFreeBytes/feedShare {
+		return j.path, nil
+	}
+	partial := path + ".partial"
+	f, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(unpack(ctx, j.path, f), f.Close()); err != nil {
+		return "", err
+	}
+	return path, os.Rename(partial, path)
+}
+
+// same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
+func same(a, b *record.Workload) bool {
+	content := func(w *record.Workload) (found []any) {
+		for _, d := range w.Data {
+			found = append(found, d.Format, d.ContentChecksum, d.Lines)
+		}
+		for _, q := range w.Queries {
+			found = append(found, q.Format, q.Type, q.SHA256)
+		}
+		return found
+	}
+	return reflect.DeepEqual(content(a), content(b))
+}

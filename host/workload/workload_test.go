@@ -1,0 +1,218 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tsduel/host/record"
+)
+
+const lines = 40 // what the fake writes for four hosts
+
+// fixture is a run of the fake generators of tests/fakes, which have the manners of TSBS's.
+func fixture(t *testing.T) (spec record.Spec, calls func() int) {
+	t.Helper()
+	root := t.TempDir()
+	fakes, err := filepath.Abs("../../tests/fakes")
+	must(t, err)
+	log := filepath.Join(root, "log")
+	t.Setenv("FAKE_LOG", log)
+	spec = record.Spec{RunDir: filepath.Join(root, "a run"), Cache: filepath.Join(root, "a cache"), Builds: &record.Builds{TSBSBin: fakes}}
+	spec.Scratch, spec.Events = filepath.Join(spec.Cache, "scratch"), record.NewEvents(spec.RunDir, true)
+	must(t, os.MkdirAll(filepath.Join(spec.RunDir, "raw"), 0o755))
+	must(t, os.MkdirAll(spec.Scratch, 0o755))
+	start := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
+	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 4, Start: start, End: start.Add(13 * time.Hour), Interval: "80s", IntervalS: 80,
+		Seed: 8428, Lines: lines, Samples: lines * 10, EstimatedBytes: 4000}}
+	spec.Plan.Workload.Data = append(spec.Plan.Workload.Data, struct {
+		Format string `json:"format"`
+		Key    string `json:"key"`
+	}{"victoriametrics", "0123456789abcdef"})
+	spec.Plan.Queries = record.Queries{MaxCount: 50, Types: []record.QueryType{
+		{Name: "cpu-max-all-1", Seed: 8435, Keys: map[string]string{"victoriametrics": "c0"}},
+		{Name: "single-groupby-1-1-1", Seed: 8436, Keys: map[string]string{"victoriametrics": "50"}}}}
+	return spec, func() int {
+		text, _ := os.ReadFile(log)
+		os.Remove(log)
+		return strings.Count(string(text), "\n")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCalls(t *testing.T, calls func() int, want int) {
+	t.Helper()
+	if got := calls(); got != want {
+		t.Errorf("%d calls of a generator and not %d", got, want)
+	}
+}
+
+func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
+	spec, calls := fixture(t)
+	made, err := Make(t.Context(), spec)
+	must(t, err)
+	wantCalls(t, calls, 3)
+	data, _ := made.DataFor("victoriametrics")
+	feed, err := os.ReadFile(data.FeedPath)
+	must(t, err)
+	if data.Lines != lines || data.Samples != 400 || strings.Count(string(feed), "\n") != lines || !strings.HasPrefix(data.FeedPath, spec.Scratch) {
+		t.Errorf("%+v", data)
+	}
+	sum, size, err := sumOf(data.Path)
+	if err != nil || sum != data.SHA256 || size != data.Bytes {
+		t.Errorf("%+v: %s %d %v", data, sum, size, err)
+	}
+	queries, ok := made.QueriesFor("victoriametrics", "cpu-max-all-1")
+	text, err := os.ReadFile(queries.Path)
+	if must(t, err); !ok || queries.Count != 50 || strings.Count(string(text), "seed=8435") != 50 {
+		t.Errorf("%+v\n%s", queries, text)
+	}
+	on := &record.Workload{}
+	must(t, record.ReadJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	if !same(on, made) || on.Data[0].ContentChecksum == "" {
+		t.Errorf("raw/workload.json: %+v", on)
+	}
+	// The zstd of every distribution reads it, and says the same of its content.
+	if zstd, err := exec.LookPath("zstd"); err == nil {
+		said, err := exec.Command(zstd, "-lv", data.Path).CombinedOutput()
+		if must(t, err); !strings.Contains(string(said), data.ContentChecksum) {
+			t.Errorf("%s is not in %s", data.ContentChecksum, said)
+		}
+	}
+	_, err = Make(t.Context(), spec)
+	must(t, err)
+	wantCalls(t, calls, 0)
+	for name, damage := range map[string]func(path string) error{
+		"cut short":        func(path string) error { return os.Truncate(path, 10) },
+		"gone":             os.Remove,
+		"without a record": func(path string) error { return os.Remove(path + ".json") },
+		"with half a one":  func(path string) error { return os.Truncate(path+".json", 10) },
+		"changed":          func(path string) error { return os.WriteFile(path, make([]byte, queries.Bytes), 0o644) },
+	} {
+		must(t, damage(queries.Path))
+		_, err := Make(t.Context(), spec)
+		must(t, err)
+		if got := calls(); got != 1 {
+			t.Errorf("a file that is %s: %d calls", name, got)
+		}
+	}
+	// The same run with other data.
+	spec.Plan.Queries.Types[0].Keys["victoriametrics"] = "c1"
+	spec.Plan.Queries.Types[0].Seed = 9
+	_, err = Make(t.Context(), spec)
+	if err == nil || !strings.Contains(err.Error(), "are not those of this run's first blocks") {
+		t.Error(err)
+	}
+}
+
+func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
+	for _, c := range []struct {
+		fault, want string
+		code        int
+	}{
+		{"FAKE_DATA_FAULT=error", "tsbs_generate_data wrote 1 lines instead of 40 (exit code 0): invalid use case specified: 'nope'; nothing was kept", 3},
+		{"FAKE_DATA_FAULT=short", "tsbs_generate_data wrote 6 lines instead of 40 (exit code 0); nothing was kept", 3},
+		{"FAKE_DATA_FAULT=exit", "(exit code 7); nothing was kept", 3},
+		{"FAKE_QUERIES_FAULT=short", "tsbs_generate_queries made 49 queries of cpu-max-all-1 instead of 50 (exit code 0); nothing was kept", 3},
+		{"type=lastpoint", "queries.types: tsbs_generate_queries makes no lastpoint for cpu-only: LastPointPerHost not supported in PromQL", 2},
+		{"type=nonsense", "makes no nonsense for cpu-only: invalid query type for use case 'cpu-only': 'nonsense'", 2},
+	} {
+		spec, _ := fixture(t)
+		if name, value, _ := strings.Cut(c.fault, "="); name == "type" {
+			spec.Plan.Queries.Types[0].Name = value
+		} else {
+			t.Setenv(name, value)
+			defer os.Unsetenv(name)
+		}
+		_, err := Make(t.Context(), spec)
+		var stop *record.Stop
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.fault, err)
+		} else if stop, _ = err.(*record.Stop); stop == nil || stop.Code != c.code {
+			t.Errorf("%s: %#v", c.fault, err)
+		}
+		if name, _, _ := strings.Cut(c.fault, "="); name != "type" {
+			os.Unsetenv(name)
+		}
+		left, _ := filepath.Glob(filepath.Join(spec.Cache, "workload/*/*.new"))
+		if data, _ := filepath.Glob(filepath.Join(spec.Cache, "workload/*/data.zst")); strings.HasPrefix(c.fault, "FAKE_DATA") && len(data)+len(left) > 0 {
+			t.Errorf("%s: something was kept: %v %v", c.fault, data, left)
+		}
+	}
+}
+
+func TestAnInterruptionLeavesNothingHalf(t *testing.T) {
+	for _, fault := range []string{"FAKE_DATA_FAULT", "FAKE_QUERIES_FAULT"} {
+		spec, calls := fixture(t)
+		t.Setenv(fault, "hang")
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		begin := time.Now()
+		_, err := Make(ctx, spec)
+		cancel()
+		if err == nil || time.Since(begin) > 5*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		os.Unsetenv(fault)
+		calls()
+		_, err = Make(t.Context(), spec)
+		must(t, err)
+		if fault == "FAKE_DATA_FAULT" {
+			wantCalls(t, calls, 3)
+		} else {
+			wantCalls(t, calls, 2) // the data was whole
+		}
+	}
+}
+
+func TestTooLittleDiskIsSaidBeforeTheFirstByte(t *testing.T) {
+	spec, calls := fixture(t)
+	spec.Plan.Workload.EstimatedBytes = 1 << 60
+	_, err := Make(t.Context(), spec)
+	if err == nil || !strings.Contains(err.Error(), "too little disk for the data and query files: about 1099511627777 MiB are needed and ") {
+		t.Error(err)
+	}
+	wantCalls(t, calls, 0)
+}
+
+func TestWindow(t *testing.T) {
+	day := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		scale int64
+		want  int
+	}{{100, 1 << 20}, {4000, 1 << 21}, {100_000, 1 << 26}, {4_000_000, 1 << 27}} {
+		plan := &record.WorkloadPlan{Start: day, End: day.Add(24 * time.Hour), IntervalS: 80, Lines: c.scale * 1080}
+		if got := window(plan); got != c.want {
+			t.Errorf("%d hosts: a window of %d and not %d", c.scale, got, c.want)
+		}
+	}
+}
+
+// BenchmarkData packs and unpacks what the real generator makes: TSBS_BIN=DIRECTORY go test -bench Data ./workload
+func BenchmarkData(b *testing.B) {
+	bin := os.Getenv("TSBS_BIN")
+	if bin == "" {
+		b.Skip("TSBS_BIN is not set")
+	}
+	day := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
+	spec := record.Spec{Scratch: b.TempDir(), Builds: &record.Builds{TSBSBin: bin}, Events: record.NewEvents(b.TempDir(), true)}
+	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 1000, Start: day, End: day.Add(24 * time.Hour), Interval: "80s", IntervalS: 80, Seed: 8428, Lines: 1_080_000}}
+	for b.Loop() {
+		j := &job{path: filepath.Join(b.TempDir(), "data.zst"), format: "victoriametrics", entries: spec.Plan.Workload.Lines}
+		if err := makeData(b.Context(), spec, j); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(j.made.Bytes)/1e6, "MB")
+		fmt.Fprintln(os.Stderr, j.made)
+	}
+}

@@ -1,0 +1,55 @@
+"""Small experiments for tests: of a ready binary, so that nothing has to be resolved over a network or built."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tsduel.plan import resolve
+from tsduel.question import read
+
+if TYPE_CHECKING:
+    from tsduel.core.plan import Plan
+    from tsduel.workloads.experiment import Experiment
+
+FAKES = Path(__file__).resolve().parent / "fakes"
+TYPES = ["single-groupby-1-1-1", "cpu-max-all-1"]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def written(binary: Path = FAKES / "database", **parts: Any) -> dict[str, Any]:
+    """Return the mapping of an experiment of one tiny block; `parts` are laid over its sections."""
+    variant = {"source": "binary", "path": str(binary)}
+    base: dict[str, Any] = {
+        "name": "fake",
+        "variants": {"baseline": dict(variant), "candidate": dict(variant)},
+        "workload": {"scale": 2, "interval": "1h", "workers": 1},
+        "queries": {"types": TYPES[:1], "workers": 1, "max_count": 400},
+        "duel": {"seconds": 0.1, "least": 4, "fewest": 4, "idle_s": 0.1},
+        "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
+        "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 99},
+        "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20},
+        # Other tests run beside, which is not what most of these look at.
+        "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
+        "host": {"port": free_port()},
+    }
+    for section, fields in parts.items():
+        base[section] = base.get(section, {}) | fields if isinstance(fields, dict) else fields
+    return base
+
+
+def asked(**parts: Any) -> Experiment:
+    """Return such an experiment, validated."""
+    return read.validate(written(**parts), "test")
+
+
+def planned(**parts: Any) -> Plan:
+    """Return its plan."""
+    return resolve.resolve(asked(**parts), run="r")

@@ -1,0 +1,354 @@
+"""The plan of a run, plan/experiment.json: everything that is fixed before the first block. Typed, frozen, versioned.
+
+The host reads the same file (host/record). Times are in seconds, sizes in bytes, unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from tsduel.core import files
+from tsduel.core.errors import UserError
+from tsduel.core.files import read_json
+from tsduel.core.sections import (
+    DesignAsked,
+    Duel,
+    GoBench,
+    GoWatchdog,
+    Host,
+    Noise,
+    Part,
+    QuerySettings,
+    Report,
+    Settle,
+    Source,
+    Watchdog,
+    WorkloadAsked,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = 2
+PLAN = "plan/experiment.json"
+
+
+class Own(Part):
+    """Which tsduel made the plan."""
+
+    version: str
+    commit: str
+
+
+class Asked(Part):
+    """What the user gave: the file ("" for none), what stands in it, and the knobs laid over it."""
+
+    experiment: str
+    written: dict[str, Any] = {}
+    knobs: dict[str, str] = {}
+
+
+class LocalPlace(Part):
+    """Here."""
+
+    kind: Literal["local"] = "local"
+
+
+class SshPlace(Part):
+    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`."""
+
+    kind: Literal["ssh"] = "ssh"
+    user: str | None
+    address: str
+    port: int | None
+    config_file: str | None
+    directory: str
+
+
+class Price(Part):
+    """USD: an hour of each part and of all; for the estimated time, and for the whole lifetime."""
+
+    machine_h: float
+    disk_h: float
+    network_h: float
+    hour: float
+    expected: float
+    worst: float
+    as_of: str
+
+
+class GcpPlace(Part):
+    """A rented machine."""
+
+    kind: Literal["gcp"] = "gcp"
+    project: str
+    ssh_via: Literal["public", "iap"]
+    ssh_source_ranges: tuple[str, ...]
+    user: str
+    directory: str
+    name: str
+    machine: str
+    zones: tuple[str, ...]
+    spot: bool
+    image: str
+    disk_type: str
+    disk_gb: int
+    estimate_s: int
+    lifetime_s: int
+    price: Price
+
+
+Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
+
+
+class Component(Part):
+    """One process of a variant, from one exact revision."""
+
+    role: str = "server"
+    program: str
+    source: Source
+    ref: str = ""
+    repo: str = ""
+    path: str = ""
+    go: str = ""
+    flags: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    label: str
+    revision: str = ""
+    version: str = ""
+    sum: str = ""
+    dirty: str = ""
+    build_key: str = ""
+
+
+class Variant(Part):
+    """One side of the comparison. `package` and `bench` are of Go benchmarks only."""
+
+    name: str
+    label: str
+    target: str
+    components: Annotated[tuple[Component, ...], Field(min_length=1)]
+    package: str = ""
+    bench: str = ""
+
+    @property
+    def server(self) -> Component:
+        """The component that takes clients, or the only one."""
+        return self.components[0]
+
+
+class Counter(Part):
+    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full."""
+
+    name: str
+    labels: dict[str, str] = {}
+
+
+class Target(Part):
+    """What the host has to know of a database beside its adapter; regular expressions are RE2.
+
+    `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
+    when all `quiet` counters are 0 and the `still` ones do not change. `ticks`: names that a tick keeps. `write_path`
+    takes lines of data by POST, for exchanged ingestion; empty where that is not how data gets in.
+    """
+
+    name: str
+    data_format: str
+    query_format: str
+    answers: str
+    volatile: str = ""
+    trouble: str = ""
+    refused_flags: tuple[str, ...] = ()
+    counters: dict[str, Counter] = {}
+    quiet: tuple[str, ...] = ()
+    still: tuple[str, ...] = ()
+    ticks: str = ""
+    samples_per_row: int = 1
+    write_path: str = ""
+
+
+class Cell(Part):
+    """One setting of a sweep; one today, without a name."""
+
+    name: str = ""
+    set: dict[str, Any] = {}
+
+
+class Design(DesignAsked):
+    """The design with its spare blocks counted."""
+
+    spare_blocks: int
+
+
+class DataFile(Part):
+    """One file of data: its TSBS format, and the key it is cached by."""
+
+    format: str
+    key: str
+
+
+class Workload(WorkloadAsked):
+    """The data, counted."""
+
+    interval_s: int
+    lines: int
+    samples: int
+    estimated_bytes: int
+    data: tuple[DataFile, ...]
+
+
+class QueryType(Part):
+    """One query type; `keys`: TSBS format -> the key its file is cached by."""
+
+    name: str
+    seed: int
+    keys: dict[str, str]
+
+
+class Queries(QuerySettings):
+    """The queries of a run."""
+
+    types: tuple[QueryType, ...]
+
+
+class Tsbs(Part):
+    """The version of TSBS."""
+
+    version: str
+
+
+class Estimate(Part):
+    """Bytes of what lies in the cache and in results/, each above what was measured."""
+
+    data_bytes: int = 0
+    query_bytes: int = 0
+    database_bytes: int = 0
+    results_bytes: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.data_bytes + self.query_bytes + self.database_bytes + self.results_bytes
+
+
+class Duration(Part):
+    """Whole seconds, roughly, for deadlines and prices: to prepare, to make the data, of one block, of everything."""
+
+    prepare_s: int
+    workload_s: int
+    block_s: int
+    total_s: int
+
+
+class LogFile(Part):
+    """An imported log as it was."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
+class Imported(Part):
+    """What two logs say of the load and the queries; text is "unknown" where they do not. `samples_from`: see notes."""
+
+    logs: dict[str, LogFile]
+    samples_from: Literal["flags", "baseline"]
+    notes: tuple[str, ...]
+    use_case: str
+    start: str
+    end: str
+    interval: str
+    seed: str
+    scale: str
+    samples: int
+    load_workers: int | None
+    query_workers: str
+    query_types: tuple[str, ...]
+
+
+class Plan(Part):
+    """plan/experiment.json. A section that a kind of run does not have is None."""
+
+    plan_version: Literal[2] = 2
+    run: str
+    name: str
+    question: str
+    kind: Literal["tsbs", "gobench", "logs"]
+    smoke: bool
+    screen: bool
+    aa: bool
+    created: str
+    own: Own
+    asked: Asked
+    place: Place = LocalPlace()
+    hosts: tuple[str, ...] = ("host1",)
+    cells: tuple[Cell, ...] = (Cell(),)
+    variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
+    targets: dict[str, Target] = {}
+    design: Design
+    noise: Noise | None = None
+    watchdog: Watchdog | GoWatchdog | None = None
+    host: Host
+    workload: Workload | None = None
+    queries: Queries | None = None
+    duel: Duel | None = None
+    settle: Settle | None = None
+    gobench: GoBench | None = None
+    tsbs: Tsbs | None = None
+    estimate: Estimate = Estimate()
+    duration: Duration | None = None
+    report: Report = Report()
+    imported: Imported | None = None
+
+    FILE: ClassVar[str] = PLAN
+
+    @property
+    def query_types(self) -> tuple[str, ...]:
+        """Names of the query types, in the order of the experiment; none of Go benchmarks."""
+        if self.imported:
+            return self.imported.query_types
+        return tuple(entry.name for entry in self.queries.types) if self.queries else ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the blocks run on this machine."""
+        return self.place.kind == "local"
+
+    @property
+    def duels(self) -> bool:
+        """Whether the variants stand beside each other."""
+        return self.duel is not None and self.duel.enabled
+
+    def variant(self, name: str) -> Variant:
+        """Return a variant by its name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
+    def target_of(self, variant: str) -> Target:
+        """Return what is known of the database that a variant is a version of."""
+        return self.targets[self.variant(variant).target]
+
+    def write(self, run_dir: Path) -> None:
+        """Write RUN/plan/experiment.json. A plan that exists is a plan that is whole."""
+        files.write(run_dir / PLAN, self.model_dump_json(indent=2) + "\n")
+
+    @classmethod
+    def load(cls, run_dir: Path) -> Plan:
+        """Read RUN/plan/experiment.json; a UserError says if it is missing, damaged, or another version's."""
+        path = run_dir / PLAN
+        if not path.exists():
+            raise UserError(f"{run_dir} is not a run directory: it has no {PLAN}. `ls results` shows the runs")
+        version = read_json(path).get("plan_version", 1)
+        if version != VERSION:
+            age = "an older" if isinstance(version, int) and version < VERSION else "another"
+            raise UserError(
+                f"{run_dir} was made by {age} tsduel (its plan has version {version}, this one reads {VERSION}): "
+                "read its report as it is, and make a new run for anything else"
+            )
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise UserError(f"{path}: {where}: {first['msg']}; a plan is never edited: make a new run") from None

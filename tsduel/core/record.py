@@ -1,0 +1,196 @@
+"""raw/BBB/block.json, as the host writes it: what was done in a block, when (epoch seconds), and what was checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tsduel.core.errors import UserError
+from tsduel.core.files import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOLO, DUEL, BENCH = "solo", "duel", "bench"
+
+
+class _Record(BaseModel):
+    """A record that a newer host may say more in."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Failure(_Record):
+    """Why a block failed; variant "" is not one variant's doing."""
+
+    variant: str = ""
+    part: str = ""
+    phase: str = ""
+    query_type: str = ""
+    message: str
+
+
+class Phase(_Record):
+    """One phase of a part; variant "" where all variants are in it, as in the duel."""
+
+    variant: str = ""
+    part: str
+    phase: str
+    query_type: str = ""
+    begin: float
+    end: float
+    exit: int = 0
+    count: int = 0
+    attempts: int = 1
+    client_user_s: float | None = None
+    client_system_s: float | None = None
+    noise: dict[str, Any] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds."""
+        return self.end - self.begin
+
+    @property
+    def client_cpu_s(self) -> float | None:
+        """CPU seconds of the client, where they were counted."""
+        if self.client_user_s is None or self.client_system_s is None:
+            return None
+        return self.client_user_s + self.client_system_s
+
+
+class Check(_Record):
+    """One check; `message` says what is wrong where it is not ok."""
+
+    check: str
+    variant: str = ""
+    phase: str = ""
+    query_type: str = ""
+    expected: float | int | str | None = None
+    actual: float | int | str | None = None
+    ok: bool
+    message: str = ""
+
+
+class Solo(_Record):
+    """What one variant did alone; `pids` by role, `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
+
+    pids: dict[str, int] = {}
+    pids_end: dict[str, int] = {}
+    canary: dict[str, float] | None = None
+    sizes: dict[str, float] = {}
+    drain_s: float | None = None
+    start_s: float | None = None
+    stop_s: float | None = None
+    restarts: int = 0
+    cpu_ns: dict[str, int] = {}
+
+
+class DuelStart(_Record):
+    """How one variant started into the duel."""
+
+    caches_deleted: bool = False
+    restarts: int = 0
+    data_read_bytes: int = 0
+    idle_s: float | None = None
+    idle_timeout: bool = False
+
+
+class DuelIdle(_Record):
+    """CPU of each server while nobody asks, before or after the exchanges."""
+
+    when: str
+    seconds: float
+    cpu_ns: dict[str, int]
+
+
+class DuelType(_Record):
+    """The exchanges of one query type."""
+
+    query_type: str
+    exchanges: int
+    compared: int = 0
+    differences: int = 0
+    empty: int = 0
+    errors: int = 0
+    first_query: int = 0
+    seconds: float
+    cpu_ns: dict[str, int] = {}
+    client_cpu_ns: int | None = None
+    instructions: dict[str, int] | None = None
+    stopped: str = ""
+
+
+class DuelLoad(_Record):
+    """Exchanged ingestion."""
+
+    exchanges: int
+    lines: int
+    seconds: float
+    cpu_ns: dict[str, int] = {}
+
+
+class Duel(_Record):
+    """What the variants did beside each other."""
+
+    start: dict[str, DuelStart] = {}
+    idle: tuple[DuelIdle, ...] = ()
+    types: tuple[DuelType, ...] = ()
+    load: DuelLoad | None = None
+    rss_bytes: dict[str, int] = {}
+    rss_peak_bytes: dict[str, int] = {}
+
+
+class Block(_Record):
+    """One published block, ok or failed; `path` is its directory."""
+
+    path: Any = None
+    block: int
+    cell: str = ""
+    host: str = "host1"
+    kind: str
+    order: tuple[str, ...]
+    query_types: tuple[str, ...] = ()
+    status: str
+    failures: tuple[Failure, ...] = ()
+    void: str = ""
+    started: float
+    ended: float
+    boot_id: str = ""
+    maintenance: str = ""
+    timed_s: float = 0.0
+    phases: tuple[Phase, ...] = ()
+    solo: dict[str, Solo] = {}
+    duel: Duel | None = None
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its directory's name."""
+        return str(self.path.name)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing in it failed."""
+        return self.status == "ok"
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds of all of it."""
+        return self.ended - self.started
+
+    def phase(self, variant: str, part: str, name: str, query_type: str = "") -> Phase | None:
+        """Return a phase, its last attempt when it was started again."""
+        key = (variant, part, name, query_type)
+        return next((p for p in reversed(self.phases) if (p.variant, p.part, p.phase, p.query_type) == key), None)
+
+
+def read_block(path: Path) -> Block:
+    """Read a block.json."""
+    try:
+        return Block.model_validate(read_json(path) | {"path": path.parent})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {where}: {first['msg']}: this block's record is damaged") from None

@@ -1,0 +1,33 @@
+"""results/: which runs there are, by name. Nothing but Python is needed: `make doctor` asks on a fresh clone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tsduel.core.errors import UserError
+
+# A run's name is a directory's and stands in commands that a user copies.
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def run_directory(name: str, *, must_exist: bool) -> Path:
+    """Return results/RUN for a run's name, `latest`, or a path that ends in one."""
+    run_dir = Path("results") / Path(name).name
+    if not RUN_NAME.fullmatch(run_dir.name):
+        raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
+    if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
+        raise UserError(lost)
+    if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
+        known = sorted(p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json"))
+        there = [k for k in known if k != "latest"]
+        raise UserError(f"{run_dir}: no such run; there are: {', '.join(there[-5:]) or 'none yet (make tsbs)'}")
+    return run_dir.resolve() if run_dir.name == "latest" else run_dir
+
+
+def lost_latest(link: Path) -> str:
+    """Return a sentence if results/latest leads to a run that somebody has removed; else an empty string."""
+    if not link.is_symlink() or link.exists():
+        return ""
+    gone = str(link.readlink())
+    return f"{link} leads to {gone!r}, which is not there any more; name a run that is: RUN=NAME (make list)"

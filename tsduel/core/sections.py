@@ -1,0 +1,313 @@
+"""Sections of an experiment that its plan has as they are: fields, defaults, and what is allowed.
+
+Strict and frozen, with nothing unknown in them. What only TSBS or Go knows is checked by tsduel.workloads.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from tsduel.core import defaults
+
+INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+MOST_BLOCKS = 99
+
+Percent = Annotated[float, Field(gt=0, le=1000)]
+Seconds = Annotated[int, Field(ge=1)]
+Source = Literal["module", "git", "path", "binary", "log"]
+GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
+# YAML reads `off` as false.
+OFF = BeforeValidator(lambda value: "off" if value is False else value)
+
+
+class Part(BaseModel):
+    """A section: strict, frozen, nothing unknown in it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class WorkloadAsked(Part):
+    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
+
+    use_case: str = "cpu-only"
+    scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
+    start: str = "2025-06-10T00:00:00Z"
+    end: str = "2025-06-11T00:00:00Z"
+    interval: str = "80s"
+    seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    batch_size: Annotated[int, Field(ge=1)] = 10_000
+
+    @field_validator("start", "end")
+    @classmethod
+    def _utc_time(cls, value: str) -> str:
+        """Store RFC 3339 in UTC, whole seconds."""
+        try:
+            when = datetime.fromisoformat(value)
+            in_utc = when.astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise ValueError("not a time; write it like 2025-06-10T00:00:00Z") from None
+        if when.tzinfo is None or when.microsecond:
+            raise ValueError("write the time in whole seconds with its zone, like 2025-06-10T00:00:00Z")
+        return in_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @field_validator("interval")
+    @classmethod
+    def _interval(cls, value: str) -> str:
+        if not INTERVAL.fullmatch(value):
+            raise ValueError("write it like 80s, 1m or 1h")
+        return value
+
+    @property
+    def step_s(self) -> int:
+        """The time between two samples of a series, in seconds."""
+        number, unit = INTERVAL.fullmatch(self.interval).groups()  # type: ignore[union-attr]  # validated
+        return int(number) * SECONDS[unit]
+
+    @property
+    def window_s(self) -> int:
+        """The length of the data's window, in seconds."""
+        return int((datetime.fromisoformat(self.end) - datetime.fromisoformat(self.start)).total_seconds())
+
+    @model_validator(mode="after")
+    def _window(self) -> WorkloadAsked:
+        if self.window_s < self.step_s:
+            raise ValueError(f"the window {self.start} to {self.end} is shorter than one interval of {self.interval}")
+        return self
+
+
+class QuerySettings(Part):
+    """Queries of every part, and of the solo closed loop: clients, how many of a type, state of the caches."""
+
+    solo: bool = False
+    workers: Annotated[int, Field(ge=1, le=1024)] = 4
+    count: Annotated[int, Field(ge=1)] | None = None
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
+    max_count: Annotated[int, Field(ge=20)] = 30_000
+    cache: Annotated[Literal["as-loaded", "cold", "warm", "off"], OFF] = "as-loaded"
+    seed: Annotated[int, Field(ge=1)] = 8428
+
+
+class Duel(Part):
+    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type."""
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
+    least: Annotated[int, Field(ge=1)] = 64
+    longest_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    fewest: Annotated[int, Field(ge=4)] = 16
+    in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
+    load: bool = False
+    idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
+    most_differences: Annotated[int, Field(ge=1)] = 100
+
+
+class Settle(Part):
+    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
+
+    mode: Literal["natural", "merged"] = "natural"
+    timeout_s: Seconds = 600
+    polls: Seconds = 3
+    poll_s: Seconds = 1
+
+
+class DesignAsked(Part):
+    """How many blocks, in which order; fixed in the plan before the first. Spare ones are at most a quarter more."""
+
+    blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
+    warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
+    spare_blocks: Annotated[int, Field(ge=0)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 1
+    max_failed_blocks: Annotated[int, Field(ge=0)] = 2
+    reload: Literal["every", "once"] = "every"
+    thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
+
+    @model_validator(mode="after")
+    def _few_spares(self) -> DesignAsked:
+        if (self.spare_blocks or 0) > self.spares_by_default:
+            raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.spares_by_default} here")
+        return self
+
+    @property
+    def spares_by_default(self) -> int:
+        """A quarter of the blocks, which is the most that may be run in place of spoilt ones."""
+        return self.blocks // 4
+
+    @property
+    def planned(self) -> int:
+        """All blocks that may run."""
+        spares = self.spares_by_default if self.spare_blocks is None else self.spare_blocks
+        return self.warmup_blocks + self.blocks + spares
+
+
+class Watchdog(Part):
+    """After how many seconds without progress a phase is ended; `idle_timeout_s`: how long a duel waits for idling."""
+
+    health_s: Seconds = 60
+    load_stall_s: Annotated[int, Field(ge=2)] = 20
+    query_stall_s: Annotated[int, Field(ge=2)] = 60
+    stop_s: Seconds = 120
+    idle_timeout_s: Seconds = 30
+
+
+class GoWatchdog(Part):
+    """When a benchmark is ended: asleep without a word for `idle_s`, or no line of output for `silent_s`."""
+
+    idle_s: Annotated[int, Field(ge=2)] = 60
+    silent_s: Annotated[int, Field(ge=2)] = 900
+
+
+class Noise(Part):
+    """Limits, each null for never. A value at its limit or beyond spoils the whole block, or with `flag` is shown only.
+
+    Shares are of the whole machine (steal, foreign CPU), of the phase (pressure) or of the run's median (canary).
+    """
+
+    steal_pct: Percent | None = defaults.STEAL_PCT
+    foreign_cpu_pct: Percent | None = defaults.FOREIGN_CPU_PCT
+    canary_pct: Percent | None = 10
+    clock_step_s: Annotated[float, Field(gt=0)] | None = defaults.CLOCK_STEP_S
+    steal_flag_pct: Percent | None = defaults.STEAL_FLAG_PCT
+    foreign_cpu_flag_pct: Percent | None = defaults.FOREIGN_CPU_FLAG_PCT
+    canary_flag_pct: Percent | None = 5
+    canary_fsync_flag_pct: Percent | None = 50
+    # A closed loop with as many workers as CPUs makes its own CPU pressure.
+    pressure_cpu_flag_pct: Percent | None = None
+    pressure_io_flag_pct: Percent | None = 20
+    pressure_memory_flag_pct: Percent | None = 1
+    swap_flag_pages: Annotated[int, Field(ge=1)] | None = 1
+    gc_flag_pct: Percent | None = 10
+    pool_s: Annotated[float, Field(ge=0, le=3600)] = 5
+
+
+class Pins(Part):
+    """CPUs of the servers and of the client, which share none."""
+
+    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _apart(self) -> Pins:
+        if both := set(self.server) & set(self.client):
+            raise ValueError(f"CPU {min(both)} is given to the servers and to the client")
+        return self
+
+
+class Machine(Part):
+    """The measured machine: its name in reports, and what the cache on it may take, in GB; None for no limit."""
+
+    machine: str = "local"
+    cache_limit_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = 20
+
+
+class Host(Machine):
+    """The measured machine of databases."""
+
+    port: Annotated[int, Field(ge=1024, le=65535)] = defaults.PORT
+    drop_caches: bool = False
+    pin: Annotated[Literal["auto", "off"], OFF] | Pins = "auto"
+
+
+class Report(Part):
+    """What the report dwells on. `shift`: on the shift in service time; None for where one build is compared twice."""
+
+    shift: bool | None = None
+
+
+def go_package(value: str) -> str:
+    """Validate a Go package inside its module."""
+    if not re.fullmatch(r"\.(/[A-Za-z0-9_.~+-]+)*", value) or ".." in value.split("/"):
+        raise ValueError(f"{value!r} is no package inside the module; write it like ./lib/storage")
+    return value
+
+
+def go_pattern(value: str) -> str:
+    """Validate what stands behind -bench."""
+    if not value or any(ord(c) < 32 for c in value):  # noqa: PLR2004 - control characters
+        raise ValueError("a pattern as -bench takes it, in one line: ^BenchmarkSearch$/^Data$")
+    return value
+
+
+def _regular(field: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{field}: {text!r} is no regular expression: {error}") from None
+
+
+class Rename(Part):
+    """From a benchmark's name to its row: exchange the first match of a pattern, or take an element out of its path."""
+
+    match: str = ""
+    to: str = ""
+    drop: Annotated[int, Field(ge=1, le=99)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Rename:
+        if (self.drop is None) == (self.match == ""):
+            raise ValueError(
+                "either `match:` with `to:`, or `drop:` with the number of an element (1 is the first below)"
+            )
+        _regular("match", self.match)
+        return self
+
+
+class Require(Part):
+    """What each benchmark must show, above zero: a custom metric, or the number that a pattern finds in its output."""
+
+    metric: str = ""
+    output: str = ""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Require:
+        if (self.metric == "") == (self.output == ""):
+            raise ValueError("either `metric:` (a unit of b.ReportMetric) or `output:` (a regular expression)")
+        if _regular("output", self.output).groups != 1 and self.output:
+            raise ValueError(f"output: {self.output!r} needs one group, around the number: rows=([0-9]+)")
+        return self
+
+
+class Pivot(Part):
+    """`key=value` elements of the names as columns: every value of `column` against the first one."""
+
+    rows: tuple[str, ...] = ()
+    column: Annotated[str, Field(min_length=1)]
+
+
+class GoBench(Part):
+    """What is built and run. `count`, a fixed number of operations, is found in the warm-up block unless given."""
+
+    module: str = ""
+    package: str
+    bench: str = "."
+    seconds: Annotated[float, Field(gt=0, le=3600)] = 1.0
+    count: Annotated[int, Field(ge=1)] | None = None
+    cpu: Annotated[int, Field(ge=1, le=1024)] | None = None
+    files: tuple[str, ...] = ()
+    rename: tuple[Rename, ...] = ()
+    require: tuple[Require, ...] = ()
+    units: dict[str, Literal["higher", "lower"]] = {}
+    pivot: Pivot | None = None
+    profile: tuple[Literal["cpu", "mem"], ...] = ()
+    round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
+
+    _inside = field_validator("package")(go_package)
+    _searches = field_validator("bench")(go_pattern)
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("files")
+    @classmethod
+    def _files_inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name.startswith(("/", "-")) or ".." in name.split("/") or not name.strip():
+                raise ValueError(f"{name!r} is no path inside the module; write it like ./test/data")
+        return value

@@ -1,0 +1,31 @@
+"""The columns of every table between two stages, in one place. `cell` is a key of each."""
+
+from __future__ import annotations
+
+# plan/blocks.tsv; order and query_types are lists with commas
+BLOCKS_TSV = ("block", "cell", "host", "kind", "order", "query_types")
+
+# tidy/*.csv
+MEASUREMENTS = ("cell", "block", "variant", "part", "phase", "query_type", "metric", "value", "unit")
+PAIRS = ("cell", "block", "candidate", "part", "phase", "query_type", "metric", "log_ratio", "se", "n")
+TIMESERIES = ("cell", "block", "variant", "part", "phase", "query_type", "elapsed_s", "metric", "value")
+DISTRIBUTIONS = ("cell", "variant", "query_type", "quantile", "value_ms", "n")
+CHECKS = ("cell", "block", "variant", "phase", "query_type", "check", "expected", "actual", "ok", "message")
+NOISE = (
+    *("cell", "block", "variant", "phase", "query_type"),
+    *("signal", "value", "unit", "limit", "effect", "message"),
+)
+# which blocks count for which candidate; `second`: its solo part came after the baseline's
+BLOCKS = ("cell", "block", "candidate", "kind", "counts", "cause", "second", "reason")
+PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
+UNITS = ("metric", "better")
+
+# stats/comparison.csv
+COMPARISON = (
+    *("cell", "candidate", "metric", "query_type", "unit", "better", "baseline_median", "candidate_median"),
+    *("change_pct", "lo_pct", "hi_pct", "p", "p_adj", "blocks", "mde_pct", "blocks_needed"),
+    *("within_pct", "between_pct", "verdict", "warnings"),
+)
+
+# What is a number wherever it stands; everything else is text, and an empty text stays one. `se` may be empty.
+NUMBERS = {"block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms"}

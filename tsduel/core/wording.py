@@ -1,0 +1,30 @@
+"""Seconds, bytes and numbers of things in words, the same everywhere."""
+
+from __future__ import annotations
+
+GB = 1e9
+
+
+def lasting(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds < 90:  # noqa: PLR2004 - a minute and a half
+        return f"{seconds:.0f} s"
+    if seconds < 5400:  # noqa: PLR2004 - an hour and a half
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours"
+
+
+def amount(count: float) -> str:
+    """Return bytes as MB or GB."""
+    return f"{count / 1e6:,.0f} MB" if count < GB else f"{count / GB:,.1f} GB"
+
+
+def number_of(count: int, thing: str) -> str:
+    """Return 1 block, 2 blocks."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def last_line(text: str) -> str:
+    """Return the last line that a program said, its reason as a rule."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,57 @@
+"""When a rented machine is given back: all is at home, the run has failed, or somebody says so."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tsduel.core import rundir
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import give_back, presence
+from tsduel.places.ssh.link import Link
+from tsduel.rounds import control
+from tsduel.rounds.attend import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
+    """Give the machine of a run back and return ``code``, the exit code of what failed before (0: nothing did).
+
+    Unless ``forced``, it is kept with KEEP=1, when the terminal was detached, and while the run may go on unseen.
+    """
+    run = rundir.open_run(run_dir)
+    place = run.plan.place
+    if place.kind != "gcp":
+        if forced:
+            print(f"{run_dir.name} has no rented machine (its place is {place.kind})")
+        return code
+    if not forced and (not run.json("host/outputs.json").get("provisioned") or code == EXIT_INTERRUPTED):
+        return code
+    if forced or not (kept := _why_kept(run_dir, environment, code)):
+        give_back.main(run_dir, place)
+    else:
+        print(f"gcp: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}", file=sys.stderr)
+    return code
+
+
+def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
+    if environment.get("KEEP", "").strip() == "1":
+        return "KEEP=1: the machine is kept"
+    if code == 0 or presence.why_gone(run_dir):
+        return ""
+    return _fetch(run_dir)
+
+
+def _fetch(run_dir: Path) -> str:
+    """Bring all home; return why the machine has to stay where that fails."""
+    try:
+        if Link.open(run_dir).state().word == "none":
+            return ""
+        control.fetch(run_dir)
+    except UserError as error:
+        again = f"to come back: make {rundir.open_run(run_dir).plan.kind} RUN={run_dir.name}"
+        return f"{error}\ngcp: not everything is at home, so the machine is kept; {again}"
+    return ""

@@ -1,0 +1,63 @@
+"""What A/A runs have said of machines, in results/aa/: one file a kind of machine, shape of experiment and protocol.
+
+What is kept, and when a newer one takes its place, is tsduel.stats.aa's business; who plans or reports only looks.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from tsduel.core.files import read_json
+from tsduel.workloads import workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tsduel.core.plan import Plan
+    from tsduel.core.rundir import Run
+
+PROTOCOL = 2
+"""Rises when blocks are measured in another way: spreads of the old one say nothing of the new one."""
+
+
+def machine_kind(run: Run) -> str:
+    """Return the kind of machine that a run was on."""
+    return kind_of(run.plan.host.machine, run.host)
+
+
+def kind_of(machine: str, host: Mapping[str, Any]) -> str:
+    """Return what two machines must share for the spreads of one to say something about the other, as a file's name.
+
+    ``host`` is what tsduel-host says of it, ``machine`` the experiment's ``host.machine``.
+    """
+    parts = [
+        machine,
+        host.get("cpu_model") or "unknown-cpu",
+        f"{host.get('cpus') or 0}cpus",
+        f"{round((host.get('memory_bytes') or 0) / 2**30)}GiB",
+    ]
+    return re.sub(r"[^a-z0-9.]+", "-", " ".join(str(part) for part in parts).lower()).strip("-")
+
+
+def path_of(results: Path, plan: Plan, kind: str) -> Path:
+    """Return the file for a plan on a kind of machine; ``results`` is the directory of all runs."""
+    shape = json.dumps(workload_of(plan).alike(plan), sort_keys=True)
+    return results / "aa" / f"{kind}.{plan.kind}.{hashlib.sha256(shape.encode()).hexdigest()[:8]}.v{PROTOCOL}.json"
+
+
+def look(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
+    """Return what the last A/A run of this shape has left here, else of another shape, else None: uncalibrated.
+
+    `same_workload` in it says which of the two.
+    """
+    mine = path_of(results, plan, kind)
+    if mine.exists():
+        return {**read_json(mine), "same_workload": True}
+    others = (read_json(path) for path in mine.parent.glob(f"{glob.escape(f'{kind}.{plan.kind}')}.*.v{PROTOCOL}.json"))
+    newest = max(others, key=lambda kept: str(kept.get("created")), default=None)
+    return None if newest is None else {**newest, "same_workload": False}

@@ -1,0 +1,67 @@
+"""What tsduel/targets/NAME.py has to say of a database as `DATABASE`, beside the adapter in scripts/targets/NAME."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tsduel.core import defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tsduel.core.plan import Target
+
+
+@dataclass(frozen=True)
+class Program:
+    """How one program is got and built. In a command ``{output}`` is a path outside the sources."""
+
+    name: str
+    module: str  # Go module path, for `source: module`
+    package: str  # the main package inside it
+    output: str  # what the project's own build command writes, relative to the checkout
+    own_command: tuple[str, ...]  # the project's own build command, for `source: git` and `source: path`
+    go_minimum: str = defaults.GO_MINIMUM
+    version_variable: str = ""  # Go variable that the linker sets, so that the binary says which version it is
+    version_prefix: str = ""
+
+    def build_command(self, source: str, version: str) -> tuple[str, ...]:
+        """Return the command that builds a checkout or module directory; empty for a ready binary."""
+        if source == "binary":
+            return ()
+        if source != "module":
+            return self.own_command
+        # As the project's own Makefile does it.
+        stamp = ("-ldflags", f"-X '{self.version_variable}={self.version_prefix}{version}'")
+        wanted = stamp if self.version_variable else ()
+        return ("env", "CGO_ENABLED=1", "go", "build", *wanted, "-o", "{output}", self.package)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes of disk and memory that a server needs at least, for each series and sample; above what was measured."""
+
+    disk_least: int
+    disk_a_series: int
+    disk_a_sample: int
+    memory_least: int
+    memory_a_series: int
+
+    def disk(self, series: int, samples: int) -> int:
+        """Return bytes of a loaded data directory."""
+        return max(self.disk_least, self.disk_a_series * series + self.disk_a_sample * samples)
+
+    def memory(self, series: int) -> int:
+        """Return bytes of a server that holds so many series."""
+        return self.memory_least + self.memory_a_series * series
+
+
+@dataclass(frozen=True)
+class Database:
+    """One database: what its components are (role -> program; the first takes clients), and what it can be asked."""
+
+    target: Target
+    programs: Mapping[str, Program]
+    query_types: tuple[str, ...]
+    needs: Needs

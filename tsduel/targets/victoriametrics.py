@@ -1,0 +1,87 @@
+"""VictoriaMetrics, single-node."""
+
+from __future__ import annotations
+
+from tsduel.core.plan import Counter, Target
+from tsduel.targets.database import Database, Needs, Program
+
+_OF_STORAGE = {"type": "storage/.*"}
+_OF_CACHES = {"type": "(storage|indexdb)/.*"}
+
+DATABASE = Database(
+    target=Target(
+        name="victoriametrics",
+        data_format="victoriametrics",
+        query_format="victoriametrics",
+        answers="prometheus",
+        volatile=r'"executionTimeMsec":\s*\d+',
+        trouble=r"\bpanic\b|\tfatal\t|fatal error:",
+        # VictoriaMetrics opens every address it is given: repeated flags add up. Its data lies where we wipe it.
+        refused_flags=(
+            "-httpListenAddr",
+            "-graphiteListenAddr",
+            "-influxListenAddr",
+            "-opentsdbListenAddr",
+            "-opentsdbHTTPListenAddr",
+            "-storageDataPath",
+            # With it any flag could come from `env:`.
+            "-envflag.enable",
+        ),
+        counters={
+            "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx"}),
+            "stored": Counter(name="vm_rows_added_to_storage_total"),
+            "ignored": Counter(name="vm_rows_ignored_total"),
+            "invalid": Counter(name="vm_rows_invalid_total"),
+            "rows_read": Counter(name="vm_rows_read_per_query_sum"),
+            "rows_read_queries": Counter(name="vm_rows_read_per_query_count"),
+            "slow_inserts": Counter(name="vm_slow_row_inserts_total"),
+            "merges": Counter(name="vm_merges_total"),
+            "rows_merged": Counter(name="vm_rows_merged_total", labels=_OF_STORAGE),
+            "rows_kept": Counter(name="vm_rows", labels=_OF_STORAGE),
+            "bytes_kept": Counter(name="vm_data_size_bytes"),
+            "cache_requests": Counter(name="vm_cache_requests_total", labels=_OF_CACHES),
+            "cache_misses": Counter(name="vm_cache_misses_total", labels=_OF_CACHES),
+            # What a process that has just started can only have from an earlier one's <data>/cache.
+            "answers_kept": Counter(name="vm_cache_entries", labels={"type": "promql/rollupResult|storage/tsid"}),
+            "gc_cpu": Counter(name="go_gc_cpu_seconds_total"),
+            "parts": Counter(name="vm_parts", labels=_OF_STORAGE),
+            "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
+            "pending": Counter(name="vm_pending_rows"),
+            "active_merges": Counter(name="vm_active_merges"),
+            "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
+        },
+        write_path="/write",
+        quiet=("pending", "active_merges", "inmemory_parts"),
+        still=("merges",),
+        ticks=(
+            r"^(process_resident_memory_bytes$|vm_rows_inserted_total$|vm_pending_rows$|vm_active_merges$|vm_data_size_bytes$|vm_parts$"
+            r"|vm_slow_row_inserts_total$|vm_new_timeseries_created_total$|vm_http_requests_total$|go_gc_cpu|vm_rows$)"
+        ),
+    ),
+    programs={
+        "server": Program(
+            name="victoria-metrics",
+            module="github.com/VictoriaMetrics/VictoriaMetrics",
+            package="./app/victoria-metrics",
+            output="bin/victoria-metrics",
+            own_command=("make", "victoria-metrics"),
+            version_variable="github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
+            version_prefix="victoria-metrics-",
+        )
+    },
+    # Of the types that TSBS knows; the format panics on lastpoint, high-cpu-* and groupby-orderby-limit.
+    query_types=(
+        *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
+        *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
+        *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
+        *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
+    ),
+    # 4,000 series had 286 MB at most (results/example); beyond it a series is an index entry and caches.
+    needs=Needs(
+        disk_least=300 << 20,
+        disk_a_series=3000,
+        disk_a_sample=6,
+        memory_least=400 << 20,
+        memory_a_series=4000,
+    ),
+)

@@ -1,0 +1,217 @@
+"""The half of the TSBS workload that a plan is made with: data and queries by key, and what they take.
+
+Durations are rough: for the deadline of a rented machine and its price.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tsduel.core.metrics import METRICS
+from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
+from tsduel.targets import databases
+from tsduel.workloads.tsbs import queries as tsbs_queries
+from tsduel.workloads.tsbs.schema import TsbsExperiment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tsduel.core.metrics import Metric
+    from tsduel.core.plan import Variant as PlannedVariant
+    from tsduel.core.sections import WorkloadAsked
+    from tsduel.targets import Database
+    from tsduel.targets.database import Program
+    from tsduel.workloads.experiment import Experiment, Variant
+
+TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
+
+# Bytes of disk, each well above what was measured (docs/operating.md).
+DATA_BYTES_A_LINE = 40
+QUERY_BYTES = 400
+SOLO_BYTES = 8 << 20
+EXCHANGE_BYTES = 16
+
+# VictoriaMetrics' "Partition Index Performance Testing", 4 workers: the slower version's load (1,570,957 samples/s),
+# the slowest of the light query types (617.68 queries/s), and double-groupby-1 over 100,000 hosts (1.34 queries/s),
+# whose time goes with the hosts and metrics that it reads.
+LOAD_SAMPLES_S = 1_500_000
+LIGHT_QUERIES_S = 600
+HEAVY_HOST_QUERIES_S = 134_000
+HEAVY_METRICS = {"double-groupby-1": 1, "double-groupby-5": 5, "double-groupby-all": 10}
+# Measured on two shared cores: 4.3 million lines in 30 s.
+GENERATED_LINES_S = 150_000
+GENERATED_QUERIES_S = 10_000
+# Measured there too: packages, Go, TSBS and two versions from an empty cache take 8 minutes; the rest is to boot.
+PREPARE_S = 900
+# Canary, wipe, start, stop and sizes; partitions with a billion samples merge for longer: a minute is a guess.
+SOLO_FIXED_S = 8
+MERGES_S = 60
+MERGED_SAMPLES = 1_000_000_000
+# Start, idling and stop of all.
+DUEL_FIXED_S = 8
+LEAST_QUERIES = 20
+
+
+class TsbsPlanned:
+    """Databases under TSBS's load."""
+
+    kind: ClassVar[str] = "tsbs"
+    experiment: ClassVar[type[Experiment]] = TsbsExperiment
+    registered: ClassVar[tuple[Metric, ...]] = tuple(METRICS.values())
+    unwritten: ClassVar[Mapping[str, Any] | None] = None
+
+    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:  # noqa: ARG002
+        """Return the program that has this role in the variant's database."""
+        return databases()[variant.target].programs[role]
+
+    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+    def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
+        """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
+        asked = _tsbs(asked)
+        used = _databases(asked)
+        data = {
+            name: getattr(asked.workload, name) for name in ("use_case", "scale", "start", "end", "interval", "seed")
+        } | {"tsbs": TSBS_VERSION}
+        files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
+        lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
+        count = _query_count(asked)
+        types = [
+            _query_type(asked, name, number, data | {"count": count}, used)
+            for number, name in enumerate(asked.queries.types)
+        ]
+        return {
+            "tsbs": Tsbs(version=TSBS_VERSION),
+            "targets": {database.target.name: database.target for database in used},
+            "workload": Workload(
+                **asked.workload.model_dump(),
+                interval_s=asked.workload.step_s,
+                lines=lines,
+                samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
+                estimated_bytes=lines * DATA_BYTES_A_LINE,
+                data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
+            ),
+            "queries": Queries(**asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types)),
+            "duel": asked.duel,
+            "settle": asked.settle,
+            "report": asked.report,
+            "estimate": _estimate(asked, used, variants, count, lines),
+        }
+
+    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> Duration:
+        """Return times at the rates above, of the slowest database that is known."""
+        asked, workload = _tsbs(asked), sections["workload"]
+        settle_s = asked.settle.polls * asked.settle.poll_s + MERGES_S * min(1, workload.samples / MERGED_SAMPLES)
+        rates = [_rate(name, workload.scale) for name in asked.queries.types]
+        solo_s = SOLO_FIXED_S + settle_s + workload.samples / LOAD_SAMPLES_S
+        if asked.queries.solo:
+            solo_s += sum(_loop_s(asked.queries, rate) for rate in rates)
+        duel_s = 0.0
+        if asked.duel.enabled:
+            # One at a time is slower than four workers, but not by so much: the rates are of a busy server.
+            most = asked.queries.cache == "warm"
+            duel_s = DUEL_FIXED_S + sum((1 + most) * _exchanges_s(asked, variants / rate) for rate in rates)
+        first = variants * solo_s + duel_s
+        later = first if asked.design.reload == "every" else duel_s
+        made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
+        workload_s = math.ceil(workload.lines / GENERATED_LINES_S + made)
+        total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
+        return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
+
+    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
+        """Return bytes by the number of series."""
+        if workload is None:
+            return None
+        series = workload.scale * tsbs_queries.SERIES_A_HOST
+        return max(databases()[name].needs.memory(series) for name in targets)
+
+    def described(self, plan: Plan) -> list[str]:
+        """Return the load, and the parts of a block."""
+        workload, queries, duel = plan.workload, plan.queries, plan.duel
+        if workload is None or queries is None or duel is None:
+            return []
+        parts = [f"load with {workload.workers} workers"]
+        if queries.solo:
+            parts.append(f"queries with {queries.workers} workers")
+        alone = f"each alone: {', '.join(parts)}"
+        beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
+        return [
+            f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(queries.types)} query types",
+            f"block     {alone}{beside}",
+        ]
+
+    def alike(self, plan: Plan) -> dict[str, Any]:
+        """Return load, queries, duel and settle, but for seeds and keys."""
+        workload, queries = plan.workload, plan.queries
+        return {
+            "workload": workload and workload.model_dump(exclude={"data", "seed", "estimated_bytes"}),
+            "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count"}),
+            "types": sorted(plan.query_types),
+            "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
+            "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
+            "reload": plan.design.reload,
+        }
+
+
+def _tsbs(asked: Experiment) -> TsbsExperiment:
+    if not isinstance(asked, TsbsExperiment):
+        raise TypeError(asked)
+    return asked
+
+
+def _databases(asked: TsbsExperiment) -> list[Database]:
+    return [databases()[name] for name in dict.fromkeys(variant.target for variant in asked.variants.values())]
+
+
+def _key(parts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _query_count(asked: TsbsExperiment) -> int:
+    """Return how many queries a file holds: those of the closed loop, or slices for the duels of all blocks."""
+    count = asked.queries.count or 0
+    return max(count, asked.queries.max_count) if asked.duel.enabled else count or asked.queries.max_count
+
+
+def _query_type(
+    asked: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: list[Database]
+) -> QueryType:
+    """Seeds: one for each type, since with one seed all types ask for the same hosts and warm each other."""
+    seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
+    shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
+    formats = dict.fromkeys(database.target.query_format for database in used)
+    return QueryType(name=name, seed=seed, keys={of: _key(shape | {"format": of}) for of in formats})
+
+
+def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:
+    series = asked.workload.scale * tsbs_queries.SERIES_A_HOST
+    samples = lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case]
+    directories = variants if asked.duel.enabled else 1
+    exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
+    return Estimate(
+        data_bytes=lines * DATA_BYTES_A_LINE * len(used),
+        query_bytes=len(asked.queries.types) * count * QUERY_BYTES * len(used),
+        database_bytes=directories * max(database.needs.disk(series, samples) for database in used),
+        results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
+    )
+
+
+def _rate(name: str, scale: int) -> float:
+    if name in HEAVY_METRICS:
+        return min(LIGHT_QUERIES_S, HEAVY_HOST_QUERIES_S / scale / HEAVY_METRICS[name])
+    return LIGHT_QUERIES_S
+
+
+def _loop_s(queries: Any, rate: float) -> float:
+    timed = queries.count / rate if queries.count else max(queries.seconds, LEAST_QUERIES / rate)
+    return float(timed * (2 if queries.cache == "warm" else 1))
+
+
+def _exchanges_s(asked: TsbsExperiment, each: float) -> float:
+    duel = asked.duel
+    return max(duel.seconds, min(duel.longest_s, duel.least * each), duel.fewest * each)

@@ -1,0 +1,146 @@
+"""An experiment of databases under TSBS's load: what its file may say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from tsduel.core.metrics import METRICS
+from tsduel.core.sections import DesignAsked, Duel, Host, QuerySettings, Report, Settle, Watchdog, WorkloadAsked
+from tsduel.targets import databases
+from tsduel.workloads import experiment
+from tsduel.workloads.tsbs import queries as tsbs_queries
+
+
+class TsbsVariant(experiment.Variant):
+    """One side: which revision of which database, built how, started with what; or a list of such components."""
+
+    target: str = "victoriametrics"
+    package: Literal[""] = ""
+    bench: Literal[""] = ""
+    components: tuple[experiment.Component, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is in the short form."""
+        return not self.components
+
+    @property
+    def parts(self) -> tuple[experiment.Component, ...]:
+        """Its components, the one that takes clients first."""
+        roles = list(databases()[self.target].programs)
+        return tuple(sorted(self.components, key=lambda part: roles.index(part.role))) or (self,)
+
+    @field_validator("target")
+    @classmethod
+    def _known_target(cls, value: str) -> str:
+        if value not in databases():
+            raise ValueError(f"unknown database; allowed: {', '.join(sorted(databases()))}")
+        return value
+
+    @model_validator(mode="after")
+    def _of_its_database(self) -> TsbsVariant:
+        if self.components and (short := self.model_fields_set - {"target", "components"}):
+            raise ValueError(f"either `components:` or `{min(short)}:`, which is of the short form")
+        database = databases()[self.target]
+        first, *_ = roles = list(database.programs)
+        given = [part.role for part in self.components or (self,)]
+        for role in given:
+            if role not in roles:
+                raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(roles)}")
+            if given.count(role) > 1:
+                raise ValueError(f"component {role!r} is there twice")
+        if first not in given:
+            raise ValueError(f"components: {first!r}, which takes clients, is missing")
+        for part in self.components or (self,):
+            for flag in part.flags:
+                if f"-{flag.lstrip('-').partition('=')[0]}" in database.target.refused_flags:
+                    raise ValueError(
+                        f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
+                        "that nobody else can reach (host.port: the first port)"
+                    )
+        return self
+
+
+class Queries(QuerySettings):
+    """The query types; with `shared_seed` all types ask for the same hosts, so that earlier ones warm later ones."""
+
+    types: Annotated[tuple[str, ...], Field(min_length=1)] = tsbs_queries.PARTITION_INDEX_TYPES
+    shared_seed: bool = False
+
+    @field_validator("types")
+    @classmethod
+    def _known_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            tsbs_queries.window_hours(name)
+        if len(set(value)) != len(value):
+            raise ValueError("a query type is named twice")
+        return value
+
+
+class Workload(WorkloadAsked):
+    """The data, of a use case whose samples can be counted beforehand."""
+
+    @field_validator("use_case")
+    @classmethod
+    def _known_use_case(cls, value: str) -> str:
+        if value not in tsbs_queries.SAMPLES_PER_LINE:
+            raise ValueError(f"unknown use case; allowed: {', '.join(tsbs_queries.SAMPLES_PER_LINE)}")
+        return value
+
+
+class Design(DesignAsked):
+    """Thresholds are by metric."""
+
+    @field_validator("thresholds")
+    @classmethod
+    def _known_metrics(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in METRICS:
+                raise ValueError(f"{name!r} is no metric; allowed: {', '.join(sorted(METRICS))}")
+        return value
+
+
+class TsbsExperiment(experiment.Experiment):
+    """The whole written question."""
+
+    kind: Literal["tsbs"] = "tsbs"
+    variants: dict[str, TsbsVariant] = {
+        "baseline": TsbsVariant(ref="v1.132.0"),
+        "candidate": TsbsVariant(ref="v1.133.0"),
+    }
+    workload: Workload = Workload()
+    queries: Queries = Queries()
+    duel: Duel = Duel()
+    settle: Settle = Settle()
+    design: Design = Design()
+    watchdog: Watchdog = Watchdog()
+    host: Host = Host()
+    report: Report = Report()
+
+    @model_validator(mode="after")
+    def _fits(self) -> TsbsExperiment:
+        asked = {variant.target for variant in self.variants.values()}
+        if len(asked) > 1:
+            raise ValueError("variants: all have to be versions of the same database")
+        answered = databases()[asked.pop()].query_types
+        for name in self.queries.types:
+            if name not in answered:
+                raise ValueError(f"queries.types: it cannot be asked {name}; allowed: {', '.join(answered)}")
+            hours = tsbs_queries.window_hours(name)
+            if hours * 3600 >= self.workload.window_s:
+                raise ValueError(
+                    f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
+                    f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
+                )
+        if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
+            raise ValueError(
+                "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
+                "the count that fills queries.seconds is found",
+            )
+        if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
+            raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
+        if self.duel.load and not self.duel.enabled:
+            raise ValueError("duel.load: has no effect without duel.enabled")
+        return self
