@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tsduel.core import caches
+from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.targets.programs import TARGETS
+from tsduel.targets import databases
 
-TARGET = TARGETS["victoriametrics"]
+PROGRAM = databases()["victoriametrics"].programs["server"]
 VERSION = "v1.132.0"
 LEFT_OUT = ("docs", "dashboards", "apptest", "benchmarks", "VM_logo.zip")
 _MOMENT = "2025-06-10T00:00:00Z"
@@ -96,16 +97,22 @@ def repository(cache: Path) -> Path:
 def _plant(path: Path, plant: Plant) -> None:
     text = path.read_text(encoding="utf-8")
     if plant.old and text.count(plant.old) != 1:
-        raise UserError(f"{path}: the place where {plant.name} is planted is not there; {VERSION} is what it was made for")
+        raise UserError(
+            f"{path}: the place where {plant.name} is planted is not there; {VERSION} is what it was made for"
+        )
     path.write_text(text.replace(plant.old, plant.new) + plant.added, encoding="utf-8")
 
 
 def _module() -> Path:
     """Return the directory of the released module, which nobody writes into."""
-    command = [PROJECT / "scripts" / "with-go", TARGET.go_minimum, "local", "go", "mod", "download", "-json"]
-    done = subprocess.run([*command, f"{TARGET.module}@{VERSION}"], cwd="/", capture_output=True, text=True, check=False)
+    command = [PROJECT / "scripts" / "with-go", GO_MINIMUM, "local", "go", "mod", "download", "-json"]
+    done = subprocess.run(
+        [*command, f"{PROGRAM.module}@{VERSION}"], cwd="/", capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
-        raise UserError(f"{TARGET.module}@{VERSION} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}")
+        raise UserError(
+            f"{PROGRAM.module}@{VERSION} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}"
+        )
     return Path(json.loads(done.stdout)["Dir"])
 
 
