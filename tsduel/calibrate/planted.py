@@ -61,7 +61,8 @@ class Plant:
 
 
 def _slow(percent: int) -> Plant:
-    handler = f"err := planted({percent / 100}, func() error {{ return prometheus.QueryRangeHandler(qt, startTime, w, r) }}); err != nil {{"
+    call = "func() error { return prometheus.QueryRangeHandler(qt, startTime, w, r) }"
+    handler = f"err := planted({percent / 100}, {call}); err != nil {{"
     return Plant(f"slow-{percent}", "app/vmselect/main.go", _HANDLER, handler, _SLOWED)
 
 
@@ -105,14 +106,12 @@ def _plant(path: Path, plant: Plant) -> None:
 
 def _module() -> Path:
     """Return the directory of the released module, which nobody writes into."""
-    command = [PROJECT / "scripts" / "with-go", GO_MINIMUM, "local", "go", "mod", "download", "-json"]
-    done = subprocess.run(
-        [*command, f"{PROGRAM.module}@{VERSION}"], cwd="/", capture_output=True, text=True, check=False
-    )
+    module = f"{PROGRAM.module}@{VERSION}"
+    with_go: list[str | Path] = [PROJECT / "scripts" / "with-go", GO_MINIMUM, "local"]
+    command = [*with_go, "go", "mod", "download", "-json", module]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise UserError(
-            f"{PROGRAM.module}@{VERSION} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}"
-        )
+        raise UserError(f"{module} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}")
     return Path(json.loads(done.stdout)["Dir"])
 
 
