@@ -10,13 +10,13 @@ MAKEFLAGS += --no-print-directory
 EXPERIMENT ?=# the question, a file in experiments/ (default: experiments/local.yml)
 BASELINE ?=# v1.132.0, git:REPO@REF, path:DIRECTORY or binary:FILE
 CANDIDATE ?=# the same for the other side
-BLOCKS ?=# how many blocks (rounds of each variant) are measured
+BLOCKS ?=# how many blocks are measured, each with all variants
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
 FAIL_ON ?=# regression: make ends with an error if a metric got worse
 MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
 PACKAGE ?=# their package inside it, ./lib/storage
 BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
-PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed rounds
+PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed blocks
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -27,7 +27,7 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 VIEW ?=# plain: plain lines instead of the screen that a terminal gets
-# Where the rounds run.
+# Where the blocks run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
 SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
 SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
@@ -89,19 +89,19 @@ tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) repo
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
-plan: .venv ## resolve the experiment and draw the order of rounds
+plan: .venv ## resolve the experiment and draw the order of blocks
 	$(TSDUEL) plan "$$RUN"
 
-provision: .venv ## say where the rounds run; with TARGET=gcp, rent the machine
+provision: .venv ## say where the blocks run; with TARGET=gcp, rent the machine
 	$(TSDUEL) provision "$$RUN"
 
-build: .venv ## Ansible: install what is missing and build TSBS and the variants
+build: .venv ## Ansible: install what is missing, and build tsduel-host, TSBS and the variants
 	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
 
-run: .venv ## scripts/run-rounds: every round that has not been run yet
+run: .venv ## tsduel-host: every block that has not been run yet
 	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
 
-give-back: .venv ## TARGET=gcp: destroy, once all rounds are at home (KEEP=1: not)
+give-back: .venv ## TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)
 	@$(TSDUEL) give-back "$$RUN"
 
 tidy: .venv ## raw files -> tidy/*.csv
@@ -116,20 +116,20 @@ keep: .venv ## after AA=1: keep in results/aa what the run says of this kind of 
 report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
 	$(TSDUEL) report "$$RUN"
 
-##@ While the rounds run
+##@ While the blocks run
 follow: .venv ## watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone
 	@$(TSDUEL) follow "$$RUN"
 
-status: .venv ## what the rounds are doing, and how many are finished
+status: .venv ## what the run is doing, and how many blocks are finished
 	@$(TSDUEL) status "$$RUN"
 
-stop: .venv ## end after the round that is running, wherever that is; twice: now; finished rounds are kept
+stop: .venv ## end after the block that is running, wherever that is; twice: now; finished blocks are kept
 	@$(TSDUEL) stop "$$RUN"
 
 fetch: .venv ## from another machine: bring home what is finished by now
 	@$(TSDUEL) fetch "$$RUN"
 
-ssh: .venv ## to another machine: log in where the rounds run
+ssh: .venv ## to another machine: log in where the blocks run
 	@$(TSDUEL) ssh "$$RUN"
 
 ##@ Rented machines

@@ -50,7 +50,13 @@ func init() {
 func main() {
 	// A reader of ours that is gone must not end us.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	endings := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // as nohup has it
+			endings = append(endings, s)
+		}
+	}
+	ctx, _ := signal.NotifyContext(context.Background(), endings...)
 	code, err := command(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tsduel: %v\n", err)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from plots.numbers import byte_unit, number
+from plots.numbers import quantity
 from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.results import lost_latest
 from tsduel.core.rundir import Run, open_run
-from tsduel.places import place
 from tsduel.rounds import runstate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from tsduel.core.plan import Plan
 
 # What else lies in results/ and is no run.
 NO_RUNS = {"latest", "aa", "plot-load"}
@@ -47,7 +49,7 @@ class Line:
     @property
     def cells(self) -> tuple[str, ...]:
         """The line as text, in the order of HEAD."""
-        shown = (self.name, self.kind, self.compares, self.place, self.state, self.blocks, human(self.size))
+        shown = (self.name, self.kind, self.compares, self.place, self.state, self.blocks, quantity(self.size))
         return tuple(map(printable, (*shown, self.verdict)))
 
 
@@ -62,8 +64,8 @@ def text(environment: Mapping[str, str], results: Path) -> str:
     latest = (results / "latest").readlink().name if (results / "latest").is_symlink() else ""
     shown = table([("*" if one.name == latest else " ", one.cells) for one in lines])
     many = "1 run takes" if len(lines) == 1 else f"{len(lines)} runs take"
-    free = human(shutil.disk_usage(results).free)
-    total = f"{many} {human(sum(one.size for one in lines))}, and {free} are free there"
+    free = quantity(shutil.disk_usage(results).free)
+    total = f"{many} {quantity(sum(one.size for one in lines))}, and {free} are free there"
     notes = [lost or ("*: results/latest" if latest else ""), f"{total}. To remove a run: rm -rf results/RUN"]
     return "\n".join([*shown, "", *filter(None, notes)])
 
@@ -99,25 +101,24 @@ def _why_no_plan(path: Path) -> str:
 
 
 def _known(run: Run, size: int, changed: str, running: str) -> Line:
-    plan = run.plan
-    document = run.json("stats/comparison.json")
+    plan, document = run.plan, run.json("stats/comparison.json")
     return Line(
         name=run.path.name,
-        created=str(plan.get("created") or changed),
+        created=plan.created or changed,
         size=size,
-        kind=run.kind,
+        kind=plan.kind,
         compares=compared(plan),
         place=_place(plan),
         state=runstate.state(run, running),
-        blocks=_blocks(plan, document),
+        blocks=_blocks(run),
         verdict=verdict(plan, document) if document else "",
     )
 
 
-def compared(plan: Mapping[str, Any]) -> str:
+def compared(plan: Plan) -> str:
     """Return what is compared with what, by the labels of the variants."""
-    labels = [str(variant["label"]) for variant in sorted(plan["variants"], key=lambda v: v["name"] != "baseline")]
-    if plan.get("aa"):
+    labels = [variant.label for variant in plan.variants]
+    if plan.aa:
         return f"{labels[0]} with itself"
     if len(labels) == 1:
         return f"{labels[0]}, by columns"
@@ -125,30 +126,33 @@ def compared(plan: Mapping[str, Any]) -> str:
     return f"{labels[0]} -> {labels[1]}{others}"
 
 
-def _place(plan: Mapping[str, Any]) -> str:
-    where = place.place_of(plan)
-    if where["kind"] != "ssh":
-        return str(where["kind"])
-    return f"{where['user']}@{where['address']}" if where.get("user") else str(where["address"])
+def _place(plan: Plan) -> str:
+    where = plan.place
+    if where.kind != "ssh":
+        return where.kind
+    return f"{where.user}@{where.address}" if where.user else where.address
 
 
-def _blocks(plan: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    planned = plan.get("design", {}).get("blocks")
-    valid = [len(of["valid"]) for of in document.get("blocks", {}).values()]
-    if planned is None:
-        return str(min(valid, default=""))
-    return f"{min(valid)}/{planned}" if valid else str(planned)
+def _blocks(run: Run) -> str:
+    """Return how many blocks count, of the candidate with the fewest, and how many were planned."""
+    planned, path = run.plan.design.blocks, run.path / "tidy/blocks.csv"
+    if not path.exists():
+        return str(planned)
+    valid = dict.fromkeys(run.variants[1:], 0)
+    with path.open(encoding="utf-8", newline="") as stream:
+        for line in csv.DictReader(stream):
+            valid[line["candidate"]] += line["counts"] == "true"
+    return f"{min(valid.values())}/{planned}"
 
 
-def verdict(plan: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def verdict(plan: Plan, document: Mapping[str, Any]) -> str:
     """Return what came of a compared run (stats/comparison.json) in a few words; the report has it in full."""
     failed = document["checks"]["failed"]
     if failed:
         return f"{failed} checks failed" if failed > 1 else "a check failed"
-    for kind in ("imported", "smoke"):
-        if plan.get(kind):
-            return f"none ({kind})"
-    if plan.get("aa"):
+    if plan.imported or plan.smoke:
+        return f"none ({'imported' if plan.imported else 'smoke'})"
+    if plan.aa:
         return "A/A passed" if document.get("aa", {}).get("passed") else "A/A not passed"
     return _in_words([row["verdict"] for row in document["rows"] if row["verdict"] != "shown"])
 
@@ -195,12 +199,6 @@ def cut(text: str, width: int) -> str:
 def printable(text: str) -> str:
     """Return a text on one line without control characters and without what no terminal can show."""
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def human(size: float) -> str:
-    """Print bytes with three digits: 1.33 GB."""
-    unit, factor = byte_unit(size)
-    return f"{number(size / factor, 3)} {unit}"
 
 
 def disk_bytes(path: Path) -> int:

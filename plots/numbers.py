@@ -1,13 +1,24 @@
-"""How numbers look, in the report and in the terminal: the one place that decides."""
+"""How numbers look in reports, pictures and the terminal: the one place that decides.
 
-from tsduel.core.metrics import Metric
+The digits of a row follow the width of its interval: what the next session would change is not printed.
+"""
 
-_BYTES = (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12))
-# As benchstat prints them.
-_TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
-_BINARY = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30))
-DIGITS = 4
+import math
+from collections.abc import Mapping
+from typing import Any
+
+DIGITS, DECIMALS = 4, 1
+"""Of values and of percents where there is no interval."""
 MISSING = "–"  # noqa: RUF001 - an en dash is what a table has where there is nothing
+_STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "B": (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)),
+    # As benchstat prints them.
+    "sec/op": (("ns/op", 1e-9), ("µs/op", 1e-6), ("ms/op", 1e-3), ("s/op", 1.0)),
+    "B/op": (("B/op", 1.0), ("KiB/op", 2.0**10), ("MiB/op", 2.0**20), ("GiB/op", 2.0**30)),
+    "us": (("µs", 1.0),),
+    "B/s": (("B/s", 1.0), ("KiB/s", 2.0**10), ("MiB/s", 2.0**20), ("GiB/s", 2.0**30)),
+}
+_THOUSANDS = (("", 1.0), ("k", 1e4), ("M", 1e6), ("G", 1e9))
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
@@ -24,7 +35,8 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return f"{rounded:,.0f}"
     if whole:
         return f"{rounded:.{digits - whole}f}"
-    return f"{rounded:.{digits}g}"
+    zeros = -math.floor(math.log10(abs(rounded))) - 1
+    return f"{rounded:.{digits + zeros}f}" if zeros <= DIGITS else f"{rounded:.{digits}g}"
 
 
 def count(value: float | None) -> str:
@@ -32,20 +44,24 @@ def count(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def change(percent: float | None) -> str:
+def change(percent: float | None, decimals: int = DECIMALS) -> str:
     """Print a change in percent with its sign and no unit: +8.1, -12.3, +142, 0.0."""
     if percent is None:
         return MISSING
-    rounded = round(percent, 1)
+    rounded = round(percent, decimals)
     if abs(rounded) >= 100:  # noqa: PLR2004 - three digits are enough
         return f"{percent:+,.0f}"
-    return f"{rounded:+.1f}" if rounded else "0.0"
+    return f"{rounded:+.{decimals}f}" if rounded else f"{0:.{decimals}f}"
+
+
+def size(percent: float | None, decimals: int = DECIMALS) -> str:
+    """Print the same without its sign: 8.1."""
+    return change(None if percent is None else abs(percent), decimals).lstrip("+")
 
 
 def signed(value: float | None, digits: int = 3) -> str:
     """Print a difference with its sign: +0.052, -12.3, 0."""
-    text = number(value, digits)
-    return f"+{text}" if value is not None and value > 0 else text
+    return f"{'+' if value is not None and value > 0 else ''}{number(value, digits)}"
 
 
 def probability(p: float | None) -> str:
@@ -55,38 +71,58 @@ def probability(p: float | None) -> str:
     return f"{p:.0e}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more zeros are not read
 
 
-def between(low: float | None, high: float | None) -> str:
-    """Print an interval in percent: +2.6 to +5.5."""
-    return MISSING if low is None or high is None else f"{change(low)} to {change(high)}"
+def digits(low: float | None, high: float | None) -> tuple[int, int]:
+    """Return significant digits of values and decimals of percents for an interval in percent.
+
+    Two digits of half the width: +-0.2 % leaves 0.2387 and +2.04 %, +-15 % leaves 0.239 and +2 %.
+    """
+    if low is None or high is None or high <= low:
+        return DIGITS, DECIMALS
+    magnitude = math.floor(math.log10((high - low) / 2))
+    return min(max(3 - magnitude, 3), 5), min(max(1 - magnitude, 0), 2)
 
 
-def scale(metric: Metric, *values: float | None) -> tuple[str, list[str]]:
-    """Print values of one metric in one unit that suits the largest: ("GB", ["1.441", "1.246"])."""
-    if metric.format != "bytes":
-        return metric.unit, [number(value) for value in values]
-    largest = max((abs(value) for value in values if value is not None), default=0.0)
-    unit, factor = byte_unit(largest)
-    return unit, [number(value / factor if value is not None else None) for value in values]
+def row_digits(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the same for a row of comparison.json: by its interval, or the range of its blocks."""
+    low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row.get("range_pct") or (None, None)
+    return digits(low, high)
 
 
-def size(value: float | None) -> str:
-    """Print bytes with their unit: 33.66 GB."""
+def scaled(unit: str, largest: float) -> tuple[str, float]:
+    """Return the unit that suits the largest of some values in absolute size, and its factor: ("GB", 1e9)."""
+    steps = _STEPS.get(unit) or (_THOUSANDS if unit.endswith("/op") else ((unit, 1.0),))
+    name, factor = next((step for step in reversed(steps) if largest >= step[1]), steps[0])
+    return (f"{name} {unit}".lstrip(), {"k": 1e3}.get(name, factor)) if steps is _THOUSANDS else (name, factor)
+
+
+def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Print both medians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
+    values, precise = [row["baseline_median"], row["candidate_median"]], row_digits(row)[0]
+    unit, factor = scaled(row["unit"], max((abs(value) for value in values if value is not None), default=0.0))
+    return unit, [number(None if value is None else value / factor, precise) for value in values]
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """Print the 95 % interval of a row: +2.6 to +5.5; a dash where there is none."""
+    if row["lo_pct"] is None or row["hi_pct"] is None:
+        return MISSING
+    decimals = row_digits(row)[1]
+    return f"{change(row['lo_pct'], decimals)} to {change(row['hi_pct'], decimals)}"
+
+
+def changed(row: Mapping[str, Any]) -> str:
+    """Print the change of a row: +4.2."""
+    return change(row["change_pct"], row_digits(row)[1])
+
+
+def quantity(value: float | None, unit: str = "B") -> str:
+    """Print one value with its unit: 33.66 GB."""
     if value is None:
         return MISSING
-    unit, factor = byte_unit(value)
-    return f"{number(value / factor)} {unit}"
+    name, factor = scaled(unit, abs(value))
+    return f"{number(value / factor)} {name}"
 
 
-def byte_unit(largest: float) -> tuple[str, float]:
-    """Return the unit in which the largest of some values in bytes is at least 1, and its factor: ("MB", 1e6)."""
-    return next((b for b in reversed(_BYTES) if largest >= b[1]), _BYTES[0])
-
-
-def time_unit(largest: float) -> tuple[str, float]:
-    """Return the same of values in seconds, small ones above all: ("µs", 1e-6)."""
-    return next((t for t in reversed(_TIMES) if largest >= t[1]), _TIMES[0])
-
-
-def binary_unit(largest: float) -> tuple[str, float]:
-    """Return the same of values in bytes, in the units that benchstat has: ("KiB", 1024.0)."""
-    return next((b for b in reversed(_BINARY) if largest >= b[1]), _BINARY[0])
+def decimals(low: float, high: float) -> int:
+    """Return with how many decimals an interval in a unit of its own is printed: two digits of half its width."""
+    return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)

@@ -11,8 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from plots.opened import TEMPLATES
-
+TEMPLATES = Path(__file__).with_name("templates")
 LARGEST_SVG = 250_000
 """Bytes; a larger SVG is thousands of lines of hundreds of rounds, and its PNG is put in instead."""
 # Everything else that looks like HTML is shown as it was typed.

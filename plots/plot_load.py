@@ -8,7 +8,7 @@ import pandas as pd
 
 from plots import numbers
 from plots.charts.load import load_rate
-from plots.charts.look import save
+from plots.charts.style import save
 from tsduel.core.errors import UserError
 from tsduel.importing.logs import read_lines, read_load
 from tsduel.workloads.tsbs.output import LoadOutput
@@ -38,8 +38,8 @@ def main(environment: Mapping[str, str]) -> None:
         print(_summary(path, load))
     if len(loads) > 1 and loads[0].rate and loads[1].rate:
         change = numbers.change(100 * (loads[1].rate / loads[0].rate - 1))
-        print(f"{given[1]} against {given[0]}: {change} % in the mean rate; one round each: no verdict")
-    series = pd.DataFrame(points, columns=["variant", "round", "elapsed_s", "value"])
+        print(f"{given[1]} against {given[0]}: {change} % in the mean rate; one run each: no verdict")
+    series = pd.DataFrame(points, columns=["variant", "block", "elapsed_s", "value"])
     OUT.mkdir(parents=True, exist_ok=True)
     out = OUT / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
     # The endings are put behind the name: a version in it has dots.

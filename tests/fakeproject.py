@@ -1,122 +1,75 @@
-"""A project of its own for a test of the rounds: the real scripts, a fake database and fake TSBS commands.
-
-Only what costs time and says nothing is exchanged: the canary, the making of the workload, and the waits for
-VictoriaMetrics' cache reset and its rendering of /metrics.
-Every call of an adapter is written to a log, as hyperfine's tests do.
-"""
+"""A run of a fake database and fake TSBS commands in a directory of the test's own, below the real Go program."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tsduel.plan import resolve as plan
-from tsduel.question import experiment
+from asking import FAKES, TYPES, UNJUDGED, free_port, written
+
+from tsduel.plan import resolve
+from tsduel.question import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tsduel.core.plan import Plan
+
 PROJECT = Path(__file__).resolve().parent.parent
-FAKES = PROJECT / "tests" / "fakes"
-LINE = "cpu,hostname=host_0 " + ",".join(f"usage_{n}={n}i" for n in range(10)) + " 1749513600000000000\n"
-TYPES = ["single-groupby-1-1-1", "cpu-max-all-1"]
+__all__ = ["FAKES", "TYPES", "UNJUDGED", "Project", "agent", "free_port", "wait_for", "written"]
 PATIENCE_S = 240.0  # for anything that a loaded machine may take long for
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def written(binary: Path, **parts: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment of two tiny rounds; `parts` are laid over its sections."""
-    variant = {"source": "binary", "path": str(binary)}
-    base: dict[str, Any] = {
-        "name": "fake",
-        "variants": {"baseline": dict(variant), "candidate": dict(variant)},
-        "workload": {"scale": 2, "interval": "1h", "workers": 1},
-        "queries": {"types": TYPES[:1], "workers": 1, "count": 20, "responses": 2},
-        "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
-        "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_rounds": 99},
-        "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20},
-        # Other tests run beside, which is not what most of these look at.
-        "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
-        "host": {"port": free_port()},
-    }
-    for section, fields in parts.items():
-        base[section] = base.get(section, {}) | fields
-    return base
+@functools.cache
+def agent() -> str:
+    """Return the Go program, built in the project's own cache as a run builds it."""
+    command = [sys.executable, PROJECT / "ansible" / "build.py", "agent"]
+    environment = os.environ | {"TSDUEL_CACHE": str(PROJECT / ".cache")}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
 
 
 class Project:
-    """Scripts, cache and one run in a directory of the test's own."""
+    """A cache and one run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.cache = root / "cache"
         self.run_dir = root / "results" / "r"
-        self.calls_log = root / "calls"
         self.said = root / "said"
-        self.scripts = root / "scripts"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "TSBS_", "FAKE_"))}
-        self.env |= {"TSDUEL_CACHE": str(self.cache), "FAKE_CALLS": str(self.calls_log)}
+        self.env |= {"TSDUEL_CACHE": str(self.cache), "TSDUEL_PROJECT": str(PROJECT)}
         self.env["TSDUEL_LOCK"] = str(root / "host.lock")
-        shutil.copytree(PROJECT / "scripts", self.scripts)
-        _write_program(self.scripts / "canary", 'echo \'{"cpu_s": 1, "memory_s": 1, "fsync_s": 1}\'')
-        _write_program(self.scripts / "make-workload", 'cp -- "$1/workload.json" "$1/raw/workload.json"')
-        self._log_adapters()
 
-    def _log_adapters(self) -> None:
-        real = self.scripts / "targets" / "victoriametrics"
-        logged = self.scripts / "targets" / "fake"
-        logged.mkdir()
-        for adapter in real.iterdir():
-            log = f'printf \'%s\\n\' "{adapter.name} ${{*##*/}}" >>"$FAKE_CALLS"\n'
-            _write_program(logged / adapter.name, f'{log}exec {real / adapter.name} "$@"')
-        replace(real / "settle", "CACHE_RESET_US=5500000\n", "CACHE_RESET_US=0\n")
-        replace(self.scripts / "lib" / "round.sh", " 1050000;", " 1000;")
-
-    def plan(self, **parts: dict[str, Any]) -> dict[str, Any]:
-        """Write the plan, the record of the builds and the workload of an experiment (see `written`)."""
-        asked = experiment.validate(written(FAKES / "database", **parts), "test")
-        resolved = plan.resolve(asked, run="r")
-        variables = plan.ansible_vars(resolved, run_dir=self.run_dir, cache=self.cache)
-        plan._write(self.run_dir, resolved, variables)
+    def plan(self, **parts: dict[str, Any]) -> Plan:
+        """Write the plan of an experiment (see `written`), and the records of what would have been built for it."""
+        parts["design"] = {"spare_blocks": 0} | parts.get("design", {})
+        plan = resolve.resolve(read.validate(written(**parts), "test"), run="r")
+        self.cache.mkdir(exist_ok=True)
+        resolve.write(self.run_dir, plan, cache=self.cache)
         build = self.run_dir / "build"
-        build.mkdir(parents=True)
-        for variant in resolved["variants"]:
-            record = {"variant": variant["name"], "target": "fake", "binary": variant["path"]}
-            (build / f"{variant['name']}.json").write_text(json.dumps(record))
+        build.mkdir(parents=True, exist_ok=True)
+        for variant in plan.variants:
+            components = [{"role": part.role, "binary": part.path} for part in variant.components]
+            record = {"variant": variant.name, "components": components, "binary": variant.server.path}
+            (build / f"{variant.name}.json").write_text(json.dumps(record))
         (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
-        self._make_workload(resolved)
-        return resolved
-
-    def _make_workload(self, resolved: dict[str, Any]) -> None:
-        data = self.root / "data.zst"
-        lines = LINE * resolved["workload"]["lines"]
-        data.write_bytes(subprocess.run(["zstd", "-qc"], input=lines.encode(), capture_output=True, check=True).stdout)
-        queries = []
-        for query_type in resolved["queries"]["types"]:
-            path = self.root / f"{query_type['name']}.gob"
-            path.write_text("up\n" * (resolved["queries"]["count"] or resolved["queries"]["max_count"]))
-            queries.append({"type": query_type["name"], "path": str(path), "responses_path": str(path)})
-        (self.run_dir / "workload.json").write_text(json.dumps({"data": {"path": str(data)}, "queries": queries}))
+        (build / "agent.json").write_text(json.dumps({"binary": agent()}))
+        return plan
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
-        """Start run-rounds as `make` would. What it says goes to a file, since a pipe ends with its last holder."""
+        """Start the Go program. What it says goes to a file, since a pipe ends with its last holder."""
         with self.said.open("wb") as stream:
             return subprocess.Popen(
-                [self.scripts / "run-rounds", self.run_dir],
+                [agent(), "run", self.run_dir],
                 env=self.env | env,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -125,92 +78,63 @@ class Project:
             )
 
     def end(self, process: subprocess.Popen[bytes]) -> str:
-        """Wait for run-rounds and return what it said."""
+        """Wait for it and return what it said."""
         process.wait(timeout=PATIENCE_S)
         return self.said.read_text()
 
     def run(self, expect: int = 0, **env: str) -> str:
-        """Run all rounds, require the exit code and that nothing is left running; return what was said."""
+        """Run all blocks, require the exit code and that nothing is left running; return what was said."""
         process = self.start(**env)
         said = self.end(process)
         assert process.returncode == expect, said
         assert self.alive() == []
         return said
 
-    def round_alone(self, expect: int = 3, **env: str) -> dict[str, Any]:
-        """Run one round of baseline without the driver; return its round.json."""
-        scratch = self.cache / "scratch"
-        (scratch / "empty").mkdir(parents=True, exist_ok=True)
-        (self.run_dir / "raw").mkdir(exist_ok=True)
-        shutil.copy(self.run_dir / "workload.json", self.run_dir / "raw")
-        types = [path.stem for path in self.root.glob("*.gob")]
-        done = subprocess.run(
-            [self.scripts / "round-tsbs", self.run_dir, "1", "1", "baseline", "measured", ",".join(types)],
-            env=self.env | {"TSDUEL_SCRATCH": str(scratch)} | env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert done.returncode == expect, done.stdout
-        assert self.alive() == []
-        assert self.rounds() == ["01-1-baseline"]
-        return self.round("01-1-baseline")
-
-    def round(self, name: str) -> dict[str, Any]:
-        """Return raw/NAME/round.json."""
-        result: dict[str, Any] = json.loads((self.run_dir / "raw" / name / "round.json").read_text())
+    def block(self, name: str) -> dict[str, Any]:
+        """Return raw/BBB/block.json."""
+        result: dict[str, Any] = json.loads((self.run_dir / "raw" / name / "block.json").read_text())
         return result
 
-    def rounds(self) -> list[str]:
-        """Return the names of all finished rounds, in the order of the plan."""
-        return sorted(p.name for p in (self.run_dir / "raw").glob("[0-9]*") if p.suffix != ".partial")
+    def blocks(self) -> list[str]:
+        """Return the names of all finished blocks, in the order of the plan."""
+        return sorted(path.parent.name for path in self.run_dir.glob("raw/[0-9][0-9][0-9]/block.json"))
 
-    def order(self) -> list[str]:
-        """Return the names of the rounds as planned."""
-        rows = [row.split("\t") for row in (self.run_dir / "plan" / "rounds.tsv").read_text().splitlines()[1:]]
-        return [f"{int(row[0]):02d}-{row[1]}-{row[2]}" for row in rows]
+    def begun(self) -> list[str]:
+        """Return the name of the block that runs, if one does."""
+        return [path.stem for path in self.run_dir.glob("raw/*.partial") if path.is_dir()]
 
-    def calls(self) -> list[str]:
-        """Return the calls of adapters: name, and arguments without their directories."""
-        return [call.strip() for call in self.calls_log.read_text().splitlines()]
-
-    def log(self, round_name: str, word: str) -> list[Any]:
-        """Return what the fake database wrote to its log after `word`, one item a start."""
-        text = (self.run_dir / "raw" / round_name / "server.log").read_text()
-        found = [line.partition(" ")[2] for line in text.splitlines() if line.startswith(f"{word} ")]
-        return [json.loads(item) if item[0] in "[{" else item for item in found]
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events so far, but for a line that is being written."""
+        path = self.run_dir / "raw" / "events.jsonl"
+        found = []
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+        return found
 
     def alive(self, patience_s: float = 0.0) -> list[str]:
-        """Return the command lines of everything that a round of ours started and that still runs."""
+        """Return the command lines of everything that a block of ours started and that still runs."""
         deadline = time.monotonic() + patience_s
-        while (found := self._alive()) and time.monotonic() < deadline:
+        while (found := marked(self.cache / "scratch")) and time.monotonic() < deadline:
             time.sleep(0.1)
         return list(found.values())
 
-    def _alive(self) -> dict[int, str]:
-        mark = f"TSDUEL_SCRATCH={self.cache}/scratch".encode()
-        found = {}
-        for directory in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mark in (directory / "environ").read_bytes().split(b"\0"):
-                    found[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ")
-        return found
-
     def clean_up(self) -> None:
         """End what a failed test has left."""
-        for pid in self._alive():
+        for pid in marked(self.cache / "scratch"):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def replace(path: Path, old: str, new: str) -> None:
-    """Exchange the only place of `old` in a file."""
-    text = path.read_text()
-    assert text.count(old) == 1, f"{old!r} in {path}"
-    path.write_text(text.replace(old, new))
+def marked(scratch: Path) -> dict[int, str]:
+    """Return pid -> command line of all that runs with this scratch directory in its environment."""
+    mark = f"TSDUEL_SCRATCH={scratch}".encode()
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (directory / "environ").read_bytes().split(b"\0"):
+                found[int(directory.name)] = (directory / "cmdline").read_text().replace("\0", " ")
+    return found
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -219,8 +143,3 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def _write_program(path: Path, body: str) -> None:
-    path.write_text(f"#!/usr/bin/env bash\nset -Eeuo pipefail\n{body}\n")
-    path.chmod(0o755)

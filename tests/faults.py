@@ -1,7 +1,7 @@
 """Kills at drawn moments of a run, one process or all of them as a power cut does it, and what came of them.
 
-A *planned* round is there exactly once in the end: published once, and never touched or begun again after that. A round
-whose database or client was killed has failed, and is kept as that; one whose driver was killed is run again.
+A *planned* block is there exactly once in the end: published once, and never touched or begun again after that. One
+whose database or loader was killed has failed, and is kept as that; one whose driver was killed is run again.
 """
 
 from __future__ import annotations
@@ -13,36 +13,27 @@ import random
 import signal
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from fakeproject import marked
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
 PATIENCE_S = 240.0
-# After the end of a driver that was killed its round has this long to end what it has started.
+# After the end of a driver that was killed what it has started has this long to end what it has started.
 ENDING_S = 30.0
-# When nothing of the run's own is left for the moment that was drawn, as after its last round.
+# When nothing of the run's own is left for the moment that was drawn, as after its last block.
 LATE_S = 20.0
-RUN_ENDS = ("driver", "stopped driver", "round", "everything", "power")
+RUN_ENDS = ("driver", "stopped driver", "everything", "power")
 
 
-def marked(scratch: Path) -> dict[int, str]:
-    """Return pid and command line of everything that a run with this scratch directory has started and that runs."""
-    mark = f"TSDUEL_SCRATCH={scratch}".encode()
-    found = {}
-    for directory in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (directory / "environ").read_bytes().split(b"\0"):
-                found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace").replace("\0", " ")
-    return found
-
-
-def planned_rounds(run_dir: Path) -> list[str]:
-    """Return the names of the rounds in the plan that are no spares, sorted."""
-    rows = [row.split("\t") for row in (run_dir / "plan" / "rounds.tsv").read_text().splitlines()[1:]]
-    return sorted(f"{int(row[0]):02d}-{row[1]}-{row[2]}" for row in rows if row[3] != "spare")
+def planned_blocks(run_dir: Path) -> list[str]:
+    """Return the names of the blocks in the plan that are no spares, sorted."""
+    rows = [row.split("\t") for row in (run_dir / "plan" / "blocks.tsv").read_text().splitlines()[1:]]
+    return sorted(f"{int(row[0]):03d}" for row in rows if row[3] != "spare")
 
 
 def kill(*pids: int) -> None:
@@ -111,14 +102,18 @@ class Disturbed:
         return said
 
     def lost(self, planned: Iterable[str]) -> list[str]:
-        """Return the planned rounds that are not there, and what is there and was not planned."""
-        return sorted(set(planned) ^ {path.parent.name for path in self.run_dir.glob("raw/*/round.json")})
+        """Return the planned blocks that are not there, and what is there and was not planned."""
+        return sorted(set(planned) ^ {path.parent.name for path in self._blocks()})
+
+    def _blocks(self) -> list[Path]:
+        found = sorted(self.run_dir.glob("raw/*/block.json"))
+        return [path for path in found if path.parent.suffix != ".partial"]
 
     def _running(self) -> None:
         if self.process is None or self.process.poll() is not None:
             self.process = self.start()
 
-    def _events(self) -> list[dict[str, str]]:
+    def _events(self) -> list[dict[str, Any]]:
         events = []
         path = self.run_dir / "raw" / "events.jsonl"
         for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
@@ -130,18 +125,18 @@ class Disturbed:
     def _wait_for_measured(self) -> None:
         """Return when the warm-up block is over: one that fails is the end of a run, since no count could be chosen."""
         deadline = time.monotonic() + PATIENCE_S
-        while not any(e["event"] == "round-start" and e["kind"] == "measured" for e in self._events()):
+        while not any(e["event"] == "block-start" and e["kind"] == "measured" for e in self._events()):
             assert time.monotonic() < deadline
             self._running()
             time.sleep(0.05)
 
     def _wait_for(self, phase: str) -> None:
-        """Return when this phase has begun anew: `begin` is the start of the driver, `between` the end of a round."""
+        """Return when this phase has begun anew: `begin` is the start of the driver, `between` the end of a block."""
         before = self._events()
-        began = {"begin": "run-start", "prepare": "round-start", "between": "round-end"}.get(phase, "phase-start")
+        began = {"begin": "run-start", "prepare": "block-start", "between": "block-end"}.get(phase, "phase-start")
         if phase == "begin" and self.process is not None and self.process.poll() is None:
             # Only a run that is not there can be met at its begin.
-            began = "round-start"
+            began = "block-start"
         self._running()
         deadline = time.monotonic() + LATE_S
         while time.monotonic() < deadline:
@@ -190,35 +185,33 @@ class Disturbed:
         self.left += left.values()
 
     def _look(self) -> None:
-        """Remember each published round; one that is another one now, or is begun again, was repeated."""
-        for path in sorted(self.run_dir.glob("raw/*/round.json")):
+        """Remember each published block; one that is another one now, or is begun again, was repeated."""
+        for path in self._blocks():
             name = path.parent.name
-            if name.endswith(".partial"):
-                continue
             if self._published.setdefault(name, path.read_text()) != path.read_text():
                 self.repeated.append(name)
         ended: set[str] = set()
         for event in self._events():
-            if event["event"] == "round-end":
-                ended.add(event["round"])
-            elif event["event"] == "round-start" and event["round"] in ended:
-                self.repeated.append(event["round"])
+            if event["event"] == "block-end":
+                ended.add(event["block"])
+            elif event["event"] == "block-start" and event["block"] in ended:
+                self.repeated.append(str(event["block"]))
 
     def _tear(self) -> None:
-        """Leave the last files as a power cut does: half a line, no bytes, zeros, a record of half a round."""
+        """Leave the last files as a power cut does: half a line, no bytes, zeros, a record of half a block."""
         raw = self.run_dir / "raw"
         events = raw / "events.jsonl"
         if events.exists():
             text = events.read_bytes()
             kept = text[: -self.draw.randrange(1, 40)]
             events.write_bytes(self.draw.choice([kept, kept + bytes(20)]))
-        for name in ("noise.json", "calibration.json", "workload.json", "host.json"):
+        for name in ("noise.json", "calibration.json", "workload.json", "host1.json"):
             path = raw / name
             if path.exists() and self.draw.random() < 0.7:
                 path.write_bytes(path.read_bytes()[: self.draw.choice([0, 5])])
-        partial = raw / "01-1-baseline.partial"
-        if not (raw / "01-1-baseline").exists():
+        partial = raw / "001.partial"
+        if not (raw / "001").exists():
             partial.mkdir(exist_ok=True)
-            (partial / "round.json").write_text('{"status": "fail')
+            (partial / "block.json").write_text('{"status": "fail')
         (raw / "noise.json.partial").write_text("{")
         (self.run_dir / "stop-requested").touch()

@@ -54,3 +54,10 @@ def _address(text: str) -> str:
     else:
         name = socket.inet_ntoa(struct.pack("=I", int(address, 16)))
     return f"{name}:{int(port, 16)}"
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody uses now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

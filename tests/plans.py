@@ -35,7 +35,7 @@ def plan(**changes: Any) -> Plan:
 
 def write(run_dir: Path, *, spares: int = 0, **changes: Any) -> Plan:
     """Write it with its blocks: a warm-up, two that are measured, and so many spare ones."""
-    made = plan(run=run_dir.name, **changes)
+    made = plan(**{"run": run_dir.name} | changes)
     (run_dir / "plan").mkdir(parents=True, exist_ok=True)
     made.write(run_dir)
     kinds = ["warmup", "measured", "measured", *["spare"] * spares]

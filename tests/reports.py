@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import synthetic
@@ -11,24 +12,33 @@ from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
 GOLDEN = Path(__file__).with_name("golden")
-SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=20, query_s=6)
+SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, solo_s=0.5)
+NAME = "20261120T140000Z-synthetic"
 
 
-def made(path, spec=SPEC, edit=None):
-    """Write a run, edit it, and take it all the way to its report."""
-    run = synthetic.write_run(path / "20261120T140000Z-synthetic", spec)
+def compared(path, edit=None, **spec):
+    """Write a run, edit it, tidy and compare it."""
+    run = synthetic.write_run(path / NAME, replace(SPEC, **spec))
     if edit:
         edit(run)
     tidy.main(run)
     compare.main(run)
+    return run
+
+
+def made(path, edit=None, **spec):
+    """Take a run all the way to its report."""
+    run = compared(path, edit, **spec)
     report.main(run)
     return run
 
 
-def edit_plan(run, **changes):
-    """Change fields of the plan."""
+def edit_plan(run, change):
+    """Change the plan by a function of it."""
     path = run / "plan/experiment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    plan = json.loads(path.read_text())
+    change(plan)
+    path.write_text(json.dumps(plan))
 
 
 def text(run):
@@ -40,6 +50,5 @@ def golden(name, found):
     """Compare with a recorded file; UPDATE_GOLDEN=1 records it again, to be looked at before it is committed."""
     path = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
-        path.parent.mkdir(exist_ok=True)
         path.write_text(found)
     assert found == path.read_text()

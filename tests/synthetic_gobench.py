@@ -9,18 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from synthetic import HOST
+from synthetic import BLOCK_S, CLOCK, HOST, NOISE
 
-from tsduel.workloads import kinds
-
-CLOCK = 1_795_184_000.0
 # Unit as Go prints it -> the baseline's value.
 UNITS = {"ns/op": 1e5, "B/op": 2048.0, "allocs/op": 100.0}
+SECTION = {
+    "module": "example.org/m", "package": "./p", "bench": ".", "seconds": 1.0, "count": None, "cpu": None, "files": [],
+    "rename": [], "require": [], "units": {}, "pivot": None, "profile": [], "round_s": 600,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Size and shape: `factors` of the units by variant; `only`: rows of one variant alone; `columns` make a pivot."""
+    """Size and shape: `factors` of the units by variant; `only`: rows of one variant alone; `columns` make a pivot.
+
+    `turns`: how many short runs of each benchmark a block has; `failed`: block -> (variant, message).
+    """
 
     blocks: int = 6
     rows: tuple[str, ...] = ("Search/Data/100", "Search/Names/100")
@@ -34,6 +38,9 @@ class Spec:
     go: dict[str, Any] = field(default_factory=dict)
     go_versions: dict[str, str] = field(default_factory=dict)
     output: str = ""
+    turns: int = 1
+    noise: float = 0.002
+    failed: dict[int, tuple[str, str]] = field(default_factory=dict)
 
 
 def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
@@ -41,7 +48,7 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
     for part in ("plan", "build", "raw"):
         (path / part).mkdir(parents=True, exist_ok=True)
     _dump(path / "plan/experiment.json", _plan(path.name, spec) | changes)
-    _dump(path / "raw/host.json", HOST)
+    _dump(path / "raw/host1.json", HOST)
     planned = [_planned(row, column, spec) for row in spec.rows for column in spec.columns or ("",)]
     calibration = {"cpu": 8, "rows": planned} | ({"columns": list(spec.columns)} if spec.columns else {})
     _dump(path / "raw/calibration.json", calibration)
@@ -50,35 +57,33 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
         built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": f"{variant:0<64}"}
         _dump(path / f"build/{variant}.json", {"variant": variant} | built)
     draw = random.Random(1)  # noqa: S311 - the same figures each time, no secret
-    lines = ["block\tposition\tvariant\tkind\tquery_types"]
+    lines = ["block\tcell\thost\tkind\torder\tquery_types"]
     for block in range(spec.blocks + 1):
         order = spec.variants if block % 2 else spec.variants[::-1]
-        for position, variant in enumerate(order, start=1):
-            lines.append(f"{block}\t{position}\t{variant}\t{'measured' if block else 'warmup'}\t")
-            rows = [row for row in planned if variant in row["names"]]
-            _write_round(path / f"raw/{block:02}-{position}-{variant}", spec, rows, draw)
-    (path / "plan/rounds.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        kind = "measured" if block else "warmup"
+        lines.append(f"{block}\t\thost1\t{kind}\t{','.join(order)}\t")
+        _write_block(path / f"raw/{block:03}", spec, (block, kind, order), planned, draw)
+    (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 def _plan(run: str, spec: Spec) -> dict[str, Any]:
-    sides = {name: {"ref": f"v1.{i}.0"} for i, name in enumerate(spec.variants)}
-    pivot = {"pivot": {"column": "batch"}} if spec.columns else {}
-    written = {"name": "small", "kind": "gobench", "question": "Which one?", "variants": sides,
-               "gobench": {"module": "example.org/m", "package": "./p", **pivot, **spec.go},
-               "design": {"blocks": spec.blocks}}  # fmt: skip
-    asked = kinds.validate(written, "test")
+    pivot = {"pivot": {"rows": [], "column": "batch"}} if spec.columns else {}
+    go = SECTION | pivot | spec.go
     variants = [
-        {"name": name, **variant.model_dump(), **kinds.variant_part(asked, variant), "label": variant.ref,
-         "version": variant.ref, "revision": f"{name:0<40}", "dirty": ""}
-        for name, variant in asked.variants.items()
+        {"name": name, "label": f"v1.{i}.0", "target": "go", "package": go["package"], "bench": go["bench"],
+         "components": [{"role": "server", "program": "test", "source": "module", "ref": f"v1.{i}.0",
+                         "label": f"v1.{i}.0", "version": f"v1.{i}.0", "revision": f"{name:0<40}",
+                         "build_key": f"{name:0<16}"}]}
+        for i, name in enumerate(spec.variants)
     ]  # fmt: skip
-    parts = {part: getattr(asked, part).model_dump() for part in ("gobench", "design", "noise", "host")}
     return {
-        "schema": 1, "run": run, "name": asked.name, "question": asked.question, "kind": "gobench", "smoke": False,
+        "plan_version": 2, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
         "screen": spec.blocks < 6, "aa": False, "created": "2026-11-20T14:00:00Z",
-        "tsduel": {"version": "0.1.0", "commit": "c0ffee"}, "variants": variants, **parts,
-        "asked": {"experiment": "", "written": written, "knobs": {"PACKAGE": "./p", "BENCH": "a b"}},
+        "own": {"version": "0.1.0", "commit": "c0ffee"}, "variants": variants, "gobench": go, "noise": NOISE,
+        "design": {"blocks": spec.blocks, "spare_blocks": 0}, "host": {"machine": "local"},
+        "watchdog": {"idle_s": 60, "silent_s": 900},
+        "asked": {"experiment": "", "written": {}, "knobs": {"PACKAGE": "./p", "BENCH": "a b"}},
     }  # fmt: skip
 
 
@@ -86,31 +91,50 @@ def _planned(row: str, column: str, spec: Spec) -> dict[str, Any]:
     own = f"{row}/batch={column}" if column else row
     named = {variant: f"Benchmark{own}" for variant in spec.variants if spec.only.get(row, variant) == variant}
     cell = {"cell": {"row": row, "column": column}} if column else {}
-    return {"row": own, "count": 1000, "names": named, **cell}
+    return {"row": own, "count": 1000, "parts": spec.turns, "setup_s": 0.01, "names": named, **cell}
 
 
-def _write_round(path: Path, spec: Spec, rows: list[dict[str, Any]], draw: random.Random) -> None:
-    number, position, variant = path.name.split("-", 2)
-    begin = CLOCK + 1000 * int(number) + 100 * int(position)
-    path.mkdir()
-    text, index, phases = "", "", []
-    for i, row in enumerate(rows):
-        factors = spec.factors.get(row.get("cell", {}).get("column") or variant, {})
-        values = {u: v * factors.get(u, 1.0) * (1 + i) for u, v in spec.units.items()}
-        if "ns/op" in values:
-            values["ns/op"] *= draw.gauss(1.0, 0.002)
-        printed = "\t".join(f"{value:.6g} {unit}" for unit, value in values.items())
-        part = f"{spec.output}{row['names'][variant]}-8\t{row['count']}\t{printed}\nPASS\n"
-        index += f"{row['row']}\t{len(text)}\t{len(text) + len(part)}\n"
-        text += part
-        phases.append({"phase": "bench", "query_type": row["row"], "begin": begin + i, "end": begin + i + 1, "exit": 0})
-    (path / "bench.txt").write_text(text, encoding="utf-8")
-    (path / "outputs.tsv").write_text(index, encoding="utf-8")
-    _dump(path / "round.json", {
-        "block": int(number), "position": int(position), "variant": variant,
-        "kind": "measured" if int(number) else "warmup", "status": "ok", "failure": None, "started": begin,
-        "ended": begin + 60, "server_pid": 0, "server_pid_end": 0, "phases": phases, "sizes": {},
+def _write_block(
+    path: Path, spec: Spec, of: tuple[int, str, tuple[str, ...]], planned: list[dict[str, Any]], draw: random.Random
+) -> None:
+    block, kind, order = of
+    begin, (dead, message) = CLOCK + BLOCK_S * block, spec.failed.get(block, ("", ""))
+    phases, checks = [], []
+    for variant in order:
+        (path / variant).mkdir(parents=True)
+        text, index = "", ""
+        for row in [row for row in planned if variant in row["names"]] * spec.turns:
+            part = _printed(spec, spec.rows.index((row.get("cell") or row)["row"]), row, variant, draw)
+            index += f"{row['row']}\t{len(text)}\t{len(text) + len(part)}\n"
+            text += part
+            phases.append({"variant": variant, "part": "bench", "phase": "bench", "query_type": row["row"],
+                           "begin": begin + len(phases), "end": begin + len(phases) + 1, "exit": 0})  # fmt: skip
+        (path / variant / "bench.txt").write_text(text, encoding="utf-8")
+        (path / variant / "outputs.tsv").write_text(index, encoding="utf-8")
+        ok = variant != dead
+        checks.append({"check": "block_finished", "variant": variant, "phase": "bench", "query_type": "",
+                       "expected": 1, "actual": int(ok), "ok": ok, "message": "" if ok else message})  # fmt: skip
+        checks += [
+            {"check": check, "variant": variant, "phase": "bench", "query_type": row["row"], "expected": 1,
+             "actual": 1, "ok": True, "message": ""}
+            for row in planned if ok and variant in row["names"] for check in ("bench_exit", "bench_result")
+        ]  # fmt: skip
+    failures = [{"variant": dead, "part": "bench", "phase": "bench", "message": message}] if dead else []
+    _dump(path / "block.json", {
+        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
+        "query_types": [], "status": "failed" if dead else "ok", "failures": failures, "void": "", "started": begin,
+        "ended": begin + 60, "phases": phases, "solo": {}, "duel": None, "checks": checks,
     })  # fmt: skip
+
+
+def _printed(spec: Spec, at: int, row: dict[str, Any], variant: str, draw: random.Random) -> str:
+    """Return what the process of one benchmark prints."""
+    factors = spec.factors.get(row.get("cell", {}).get("column") or variant, {})
+    values = {u: v * factors.get(u, 1.0) * (1 + at) for u, v in spec.units.items()}
+    if "ns/op" in values:
+        values["ns/op"] *= draw.gauss(1.0, spec.noise)
+    printed = "\t".join(f"{value:.6g} {unit}" for unit, value in values.items())
+    return f"{spec.output}{row['names'][variant]}-8\t{row['count']}\t{printed}\nPASS\n"
 
 
 def _dump(path: Path, value: Any) -> None:

@@ -1,21 +1,18 @@
-"""A/A: what passes, what does not and why, and what later reports say of the machine."""
+"""A/A: what passes, what does not and why, and what is kept of it for plans and reports on such a machine."""
 
 import json
 
 import pytest
 import synthetic
 
-from plots import report
 from tsduel.core.rundir import open_run
-from tsduel.stats import aa, compare
+from tsduel.stats import aa, calibration, compare
 from tsduel.tidy import tables as tidy
 
-SPEC = synthetic.Spec(
-    blocks=8, query_types=("cpu-max-all-1",), load_s=8, query_s=6, noise=0.004, factors={"rate": 1.0, "cpu": 1.0}
-)
+SPEC = synthetic.Spec(blocks=8, query_types=("cpu-max-all-1",), load_s=6, noise=0.001, factors={}, aa=True)
 ROW = {
-    "metric": "load_rate", "query_type": "", "family": "primary", "p_adj": 0.7, "change_pct": 0.4,
-    "threshold_pct": 5.0, "order_effect_p": 0.6, "order_effect_pct": 0.2, "s_d": 0.01, "mde_pct": 1.2,
+    "metric": "load_rate", "query_type": "", "unit": "samples/s", "family": "primary", "p_adj": 0.7, "change_pct": 0.4,
+    "threshold_pct": 5.0, "order_effect_p": 0.6, "order_effect_pct": 0.2, "native": None, "verdict": "equivalent",
 }  # fmt: skip
 
 
@@ -25,14 +22,23 @@ def document(*rows, blocks=8, failed=0):
     return {"rows": [ROW | row for row in rows], "blocks": valid, "checks": {"failed": failed}}
 
 
-def made(path, spec=SPEC, **changes):
+def made(path, **changes):
     """Write an A/A run and compare it."""
-    run = synthetic.write_run(path, spec)
-    plan = json.loads((run / "plan/experiment.json").read_text())
-    (run / "plan/experiment.json").write_text(json.dumps(plan | {"aa": True} | changes))
+    run = synthetic.write_run(path, synthetic.Spec(**(vars(SPEC) | changes)))
     tidy.main(run)
     compare.main(run)
     return run
+
+
+def verdict(run):
+    """Return whether a run has passed, and why not."""
+    return json.loads((run / "stats/comparison.json").read_text())["aa"]
+
+
+def kept(run):
+    """Return what is known of the machine of a run."""
+    of = open_run(run)
+    return calibration.look(run.parent, of.plan, calibration.machine_kind(of))
 
 
 def test_a_quiet_machine_passes():
@@ -40,11 +46,18 @@ def test_a_quiet_machine_passes():
     assert aa.verdict(document({}, {"metric": "cpu_seconds", "threshold_pct": 3.0})) == {"passed": True, "reasons": []}
 
 
+NATIVE = {"metric": "duel_idle_cpu_ms", "unit": "ms/s", "change_pct": None, "order_effect_pct": None}
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
         ({"p_adj": 0.04}, "load_rate: called different (p 0.04, +0.4 %)"),
-        ({"change_pct": -2.6}, "load_rate: the estimate is -2.60 %, half of its threshold is 2.5 %"),
+        ({"change_pct": -2.6}, "load_rate: the estimate is -2.6 %, half of its threshold is 2.5 %"),
+        (
+            NATIVE | {"native": {"difference": 0.6, "limit": 1.0}},
+            "duel_idle_cpu_ms: the estimate is +0.6 ms/s, half of its threshold is 0.5 ms/s",
+        ),
         (
             {"order_effect_p": 0.004, "order_effect_pct": 1.0},
             "load_rate: order effect +1.0 % where it ran second (p 0.004, 0.008 for all)",
@@ -53,16 +66,27 @@ def test_a_quiet_machine_passes():
             {"order_effect_pct": -2.7},
             "load_rate: order effect -2.7 % where it ran second (p 0.6, 1 for all)",
         ),
+        ({"p_adj": None, "verdict": "inconclusive: environment"}, "not tested: load_rate"),
+        ({"p_adj": None, "change_pct": None, "verdict": "not comparable"}, "not tested: load_rate"),
     ],
 )
 def test_each_reason_is_a_sentence(row, reason):
-    """With the figure and the limit."""
+    """With the figure and the limit; what has not been tested has not passed."""
     assert aa.verdict(document(row, {"metric": "disk_bytes"})) == {"passed": False, "reasons": [reason]}
 
 
+def test_nothing_tested_is_no_pass():
+    """No row at all, only shown ones, and a primary metric that nobody measured."""
+    assert aa.verdict(document())["reasons"] == ["nothing was tested"]
+    assert aa.verdict(document({"family": "shown", "p_adj": 0.001}))["reasons"] == ["nothing was tested"]
+    found = aa.verdict(document({}), [("load_rate", ""), ("duel_typical_ms", "geomean")])
+    assert found["reasons"] == ["not tested: duel_typical_ms geomean"]
+
+
 def test_what_is_only_shown_does_not_count():
-    """Metrics for information are in no family, and have no threshold to keep."""
-    assert aa.verdict(document({}, {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}))["passed"]
+    """Metrics for information are in no family, and have no threshold to keep; what never differs needs no test."""
+    shown = {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}
+    assert aa.verdict(document({}, shown, {"metric": "slow_inserts", "p_adj": None, "change_pct": 0.0}))["passed"]
 
 
 def test_twenty_order_effects_at_five_percent_are_chance():
@@ -77,37 +101,55 @@ def test_too_few_blocks_or_failed_checks_show_nothing():
     assert found == ["3 checks failed", "5 valid blocks, and 6 is the fewest that show anything"]
 
 
-def test_spreads_are_kept_for_later_runs_on_that_kind_of_machine(tmp_path, capsys):
-    """A later report names the calibration; on another kind of machine it says uncalibrated."""
-    run = made(tmp_path / "aa-run")
-    kept = json.loads((tmp_path / f"aa/{aa.machine_kind(open_run(run))}.json").read_text())
-    assert kept["run"] == "aa-run"
-    assert kept["passed"] == json.loads((run / "stats/comparison.json").read_text())["aa"]["passed"]
-    assert {"load_rate", "cpu_seconds"} <= {spread["metric"] for spread in kept["spreads"]}
-    assert all(spread["s_d"] > 0 for spread in kept["spreads"])
-    report.main(run)
-    report.print_summary(run)
-    verdict = "A/A: passed." if kept["passed"] else "A/A: failed."
-    assert verdict in (run / "report.md").read_text()
-    assert verdict in capsys.readouterr().out
-
-    later = synthetic.write_run(tmp_path / "later", SPEC)
-    tidy.main(later)
-    compare.main(later)
-    report.main(later)
-    assert "Calibrated by the A/A run aa-run" in (later / "report.md").read_text()
-    host = later / "raw/host.json"
-    host.write_text(json.dumps(json.loads(host.read_text()) | {"cpu_model": "another"}))
-    report.main(later)
-    assert "Uncalibrated" in (later / "report.md").read_text()
-    assert json.loads((tmp_path / f"aa/{aa.machine_kind(open_run(run))}.json").read_text()) == kept
+def test_a_biased_machine_fails_and_a_spoilt_one(tmp_path):
+    """One side 8 % slower though both are the same; and a run of which every row says environment."""
+    run = made(tmp_path / "biased", factors={"candidate": {"service": 1.08}})
+    assert not verdict(run)["passed"]
+    assert any(reason.startswith("duel_typical_ms geomean: called different") for reason in verdict(run)["reasons"])
+    spoilt = made(tmp_path / "spoilt", spare_blocks=2, spoilt={2: "a build"})
+    assert not verdict(spoilt)["passed"]
+    assert "not tested: " in verdict(spoilt)["reasons"][0]
 
 
-def test_a_biased_machine_fails(tmp_path):
-    """One side 8 % slower though both are the same: called different, over half the threshold, and told."""
-    run = made(tmp_path / "run", synthetic.Spec(**(vars(SPEC) | {"factors": {"rate": 0.92}})))
-    found = json.loads((run / "stats/comparison.json").read_text())["aa"]
-    assert not found["passed"]
-    assert any(reason.startswith("load_rate: called different") for reason in found["reasons"])
-    report.main(run)
-    assert "**A/A: failed.** load_rate: called different" in (run / "report.md").read_text()
+class TestKeeping:
+    """results/aa: by machine kind, shape of the experiment and protocol; compare itself keeps nothing."""
+
+    def test_only_the_step_keeps(self, tmp_path):
+        """compare writes inside its run; later runs on such a machine find what was kept, on others nothing."""
+        run = made(tmp_path / "aa-run")
+        assert not (tmp_path / "aa").exists()
+        assert kept(run) is None
+        assert aa.keep(run).startswith("calibration: kept in ")
+        found = kept(run)
+        assert (found["run"], found["passed"], found["same_workload"]) == ("aa-run", verdict(run)["passed"], True)
+        spreads = {(one["metric"], one["query_type"]): one for one in found["spreads"]}
+        assert spreads["duel_typical_ms", "geomean"]["within_pct"] > 0
+        assert all(one["s_d"] > 0 for one in spreads.values())
+        later = made(tmp_path / "later", aa=False)
+        assert kept(later)["run"] == "aa-run"
+        other = made(tmp_path / "other", aa=False, query_types=("double-groupby-1",))
+        assert kept(other)["same_workload"] is False
+        synthetic.edit(later / "raw/host1.json", cpu_model="another")
+        assert kept(later) is None
+
+    def test_what_never_replaces_a_good_one(self, tmp_path):
+        """A smoke run, a screen, an older run compared again, one that has failed, and one that was no A/A run."""
+        good = made(tmp_path / "good", changes={"created": "2026-11-20T15:00:00Z"})
+        synthetic.edit(good / "stats/comparison.json", aa={"passed": True, "reasons": []})
+        aa.keep(good)
+        for name, spec, why in (
+            ("smoke", {"smoke": True}, "planned as a screen"),
+            ("screen", {"blocks": 4}, "planned as a screen"),
+            ("older", {}, "stays, which is newer"),
+            ("bad", {"changes": {"created": "2026-11-21T00:00:00Z"}}, "stays, which has passed"),
+            ("plain", {"aa": False}, "no A/A run"),
+        ):
+            run = made(tmp_path / name, **spec)
+            passed = {"passed": name != "bad", "reasons": []}
+            synthetic.edit(run / "stats/comparison.json", aa=passed)
+            assert why in aa.keep(run)
+            assert kept(good)["run"] == "good"
+        newer = made(tmp_path / "newer", changes={"created": "2026-11-22T00:00:00Z"})
+        synthetic.edit(newer / "stats/comparison.json", aa={"passed": True, "reasons": []})
+        aa.keep(newer)
+        assert kept(good)["run"] == "newer"

@@ -11,25 +11,28 @@ import pytest
 import synthetic
 
 from tsduel.core.metrics import GEOMEAN, METRICS
+from tsduel.core.rundir import open_run
 from tsduel.stats import compare
-from tsduel.stats.benchfmt import unit
 from tsduel.tidy import tables as tidy
+from tsduel.workloads.tsbs.read import bench_name, bench_unit
 
 SCRIPT = Path(__file__).parent.parent / "scripts/benchstat"
-SPEC = synthetic.Spec(blocks=7, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=8, query_s=6)
+SPEC = synthetic.Spec(
+    blocks=7, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6, solo_s=2, exchanges=1200, instructions=True
+)
 LINE = re.compile(r"BenchmarkTSBS(/[a-z]+=[a-zA-Z0-9-]+)+/[a-z]+=\d+ \d+( [0-9.e+-]+ \S+)+")
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Write a run, in which a metric is missing in one round and figures of another are equal."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Write a run, in which a metric is missing in one block and figures of another are equal."""
+    run = synthetic.write_run(tmp_path_factory.mktemp("benchstat") / "run", SPEC)
     tidy.main(run)
     path = run / "tidy/measurements.csv"
     text = [
         line
         for line in path.read_text().splitlines(keepends=True)
-        if not re.match(r"3,.*candidate.*,drain_seconds,", line)
+        if not re.match(r",3,candidate.*,drain_seconds,", line)
     ]
     text = [re.sub(r"(rss_peak_bytes),1(\d)\d+(\.\d+)?", r"\1,1\g<2>00000000", line) for line in text]
     path.write_text("".join(text))
@@ -38,7 +41,7 @@ def run(tmp_path):
 
 
 def test_the_format(run):
-    """Same configuration in both files, no name that ends in -N, one line a round, no unit twice in it."""
+    """Same configuration in both files, no name that ends in -N, one line a block, no unit twice in it."""
     files = [(run / f"stats/{side}.bench.txt").read_text().splitlines() for side in ("baseline", "candidate")]
     heads = [[line for line in lines if line and not line.startswith("Benchmark")] for lines in files]
     assert heads[0] == heads[1]
@@ -49,24 +52,23 @@ def test_the_format(run):
         assert all(LINE.fullmatch(line) for line in benchmarks)
         names = [line.split(" ")[0] for line in benchmarks]
         assert {names.count(name) for name in names} == {SPEC.blocks}
-        assert "BenchmarkTSBS/phase=query/type=cpu-max-all-8/workers=4" in names
+        assert "BenchmarkTSBS/phase=duel/type=cpu-max-all-8/variants=2" in names
         for line in benchmarks:
             units = line.split(" ")[3::2]
             assert len(set(units)) == len(units)
-    counts = {line.split(" ")[1] for line in files[0] if "cpu-max-all-8" in line}
-    assert counts == {"18000"}
+    for phase, counts in (("duel", {"1200"}), ("query", {"6000"})):
+        found = {line.split(" ")[1] for line in files[0] if f"phase={phase}/type=cpu-max-all-8" in line}
+        assert found == counts
 
 
 def test_units():
     """As the specification names them; bytes and seconds so that benchstat scales them."""
     for name, label in (
-        ("query_rate", "queries/s"),
-        ("load_rate", "samples/s"),
-        ("query_p50_ms", "p50-ns"),
-        ("cpu_seconds", "cpu-sec"),
+        ("query_rate", "queries/s"), ("load_rate", "samples/s"), ("query_p50_ms", "p50-ns"),
+        ("duel_typical_ms", "ns/op"), ("duel_cpu_us", "cpu-ns"), ("load_cpu_seconds", "cpu-sec"),
         ("disk_bytes", "disk-B"),
-    ):
-        assert unit(METRICS[name])[0] == label
+    ):  # fmt: skip
+        assert bench_unit(METRICS[name])[0] == label
 
 
 @pytest.mark.slow
@@ -76,18 +78,19 @@ def test_benchstat_is_of_our_opinion(run):
     theirs = parse(done.stdout)
     document = json.loads((run / "stats/comparison.json").read_text())
     compared = [row for row in document["rows"] if row["query_type"] != GEOMEAN]
-    phases = {
-        line["metric"]: line["phase"]
-        for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
-    }
     assert len(theirs) == len(compared)
-    tied = 0
+    tied, of = 0, open_run(run)
     for row in compared:
-        label, factor = unit(METRICS[row["metric"]])
+        metric = METRICS[row["metric"]]
+        label, factor = bench_unit(metric)
         # benchstat shows ns as seconds.
-        label, factor = (label.replace("-ns", "-sec"), factor / 1e9) if label.endswith("-ns") else (label, factor)
-        key = row["query_type"] or phases[row["metric"]] or "round"
-        baseline, candidate, change, said = theirs[label, key]
+        label, factor = (
+            (re.sub(r"(^|-)ns", r"\1sec", label), factor / 1e9)
+            if "ns" in label.split("/")[0].split("-")
+            else (label, factor)
+        )
+        name = bench_name(of, metric, row["query_type"], "").removeprefix("Benchmark")
+        baseline, candidate, change, said = theirs[label, name]
         assert float(baseline) == pytest.approx(row["baseline_median"] * factor, rel=1e-9)
         assert float(candidate) == pytest.approx(row["candidate_median"] * factor, rel=1e-9)
         p = row["mann_whitney_p"]
@@ -100,14 +103,13 @@ def test_benchstat_is_of_our_opinion(run):
 
 
 def parse(text):
-    """Read benchstat's CSV: cells by unit and by phase or query type."""
+    """Read benchstat's CSV: cells by unit and name."""
     rows, label = {}, ""
     for cells in csv.reader(io.StringIO(text)):
         if len(cells) == 7 and cells[0] == "" and cells[2] == "CI":
             label = cells[1]
         elif len(cells) == 7 and cells[0].startswith("TSBS/"):
-            keys = dict(part.split("=") for part in cells[0].split("/")[1:])
-            rows[label, keys.get("type") or keys["phase"]] = (cells[1], cells[3], cells[5], cells[6])
+            rows[label, cells[0]] = (cells[1], cells[3], cells[5], cells[6])
     return rows
 
 

@@ -5,15 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 
+import plans
 import pytest
 
 from tsduel.build import built
+from tsduel.core.plan import Tsbs
 
-PLAN = {
-    "kind": "tsbs",
-    "tsbs": {"version": "v1"},
-    "variants": [{"name": "baseline", "build_key": "k1"}, {"name": "candidate", "build_key": "k2"}],
-}
+
+def planned(*keys, tsbs="v1"):
+    """Return a plan whose variants have components with these build keys."""
+    names = ("baseline", "candidate")
+    variants = tuple(
+        plans.VARIANTS[0].model_copy(
+            update={"name": name, "components": (plans.COMPONENT.model_copy(update={"build_key": key}),)}
+        )
+        for name, key in zip(names, keys, strict=True)
+    )
+    return plans.plan(variants=variants, tsbs=Tsbs(version=tsbs) if tsbs else None)
+
+
+PLAN = planned("k1", "k2")
 
 
 def program(path, text):
@@ -26,13 +37,16 @@ def program(path, text):
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """Return a run with the records and programs of both variants and TSBS."""
+    """Return a run with the records and programs of both variants, TSBS and our own."""
     records = tmp_path / "run" / "build"
     records.mkdir(parents=True)
-    for variant in PLAN["variants"]:
-        binary = tmp_path / "cache" / variant["name"]
-        record = {"build_key": variant["build_key"], "binary": str(binary), "sha256": program(binary, variant["name"])}
-        (records / f"{variant['name']}.json").write_text(json.dumps(record))
+    for variant in PLAN.variants:
+        binary = tmp_path / "cache" / variant.name
+        component = {"role": "server", "build_key": variant.server.build_key, "binary": str(binary)}
+        component["sha256"] = program(binary, variant.name)
+        (records / f"{variant.name}.json").write_text(json.dumps({"components": [component]}))
+    agent = {"binary": str(tmp_path / "cache" / "agent"), "sha256": program(tmp_path / "cache" / "agent", "agent")}
+    (records / "agent.json").write_text(json.dumps(agent))
     loader = program(tmp_path / "cache" / "tsbs" / "tsbs_load", "load")
     record = {"version": "v1", "bin_dir": str(tmp_path / "cache" / "tsbs"), "sha256": {"tsbs_load": loader}}
     (records / "tsbs.json").write_text(json.dumps(record))
@@ -44,15 +58,17 @@ def test_all_records_and_programs_are_there(run_dir):
     assert built.is_whole(run_dir, PLAN)
     (run_dir / "build" / "tsbs.json").unlink()
     assert not built.is_whole(run_dir, PLAN)
-    assert built.is_whole(run_dir, PLAN | {"kind": "gobench"})
+    assert built.is_whole(run_dir, planned("k1", "k2", tsbs=""))
 
 
 @pytest.mark.parametrize(
     "harm",
     [
         lambda run, _cache: (run / "build" / "candidate.json").unlink(),
-        lambda run, _cache: (run / "build" / "candidate.json").write_text('{"build_key": "k2", "bin'),
+        lambda run, _cache: (run / "build" / "candidate.json").write_text('{"components": [{"build_key": "k2", "bin'),
         lambda run, _cache: (run / "build" / "tsbs.json").write_text(""),
+        lambda run, _cache: (run / "build" / "agent.json").unlink(),
+        lambda _run, cache: (cache / "agent").write_text("older"),
         lambda _run, cache: (cache / "baseline").unlink(),
         lambda _run, cache: (cache / "baseline").write_text(""),
         lambda _run, cache: (cache / "baseline").chmod(0o600),
@@ -67,6 +83,5 @@ def test_what_is_missing_torn_or_changed_is_built_again(run_dir, harm):
 
 def test_a_program_of_another_plan_is_none_of_this_run(run_dir):
     """Another revision, or another TSBS."""
-    other = [PLAN["variants"][0] | {"build_key": "k9"}, PLAN["variants"][1]]
-    assert not built.is_whole(run_dir, PLAN | {"variants": other})
-    assert not built.is_whole(run_dir, PLAN | {"tsbs": {"version": "v2"}})
+    assert not built.is_whole(run_dir, planned("k9", "k2"))
+    assert not built.is_whole(run_dir, planned("k1", "k2", tsbs="v2"))

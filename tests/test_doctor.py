@@ -64,7 +64,7 @@ class TestDoctor:
         """Exit code 0 with or without warnings; every part is looked at."""
         done = run_doctor("full", SET=f"host.port={free_port()}", TSDUEL_CACHE=str(tmp_path))
         assert done.returncode == 0, done.stdout + done.stderr
-        assert {"python", "experiment", "git", "make", "packages", "go", "tools", "cpu", "governor", "memory", "disk",
+        assert {"python", "experiment", "git", "make", "packages", "go", "cpu", "pin", "governor", "memory", "disk",
                 "port", "clock", "steal", "processes"} <= set(levels(done))  # fmt: skip
         assert done.stdout.splitlines()[-1].startswith("nothing is in the way of a run")
         assert not list(tmp_path.iterdir())

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fakeproject import free_port
+from listening import free_port
 
 from tsduel.doctor import __main__ as doctor
 from tsduel.doctor import subject
@@ -133,7 +133,7 @@ class TestMachineOfFiles:
         machine.process(7, "quiet", 0.01)
         found = machine.look(tmp_path)
         assert {what: one[0] for what, one in found.items()} == dict.fromkeys(
-            ("tools", "cpu", "governor", "memory", "disk", "clock", "clock-step", "steal", "processes"), "ok"
+            ("cpu", "pin", "governor", "memory", "disk", "clock", "clock-step", "steal", "processes"), "ok"
         )
         assert found["cpu"][1] == "2 CPUs (Fast CPU)"
         assert found["clock"][1] == "synchronised, source tsc"
@@ -152,7 +152,7 @@ class TestMachineOfFiles:
             (
                 "proc/meminfo",
                 meminfo(available=100_000),
-                "memory: 97 of 8192 MiB are available, and the server will need",
+                "memory: 97 of 8192 MiB are available, and the servers will need",
             ),
             (
                 "proc/meminfo",
@@ -169,6 +169,14 @@ class TestMachineOfFiles:
         level, finding, _ = machine.look(tmp_path, "memory_mib=400")[what]
         assert (level, finding[: len(sentence)]) == ("warning", sentence)
 
+    def test_one_cpu_or_no_right_to_choose(self, machine, tmp_path):
+        """Nothing is pinned then, which widens intervals."""
+        machine.program("nproc", "echo 1")
+        assert machine.look(tmp_path)["pin"][:2] == ("warning", "one CPU: servers and client share it")
+        machine.program("nproc", "echo 2")
+        machine.program("taskset", "[ $1 = -cp ] && echo 'list: 0,1'")
+        assert machine.look(tmp_path)["pin"][1].startswith("choosing CPUs for processes is not permitted here")
+
     def test_a_machine_without_a_governor(self, machine, tmp_path):
         """A virtual machine has none that it could see: that is no fault of it."""
         shutil.rmtree(machine.sys / "devices/system/cpu")
@@ -183,7 +191,7 @@ class TestMachineOfFiles:
         machine.program("python3", "echo 5")
         assert machine.look(tmp_path)["clock"][:2] == (
             "warning",
-            "nothing synchronises it (source tsc): it may be wrong, and be set while a round runs",
+            "nothing synchronises it (source tsc): it may be wrong, and be set while a block runs",
         )
         machine.program("python3", "exit 1")
         assert machine.look(tmp_path)["clock"][0] == "ok"
@@ -288,16 +296,6 @@ class TestThisMachine:
             listener.stdout.close()
         assert found[:2] == ("warning", f"{port} on 127.0.0.1 is used by a run of tsduel that is going on here")
 
-    def test_a_tool_that_is_missing(self, tmp_path):
-        """It is not an error: the build installs it."""
-        tools = tmp_path / "bin"
-        tools.mkdir()
-        for name in ("bash", "env", "nproc", "sed", "head", "df", "tail", "id", "awk", "grep", "find",
-                     "jq", "curl", "flock", "setsid", "gzip"):  # fmt: skip
-            (tools / name).symlink_to(shutil.which(name))
-        found = examine("mode=fast", f"dir={tmp_path}", *LIMITS, environment={"PATH": str(tools)})
-        assert found["tools"][:2] == ("warning", "zstd missing")
-
     def test_a_directory_that_is_not_there_yet(self, tmp_path):
         """The nearest one that is tells what is free; it is not made."""
         found = examine("mode=fast", f"dir={tmp_path}/a/b", *LIMITS)["disk"]
@@ -316,7 +314,7 @@ class TestThisMachine:
             roomy = examine("mode=fast", f"dir={small}", "disk_mib=1", *LIMITS)["disk"]
         finally:
             subprocess.run(["umount", small], check=True)
-        needed = "data, database and results need about 5 MiB"
+        needed = "data, databases and results need about 5 MiB"
         assert found[:2] == ("error", f"4 MiB are free in {small}, and {needed}")
         assert roomy[:2] == ("warning", f"4 MiB are free in {small}, which is on tmpfs: not a disk of this machine")
 

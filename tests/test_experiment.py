@@ -302,7 +302,11 @@ class TestKnobs:
     @pytest.mark.parametrize(
         ("data", "given", "sentence"),
         [
-            ({}, {"AA": "1", "CANDIDATE": "v2"}, "CANDIDATE: has no effect: AA=1 compares the baseline with itself"),
+            (
+                {"variants": with_sides()},
+                {"AA": "1", "CANDIDATE": "v2"},
+                "CANDIDATE: has no effect: AA=1 compares the baseline with itself",
+            ),
             ({}, {"TSBS_QUERIES": "9"}, "TSBS_QUERIES: has no effect: it counts queries of the closed loop"),
             (
                 {

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import subprocess
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import synthetic
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from reports import edit_plan
 
 from plots import exports
 from plots.exports.openmetrics import name_of
@@ -21,7 +23,7 @@ from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
 BENCHSTAT = Path(__file__).parent.parent / "scripts/benchstat"
-SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6, query_s=2, responses=2)
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-8", "double-groupby-1"), load_s=6.0, exchanges=60, solo_s=0.5)
 TRACKERS = {"smaller-is-better.json", "bigger-is-better.json", "bencher.json", "otava-candidate.csv", "otava.yaml"}
 ALWAYS = {"baseline.bench.txt", "candidate.bench.txt", "openmetrics.txt"}
 # As github-action-benchmark's README describes the custom tools: name, unit and value, and two texts that may be there.
@@ -59,21 +61,15 @@ BENCHER = {
 }
 
 
-def made(path, spec=SPEC, name="20261120T140000Z-synthetic", edit=lambda _: None, edit_tidy=lambda _: None):
+def made(path, name="20261120T140000Z-synthetic", edit=lambda _: None, edit_tidy=lambda _: None, **spec):
     """Write a run, take it through tidy and compare, and export it."""
-    run = synthetic.write_run(path / name, spec)
+    run = synthetic.write_run(path / name, replace(SPEC, **spec))
     edit(run)
     tidy.main(run)
     edit_tidy(run)
     compare.main(run)
     exports.main(run)
     return run
-
-
-def edit_plan(run, **changes):
-    """Change fields of the plan."""
-    path = run / "plan/experiment.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def read(run, name):
@@ -108,7 +104,7 @@ def test_benchstat_reads_the_export(run, tmp_path):
         assert exported.read_bytes() == (run / f"stats/{side}.bench.txt").read_bytes()
         (tmp_path / f"stats/{side}.bench.txt").write_bytes(exported.read_bytes())
     done = subprocess.run([BENCHSTAT, tmp_path], capture_output=True, text=True, check=True)
-    assert "TSBS/phase=query/type=cpu-max-all-8/workers=4" in done.stdout
+    assert "TSBS/phase=duel/type=cpu-max-all-8" in done.stdout
 
 
 def test_github_action_benchmark(run):
@@ -128,7 +124,7 @@ def test_github_action_benchmark(run):
             assert " to " in entry["range"]
         names += [entry["name"] for entry in entries]
     assert len(set(names)) == len(names)
-    assert {"synthetic/candidate/load_rate", "synthetic/candidate/query_mean_ms/geomean"} <= set(names)
+    assert {"synthetic/candidate/load_rate", "synthetic/candidate/duel_typical_ms/geomean"} <= set(names)
     assert not any(word in name for name in names for word in (run.name, "v1.13", "0000"))
 
 
@@ -136,11 +132,13 @@ def test_names_are_stable_over_runs(run, tmp_path):
     """Another run of the experiment, another revision: the same names everywhere."""
 
     def newer(other):
-        plan = json.loads((other / "plan/experiment.json").read_text())
-        plan["variants"][1] |= {"label": "v1.140.0", "revision": "f" * 40, "dirty": "abcdef0123456789"}
-        edit_plan(other, variants=plan["variants"])
+        def change(plan):
+            plan["variants"][1]["label"] = "v1.140.0"
+            plan["variants"][1]["components"][0] |= {"revision": "f" * 40, "dirty": "abcdef0123456789"}
 
-    other = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"seed": 2})), "20261121T140000Z-synthetic", newer)
+        edit_plan(other, change)
+
+    other = made(tmp_path, "20261121T140000Z-synthetic", newer, seed=2)
     for file in ("smaller-is-better.json", "bigger-is-better.json"):
         assert [e["name"] for e in read(run, file)] == [e["name"] for e in read(other, file)]
         assert f"revision {'f' * 40}+abcdef012345" in read(other, file)[0]["extra"]
@@ -153,10 +151,12 @@ def test_names_are_stable_over_runs(run, tmp_path):
 
 
 def test_bencher_metric_format(run):
-    """The documented schema; the value lies between the least and the largest round."""
+    """The documented schema; the value lies between the least and the largest block."""
     document = read(run, "bencher.json")
     jsonschema.validate(document, BENCHER)
-    assert set(document) == {f"synthetic/candidate{t}" for t in ("", "/cpu-max-all-8", "/double-groupby-1", "/geomean")}
+    assert set(document) == {
+        f"synthetic/candidate{t}" for t in ("", "/cpu-max-all-8", "/double-groupby-1", "/geomean", "/all")
+    }
     rows = comparison(run)
     for benchmark, measures in document.items():
         for slug, metric in measures.items():
@@ -173,7 +173,7 @@ def families(run):
 
 
 def test_openmetrics_is_read_by_its_own_parser(run):
-    """Names with units, one sample a round that counts, at a time within the round; EOF last."""
+    """Names with units, one sample a block that counts, at the end of its phase; EOF last."""
     assert (run / "exports/openmetrics.txt").read_text().endswith("\n# EOF\n")
     found = {family.name: family for family in families(run)}
     assert found["tsduel_load_rate_samples_per_second"].unit == "samples_per_second"
@@ -181,13 +181,9 @@ def test_openmetrics_is_read_by_its_own_parser(run):
     assert found["tsduel_bytes_per_sample"].unit == "bytes_per_sample"
     revisions = {s.labels["variant"]: s.labels["revision"] for s in found["tsduel_variant"].samples}
     assert revisions == {"baseline": f"{'baseline':0<40}", "candidate": f"{'candidate':0<40}"}
-    rounds = {
-        path.parent.name: json.loads(path.read_text())
-        for path in run.glob("raw/*/round.json")
-        if not path.parent.name.startswith("00-")
-    }
+    blocks = {path.parent.name: json.loads(path.read_text()) for path in run.glob("raw/*/block.json")}
     measured = {
-        (line["round"], line["query_type"]): float(line["value"])
+        (line["block"], line["variant"], line["query_type"]): float(line["value"])
         for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
         if line["metric"] == "query_mean_ms"
     }
@@ -195,17 +191,17 @@ def test_openmetrics_is_read_by_its_own_parser(run):
     assert len(samples) == 2 * SPEC.blocks * len(SPEC.query_types)
     for sample in samples:
         labels = sample.labels
-        assert set(labels) == {"run", "experiment", "standing", "variant", "query_type", "block", "round"}
+        assert set(labels) == {"run", "experiment", "standing", "variant", "query_type", "block"}
         assert (labels["run"], labels["standing"]) == (run.name, "result")
-        assert sample.value == pytest.approx(measured[labels["round"], labels["query_type"]] / 1000)
-        phase = next(
-            p
-            for p in rounds[labels["round"]]["phases"]
-            if (p["phase"], p["query_type"]) == ("query", labels["query_type"])
-        )
-        assert float(sample.timestamp) == pytest.approx(phase["end"], abs=0.001)
+        key = (labels["block"], labels["variant"], labels["query_type"])
+        assert sample.value == pytest.approx(measured[key] / 1000)
+        phases = blocks[f"{int(labels['block']):03}"]["phases"]
+        ends = {(p["variant"], p["phase"], p["query_type"]): p["end"] for p in phases}
+        assert float(sample.timestamp) == pytest.approx(ends[key[1], "query", key[2]], abs=0.001)
     for sample in found["tsduel_rss_peak_bytes"].samples:
-        assert float(sample.timestamp) == pytest.approx(rounds[sample.labels["round"]]["phases"][-1]["end"], abs=0.001)
+        phases = blocks[f"{int(sample.labels['block']):03}"]["phases"]
+        ends = [p["end"] for p in phases if p["variant"] == sample.labels["variant"]]
+        assert float(sample.timestamp) == pytest.approx(max(ends), abs=0.001)
 
 
 def test_every_metric_has_a_name_of_its_own():
@@ -220,9 +216,7 @@ def test_a_label_with_quotes_and_newlines(tmp_path):
     label = 'größer "als" \\ vorher\nund so'
 
     def odd(run):
-        plan = json.loads((run / "plan/experiment.json").read_text())
-        plan["variants"][1]["label"] = label
-        edit_plan(run, variants=plan["variants"])
+        edit_plan(run, lambda plan: plan["variants"][1].update(label=label))
 
     run = made(tmp_path, edit=odd)
     info = next(family for family in families(run) if family.name == "tsduel_variant")
@@ -243,7 +237,7 @@ def test_otava(run):
     assert test["file"] == "otava-candidate.csv"
     assert {test["time_column"], *test["attributes"], *test["metrics"]} <= set(line)
     assert (line["run"], line["commit"], line["baseline"]) == (run.name, f"{'candidate':0<40}", "v1.132.0")
-    began = min(json.loads(path.read_text())["phases"][0]["begin"] for path in run.glob("raw/0[1-9]-*/round.json"))
+    began = min(p["begin"] for p in json.loads((run / "raw/001/block.json").read_text())["phases"])
     assert datetime.fromisoformat(line["time"]).timestamp() == int(began)
     rows = comparison(run)
     for column, how in test["metrics"].items():
@@ -273,7 +267,10 @@ def test_what_is_no_result_feeds_no_alert(tmp_path, field, standing):
     """A smoke run, an A/A run, imported logs: nothing for trackers, even where an earlier export has left it."""
     run = made(tmp_path)
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS | TRACKERS
-    edit_plan(run, **{field: True})
+    given = {"logs": {}, "samples_from": "flags", "notes": [], "samples": 1, "load_workers": 1, "query_types": []}
+    known = ("use_case", "start", "end", "interval", "seed", "scale", "query_workers")
+    imported = given | dict.fromkeys(known, "unknown")
+    edit_plan(run, lambda plan: plan.update({field: imported if field == "imported" else True}))
     assert "without those that feed alerts" in exports.main(run)
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
     assert {s.labels["standing"] for family in families(run) for s in family.samples} == {standing}
@@ -281,10 +278,10 @@ def test_what_is_no_result_feeds_no_alert(tmp_path, field, standing):
 
 def test_a_screen_never_joins_the_results(tmp_path):
     """Fewer than six blocks have series of their own, in every tracker."""
-    run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": 2})))
+    run = made(tmp_path, blocks=2)
     entries = read(run, "smaller-is-better.json") + read(run, "bigger-is-better.json")
     assert all(entry["name"].startswith("screen/synthetic/") for entry in entries)
-    assert all("median of 2 rounds, a screen" in entry["extra"] for entry in entries)
+    assert all("median of 2 blocks, a screen" in entry["extra"] for entry in entries)
     assert all(name.startswith("screen/synthetic/") for name in read(run, "bencher.json"))
     assert csv_lines(run, "otava-screen-candidate.csv")
     assert list(yaml.safe_load((run / "exports/otava.yaml").read_text())["tests"]) == ["screen.synthetic.candidate"]
@@ -292,38 +289,21 @@ def test_a_screen_never_joins_the_results(tmp_path):
 
 def test_a_failed_check_keeps_its_figures_out(tmp_path):
     """What a failed check touches is of no use, and no tracker gets it; a file without a figure is not written."""
-
-    def lost(run):
-        (next(run.glob("raw/03-*-candidate")) / "load.stderr").write_text("HTTP status 503. Retrying\n")
-
-    def unlike(run):
-        answers = [synthetic.answer(i, value="1") for i in range(SPEC.responses)]
-        synthetic.write_answers(next(run.glob("raw/03-*-candidate")) / "responses/cpu-max-all-8.gz", answers)
-
-    run = made(tmp_path / "lost", edit=lost)
+    run = made(tmp_path / "lost", wrong={3: ("load_retries", "candidate", "", "the loader retried")})
     assert {row["verdict"] for row in comparison(run).values() if row["family"] == "primary"} == {"failed"}
     assert not (run / "exports/bigger-is-better.json").exists()
-    names = [entry["name"] for entry in read(made(tmp_path / "unlike", edit=unlike), "smaller-is-better.json")]
-    assert "synthetic/candidate/query_mean_ms/double-groupby-1" in names
-    assert "synthetic/candidate/query_mean_ms/cpu-max-all-8" not in names
+    run = made(tmp_path / "unlike", wrong={3: ("exchanges_same", "", "cpu-max-all-8", "an answer differs")})
+    names = [entry["name"] for entry in read(run, "smaller-is-better.json")]
+    assert "synthetic/candidate/duel_typical_ms/double-groupby-1" in names
+    assert "synthetic/candidate/duel_typical_ms/cpu-max-all-8" not in names
 
 
-def test_rounds_that_do_not_count_are_left_out(tmp_path):
-    """Warm-up rounds and the blocks of failed rounds are not in the exposition; without a block nothing is tracked."""
-
-    def fail(run, name):
-        path = run / f"raw/{name}/round.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed"}))
-
-    run = made(tmp_path / "one", edit=lambda run: fail(run, "02-1-baseline"))
+def test_blocks_that_do_not_count_are_left_out(tmp_path):
+    """Warm-up blocks and failed ones are not in the exposition; without a block nothing is tracked."""
+    run = made(tmp_path / "one", failed={2: ("baseline", "solo", "it died")})
     rate = next(family for family in families(run) if family.name.startswith("tsduel_load_rate"))
     assert {sample.labels["block"] for sample in rate.samples} == {"1", "3", "4", "5", "6"}
-
-    def all_failed(run):
-        for path in run.glob("raw/*-baseline"):
-            fail(run, path.name)
-
-    run = made(tmp_path / "all", edit=all_failed)
+    run = made(tmp_path / "all", failed=dict.fromkeys(range(1, 7), ("baseline", "solo", "it died")))
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
     assert [family.name for family in families(run)] == ["tsduel_variant"]
 

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsduel.core.errors import UserError
-from tsduel.targets.counters import RSS, TARGETS, Counter, counters_of
-from tsduel.tidy.exposition import difference, edge, parse_snapshots, read_snapshots
+from tsduel.core.plan import Counter
+from tsduel.targets import databases
+from tsduel.workloads.tsbs.exposition import OURS, difference, edge, parse_snapshots, read_snapshots
 
-VM = TARGETS["victoriametrics"]
-WANTED = counters_of(VM)
-BODY = """tsduel_process_resident_memory_bytes 1000
+WANTED = {**databases()["victoriametrics"].target.counters, **OURS}
+BODY = """tsduel_process_resident_memory_bytes{role="front"} 400
+tsduel_process_resident_memory_bytes{role="server"} 600
 process_cpu_cores_available 2
 vm_rows_inserted_total{type="influx"} 1.08e+06
 vm_rows_inserted_total{type="csvimport"} 7
@@ -33,15 +34,15 @@ def snapshots(text):
 
 
 def test_edge_sums_what_belongs_together():
-    """Only matching labels are summed, and other families are not looked at."""
+    """Only matching labels are summed, over the components of a variant too; other families are not looked at."""
     (found,) = snapshots(f"# snapshot 10.500000 edge query end cpu-max-all-1\n{BODY}")
     assert (found.epoch, found.phase, found.edge, found.query_type) == (10.5, "query", "end", "cpu-max-all-1")
-    assert found.values[VM.inserted] == 1_080_000
-    assert found.values[VM.bytes_kept] == 111
-    assert found.values[VM.rows_kept] == 5
-    assert found.values[VM.requests] == 5
-    assert found.values[RSS] == 1000
-    assert VM.merges not in found.values
+    assert found.values["inserted"] == 1_080_000
+    assert found.values["bytes_kept"] == 111
+    assert found.values["rows_kept"] == 5
+    assert found.values["requests"] == 5
+    assert found.values["rss"] == 1000
+    assert "merges" not in found.values
 
 
 def test_tick_reads_the_same_as_edge():
@@ -56,7 +57,7 @@ def test_a_cut_line_of_a_tick_loses_only_itself():
     (found,) = snapshots(
         '# snapshot 1 tick\ntsduel_process_resident_memory_bytes 9\nvm_rows{type="stor\nvm_slow_row_inserts'
     )
-    assert found.values == {RSS: 9}
+    assert found.values == {"rss": 9}
 
 
 def test_text_before_the_first_head_is_ignored():
@@ -86,18 +87,17 @@ def test_difference_and_last_attempt():
         "# snapshot 1 edge load begin\na 5\n# snapshot 2 edge load end\na 7\nb 3\n"
         "# snapshot 3 edge load end\na 9\nb 4\n"
     )
-    a, b, c = Counter("a"), Counter("b"), Counter("c")
-    found = list(parse_snapshots(text, (a, b, c)))
+    found = list(parse_snapshots(text, {name: Counter(name=name) for name in "abc"}))
     begin, end = edge(found, "load", "begin"), edge(found, "load", "end")
-    assert [difference(begin, end, counter) for counter in (a, b, c)] == [4, 4, None]
+    assert [difference(begin, end, counter) for counter in "abc"] == [4, 4, None]
     assert edge(found, "settle", "end") is None
-    assert difference(begin, None, a) is None
+    assert difference(begin, None, "a") is None
 
 
 @given(st.lists(st.floats(0, 1e15), min_size=1, max_size=5), st.booleans())
 def test_sums_are_exact_enough(values, tick):
     """The sum over label values is that of the printed numbers, on both paths."""
-    counter = Counter("x_total", {"type": "a.*"})
+    counter = Counter(name="x_total", labels={"type": "a.*"})
     lines = "".join(f'x_total{{type="a{i}"}} {value!r}\nx_total{{type="b{i}"}} 1\n' for i, value in enumerate(values))
-    (found,) = parse_snapshots(f"# snapshot 1 {'tick' if tick else 'edge load begin'}\n{lines}", (counter,))
-    assert found.values[counter] == pytest.approx(sum(values))
+    (found,) = parse_snapshots(f"# snapshot 1 {'tick' if tick else 'edge load begin'}\n{lines}", {"x": counter})
+    assert found.values["x"] == pytest.approx(sum(values))

@@ -139,6 +139,13 @@ class TestBlocksThatCount:
         assert said_blocks(told) == 5
         assert said.startswith("after spare block 8 (5 blocks count): 2 blocks do not count so far (canary 30 %); at ")
 
+    def test_a_ratio_that_nobody_could_make_is_none(self):
+        """A load of no time has no rate: null is not zero."""
+        told = Told().noisy(3).block(4, candidate=(None, 0.0))
+        said = told.say()
+        assert "load rate" in said
+        assert said.startswith("after block 4 of 8 (3 blocks count): ")
+
     def test_a_void_block_does_not_count_whatever_it_shows(self):
         """Its reason is told."""
         told = Told().noisy(3).block(4, void="baseline started warmer", candidate=(0.5, 0.5))
@@ -186,10 +193,11 @@ class TestWords:
         """Its spreads, its name, and how many blocks they would take."""
         told = Told(before=(0.05, 0.005)).noisy(0)
         shows = [percent(told.section["mde_factor"] * s_d) for s_d in (0.05, 0.005)]
+        needed = blocks_needed(math.log1p(0.03), 0.05)
         assert told.say().startswith(
-            f"after the warm-up: if it scatters as the A/A run 20261101T000000Z-local did, 8 blocks can show "
-            f"{shows[0]:.1f} % in load rate (you asked for 3 %) and "
-            f"{shows[1]:.1f} % in service time (you asked for 2 %); for 3 % in load rate {blocks_needed(math.log1p(0.03), 0.05)} blocks would be needed; about "
+            "after the warm-up: if it scatters as the A/A run 20261101T000000Z-local did, 8 blocks can show "
+            f"{shows[0]:.1f} % in load rate (you asked for 3 %) and {shows[1]:.1f} % in service time (you asked "
+            f"for 2 %); for 3 % in load rate {needed} blocks would be needed; about "
         )
 
     def test_a_hopeless_run_says_what_to_do_while_there_is_something_to_stop(self):

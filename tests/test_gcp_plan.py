@@ -7,8 +7,8 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from asking import written
 from fakecompute import PROJECT
-from fakeproject import FAKES, written
 from hypothesis import given
 from hypothesis import strategies as st
 from renting import HERE, asked
@@ -17,7 +17,7 @@ from tsduel.core.errors import UserError
 from tsduel.places import place as places
 from tsduel.places.gcp import prices, reap, rent
 from tsduel.plan import resolve as plan
-from tsduel.question import experiment, knobs
+from tsduel.question import knobs, read
 
 
 class TestKnobs:
@@ -66,7 +66,7 @@ class TestKnobs:
     def test_settings_are_fields_of_the_experiment(self, setting, sentence):
         """They are validated like all others, and given with SET=."""
         with pytest.raises(UserError) as error:
-            experiment.validate(knobs.apply({"name": "x"}, {"SET": setting}), "SET")
+            read.validate(knobs.apply({"name": "x"}, {"SET": setting}), "SET")
         assert sentence in str(error.value)
 
 
@@ -177,7 +177,7 @@ class TestAgreement:
         """`make plan TARGET=gcp` without a yes leaves no run behind; with one, plan/ has what Terraform is told."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
         text = tmp_path / "fake.yml"
-        text.write_text(json.dumps(written(FAKES / "database")))
+        text.write_text(json.dumps(written()))
         environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
         run_dir = tmp_path / "results" / "r"
         with pytest.raises(UserError, match="nobody is there to agree"):

@@ -1,178 +1,97 @@
-"""One run at a time on a machine, and a run that is asked to stop."""
+"""Who measures on a machine, and a run that is asked to stop, as Python sees them; the other half is in host/run."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import shutil
-import stat
-import subprocess
-import time
 from pathlib import Path
 
+import plans
 import pytest
-from fakeproject import free_port, wait_for
 
-from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.plan import resolve as plan
-from tsduel.rounds import control, lock
-
-PROJECT = Path(__file__).resolve().parent.parent
+from tsduel.places import lock
+from tsduel.rounds import control
 
 
 @pytest.fixture
-def here(project, monkeypatch):
-    """Give a project whose lock is also the one that this process looks at."""
-    monkeypatch.setenv("TSDUEL_LOCK", project.env["TSDUEL_LOCK"])
-    return project
+def held(tmp_path, monkeypatch):
+    """Hold a lock of our own; return a function that writes the text of one who does, this process unless told else."""
+    path = tmp_path / "lock"
+    monkeypatch.setenv("TSDUEL_LOCK", str(path))
+    ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    boot_now = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-
-def loading(project):
-    """Start a run and return its driver once a load is under way."""
-    process = project.start(FAKE_LOAD_S="60")
-    wait_for(lambda: project.calls_log.exists() and "load" in project.calls_log.read_text())
-    return process
-
-
-def holder_text(project, **changed):
-    """Return a lock's text of this process, with some of it changed."""
-    pid = changed.get("pid", os.getpid())
-    began = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
-    boot = changed.get("boot", Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-    text = f"pid {pid}, began {changed.get('began', began)}, boot {boot}, user me, since 2026-11-21T09:00:00Z, /a, b\n"
-    Path(project.env["TSDUEL_LOCK"]).write_text(text)
-
-
-class TestOneAtATime:
-    """The lock of the machine."""
-
-    def test_another_checkout_with_another_cache_waits_its_turn(self, here):
-        """It says who is running and since when, ends with 2, and leaves the first alone; before it builds, too."""
-        here.plan()
-        first = loading(here)
-        other = here.root / "results" / "other"
-        shutil.copytree(here.run_dir, other, ignore=shutil.ignore_patterns("raw"))
-        second = subprocess.run(
-            [here.scripts / "run-rounds", other],
-            env=here.env | {"TSDUEL_CACHE": str(here.root / "another cache")},
-            capture_output=True,
-            text=True,
-            check=False,
+    def write(run_dir="/a, b", *, pid=0, began=ticks, boot=boot_now):
+        path.write_text(
+            f"pid {pid or os.getpid()}, began {began}, boot {boot}, user me, since 2026-11-21T09:00:00Z, {run_dir}\n"
         )
-        assert second.returncode == 2
-        sentence = f"another run is going on on this machine: pid {first.pid} of user "
-        for said in (sentence, f", {here.run_dir}; wait for it", "'make stop RUN=r' there, then: make tsbs RUN=other"):
-            assert said in second.stderr
-        inventory = other / "host" / "inventory.json"
-        inventory.parent.mkdir()
-        inventory.write_text("{}")
-        with pytest.raises(UserError, match=sentence):
-            build.main(other)
-        with pytest.raises(UserError, match="this run is going on already: pid"):
-            lock.refuse_if_taken(here.run_dir, "tsbs")
-        assert not (other / "raw" / "events.jsonl").exists()
-        new = here.root / "results" / "new"
-        with pytest.raises(UserError, match=f"{sentence}.* there, then: the same command again"):
-            plan.main(new, {"KIND": "tsbs"})
-        assert not new.exists()
-        assert first.poll() is None
-        first.kill()
-        here.end(first)
-        assert here.alive(patience_s=20) == []
-        assert lock.holder() is None
 
-    @pytest.mark.parametrize("stale", [{"pid": 4194305}, {"began": 1}, {"boot": "0-0"}])
-    def test_a_stale_text_is_never_believed(self, here, stale):
-        """Not if the lock is free, and not if somebody holds it whom the text does not name."""
-        holder_text(here, **stale)
-        assert lock.holder() is None
-        with Path(here.env["TSDUEL_LOCK"]).open() as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            assert lock.holder() == lock.Holder(0, "?", "?", "?")
-            with pytest.raises(UserError, match="nobody knows which; wait for it, then: the same command again"):
-                lock.refuse_if_taken(here.run_dir, "tsbs")
-            holder_text(here)
-            assert lock.holder() == lock.Holder(os.getpid(), "me", "2026-11-21T09:00:00Z", "/a, b")
-
-    def test_every_user_can_open_it_and_a_link_is_refused(self, here):
-        """Whoever made the file, the next user takes the lock; what it leads to elsewhere is not written to."""
-        here.plan()
-        here.run()
-        path = Path(here.env["TSDUEL_LOCK"])
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666
-        precious = here.root / "precious"
-        precious.write_text("mine")
-        path.unlink()
-        path.symlink_to(precious)
-        assert f"{path}, by which runs on this machine exclude each other, cannot be opened" in here.run(expect=2)
-        assert precious.read_text() == "mine"
-
-    def test_a_lock_that_another_user_has_made(self, here):
-        """A kernel may refuse to create in /run/lock what somebody else has made there; opening is enough."""
-        if os.geteuid() != 0:
-            pytest.skip("needs root, to make a file of another user's")
-        shared = here.root / "shared"
-        shared.mkdir()
-        shared.chmod(0o1777)
-        path = shared / "lock"
-        path.touch()
-        os.chown(path, 65534, 65534)
-        path.chmod(0o666)
-        here.plan()
-        here.run(TSDUEL_LOCK=str(path))
-        assert str(here.run_dir) in path.read_text()
+    write()
+    with path.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield write
 
 
-class TestStop:
-    """`make stop` finishes the round that is running; twice: now."""
+@pytest.mark.parametrize("stale", [{"pid": 4194305}, {"began": 1}, {"boot": "0-0"}])
+def test_a_stale_text_is_never_believed(held, tmp_path, stale):
+    """Not if somebody holds the lock whom it does not name; the sentence says who has it, or that nobody knows."""
+    held(**stale)
+    assert lock.holder() == lock.Holder(0, "?", "?", "?")
+    with pytest.raises(UserError, match="nobody knows which; wait for it, then: the same command again"):
+        lock.refuse_if_taken(tmp_path / "r", "tsbs")
+    held()
+    assert lock.holder() == lock.Holder(os.getpid(), "me", "2026-11-21T09:00:00Z", "/a, b")
+    (tmp_path / "r").mkdir()
+    with pytest.raises(
+        UserError, match=r"/a, b; wait for it, or end it with 'make stop RUN=a, b' there, then: make tsbs"
+    ):
+        lock.refuse_if_taken(tmp_path / "r", "tsbs")
+    held(tmp_path / "r")
+    with pytest.raises(UserError, match="this run is going on already: pid"):
+        lock.refuse_if_taken(tmp_path / "r", "tsbs")
 
-    def test_once_finishes_the_round_and_twice_ends_it(self, here, capsys):
-        """Each says what it did and what comes next; the same command goes on; the request does not outlive it."""
-        here.plan(design={"blocks": 2})
-        process = here.start(FAKE_LOAD_S="2")
-        wait_for(lambda: here.calls_log.exists() and "load" in here.calls_log.read_text())
-        control.stop(here.run_dir)
-        running = here.order()[0]
-        said = capsys.readouterr().out
-        assert f"r finishes round {running} on this machine and ends then; the same command again ends it now" in said
-        control.status(here.run_dir)
-        assert "and ends after this round as asked; 0 of 4 rounds" in capsys.readouterr().out
-        said = here.end(process)
-        assert process.returncode == 130, said
-        assert "stopped as asked; finished rounds are kept. To go on: make tsbs RUN=r" in said
-        assert here.rounds() == [running]
-        events = [json.loads(line) for line in (here.run_dir / "raw/events.jsonl").read_text().splitlines()]
-        assert [e["round"] for e in events if e["event"] == "stop-requested"] == [running]
-        assert (events[-1]["event"], events[-1]["message"]) == ("run-end", "stopped as asked")
-        assert not (here.run_dir / "stop-requested").exists()
 
-        here.calls_log.unlink()
-        process = loading(here)
-        begin = time.monotonic()
-        control.stop(here.run_dir)
-        control.stop(here.run_dir)
-        assert time.monotonic() - begin < 30
-        said = capsys.readouterr().out.splitlines()
-        assert said[1] == "r is stopped on this machine; finished rounds are kept. To go on: make tsbs RUN=r"
-        here.end(process)
-        assert process.returncode == 130
-        assert here.alive() == []
-        control.stop(here.run_dir)
-        assert capsys.readouterr().out == "r does not run on this machine\n"
-        (here.run_dir / "stop-requested").touch()  # as a power cut leaves it
-        here.run()
-        assert here.rounds() == sorted(here.order())
+@pytest.mark.usefixtures("held")
+def test_a_lock_that_nobody_holds_names_nobody(tmp_path, monkeypatch):
+    """Whatever its text says; and one that is a link is refused."""
+    (tmp_path / "free").write_text((tmp_path / "lock").read_text())
+    monkeypatch.setenv("TSDUEL_LOCK", str(tmp_path / "free"))
+    assert lock.holder() is None
+    (tmp_path / "link").symlink_to(tmp_path / "free")
+    monkeypatch.setenv("TSDUEL_LOCK", str(tmp_path / "link"))
+    with pytest.raises(UserError, match="cannot be opened: see who made it, and remove it"):
+        lock.holder()
 
-    def test_between_rounds_there_is_nothing_to_finish(self, here, capsys):
-        """While data is made, which may take an hour, a request ends the run at once."""
-        here.plan(host={"port": free_port()})
-        slow = here.scripts / "make-workload"
-        slow.write_text("#!/usr/bin/env bash\n>$TSDUEL_SCRATCH/begun\nsleep 600\n")
-        process = here.start()
-        wait_for((here.cache / "scratch" / "begun").exists)
-        control.stop(here.run_dir)
-        assert "r is stopped on this machine" in capsys.readouterr().out
-        here.end(process)
-        assert process.returncode == 130
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("after block 1", "r finishes block 1 on this machine and ends then; the same command again ends it now"),
+        ("stopped", "r is stopped on this machine; finished blocks are kept. To go on: make tsbs RUN=r"),
+        ("still there", "r did not end within 180 s on this machine"),
+    ],
+)
+def test_stop_says_what_was_done(held, tmp_path, capsys, answer, said):
+    """The driver that holds the lock is asked; status says so meanwhile."""
+    run_dir = tmp_path / "r"
+    plans.write(run_dir)
+    agent = tmp_path / "agent"
+    agent.write_text(f'#!/bin/sh\necho "$@" >"{tmp_path}/asked"\necho {answer}\n')
+    agent.chmod(0o755)
+    (run_dir / "build").mkdir()
+    (run_dir / "build/agent.json").write_text(json.dumps({"binary": str(agent)}))
+    control.stop(run_dir)
+    assert capsys.readouterr().out == "r does not run on this machine\n"
+    held(run_dir)
+    (run_dir / "stop-requested").touch()
+    control.status(run_dir)
+    assert "and ends after this block as asked; 0 of 3 blocks are finished" in capsys.readouterr().out
+    if answer == "still there":
+        with pytest.raises(UserError, match=said):
+            control.stop(run_dir)
+    else:
+        control.stop(run_dir)
+        assert said in capsys.readouterr().out
+    assert (tmp_path / "asked").read_text() == f"stop {run_dir} {os.getpid()}\n"

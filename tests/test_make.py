@@ -52,20 +52,20 @@ def test_make_alone_prints_help():
         assert f"  {word} " in done.stdout
 
 
-def test_tsbs_is_all_stages_in_order():
-    """`make tsbs` is the stages, each once, for one run that is named after its experiment."""
-    done = make("-n", "tsbs", "EXPERIMENT=experiments/smoke.yml")
+@pytest.mark.parametrize(
+    ("words", "stages"),
+    [
+        (("tsbs", "EXPERIMENT=experiments/smoke.yml"), STAGES),
+        (("gobench", "BENCH=^B$/^x$"), STAGES),
+        (("tsbs", "AA=1"), [*STAGES[:-1], "keep", "report"]),
+    ],
+)
+def test_a_comparison_is_all_stages_in_order(words, stages):
+    """Each once, for one run; what an A/A run says of the machine is kept."""
+    done = make("-n", *words)
     assert done.returncode == 0, done.stderr
     lines = [line.partition(" -m tsduel ")[2] for line in done.stdout.splitlines() if " -m tsduel " in line]
-    assert [line.partition(" ")[0] for line in lines] == STAGES
-
-
-def test_gobench_is_the_same_stages():
-    """What differs is in the experiment; without a file the run is called gobench."""
-    done = make("-n", "gobench", "BENCH=^B$/^x$")
-    assert done.returncode == 0, done.stderr
-    lines = [line.partition(" -m tsduel ")[2] for line in done.stdout.splitlines() if " -m tsduel " in line]
-    assert [line.partition(" ")[0] for line in lines] == STAGES
+    assert [line.partition(" ")[0] for line in lines] == stages
 
 
 @pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])

@@ -1,7 +1,5 @@
 """Exit codes: each way to end has its own, and the sentence says why."""
 
-import json
-
 import pytest
 import synthetic
 
@@ -10,7 +8,7 @@ from tsduel.core.errors import UserError
 from tsduel.stats import compare, outcome
 from tsduel.tidy import tables as tidy
 
-SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1",), load_s=8, query_s=6)
+SPEC = synthetic.Spec(blocks=6, query_types=("cpu-max-all-1",), load_s=6, exchanges=60)
 
 
 def document(*verdicts, failed=0, **more):
@@ -61,15 +59,13 @@ def test_the_command_ends_with_it(tmp_path, monkeypatch, capsys, fail_on, code):
     said = capsys.readouterr()
     assert (run / "report.md").exists() == (code != 2)
     if code == 6:
-        assert "tsduel: regression (FAIL_ON=regression): load_rate" in said.err
+        assert "tsduel: regression (FAIL_ON=regression): duel_typical_ms" in said.err
 
 
 def test_a_failed_check_ends_the_command(tmp_path, monkeypatch, capsys):
     """Even where nobody asked: figures of a failed check are no figures."""
-    run = synthetic.write_run(tmp_path / "results/run", SPEC)
-    path = next(run.glob("raw/03-*-candidate")) / "round.json"
-    record = json.loads(path.read_text()) | {"status": "failed", "failure": {"phase": "load", "message": "it died"}}
-    path.write_text(json.dumps(record))
+    spec = synthetic.Spec(**(vars(SPEC) | {"failed": {3: ("candidate", "solo", "it died")}}))
+    run = synthetic.write_run(tmp_path / "results/run", spec)
     tidy.main(run)
     compare.main(run)
     monkeypatch.chdir(tmp_path)

@@ -1,27 +1,25 @@
 """Pictures: every chart of every kind of run is drawn, and shows what its data says."""
 
 import itertools
-import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import synthetic
-from reports import SPEC, made, text
+from reports import made, text
 
 from plots import report
-from plots.charts import curves, look
-from plots.charts.change import Change, forest
-from plots.charts.course import course
+from plots.charts import curves, style
+from plots.charts.blocks import Lane, by_block
+from plots.charts.distributions import distributions, ticks
+from plots.charts.forest import MOST_ROWS, Change, forest, forest_of, shared_path
 from plots.charts.load import load_rate
-from plots.charts.order import Lane, by_round
-from plots.charts.service import _ticks, service_times
+from plots.charts.server import course
 
 LABELS = {"baseline": "v1.132.0", "candidate": "v1.133.0"}
 CHANGE = Change("g", "Load rate", "candidate", 8.0, 5.0, 11.0, 5.0, higher_is_better=False, sure=True, screen=False)
-THREE = (("baseline", "candidate", "third"), ("third", "baseline", "candidate"), ("candidate", "third", "baseline"))
-ALL = {"load-rate", "course", "change-by-metric", "change-by-query", "service-times", "rounds"}
+ALL = {"change", "distributions", "load-rate", "server", "blocks"}
 
 
 def drawn(run):
@@ -38,15 +36,9 @@ def texts(figure):
 
 
 def test_all_pictures_of_several_candidates(tmp_path):
-    """With two candidates and a block that does not count, every picture is there."""
-
-    def failed(run):
-        path = next(run.glob("raw/02-*-third")) / "round.json"
-        failure = {"phase": "load", "message": "killed"}
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
-
-    spec = synthetic.Spec(**(vars(SPEC) | {"order": THREE, "more_factors": {"third": {"rate": 1.1}}}))
-    run = made(tmp_path, spec, failed)
+    """With two candidates and a block that one of them does not count, every picture is there."""
+    failed = {2: ("third", "solo", "killed")}
+    run = made(tmp_path, variants=("baseline", "candidate", "third"), factors={"third": {"rate": 1.1}}, failed=failed)
     assert drawn(run) == ALL
     assert "v1.134.0" in text(run)
 
@@ -54,7 +46,7 @@ def test_all_pictures_of_several_candidates(tmp_path):
 @pytest.mark.parametrize("blocks", [1, 24])
 def test_few_and_many_blocks(tmp_path, blocks):
     """One block has pictures without intervals, and many blocks make no page that nobody can open."""
-    run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": blocks, "load_s": 30})))
+    run = made(tmp_path, blocks=blocks, load_s=30.0)
     assert drawn(run) == ALL
     assert (run / "report.html").stat().st_size < 3_000_000
 
@@ -63,18 +55,17 @@ def test_what_is_missing_is_not_drawn(tmp_path):
     """A run without its time series has the other pictures, says which are missing, and keeps none of other data."""
     run = made(tmp_path)
     assert drawn(run) == ALL
-    for name in ("timeseries", "phases"):
-        (run / f"tidy/{name}.csv").unlink()
+    (run / "tidy/timeseries.csv").unlink()
     report.main(run)
-    assert drawn(run) == ALL - {"load-rate", "course"}
+    assert drawn(run) == ALL - {"load-rate", "server"}
     assert "Not drawn" in text(run)
-    assert "load rate over time, the server over the round" in text(run)
+    assert "load rate over time, the server over time" in text(run)
 
 
 def test_worse_is_to_the_right():
     """A lower rate and more bytes are drawn on the same side; the figures keep the metric's own sign."""
-    rate = Change(**(vars(CHANGE) | {"change": -8.0, "low": -11.0, "high": -5.0, "higher_is_better": True}))
-    figure = forest([CHANGE, Change(**(vars(rate) | {"name": "Bytes"}))], LABELS, "t")
+    rate = replace(CHANGE, change=-8.0, low=-11.0, high=-5.0, higher_is_better=True)
+    figure = forest([CHANGE, replace(rate, name="Bytes")], LABELS, "t")
     marks = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "D"]
     assert marks == [8.0, 8.0]
     assert {"+8.0 (+5.0 to +11.0)", "-8.0 (-11.0 to -5.0)", "worse →"} <= set(texts(figure))
@@ -82,7 +73,7 @@ def test_worse_is_to_the_right():
 
 def test_far_intervals_end_in_arrows():
     """An interval that would squeeze all others leaves the axis; its estimate never does."""
-    far = Change(**(vars(CHANGE) | {"name": "far", "change": 20.0, "low": -90.0, "high": 900.0}))
+    far = replace(CHANGE, name="far", change=20.0, low=-90.0, high=900.0)
     axes = forest([CHANGE, far], LABELS, "t").axes[0]
     assert [line.get_marker() for line in axes.lines if line.get_marker() in {"<", ">"}] == ["<", ">"]
     assert 20.0 < axes.get_xlim()[1] < 100.0
@@ -91,21 +82,32 @@ def test_far_intervals_end_in_arrows():
 def test_no_mark_leaves_the_axis_without_intervals():
     """Changes without an interval and of nothing at all are drawn all the same."""
     for change in (0.0, -99.9, 2500.0):
-        one = Change(**(vars(CHANGE) | {"change": change, "low": None, "high": None}))
-        low, high = forest([one], LABELS, "t").axes[0].get_xlim()
+        low, high = forest([replace(CHANGE, change=change, low=None, high=None)], LABELS, "t").axes[0].get_xlim()
         assert low < change < high
 
 
 def test_chance_is_hollow():
     """What may be chance can be told from what is more, without colour."""
-    unsure = Change(**(vars(CHANGE) | {"name": "other", "sure": False}))
-    axes = forest([CHANGE, unsure], LABELS, "t").axes[0]
+    axes = forest([CHANGE, replace(CHANGE, name="other", sure=False)], LABELS, "t").axes[0]
     assert [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "D"] == ["#D55E00", "white"]
+
+
+def test_of_very_many_changes_the_largest_are_drawn():
+    """The first group whole, of the others those that moved most by their thresholds; the title says how many not."""
+    many = [replace(CHANGE, group="rows", name=f"r{i}", change=float(i)) for i in range(1, 60)]
+    figure = forest_of([CHANGE, *many], LABELS, "t")
+    shown = set(texts(figure))
+    assert {"Load rate", "r59", f"r{60 - MOST_ROWS}"} <= shown
+    assert not {"r1", f"r{59 - MOST_ROWS}"} & shown
+    assert f"t; {59 - MOST_ROWS} smaller ones left out" in shown
+    assert forest_of([], LABELS, "t") is None
+    assert shared_path(["BenchmarkA/x/1", "BenchmarkA/y/1"]) == len("BenchmarkA/")
+    assert shared_path(["BenchmarkA/x/1"]) == 0
 
 
 def outside(figure, path):
     """Return how many inches of what is drawn lie beyond the edges of a figure when it is saved."""
-    look.save(figure, path / "plots/one.png")
+    style.save(figure, path / "plots/one.png")
     box = figure.get_tightbbox()
     return max(0.0, -box.x0, -box.y0, box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight())
 
@@ -115,28 +117,41 @@ def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
     """Names, ticks and figures stay inside, however wide they are."""
     labels = {f"v{i}": f"a branch with a long name, number {i}" for i in range(candidates + 1)}
     changes = [
-        Change(**(vars(CHANGE) | {"name": name, "candidate": candidate, "low": -99.9, "high": 12345.6}))
+        replace(CHANGE, name=name, candidate=candidate, low=-99.9, high=12345.6)
         for name in ("x", "Mean, a query type with a name of its own")
         for candidate in list(labels)[1:]
     ]
     assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) < 0.01
-    loads = pd.concat([rates(variant, variant, [1e6, 2e6]) for variant in labels])
+    loads = pd.concat([rates(variant, 1, [1e6, 2e6]) for variant in labels])
     assert outside(load_rate(loads, labels), tmp_path) < 0.01
     whole = pd.concat(
-        [loads.assign(part=part, metric="rss_bytes", value=3e11) for part in ("load", "settle", "queries")]
+        [loads.assign(phase=phase, metric="rss_bytes", value=3e11) for phase in ("load", "settle", "query")]
     )
     assert outside(course(whole, labels), tmp_path) < 0.01
+    assert (
+        outside(distributions(quantiles(labels), ["a type with a very long name of its own"], labels), tmp_path) < 0.01
+    )
 
 
-def rates(variant, number, values, **more):
-    """Return the load of one round, a value a second."""
+def rates(variant, block, values, **more):
+    """Return the load of one block, a value a second."""
     seconds = np.arange(1.0, len(values) + 1)
-    return pd.DataFrame({"variant": variant, "round": number, "elapsed_s": seconds, "value": values} | more)
+    return pd.DataFrame({"variant": variant, "block": block, "elapsed_s": seconds, "value": values} | more)
+
+
+def quantiles(labels):
+    """Return distributions of one query type."""
+    steps = np.linspace(0.001, 0.999, 99)
+    parts = [
+        pd.DataFrame({"variant": variant, "quantile": steps, "value_ms": (1 + n / 10) * (0.2 + steps**9), "n": 1000})
+        for n, variant in enumerate(labels)
+    ]
+    return pd.concat(parts).assign(cell="", query_type="a type with a very long name of its own")
 
 
 def test_short_loads_are_steps_from_zero():
     """A load of one interval is a line and not a dot, from the begin to its end."""
-    figure = load_rate(pd.concat([rates("baseline", "1", [5e5]), rates("candidate", "2", [4e5, 6e5])]), LABELS)
+    figure = load_rate(pd.concat([rates("baseline", 1, [5e5]), rates("candidate", 1, [4e5, 6e5])]), LABELS)
     line = figure.axes[0].lines[0]
     assert list(line.get_xdata()) == [0.0, 1.0]
     assert list(line.get_ydata()) == [500.0, 500.0]
@@ -149,65 +164,61 @@ def test_long_loads_are_averaged():
     assert len(x) == 120
     assert np.mean(y) == pytest.approx(np.mean(np.arange(1200.0)))
     assert x[-1] == 1200.0
-    figure = load_rate(rates("baseline", "1", np.full(1200, 2e6)), LABELS)
+    figure = load_rate(rates("baseline", 1, np.full(1200, 2e6)), LABELS)
     assert figure.axes[0].get_ylabel() == "million samples/s, means of 10 s"
 
 
-def test_a_level_stays_after_its_round_has_ended():
-    """What was written stays written, so that the median does not jump where a round ends."""
+def test_the_median_goes_to_the_median_end():
+    """Blocks of different lengths: a rate's median is over those that still load, a level stays what it was."""
     found = [(np.arange(1.0, n + 1), np.full(n, float(n))) for n in (2, 4, 9)]
     assert list(curves.median_curve(found, rates=False)[1]) == [4.0] * 4
-    assert list(curves.median_curve(found)[1]) == [4.0, 4.0, 6.5, 4.0]
-
-
-def test_median_curve_goes_to_the_median_end():
-    """Rounds of different lengths: the median at a time is over those that still load."""
-    found = [(np.arange(1.0, n + 1), np.full(n, float(n))) for n in (3, 4, 6)]
     x, y = curves.median_curve(found)
     assert (x[0], x[-1]) == (1.0, 4.0)
-    assert list(y) == [4.0, 4.0, 4.0, 4.0]
+    assert list(y) == [4.0, 4.0, 6.5, 4.0]
 
 
-def test_lanes_cross_out_what_does_not_count():
-    """A round that does not count is crossed out, at the bottom where it has no value; the warm-up block is not."""
+def test_blocks_that_do_not_count_are_crossed_out():
+    """Values left, changes right with the estimate; the warm-up block is on the left only."""
     values = pd.DataFrame({
-        "order": range(1, 7), "block": [0, 0, 1, 1, 2, 2], "variant": ["baseline", "candidate"] * 3, "metric": "disk",
-        "value": [5e6] * 5 + [float("nan")], "counts": [False, False, True, True, False, False],
+        "lane": "disk", "block": [0, 0, 1, 1, 2, 2], "variant": ["baseline", "candidate"] * 3, "value": [5e6] * 6,
     })  # fmt: skip
-    figure = by_round(values, [Lane("disk", "on disk", "B", higher_is_better=False)], LABELS)
-    crossed = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
-    assert [at for line in crossed for at in line.get_xdata() if np.isfinite(line.get_ydata()).all()] == [6]
-    assert [(x, y) for line in crossed for x, y in zip(*line.get_data(), strict=True) if y > 1] == [(5, 5.0)]
-    assert {"warm-up", "1", "2", "does not count", "on disk,\nMB"} <= set(texts(figure))
+    changes = pd.DataFrame({
+        "lane": "disk", "block": [1, 2], "candidate": "candidate", "change": [1.0, 9.0], "counts": [True, False],
+        "estimate": 1.0, "low": None, "high": None,
+    })  # fmt: skip
+    figure = by_block(values, changes, [Lane("disk", "B", higher_is_better=False)], LABELS)
+    left, right = figure.axes
+    assert [tuple(line.get_data()[0]) for line in right.lines if line.get_marker() == "x"] == [(2,)]
+    assert left.get_ylabel() == "MB"
+    assert {"does not count", "disk", "change, %: ↓ better"} <= set(texts(figure))
 
 
-def test_each_part_has_its_own_clock():
-    """The course has a column for each part that was recorded, and a row for each metric."""
+def test_each_phase_has_its_own_clock():
+    """The server's course has a column for each phase that was recorded, and a row for each metric."""
     series = pd.concat(
-        rates("baseline", "1", [1.0, 2.0], part=part, metric=metric)
-        for part, metric in itertools.product(("load", "queries"), ("cpu_cores", "rss_bytes"))
+        rates("baseline", 1, [1.0, 2.0], phase=phase, metric=metric)
+        for phase, metric in itertools.product(("load", "query"), ("cpu_cores", "rss_bytes"))
     )
     figure = course(series, LABELS)
     assert len(figure.axes) == 4
-    assert [axes.get_title() for axes in figure.axes[:2]] == ["load", "queries"]
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["load", "query"]
 
 
-def test_quantiles_that_were_not_measured_say_why():
-    """A panel without p99 says that its queries were too few; zeros have no place on a logarithmic axis."""
-    rows = [
-        ("a", "query_p50_ms", 1.0),
-        ("a", "query_p99_ms", 4.0),
-        ("b", "query_p50_ms", 0.5),
-        ("b", "query_p50_ms", 0.0),
-    ]
-    values = pd.DataFrame(rows, columns=["query_type", "metric", "value"]).assign(variant="baseline")
-    assert texts(service_times(values, ["a", "b"], LABELS)).count("fewer than 1,000 queries") == 1
+def test_a_distribution_shows_both_tails():
+    """One curve a variant from its least to its largest quantile, with p50, p95 and p99 marked."""
+    figure = distributions(quantiles(LABELS), ["a type with a very long name of its own"], LABELS)
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "logit")
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 99]
+    assert len(lines) == 2
+    assert [list(line.get_ydata()) for line in axes.lines if line.get_marker() in {"o", "D"}] == [[0.5, 0.95, 0.99]] * 2
+    assert distributions(quantiles(LABELS).assign(value_ms=0.0), ["a"], LABELS) is None
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.3, 10.0), (1.0, 1.01), (0.0001, 1e5), (7.9, 8.1), (99, 1001)])
 def test_logarithmic_axes_have_ticks(low, high):
     """Whatever the range, there are two to six ticks inside of it."""
-    found = _ticks(low, high)
+    found = ticks(low, high)
     assert 2 <= len(found) <= 6
     assert all(low <= tick <= high for tick in found)
 
@@ -216,9 +227,8 @@ def test_logarithmic_axes_have_ticks(low, high):
 def test_legends_fit_above_the_axes(names, tmp_path):
     """Long, many and odd names stay inside the picture and off the axes."""
     labels = {f"v{i}": name for i, name in enumerate(names)}
-    series = pd.concat([rates(variant, variant, [1e6, 2e6]) for variant in labels])
-    figure = load_rate(series, labels)
-    look.save(figure, tmp_path / "plots/one.png")
+    figure = load_rate(pd.concat([rates(variant, 1, [1e6, 2e6]) for variant in labels]), labels)
+    style.save(figure, tmp_path / "plots/one.png")
     legend, axes = figure.legends[0].get_window_extent(), figure.axes[0].get_window_extent()
     assert legend.y0 >= axes.y1
     assert legend.x1 <= figure.bbox.x1

@@ -1,4 +1,4 @@
-"""The plan: the order of rounds, what is counted beforehand, what a key stands for, and that it stays as it is."""
+"""The plan: the order of blocks, what is counted beforehand, what a key stands for, and that it stays as it is."""
 
 from __future__ import annotations
 
@@ -7,108 +7,85 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import asking
 import pytest
 import yaml
-from fakeproject import FAKES, written
+from asking import asked, planned, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tsduel.core.errors import UserError
-from tsduel.plan import order
-from tsduel.plan import resolve as plan
-from tsduel.question import experiment
+from tsduel.core.plan import Design, Plan
+from tsduel.core.rundir import open_run
+from tsduel.plan import order, resolve
+from tsduel.workloads import WORKLOADS
+from tsduel.workloads.tsbs import plan as tsbs_plan
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
-
-def asked(**parts):
-    """Return a validated experiment whose variants are a ready binary."""
-    return experiment.validate(written(FAKES / "database", **parts), "test")
-
-
-def resolved(**parts):
-    """Return the plan of such an experiment."""
-    return plan.resolve(asked(**parts), run="r")
-
-
-designs = st.fixed_dictionaries(
-    {
-        "blocks": st.integers(1, 40),
-        "warmup_blocks": st.just(1),
-        "seed": st.integers(0, 2**32),
-    }
+designs = st.builds(
+    lambda blocks, seed: Design(blocks=blocks, seed=seed, spare_blocks=blocks // 4),
+    st.integers(1, 40),
+    st.integers(0, 2**32),
 )
 names = st.lists(st.sampled_from(["baseline", "candidate", "a", "b", "c"]), min_size=2, unique=True)
+SIDES = ["baseline", "candidate"]
+
+
+def drawn(variants, design, types=("cpu-max-all-1",)):
+    """Return the order of the blocks."""
+    return order.draw(variants, types, design, "host1", "")
 
 
 class TestOrder:
-    """The order of the rounds."""
+    """The order of the blocks, and of the variants in each."""
 
     @settings(deadline=None)
     @given(design=designs, variants=names)
     def test_a_block_has_each_variant_once(self, design, variants):
-        """Blocks count from the warm-up block 0; positions from 1."""
-        drawn = order.rounds(variants, asked(design=design))
-        last = design["blocks"] + design["blocks"] // 4
-        assert drawn[-1]["block"] == last
-        for block in range(last + 1):
-            rows = [row for row in drawn if row["block"] == block]
-            assert sorted(row["variant"] for row in rows) == sorted(variants)
-            assert [row["position"] for row in rows] == list(range(1, len(variants) + 1))
-            kind = "warmup" if block == 0 else "measured" if block <= design["blocks"] else "spare"
-            assert {row["kind"] for row in rows} == {kind}
-            assert len({row["query_types"] for row in rows}) == 1
-        assert [row["block"] for row in drawn] == sorted(row["block"] for row in drawn)
+        """Blocks count from the warm-up block 0, spare ones come last."""
+        rows = drawn(variants, design)
+        assert [row.block for row in rows] == list(range(design.blocks + design.spare_blocks + 1))
+        assert [row.kind for row in rows] == (
+            ["warmup", *["measured"] * design.blocks, *["spare"] * design.spare_blocks]
+        )
+        assert all(sorted(row.order) == sorted(variants) for row in rows)
 
     @settings(deadline=None)
     @given(design=designs, variants=names)
     def test_positions_are_balanced(self, design, variants):
         """After every group of as many blocks as variants, each variant stood equally often at each position."""
-        drawn = order.rounds(variants, asked(design=design))
-        whole = design["blocks"] // len(variants) * len(variants)
-        seen = Counter((row["variant"], row["position"]) for row in drawn if 1 <= row["block"] <= whole)
+        rows = drawn(variants, design)[1:]
+        whole = design.blocks // len(variants) * len(variants)
+        seen = Counter(place for row in rows[:whole] for place in enumerate(row.order))
         assert set(seen.values()) <= {whole // len(variants)}
-        for first in range(1, whole, len(variants)):
-            group = [row for row in drawn if first <= row["block"] < first + len(variants)]
-            assert len({(row["variant"], row["position"]) for row in group}) == len(group)
+        for first in range(0, whole, len(variants)):
+            group = [place for row in rows[first : first + len(variants)] for place in enumerate(row.order)]
+            assert len(set(group)) == len(group)
 
     @settings(deadline=None)
     @given(design=designs)
-    def test_a_seed_is_an_order(self, design):
-        """The same experiment gives the same order."""
-        sides = ["baseline", "candidate"]
-        assert order.rounds(sides, asked(design=design)) == order.rounds(sides, asked(design=design))
+    def test_a_seed_is_an_order_and_spares_change_nothing_before(self, design):
+        """The same design gives the same order, with or without spare blocks behind it."""
+        rows = drawn(SIDES, design)
+        assert rows == drawn(SIDES, design)
+        assert rows[: design.blocks + 1] == drawn(SIDES, design.model_copy(update={"spare_blocks": 0}))
 
-    @settings(deadline=None)
-    @given(design=designs)
-    def test_spare_blocks_are_drawn_last_and_change_nothing_before(self, design):
-        """A quarter as many as there are blocks, behind what would have been drawn anyway."""
-        sides = ["baseline", "candidate"]
-        drawn = order.rounds(sides, asked(design=design))
-        planned = order.rounds(sides, asked(design=design, noise={"spare_pct": 0}))
-        assert drawn[: len(planned)] == planned
-        assert {row["kind"] for row in drawn[len(planned) :]} <= {"spare"}
-        assert len(drawn) - len(planned) == design["blocks"] // 4 * 2
-
-    @pytest.mark.parametrize(("blocks", "spares"), [(1, 0), (2, 0), (3, 0), (4, 1), (6, 1), (10, 2), (99, 24)])
+    @pytest.mark.parametrize(("blocks", "spares"), [(1, 0), (2, 0), (3, 0), (4, 1), (6, 1), (8, 2), (99, 24)])
     def test_how_many_spares(self, blocks, spares):
-        """At most 25 % extra."""
-        assert resolved(design={"blocks": blocks})["noise"]["spare_blocks"] == spares
+        """At most 25 % extra, or as many as are asked for."""
+        assert planned(design={"blocks": blocks}).design.spare_blocks == spares
+        assert planned(design={"blocks": blocks, "spare_blocks": 0}).design.spare_blocks == 0
 
     def test_seeds_differ_and_both_orders_come_first(self):
         """Over many seeds each variant begins about half of the runs, and query types change places."""
-        types = {"types": list(tsbs_queries.PARTITION_INDEX_TYPES)}
-        runs = [
-            order.rounds(["baseline", "candidate"], asked(design={"seed": seed, "blocks": 4}, queries=types))
-            for seed in range(200)
-        ]
-        first = Counter(run[0]["variant"] for run in runs)
-        assert min(first.values()) > 60
-        orders = {run[0]["query_types"] for run in runs}
-        assert len(orders) > 190
+        types = tsbs_queries.PARTITION_INDEX_TYPES
+        runs = [drawn(SIDES, Design(seed=seed, blocks=4, spare_blocks=0), types) for seed in range(200)]
+        assert min(Counter(run[1].order[0] for run in runs).values()) > 60
+        assert len({run[0].query_types for run in runs}) > 190
         for run in runs[:20]:
-            blocks = [row["query_types"] for row in run if row["position"] == 1]
-            assert any(one != other for one, other in pairwise(blocks))
-            assert {tuple(sorted(block.split(","))) for block in blocks} == {tuple(sorted(types["types"]))}
+            assert any(one.query_types != other.query_types for one, other in pairwise(run))
+            assert {tuple(sorted(row.query_types)) for row in run} == {tuple(sorted(types))}
 
 
 class TestCounts:
@@ -117,38 +94,73 @@ class TestCounts:
     def test_lines_and_samples(self):
         """Points are whole intervals in the window x hosts; ten samples a line of cpu-only."""
         window = {"start": "2025-06-10T00:00:00Z", "end": "2025-06-11T00:00:00Z", "interval": "80s", "scale": 100_000}
-        workload = resolved(workload=window)["workload"]
-        assert workload["samples"] == 1_080_000_000
-        assert workload["lines"] == 108_000_000
-        assert resolved(workload=window | {"interval": "7h"})["workload"]["lines"] == 3 * 100_000
+        workload = planned(workload=window).workload
+        assert (workload.samples, workload.lines) == (1_080_000_000, 108_000_000)
+        assert planned(workload=window | {"interval": "7h"}).workload.lines == 3 * 100_000
 
     def test_the_estimate_covers_the_whole_run(self):
-        """Disk for data, queries, database and results grows with what they hold."""
-        small = resolved(queries={"types": ["cpu-max-all-1"], "count": 20})["estimate"]
-        large = resolved(
-            queries={"types": ["cpu-max-all-1", "cpu-max-all-8"], "count": 20_000},
-            workload={"scale": 100_000},
-            design={"blocks": 9},
-        )["estimate"]
-        assert set(small) == {"data_bytes", "query_bytes", "database_bytes", "results_bytes"}
-        assert all(0 < small[name] < large[name] for name in small)
+        """Disk for data, queries, databases and results grows with what they hold; a duel keeps every directory."""
+        small = planned().estimate
+        large = planned(
+            queries={"types": asking.TYPES, "max_count": 20_000}, workload={"scale": 100_000}, design={"blocks": 9}
+        ).estimate
+        assert all(0 < one < other for (_, one), (_, other) in zip(small, large, strict=True))
+        assert planned(duel={"enabled": False}).estimate.database_bytes * 2 == small.database_bytes
+
+    def test_a_file_holds_the_queries_of_loop_and_duel(self):
+        """The count of the closed loop is no limit for the exchanges beside it."""
+        shape = {"solo": True, "count": 30, "max_count": 900}
+        assert tsbs_plan._query_count(asked(queries=shape)) == 900
+        assert tsbs_plan._query_count(asked(queries=shape, duel={"enabled": False})) == 30
 
     def test_aa_is_the_baseline_against_itself(self):
         """Both variants have the same revision and build."""
-        one, other = plan.resolve(asked(), run="r", aa=True)["variants"]
-        assert one | {"name": ""} == other | {"name": ""}
+        one, other = resolve.resolve(asked(), run="r", aa=True).variants
+        assert one.model_copy(update={"name": other.name}) == other
 
     def test_too_few_blocks_are_a_screen(self):
         """Fewer than six blocks are marked."""
-        assert [resolved(design={"blocks": n})["screen"] for n in (5, 6)] == [True, False]
+        assert [planned(design={"blocks": n}).screen for n in (5, 6)] == [True, False]
 
     def test_a_seed_for_each_type_unless_shared(self):
-        """With one seed all types would ask for the same hosts; the responses sample asks for others again."""
+        """With one seed all types would ask for the same hosts."""
         types = {"types": ["cpu-max-all-1", "cpu-max-all-8", "double-groupby-1"]}
-        own = resolved(queries=types)["queries"]["types"]
-        shared = resolved(queries=types | {"shared_seed": True})["queries"]["types"]
-        assert len({t["seed"] for t in own} | {t["responses_seed"] for t in own}) == 6
-        assert len({t["seed"] for t in shared}) == 1
+        own, shared = (planned(queries=types | more).queries.types for more in ({}, {"shared_seed": True}))
+        assert (len({t.seed for t in own}), len({t.seed for t in shared})) == (3, 1)
+
+
+class TestDuration:
+    """How long a run takes, roughly: for deadlines and prices."""
+
+    @staticmethod
+    def of(experiment, variants=2):
+        """Return the duration of an experiment."""
+        workload = WORKLOADS[experiment.kind]
+        return workload.duration(workload.sections(experiment, variants), experiment, variants)
+
+    def test_the_partition_index_experiment(self):
+        """By the published rates: 2 x 720 s of load and 750 s of double-groupby-1, and the exchanges, a block."""
+        from tsduel.question import read  # noqa: PLC0415 - for this test only
+
+        found = self.of(read.validate(read.read_file(Path("experiments/partition-index.yml")), "test"))
+        assert 2900 < found.block_s < 3400
+        assert 9 < found.total_s / 3600 < 11
+
+    def test_it_grows_with_what_is_asked(self):
+        """Blocks, variants, samples, query phases and warm caches cost time; loading once spares it."""
+        least = self.of(asked()).total_s
+        for more in (
+            {"design": {"blocks": 4}},
+            {"workload": {"scale": 100_000, "interval": "80s"}},
+            {"queries": {"solo": True, "count": 20_000}},
+            {"queries": {"cache": "warm"}, "duel": {"seconds": 9.0}},
+            {"duel": {"seconds": 9.0}},
+        ):
+            assert self.of(asked(**more)).total_s > least
+        assert self.of(asked(), 3).block_s > self.of(asked()).block_s
+        often, once = (self.of(asked(design={"blocks": 8, "reload": how})) for how in ("every", "once"))
+        assert once.total_s < often.total_s
+        assert once.block_s < often.block_s
 
 
 class TestKeys:
@@ -164,12 +176,12 @@ class TestKeys:
             ("workload.seed", 1, True, False),
             ("workload.workers", 9, False, False),
             ("workload.batch_size", 9, False, False),
-            ("queries.count", 21, False, True),
+            ("queries.max_count", 21, False, True),
             ("queries.seed", 1, False, True),
-            ("queries.responses", 3, False, True),
             ("queries.workers", 9, False, False),
             ("queries.cache", "cold", False, False),
             ("queries.seconds", 3.0, False, False),
+            ("duel.seconds", 3.0, False, False),
             ("design.blocks", 9, False, False),
             ("design.seed", 9, False, False),
             ("host.port", 9999, False, False),
@@ -178,49 +190,50 @@ class TestKeys:
     def test_what_changes_a_key(self, field, value, data, queries):
         """The key of the data, and the key of a type's queries."""
         section, name = field.split(".")
-        before, after = resolved(), resolved(**{section: {name: value}})
-        assert (before["workload"]["data_key"] != after["workload"]["data_key"]) == data
-        assert (before["queries"]["types"][0]["key"] != after["queries"]["types"][0]["key"]) == queries
+        before, after = planned(), planned(**{section: {name: value}})
+        assert (before.workload.data != after.workload.data) == data
+        assert (before.queries.types[0].keys != after.queries.types[0].keys) == queries
 
     def test_the_version_of_tsbs_changes_every_key(self, monkeypatch):
         """Another generator may write other bytes."""
-        before = resolved()
-        monkeypatch.setattr(plan, "TSBS_VERSION", "v1")
-        after = resolved()
-        assert before["workload"]["data_key"] != after["workload"]["data_key"]
-        assert before["queries"]["types"][0]["key"] != after["queries"]["types"][0]["key"]
+        before = planned()
+        monkeypatch.setattr(tsbs_plan, "TSBS_VERSION", "v1")
+        after = planned()
+        assert before.workload.data != after.workload.data
+        assert before.queries.types[0].keys != after.queries.types[0].keys
 
     def test_keys_are_stable(self):
         """What lies in a cache is found again by the next release, or this line says that it is not."""
-        assert resolved()["workload"]["data_key"] == "02c6d6dc07037ee7"
+        (data,) = planned().workload.data
+        assert (data.format, data.key) == ("victoriametrics", "02c6d6dc07037ee7")
 
 
 class TestKept:
-    """A plan is fixed before the first round."""
+    """A plan is fixed before the first block."""
 
     @pytest.fixture
     def run(self, tmp_path, monkeypatch):
         """Return a function that plans with knobs in a directory of its own."""
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "x.yml").write_text(yaml.safe_dump(written(FAKES / "database")))
+        (tmp_path / "x.yml").write_text(yaml.safe_dump(written()))
         run_dir = Path("results/r")
 
         def make(**environment):
-            plan.main(run_dir, {"EXPERIMENT": "x.yml"} | environment)
-            return json.loads((run_dir / "plan/experiment.json").read_text())
+            resolve.main(run_dir, {"EXPERIMENT": "x.yml", "TSDUEL_CACHE": str(tmp_path / "cache")} | environment)
+            return Plan.load(run_dir)
 
         return make
 
     def test_the_same_command_keeps_the_plan(self, run, capsys):
         """Nothing is written a second time, and it is said again what will run."""
         first = run(BLOCKS="3", SET="workload.scale=5")
-        before = Path("results/r/plan/rounds.tsv").stat()
+        before = Path("results/r/plan/blocks.tsv").stat()
         assert run(BLOCKS="3", SET="workload.scale=5") == first
         assert run(EXPERIMENT="") == first
-        assert Path("results/r/plan/rounds.tsv").stat() == before
-        assert capsys.readouterr().out.count("design    3 blocks of 2 rounds, 0 warm-up") == 3
+        assert Path("results/r/plan/blocks.tsv").stat() == before
+        assert capsys.readouterr().out.count("design    3 blocks, 0 warm-up, 0 spare for what outside causes") == 3
         assert Path("results/latest").resolve() == Path("results/r").resolve()
-        assert first["asked"]["knobs"] == {"BLOCKS": "3", "SET": "workload.scale=5"}
+        assert first.asked.knobs == {"BLOCKS": "3", "SET": "workload.scale=5"}
 
     @pytest.mark.parametrize(
         ("changed", "named"),
@@ -240,18 +253,61 @@ class TestKept:
         assert f"and {named} would change it; start a new run" in str(caught.value)
 
     def test_what_the_next_stages_read(self, run):
-        """rounds.tsv has the order, ansible-vars.json has absolute paths, and nothing half-written is left."""
+        """blocks.tsv has the order, ansible-vars.json has absolute paths, and nothing half-written is left."""
         run(TSDUEL_CACHE="here")
-        lines = Path("results/r/plan/rounds.tsv").read_text().splitlines()
-        assert lines[0].split("\t") == ["block", "position", "variant", "kind", "query_types"]
-        assert len(lines) == 3
+        found = open_run(Path("results/r"))
+        assert [(row.name, row.kind, sorted(row.order)) for row in found.planned] == [("001", "measured", SIDES)]
         variables = json.loads(Path("results/r/plan/ansible-vars.json").read_text())
         assert variables["cache_dir"] == str(Path("here").absolute())
         assert variables["run_dir"] == str(Path("results/r").absolute())
-        assert [v["name"] for v in variables["variants"]] == ["baseline", "candidate"]
-        assert sorted(p.name for p in Path("results/r/plan").iterdir()) == [
-            "ansible-vars.json",
-            "experiment.json",
-            "forecast.json",
-            "rounds.tsv",
-        ]
+        assert [v["name"] for v in variables["variants"]] == SIDES
+        (component,) = variables["variants"][0]["components"]
+        assert (component["role"], component["program"]) == ("server", "victoria-metrics")
+        assert (component["build_command"], component["build_key"]) == ([], found.plan.variants[0].server.build_key)
+        made = {"ansible-vars.json", "blocks.tsv", "experiment.json", "forecast.json"}
+        assert {path.name for path in Path("results/r/plan").iterdir()} == made
+
+
+class TestTyped:
+    """plan/experiment.json is what it says it is, or it is refused."""
+
+    def test_it_is_read_as_it_was_written(self, tmp_path):
+        """Every section, of both kinds of experiment; and nobody changes it."""
+        (tmp_path / "plan").mkdir()
+        plan = planned(host={"pin": {"server": [0], "client": [1]}})
+        plan.write(tmp_path)
+        assert Plan.load(tmp_path) == plan
+        with pytest.raises(ValidationError, match="frozen"):
+            plan.run = "x"
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"plan_version": None}, "was made by another tsduel"),
+            (
+                {"plan_version": 1},
+                "was made by an older tsduel (its plan has version 1, this one reads 2)",
+            ),
+            ({"plan_version": 3}, "was made by another tsduel (its plan has version 3"),
+            ({"hosts": 3}, "experiment.json: hosts: Input should be a valid array; a plan is never edited"),
+            ({"surprise": 3}, "experiment.json: surprise: Extra inputs are not permitted"),
+        ],
+    )
+    def test_another_plan_is_refused_in_a_sentence(self, tmp_path, change, sentence):
+        """Of another version, edited, or cut short."""
+        (tmp_path / "plan").mkdir()
+        file = tmp_path / "plan/experiment.json"
+        file.write_text(json.dumps(json.loads(planned().model_dump_json()) | change))
+        with pytest.raises(UserError) as caught:
+            Plan.load(tmp_path)
+        assert sentence in str(caught.value)
+        file.write_text("{")
+        with pytest.raises(UserError, match=r"experiment\.json:1: not JSON"):
+            Plan.load(tmp_path)
+
+    def test_a_plan_of_an_older_tsduel_has_no_version(self, tmp_path):
+        """Its report can still be read."""
+        (tmp_path / "plan").mkdir()
+        (tmp_path / "plan/experiment.json").write_text(json.dumps({"schema": 1, "run": "r", "variants": []}))
+        with pytest.raises(UserError, match="was made by an older tsduel"):
+            open_run(tmp_path)

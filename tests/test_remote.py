@@ -1,26 +1,32 @@
-"""The rounds on another machine, without one: knobs, what is written, and what is done when it goes wrong."""
+"""A run on another machine, without one: knobs, what is written, and what is done when it goes wrong."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
+import plans
 import pytest
-from fakeproject import wait_for
+from fakeproject import FAKES, agent, wait_for
 from gitrepo import Repository
 
 from tsduel.core.errors import UserError
-from tsduel.places import place, provision
+from tsduel.core.plan import Component, SshPlace, Variant
+from tsduel.core.rundir import open_run
+from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, stream
-from tsduel.places.ssh.link import Link
+from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
-from tsduel.rounds import attend as rounds
-from tsduel.rounds.view import follow, lines
+from tsduel.rounds import attend, follow
+from tsduel.rounds.view import lines, show
 from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -35,9 +41,8 @@ class TestPlace:
     """TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR."""
 
     def test_this_machine_unless_said_otherwise(self):
-        """Nothing given is local; a plan without a place was local, too."""
+        """Nothing given is local."""
         assert place.asked({}) == place.asked({"TARGET": "local"}) == {"kind": "local"}
-        assert place.is_local({})
 
     @pytest.mark.parametrize(
         ("text", "user", "address", "port"),
@@ -53,14 +58,14 @@ class TestPlace:
         found = place.asked({"TARGET": "ssh", "SSH_HOST": text})
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
         assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108 - a name, and nothing made there
-        plan = {"run": "r", "place": found}
-        there = place.directories(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
+        plan = plans.plan(place=SshPlace(**found))
+        there = directories.of(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}
 
     @pytest.mark.parametrize(
         ("given", "sentence"),
         [
-            ({"TARGET": "moon"}, "TARGET: 'moon' is no place for the rounds; there are: local, ssh"),
+            ({"TARGET": "moon"}, "TARGET: 'moon' is no place for the blocks; there are: local, ssh"),
             ({"TARGET": "ssh"}, "TARGET=ssh needs to know the machine: add SSH_HOST=user@host"),
             ({"SSH_HOST": "me@there"}, "SSH_HOST is for another machine; add TARGET=ssh, or leave SSH_HOST away"),
             ({"TARGET": "ssh", "SSH_HOST": "me@-oProxyCommand=x"}, "is no machine to log in to; write user@host"),
@@ -124,8 +129,9 @@ def test_what_ssh_says_becomes_a_sentence(said, kind, sentence):
 
 
 def variant(name, source, **where):
-    """Return what pack reads of a planned variant."""
-    return {"name": name, "source": source, "repo": "", "path": "", **where}
+    """Return a planned variant of one component."""
+    component = Component(program="database", source=source, label="x", build_key=f"key-of-{name}", **where)
+    return Variant(name=name, label="x", target="victoriametrics", components=(component,))
 
 
 class TestPack:
@@ -134,9 +140,8 @@ class TestPack:
     @staticmethod
     def run_of(directory, *variants):
         """Make a run with these variants."""
-        for name in ("plan", "host"):
-            (directory / name).mkdir(parents=True)
-        (directory / "plan/experiment.json").write_text(json.dumps({"variants": list(variants)}))
+        (directory / "host").mkdir(parents=True)
+        plans.write(directory, run="r", variants=variants)
         return directory
 
     def test_the_same_files_make_the_same_archive(self, tmp_path):
@@ -148,45 +153,35 @@ class TestPack:
         assert packed[0].read_bytes() == packed[1].read_bytes()
         with tarfile.open(packed[0]) as archive:
             modes = {entry.name: entry.mode for entry in archive}
-        assert modes["project/scripts/run-rounds"] == 0o755
-        assert modes["project/scripts/lib/common.sh"] == 0o644
-        assert {"plan/experiment.json", "project/ansible/roles/variant/files/build-variant"} <= set(modes)
+        assert modes["project/scripts/targets/victoriametrics/start"] == 0o755
+        assert modes["project/host/main.go"] == 0o644
+        assert {"plan/experiment.json", "plan/blocks.tsv", "project/ansible/build.py"} <= set(modes)
 
-    def test_a_checkout_comes_with_its_changes_and_is_built_there(self, tmp_path):
-        """Changed, new and deleted files arrive; take_path there finds the changes that the plan was made with."""
+    def test_a_checkout_comes_with_its_changes_and_one_commit(self, tmp_path):
+        """Changed, new and deleted files arrive as git sees them; the build there compares them with the plan's."""
         repository = Repository(tmp_path / "db")
         for name in ("kept", "changed", "deleted"):
             repository.write(name, name)
-        revision = repository.commit_all("first")
+        repository.commit_all("first")
         repository.write("changed", "differently")
         repository.write("new", "new")
         (tmp_path / "db/deleted").unlink()
         run = self.run_of(tmp_path / "run", variant("candidate", "path", path=str(tmp_path / "db")))
         pack.main(run)
-        there = tmp_path / "there"
-        shutil.move(run / "host/sources", there / "sources")
         shutil.rmtree(tmp_path / "db")
-        script = """set -Eeuo pipefail; run=$1 name=candidate project=/nowhere work=$1/work
-        field() { [[ $1 != revision ]] || echo "$revision"; }; mkdir -p "$work/publish"
-        . "$2"; take_path || true; git -C "$work/source" status --porcelain"""
-        sources = PROJECT / "ansible/roles/variant/files/sources.sh"
-        done = subprocess.run(
-            ["bash", "-c", script, "bash", there, sources],
-            env=os.environ | {"revision": revision},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        with tarfile.open(run / "host/sources/key-of-candidate") as archive:
+            archive.extractall(tmp_path / "there", filter="data")
+        git = ["git", "-C", tmp_path / "there"]
+        subprocess.run([*git, "reset", "--quiet"], check=True)
+        done = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True)
         assert sorted(done.stdout.split("\n")) == ["", " D deleted", " M changed", "?? new"]
-        # Without the hash of the changes that the plan has, it is refused.
-        assert "changed since the plan was made; plan again" in done.stderr
 
     def test_a_binary_comes_as_it_is_and_a_repository_on_this_machine_does_not(self, tmp_path):
         """Nothing is built from what cannot be brought whole."""
         (tmp_path / "server").write_bytes(b"\x7fELF")
         run = self.run_of(tmp_path / "run", variant("baseline", "binary", path=str(tmp_path / "server")))
         pack.main(run)
-        assert (run / "host/sources/baseline").read_bytes() == b"\x7fELF"
+        assert (run / "host/sources/key-of-baseline").read_bytes() == b"\x7fELF"
         other = self.run_of(tmp_path / "other", variant("candidate", "git", repo="/src/db"))
         with pytest.raises(UserError, match="variant candidate: /src/db lies on this machine"):
             pack.main(other)
@@ -202,116 +197,106 @@ def link(project, tmp_path, monkeypatch):
     for name, value in (project.env | {"FAKE_SSH": str(tmp_path)}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr(rounds, "LONGEST_PAUSE_S", 0.1)
+    monkeypatch.setattr(attend, "LONGEST_PAUSE_S", 0.1)
 
     def make(**parts):
-        project.plan(**parts)
+        # Blocks are only to be short here.
+        project.plan(**{"duel": {"enabled": False}} | parts)
         home = tmp_path / "home"
         shutil.copytree(project.run_dir, home)
-        planned = tuple(project.order())
-        return Link(home, Host("there"), str(project.root), str(project.cache), str(project.run_dir), planned)
+        planned = frozenset(row.name for row in open_run(home).planned)
+        return Link(home, Host("there"), agent(), str(project.cache), str(project.run_dir), planned)
 
     return make
 
 
-class TestFollower:
-    """Rounds that run detached, with a fake database, and are followed by the real code."""
+def attendant(link, **more):
+    """Return who attends a run, and prints plain lines."""
+    return attend.Attendant(link, show.View({}, lambda _: None), **more)
 
-    def test_rounds_are_started_once_and_fetched_as_they_are_published(self, link, project, capsys):
-        """All files come home as they are; the exit code is that of the rounds; a second look starts nothing."""
+
+class TestAttendant:
+    """A run that goes on detached, with a fake database, and is attended by the real code."""
+
+    def test_it_is_started_once_and_its_blocks_are_fetched_as_they_are_published(self, link, project, capsys):
+        """All files come home as they are, a damaged one again; no name that was not planned is taken."""
         attended = link(design={"blocks": 2})
-        assert rounds.Follower(attended).attend() == 0
-        names = sorted(project.order())
-        assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == names
+        assert attendant(attended).attend() == 0
+        assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == project.blocks() == ["001", "002"]
         assert attended.missing() == []
         said = capsys.readouterr().out
-        assert [f"{name} ok in " in said for name in names] == [True] * 4
-        assert [f"{name} load " in said for name in names] == [True] * 4
-        assert rounds.is_home(attended.run_dir)
+        for number in (1, 2):
+            assert f"block {number} ok in " in said
+            assert f"block {number} baseline load " in said
+        assert is_home(attended.run_dir)
         assert attended.state().word == "none"
         assert project.alive() == []
 
+        (attended.raw / "001/baseline/server.log").write_text("cut")
+        (attended.raw / "host1.json").unlink()
+        profile = project.run_dir / "raw/profiles/baseline.cpu.pprof"
+        profile.parent.mkdir(parents=True)
+        profile.write_bytes(b"pprof")
+        wrong = ["001/baseline/server.log", "host1.json", "profiles/baseline.cpu.pprof"]
+        assert sorted(attended.missing()) == wrong
+        attend.bring_home(attended)
+        assert attended.missing() == []
+        for name in ("007", "../../x"):
+            with pytest.raises(UserError, match=r"that is not in plan/blocks\.tsv"):
+                attended.fetch_block(name)
+
     def test_the_exit_code_and_the_last_words_come_home(self, link, capsys):
-        """Too many failed rounds there are exit code 3 here, with the reason."""
-        binary = {"source": "binary", "path": str(Path(__file__).parent / "fakes" / "database")}
-        variants = {name: binary | {"env": {"FAKE_MODE": "bad-flag"}} for name in ("baseline", "candidate")}
-        attended = link(variants=variants, design={"max_failed_rounds": 0})
-        assert rounds.Follower(attended).attend() == 3
-        assert "rounds have failed (design.max_failed_rounds is 0): the run stops here" in capsys.readouterr().err
-        assert not rounds.is_home(attended.run_dir)
+        """Too many failed blocks there are exit code 3 here, with the reason."""
+        broken = {"source": "binary", "path": str(FAKES / "database"), "env": {"FAKE_MODE": "bad-flag"}}
+        attended = link(variants={"baseline": broken, "candidate": broken}, design={"max_failed_blocks": 0})
+        assert attendant(attended).attend() == 3
+        assert "blocks have failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().err
+        assert not is_home(attended.run_dir)
 
     def test_a_machine_that_stays_away_is_given_up_with_the_way_back(self, link, tmp_path):
         """Bounded; at the first contact there is no patience at all."""
         attended = link()
         (tmp_path / "away").touch()
-        follower = rounds.Follower(attended, patience_s=0.5)
+        follower = attendant(attended, patience_s=0.5)
         with pytest.raises(NoConnectionError, match="Connection timed out"):
             follower.attend()
-        follower.heard = rounds.time.monotonic()
+        follower.heard = time.monotonic()
         with pytest.raises(UserError, match="To come back: make tsbs RUN=home"):
             follower.attend()
 
-    def test_rounds_that_are_killed_there_leave_nothing_and_are_gone_on_with(self, link, project):
-        """`kill -9` of the driver ends what it started and is no success; the next command does what is missing."""
+    def test_what_is_killed_or_stopped_there_leaves_nothing_and_is_gone_on_with(self, link, project):
+        """`kill -9` of the driver is no success; asked twice to stop, nothing is left; the next command goes on."""
         attended = link()
         attended.start()
         pid = int((Path(attended.there) / "control/pid").read_text().split()[0])
         os.kill(pid, 9)
         wait_for(lambda: attended.state().word == "lost")
-        follower = rounds.Follower(attended)
+        follower = attendant(attended)
         follower.started = True  # it was there when that happened
         with pytest.raises(UserError, match="ended without a last word"):
             follower.attend()
         attended.ask("stop")
         assert project.alive(patience_s=20) == []
-        assert rounds.Follower(attended).attend() == 0
 
-    def test_rounds_that_were_stopped_are_gone_on_with(self, link, project):
-        """Asked twice, nothing is left; the next command starts again and does not tell once more of the stop."""
-        attended = link()
         attended.start()
-        wait_for(lambda: list(attended.raw.parent.parent.glob("results/r/raw/[0-9]*.partial")))
-        assert attended.ask("stop") == f"after {project.order()[0]}\n"
+        wait_for(project.begun)
+        assert re.fullmatch(r"after block \d\n", attended.ask("stop"))
         assert "stopped" in attended.ask("stop")
         assert project.alive() == []
         assert (attended.state().word, attended.state().code) == ("ended", 130)
-        assert rounds.Follower(attended).attend() == 0
+        assert attendant(attended).attend() == 0
 
-    def test_a_file_that_arrives_damaged_is_fetched_again(self, link):
-        """Every checksum is compared at the end; what differs is brought again."""
+    def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
+        """Neither without a record of the build, nor where somebody has emptied the cache there."""
         attended = link()
-        attended.start()
-        rounds.Follower(attended).attend()
-        damaged = attended.raw / attended.planned[0] / "server.log"
-        damaged.write_text("cut")
-        (attended.raw / "host.json").unlink()
-        assert sorted(attended.missing()) == [f"{attended.planned[0]}/server.log", "host.json"]
-        rounds.bring_home(attended)
-        assert attended.missing() == []
-
-    def test_profiles_come_home_beside_the_rounds(self, link, project):
-        """What lies below raw/ and is no round is brought file by file; a directory nobody asked for is refused."""
-        attended = link()
-        attended.start()
-        rounds.Follower(attended).attend()
-        profile = project.run_dir / "raw/profiles/baseline.cpu.pprof"
-        profile.parent.mkdir(parents=True)
-        profile.write_bytes(b"pprof")
-        assert attended.missing() == ["profiles/baseline.cpu.pprof"]
-        rounds.bring_home(attended)
-        assert (attended.raw / "profiles/baseline.cpu.pprof").read_bytes() == b"pprof"
-        profile.parent.rename(project.run_dir / "raw/other")
-        with pytest.raises(UserError, match="'other' that is not in plan/rounds"):
-            rounds.bring_home(attended)
-
-    def test_a_round_that_was_not_planned_is_not_taken(self, link):
-        """The other machine does not choose what is written here."""
-        with pytest.raises(UserError, match=r"'\.\./\.\./x' that is not in plan/rounds\.tsv"):
-            link().fetch_round("../../x")
+        for missing in ("", "/no/such/tsduel-host"):
+            assert replace(attended, agent=missing).state().word == "none"
+        with pytest.raises(UserError, match="nothing is built for it: run 'make build RUN=home'"):
+            replace(attended, agent="").ask("stop")
 
 
 class TestSecondView:
-    """`make follow` of rounds on another machine: it reads, and never writes what comes home."""
+    """`make follow` of a run on another machine: it reads, and never writes what comes home."""
 
     @staticmethod
     def follow(attended, tmp_path, capsys):
@@ -319,10 +304,9 @@ class TestSecondView:
         (attended.run_dir / "host").mkdir(exist_ok=True)
         outputs = {"host": {"address": "there", "user": None, "port": None}}
         (attended.run_dir / "host/outputs.json").write_text(json.dumps(outputs))
-        plan = attended.run_dir / "plan/experiment.json"
-        plan.write_text(
-            json.dumps(json.loads(plan.read_text()) | {"place": {"kind": "ssh", "directory": str(tmp_path)}})
-        )
+        elsewhere = SshPlace(user=None, address="there", port=None, config_file=None, directory=str(tmp_path))
+        open_run(attended.run_dir).plan.model_copy(update={"place": elsewhere}).write(attended.run_dir)
+        (attended.run_dir / "plan/forecast.json").unlink(missing_ok=True)
         capsys.readouterr()
         assert follow.main(attended.run_dir, {"VIEW": "plain"}) == 0
         return capsys.readouterr().out.splitlines()
@@ -340,9 +324,9 @@ class TestSecondView:
         attended.start()
         said = self.follow(attended, tmp_path, capsys)
         assert said == self.expected(attended)
-        assert said[-1].endswith("all rounds are run")
+        assert said[-1].endswith("all blocks are run")
         assert not (attended.raw / "events.jsonl").exists()
-        assert rounds.Follower(attended).attend() == 0
+        assert attendant(attended).attend() == 0
         there = Path(attended.there) / "raw/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
         # It is over: shown from what is here.
@@ -354,11 +338,11 @@ class TestSecondView:
         attended = link()
         monkeypatch.setattr(follow.Link, "open", lambda _: pytest.fail("the other machine was asked"))
 
-        def attend():
+        def watch():
             with stream.attending(attended.run_dir):
-                rounds.Follower(attended).attend()
+                attendant(attended).attend()
 
-        thread = threading.Thread(target=attend)
+        thread = threading.Thread(target=watch)
         thread.start()
         wait_for(lambda: stream.is_attended(attended.run_dir))
         with (

@@ -1,6 +1,5 @@
 """The report of any run is made, says what it is worth, and looks the same for the same data."""
 
-import json
 import re
 import shutil
 
@@ -8,172 +7,171 @@ import pytest
 import synthetic
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import SPEC, edit_plan, golden, made, text
+from reports import NAME, edit_plan, golden, made, text
 
-from plots import numbers, pictures, report
+from plots import comment, numbers, pictures, report
+from plots.sentences import SUBJECTS, sentence
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import METRICS
+from tsduel.stats.verdict import VERDICTS
 
 
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Leave the pictures out where a test is about words: they take longer than all the rest."""
-    monkeypatch.setattr(pictures, "draw", lambda data: [])  # noqa: ARG005 - as its original
+    monkeypatch.setattr(pictures.Pictures, "show", lambda *_: "")
 
 
-def test_report_and_summary_are_as_recorded(tmp_path, capsys):
-    """The whole report and the terminal's table, to be looked at in review."""
+def test_report_summary_and_comment_are_as_recorded(tmp_path, capsys):
+    """The whole report, the terminal's table and the comment, to be looked at in review."""
     run = made(tmp_path)
     golden("report.md", text(run))
     report.print_summary(run)
     golden("summary.txt", capsys.readouterr().out.replace(str(run), "RUN"))
+    found = comment.main(run)
+    assert (run / "comment.md").read_text() == found
+    golden("comment.md", found)
 
 
 def test_same_data_same_bytes(tmp_path):
     """The same data gives the same report, page and pictures, byte for byte, and no date is in them."""
     one, two = made(tmp_path / "a"), made(tmp_path / "b")
     drawn = sorted(path.relative_to(one) for path in one.glob("plots/*"))
-    assert len(drawn) == 2 * 6
+    assert len(drawn) == 2 * 5
     for name in ("report.md", "report.html", *drawn):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert not any("<dc:date>" in path.read_text() for path in one.glob("plots/*.svg"))
-
-
-def test_every_link_is_there_and_no_number_is_long(tmp_path):
-    """Links are relative and lead somewhere, every picture is linked; no figure has digits that nobody needs."""
-    run = made(tmp_path)
-    links = re.findall(r"\]\(([^)]+)\)", text(run))
-    assert all((run / link).exists() for link in links)
-    assert {run / link for link in links} == set(run.glob("plots/*"))
-    assert not re.search(r"\d\.\d{6}", text(run))
+    links = re.findall(r"\]\(([^)]+)\)", text(one))
+    assert {one / link for link in links} == set(one.glob("plots/*"))
+    assert not re.search(r"\d\.\d{6}", text(one)), "no figure has digits that nobody needs"
 
 
 SECTIONS = (
-    "What was compared", "Load", "Process and database metrics", "Queries", "Pictures", "Checks",
-    "Noise and blocks left out", "How it was measured", "How to reproduce", "Limitations",
+    "What differs", "Queries, asked of both in turn", "Load", "The server's process and its database",
+    "Queries of several workers", "Block by block", "Noise", "Checks", "How it was measured", "How to reproduce",
+    "Limitations",
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_order_of_the_report(tmp_path):
-    """The answer comes first, then the tables, the pictures, what makes them doubtful, and how to do it again."""
+def test_the_first_screen_answers(tmp_path):
+    """Question, answer, a line a subject with its values, the picture, answers compared; then the sections."""
     found = text(made(tmp_path))
     assert tuple(re.findall(r"^## (.*)$", found, re.MULTILINE)) == SECTIONS
-    assert found.index("**Question.**") < found.index("**Answer.**") < found.index("## What was compared")
+    first = found.split("\n## ")[0]
+    order = ["**Question.**", "**Answer.**", "**Ingestion**", "(plots/change.svg)", "Compared 1,440 of 1,440 answers"]
+    places = [first.index(part) for part in order]
+    assert places == sorted(places)
+    assert re.search(r"- ✗ \*\*Queries.*\*\*: 0\.\d+ → 0\.\d+ ms; 5\.\d+ % slower", first)
+    assert first.count("![") == 1
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_smoke_and_screen_say_so(tmp_path):
-    """A smoke run is not a result; less than 6 blocks are a screen."""
-    run = made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"blocks": 2})), lambda run: edit_plan(run, smoke=True))
+def test_smoke_screen_and_aa_say_so(tmp_path, capsys):
+    """A smoke run is no result, under 6 blocks is a screen, and the same binary twice has two names."""
+    run = made(tmp_path / "smoke", blocks=2, smoke=True)
     assert "This is not a result" in text(run)
-    assert "a screen, not a result" in text(run)
-    assert "a screen, not a result" not in text(made(tmp_path / "full"))
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_aa_tells_the_sides_apart(tmp_path):
-    """The same binary twice has two columns with two names."""
+    assert "a screen, not a result:** 2 valid blocks" in text(run)
+    assert "): ? a screen, no verdict: ingestion (" in comment.main(run).splitlines()[0]
 
     def same(run):
-        plan = json.loads((run / "plan/experiment.json").read_text())
-        for variant in plan["variants"]:
-            variant.update(label="v1.132.0", version="v1.132.0", revision="r" * 40)
-        edit_plan(run, variants=plan["variants"], aa=True)
+        def alike(plan):
+            for variant in plan["variants"]:
+                variant["label"] = "v1.132.0"
+                variant["components"][0] |= {"version": "v1.132.0", "ref": "v1.132.0", "revision": "r" * 40}
+
+        edit_plan(run, alike)
         shutil.copy(run / "build/baseline.json", run / "build/candidate.json")
 
-    found = text(made(tmp_path, edit=same))
-    assert "the same binary" in found
-    assert "v1.132.0 (baseline)" in found
-    assert "v1.132.0 (candidate)" in found
-    assert "The variants do not differ." in found
+    found = made(tmp_path / "aa", same, aa=True, factors={})
+    assert "a screen, not a result" not in text(found)
+    for said in (
+        "the same binary",
+        "v1.132.0 (baseline)",
+        "v1.132.0 (candidate)",
+        "The variants do not differ.",
+        "A/A",
+    ):
+        assert said in text(found)
+    report.print_summary(found)
+    assert "**" not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_flags_of_variants_are_side_by_side(tmp_path):
-    """What differs is in the table of differences, what does not is said once."""
+def test_what_differs_is_short_and_in_full_below(tmp_path):
+    """Flags, environment and hashes stand side by side; what is the same is said once, in a fold."""
 
-    def flagged(run):
-        plan = json.loads((run / "plan/experiment.json").read_text())
-        plan["variants"][1].update(flags=["-search.disableCache", "-x=a|b"], env={"GOGC": "50"})
-        edit_plan(run, variants=plan["variants"])
+    def flagged(plan):
+        plan["variants"][1]["components"][0] |= {"flags": ["-search.disableCache", "-x=a|b"], "env": {"GOGC": "50"}}
+        plan["asked"]["knobs"] = {"BLOCKS": "6", "SET": "workload.scale=9 design.seed=2"}
 
-    found = text(made(tmp_path, edit=flagged))
-    assert re.search(r"\| flags +\| none +\| `-search\.disableCache", found)
-    assert re.search(r"\| environment +\| none +\| `GOGC=50`", found)
-    assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", found)
+    found = text(made(tmp_path, lambda run: edit_plan(run, flagged)))
+    above, below = found.split("## What differs")[1].split("<details>")[:2]
+    assert re.search(r"\| flags +\| none +\| `-search\.disableCache", above)
+    assert re.search(r"\| environment +\| none +\| `GOGC=50`", above)
+    assert "| baseline0000… |" in above
+    assert f"{'baseline':0<64}" in below
+    assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", below)
+    assert re.search(r"pins in the duel +\| server on CPU 2, 3, 4, 5, 6, 7, client on CPU 0, 1", below)
+    assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_marks_follow_the_metrics_direction(tmp_path):
-    """More of what should be less is worse; below the threshold it is negligible."""
-    factors = {"rate": 1.2, "query_rate": 0.8, "bytes": 1.02, "rss": 1.3}
-    found = text(made(tmp_path, synthetic.Spec(**(vars(SPEC) | {"factors": factors, "noise": 0.0}))))
-    assert re.search(r"cpu-max-all-1 .*-20\.0 \|.*\| ✗ clearly worse", found)
+    """More of what should be less is worse; below the threshold it is negligible; digits follow the interval."""
+    factors = {"candidate": {"rate": 1.2, "service": 1.25, "bytes": 1.02, "rss": 1.3}}
+    found = text(made(tmp_path, factors=factors, noise=0.0, between=0.0, within=0.001))
+    assert re.search(r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d\d\) ✗", found)
     assert re.search(r"Peak RSS .*\+30\.0 \|.*\| ✗ clearly worse", found)
     assert re.search(r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible", found)
     assert "I.e. v1.133.0 was 20.0 % faster" in found
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_failed_round_and_failed_checks_are_sentences(tmp_path):
-    """A crash is reported, a failed check is in the answer, and the report is made all the same."""
-
-    def broken(run):
-        path = next(run.glob("raw/02-*-candidate")) / "round.json"
-        failure = {"phase": "load", "message": "the server was killed by signal 9 <html>"}
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
-        (next(run.glob("raw/03-*-candidate")) / "load.stderr").write_text("Retrying... HTTP status 503\n")
-
-    found = text(made(tmp_path, edit=broken))
-    assert "candidate failed in phase load: the server was killed by signal 9 &lt;html&gt;" in found
+def test_failures_are_sentences(tmp_path):
+    """A crash, a failed check, an answer that differed and a spoilt block are told; the report is made all the same."""
+    run = made(
+        tmp_path,
+        blocks=9,
+        failed={2: ("candidate", "solo", "the server was killed by signal 9 <html>")},
+        spoilt={4: "steal of 12 % in the load"},
+        wrong={3: ("exchanges_same", "", "cpu-max-all-1", "3 of 120 answers differ, the first is exchange 7")},
+    )
+    found = text(run)
+    assert "killed by signal 9 &lt;html&gt;" in found
     assert "Block 2 does not count" in found
-    assert re.search(r"Ingestion: \*\*failed\*\*", found)
-    assert "✗ check failed" in found
+    assert "Block 4 does not count: spoilt from outside: steal of 12 % in the load" in found
+    assert re.search(r"\*\*Queries .*\*\*: .*\*\*failed\*\*", found)
+    assert "Block 3 cpu-max-all-1: 3 of 120 answers differ, the first is exchange 7" in found
+    assert "of them differ**" in found
     assert "FAILED" in found
-    assert "503" in found
+    assert comment.main(run).splitlines()[0].split("): ")[1].startswith("**✗ a check failed**: ")
 
 
-def test_a_killed_run_has_a_report(tmp_path):
+@pytest.mark.usefixtures("no_pictures")
+def test_a_killed_run_has_a_report(tmp_path, capsys):
     """After one block there is a report that says how far it came."""
 
     def killed(run):
-        for path in [*run.glob("raw/0[23456]-*"), *run.glob("raw/01-2-*")]:
-            path.rename(path.with_name(path.name + ".partial"))
+        for block in range(2, 7):
+            shutil.rmtree(run / f"raw/{block:03}")
 
-    found = text(made(tmp_path, edit=killed))
-    assert "0 valid blocks of 6" in found
-    assert "checked 3 of 14" in found
-    assert found.count("No valid block has any of this.") == 4
-    assert "## Pictures" in found
-    assert "no valid block has a load" in found
+    run = made(tmp_path, killed)
+    assert "over 1 valid block of 6" in text(run)
+    assert re.search(r"samples sent = .*\| checked 4 of 14 +\| ✓, 10 not made", text(run))
+    report.print_summary(run)
+    assert "1 valid of 6" in capsys.readouterr().out
 
 
-def test_only_warmup_or_no_curve(tmp_path):
-    """Without a measured round there is no picture, and the report says so."""
+def test_only_a_warmup_block(tmp_path):
+    """Without a measured block nothing is drawn, and the report says so."""
 
     def nothing(run):
-        for path in run.glob("raw/0[123456]-*"):
-            path.rename(path.with_name(path.name + ".partial"))
+        for block in range(1, 7):
+            shutil.rmtree(run / f"raw/{block:03}")
 
-    assert "There is nothing to draw" in text(made(tmp_path, edit=nothing))
-
-
-def test_html_and_strange_names_do_no_harm(tmp_path):
-    """HTML in a question is text; long and odd revisions make a table and a picture."""
-
-    def odd(run):
-        plan = json.loads((run / "plan/experiment.json").read_text())
-        plan["variants"][0]["label"] = "feature/" + "x" * 60 + "_$a$"
-        plan["variants"][1]["label"] = "_größer|als"
-        edit_plan(run, variants=plan["variants"], question="<script>alert(1)</script> Größer?")
-
-    found = text(made(tmp_path, edit=odd))
-    assert "<script>" not in found
-    assert "&lt;script&gt;" in found
-    assert "Größer?" in found
-    assert "größer\\|als" in found
-    assert "&#36;a&#36;" in found
+    found = text(made(tmp_path, nothing))
+    assert "? nothing was measured" in found
+    assert "Not drawn" in found
+    assert "![" not in found
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -181,25 +179,60 @@ def test_missing_host_and_builds_are_left_out(tmp_path):
     """What was not recorded is not invented."""
 
     def bare(run):
-        for path in [run / "raw/host.json", run / "raw/workload.json", *run.glob("build/*.json")]:
+        for path in [run / "raw/host1.json", run / "raw/workload.json", *run.glob("build/*.json")]:
             path.unlink()
 
-    assert "| kernel" not in text(made(tmp_path, edit=bare))
+    assert "| kernel" not in text(made(tmp_path, bare))
 
 
 def test_report_before_compare_is_a_sentence(tmp_path):
     """What to do first is said."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
+    run = synthetic.write_run(tmp_path / NAME, synthetic.Spec(blocks=1, exchanges=20))
     with pytest.raises(UserError, match="make compare"):
         report.main(run)
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_the_command_repeats_the_knobs(tmp_path):
-    """The command is the one that was typed, quoted where a shell needs it."""
-    asked = {"experiment": "experiments/local.yml", "knobs": {"BLOCKS": "6", "SET": "workload.scale=9 design.seed=2"}}
-    found = text(made(tmp_path, edit=lambda run: edit_plan(run, asked=asked)))
-    assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
+def test_a_spare_block_that_was_not_needed_lacks_nothing(tmp_path):
+    """It is in the plan, was not run, and no check of it is missing."""
+    found = text(made(tmp_path, blocks=8, spare_blocks=2))
+    assert re.search(r"Checked (\d+) of \1, none failed", found)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_where_the_noise_is_has_advice(tmp_path):
+    """An inconclusive row says whether longer phases or more blocks help, and what that costs."""
+    found = text(made(tmp_path, exchanges=40, within=0.15, between=0.0, noise=0.03, factors={}))
+    table = found.split("Where the noise is")[1].split("\n\n")[0]
+    assert re.search(r"typical, double-groupby-1 +\|.*phases \d\.\d times as long \(about \d+ s more\)", table)
+    assert re.search(r"Load rate .*BLOCKS=\d+", table)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_many_candidates_have_a_table_each(tmp_path):
+    """Few candidates stand side by side with the evidence folded; four are too wide."""
+    for count, folded in ((2, 3), (4, 0)):
+        names = ("baseline", "candidate", *(f"d{i}" for i in range(count - 1)))
+        found = text(made(tmp_path / str(count), blocks=2, variants=names, load_s=5.0))
+        assert found.count("Intervals and p of these") == folded
+        assert found.count("**Answer.**") == count
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_without_a_duel_the_closed_loop_has_the_shift(tmp_path):
+    """One build with other flags, alone only: the shift at each percentile in ms, the difference within blocks."""
+
+    def same_build(plan):
+        first, second = (variant["components"][0] for variant in plan["variants"])
+        second |= {"build_key": first["build_key"], "flags": ["-search.disableCache"]}
+
+    factors = {"candidate": {"solo": 2.0}}
+    run = made(tmp_path, lambda run: edit_plan(run, same_build), duel=False, noise=0.0, factors=factors)
+    section = text(run).split("## Queries of several workers")[1].split("\n## ")[0]
+    # 4 workers at 3,000 queries/s take 1.33 ms in the mean, the p99 of the synthetic run is three times that.
+    assert re.search(r"\| cpu-max-all-1 +\| +\+1\.34.*\+1\.20.*\+2\.67 .*\+4 ", section)
+    assert "No duel: each variant was measured alone only." in text(run)
+    assert "asked of both" not in text(run)
 
 
 @pytest.mark.parametrize(
@@ -207,11 +240,11 @@ def test_the_command_repeats_the_knobs(tmp_path):
     [
         (1716771.07, "1,717,000"),
         (42190959504, "42,190,000,000"),
-        (2296.15, "2,296"),
         (4009.0, "4,009"),
         (815.43, "815.4"),
         (1.38, "1.380"),
         (0.0123456, "0.01235"),
+        (0.304, "0.3040"),
         (999.96, "1,000"),
         (0, "0"),
         (10.0, "10"),
@@ -222,6 +255,12 @@ def test_the_command_repeats_the_knobs(tmp_path):
 def test_numbers(value, printed):
     """Four significant digits, thousands readable."""
     assert numbers.number(value) == printed
+
+
+@given(st.floats(-1e15, 1e15))
+def test_printed_numbers_are_close(value):
+    """What is printed is within half a unit of the fourth digit."""
+    assert float(numbers.number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
 
 
 @pytest.mark.parametrize(
@@ -242,26 +281,96 @@ def test_probabilities(p, printed):
     assert numbers.probability(p) == printed
 
 
-def test_bytes_share_a_unit():
-    """Both sides of a row are in the unit of the larger."""
-    assert numbers.scale(METRICS["rss_peak_bytes"], 950e6, 1440911360.0) == ("GB", ["0.95", "1.441"])
-    assert numbers.scale(METRICS["rss_peak_bytes"], None, None)[0] == "B"
+ROW = {
+    "baseline_median": 0.238712, "candidate_median": 0.243581, "change_pct": 2.0412, "lo_pct": 1.84, "hi_pct": 2.24,
+    "p_adj": 0.002, "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
+    "threshold_pct": 2.0, "warnings": "", "unit": "ms", "range_pct": None,
+}  # fmt: skip
 
 
-@given(st.floats(-1e15, 1e15))
-def test_printed_numbers_are_close(value):
-    """What is printed is within half a unit of the fourth digit."""
-    assert float(numbers.number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
+@pytest.mark.parametrize(
+    ("low", "high", "sides", "change", "interval"),
+    [
+        (1.84, 2.24, ["0.2387", "0.2436"], "+2.04", "+1.84 to +2.24"),
+        (0.6, 3.5, ["0.239", "0.244"], "+2.0", "+0.6 to +3.5"),
+        (-12.0, 18.0, ["0.239", "0.244"], "+2", "-12 to +18"),
+        (None, None, ["0.2387", "0.2436"], "+2.0", "–"),  # noqa: RUF001 - numbers.MISSING
+    ],
+)
+def test_digits_follow_the_interval(low, high, sides, change, interval):
+    """What the next session would change is not printed."""
+    row = ROW | {"lo_pct": low, "hi_pct": high}
+    assert numbers.sides(row) == ("ms", sides)
+    assert (numbers.changed(row), numbers.interval(row)) == (change, interval)
 
 
-def test_a_spare_block_that_was_not_needed_lacks_nothing(tmp_path):
-    """It is in the plan, was not run, and no check of it is missing."""
+@pytest.mark.parametrize(
+    ("unit", "values", "printed"),
+    [
+        ("B", (950e6, 1440911360.0), ("GB", ["0.9500", "1.441"])),
+        ("sec/op", (745.1e-6, 9e-5), ("µs/op", ["745.1", "90.00"])),
+        ("B/op", (5985272.0, None), ("MiB/op", ["5.708", "–"])),  # noqa: RUF001 - numbers.MISSING
+        ("allocs/op", (11450.0, 900.0), ("k allocs/op", ["11.45", "0.9000"])),
+        ("us", (12.5, 13.0), ("µs", ["12.50", "13"])),
+    ],
+)
+def test_both_sides_share_a_unit(unit, values, printed):
+    """That of the larger; time, bytes and counts of Go benchmarks as benchstat prints them."""
+    row = {"unit": unit, "lo_pct": None, "hi_pct": None, "baseline_median": values[0], "candidate_median": values[1]}
+    assert numbers.sides(row) == printed
 
-    def spare(run):
-        with (run / "plan/rounds.tsv").open("a") as plan:
-            plan.writelines(f"7\t{at}\t{name}\tspare\t\n" for at, name in enumerate(("baseline", "candidate"), start=1))
 
-    plain, spared = (made(tmp_path / str(edit is None), edit=edit) for edit in (None, spare))
-    assert re.search(r"[Cc]hecked 294 of 294, none failed", text(spared))
-    assert "not made" not in text(spared)
-    assert text(spared) == text(plain)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.002, 10 blocks): regression"),
+        (
+            {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0},
+            "9.0 % faster (95 % CI 6.0 to 12.0 %, p 0.002, 10 blocks): clear improvement",
+        ),
+        (
+            {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},
+            "2.0 % slower (the same in each of 10 blocks): clear regression",
+        ),
+        (
+            {"verdict": "negligible", "blocks": 9, "p_adj": 0.5},
+            "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.5, 9 blocks): real, but below the 2 % that matter (negligible)",
+        ),
+        (
+            {"verdict": "equivalent", "change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
+            "0 % in the estimate (95 % CI -0.40 to +0.40 %): no difference larger than 2 % (equivalent)",
+        ),
+        ({"verdict": "equivalent", "warnings": "identical in every block"}, "identical in every block (equivalent)"),
+        (
+            {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4},
+            "inconclusive, could be -2.0 % to +9.0 %; 24 blocks would settle 2 %",
+        ),
+        (
+            {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4, "blocks_needed": 9},
+            "inconclusive, could be -2.0 % to +9.0 %; 10 blocks see changes of 3.2 % and more",
+        ),
+        (
+            {"verdict": "inconclusive", "p_adj": None, "warnings": "3 of 10 blocks lack a value"},
+            "inconclusive, 3 of 10 blocks lack a value",
+        ),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.04 % slower, one run each: no verdict"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.04 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
+        (
+            {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"},
+            "not comparable, candidate never has it",
+        ),
+        ({"verdict": "failed"}, "**failed**, see Checks"),
+    ],
+)
+def test_sentences(changes, said):
+    """What a person would say, with the numbers that it stands on."""
+    assert sentence(ROW | changes, SUBJECTS[1]) == said
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("change", [-4.1, 0.0, 7.0, None])
+def test_there_is_always_a_sentence(verdict, change):
+    """And "no change" is in none of them."""
+    said = sentence(ROW | {"verdict": verdict, "change_pct": change}, SUBJECTS[0])
+    assert said
+    assert "no change" not in said

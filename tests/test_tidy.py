@@ -1,31 +1,26 @@
-"""raw -> tidy: the columns of the contract, and the figures that were put in."""
+"""raw -> tidy: the columns of the contract, the figures that were put in, and which blocks count."""
 
 import csv
+import gzip
 import json
-import shutil
+import math
 
+import numpy as np
 import pytest
 import synthetic
+from scipy import stats as scipy_stats
+from scipy.stats import mstats
 
+from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import open_run
 from tsduel.tidy import tables as tidy
-from tsduel.workloads.tsbs.measure import measure, read_raw
-from tsduel.workloads.tsbs.series import load_curve
+from tsduel.workloads.reading import reader
+from tsduel.workloads.tsbs.exchanges import ratio_of_sums, read_exchanges, trimmed_mean
 
-SPEC = synthetic.Spec(blocks=1, query_types=("cpu-max-all-1", "double-groupby-1"), load_s=6, query_s=3)
-COLUMNS = {
-    "measurements": "block,position,round,variant,phase,query_type,metric,value,unit",
-    "timeseries": "block,position,round,variant,phase,query_type,elapsed_s,metric,value",
-    "checks": "block,position,round,variant,phase,query_type,check,expected,actual,ok,message",
-}
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Write a run of two blocks, the first of them warm-up."""
-    return synthetic.write_run(tmp_path / "run", SPEC)
+SPEC = synthetic.Spec(blocks=2, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
+THREE = ("baseline", "candidate", "third")
 
 
 def table(run, name):
@@ -34,116 +29,273 @@ def table(run, name):
         return list(csv.DictReader(stream))
 
 
-def test_columns_are_exactly_those_of_the_contract(run):
-    """Other programs read these files by their columns."""
+def made(path, **changes):
+    """Write a run and tidy it."""
+    run = synthetic.write_run(path / "run", synthetic.Spec(**(vars(SPEC) | changes)))
     tidy.main(run)
-    for name, columns in COLUMNS.items():
-        assert (run / f"tidy/{name}.csv").read_text().splitlines()[0] == columns
+    return run
+
+
+def causes(run, candidate="candidate"):
+    """Return the cause of each block for a candidate, empty for those that count."""
+    return {int(line["block"]): line["cause"] for line in table(run, "blocks") if line["candidate"] == candidate}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Tidy a run of two blocks and a warm-up, with a closed loop of queries and instructions counted."""
+    return made(tmp_path_factory.mktemp("tidy"), solo_s=3.5, instructions=True, duel_load=True)
+
+
+def test_columns_are_those_of_the_registry(run):
+    """Other programs read these files by their columns."""
+    for path in run.glob("tidy/*.csv"):
+        assert tuple(path.read_text().splitlines()[0].split(",")) == getattr(tables, path.stem.upper())
     assert not list(run.glob("tidy/*.partial"))
 
 
 def test_metrics_are_those_of_the_registry(run):
-    """Every metric is registered, has its unit, and is there once a round and query type."""
-    tidy.main(run)
+    """Every metric is registered, has its unit and phase, and is there once a block, variant and query type."""
     rows = table(run, "measurements")
     assert {row["metric"] for row in rows} | {"query_p999_ms"} == set(METRICS)
-    assert all(row["unit"] == METRICS[row["metric"]].unit for row in rows)
-    keys = [(row["round"], row["metric"], row["query_type"]) for row in rows]
+    for row in rows:
+        metric = METRICS[row["metric"]]
+        assert (row["unit"], row["phase"], row["part"]) == (metric.unit, metric.phase, metric.part)
+        assert bool(row["query_type"]) == metric.per_type
+    keys = [(row["block"], row["variant"], row["metric"], row["query_type"]) for row in rows]
     assert len(keys) == len(set(keys))
-    assert {row["block"] for row in rows} == {"0", "1"}
-    assert all(bool(row["query_type"]) == METRICS[row["metric"]].per_type for row in rows)
+    assert {row["block"] for row in rows} == {"0", "1", "2"}
+
+
+def values_of(run, block, variant):
+    """Return what is measured of a variant in a block."""
+    return {
+        (row["metric"], row["query_type"]): float(row["value"])
+        for row in table(run, "measurements")
+        if (row["block"], row["variant"]) == (str(block), variant)
+    }
 
 
 def test_values_are_differences_over_the_phase(run):
-    """Counters are measured over their phase and not since the start of the process."""
-    found = open_run(run)
-    raw = read_raw(found.rounds[0], "victoriametrics", found.query_types)
-    values = {(m.metric, m.query_type): m.value for m in measure(raw)}
-    assert values["load_cpu_seconds", ""] == pytest.approx(
-        values["load_cpu_user_seconds", ""] + values["load_cpu_system_seconds", ""]
-    )
-    per_type = sum(values["query_cpu_seconds", t] for t in found.query_types)
-    assert values["cpu_seconds", ""] == pytest.approx(values["load_cpu_seconds", ""] + per_type, rel=0.01)
+    """Counters are measured over their phase, CPU of the load by the process's clock until drained."""
+    values = values_of(run, 1, "baseline")
+    solo = open_run(run).blocks[1].solo["baseline"]
+    assert values["load_cpu_seconds", ""] == pytest.approx(solo.cpu_ns["drained"] / 1e9)
+    assert values["drain_seconds", ""] == pytest.approx(solo.drain_s)
+    ticks = values["load_cpu_user_seconds", ""] + values["load_cpu_system_seconds", ""]
+    assert ticks == pytest.approx(solo.cpu_ns["load"] / 1e9, abs=0.03)
     assert values["bytes_per_sample", ""] == pytest.approx(0.5)
     assert values["load_rate", ""] == pytest.approx(SPEC.samples / values["load_seconds", ""], rel=0.001)
+    assert ("query_p99_ms", "cpu-max-all-1") in values
+    assert values["slow_inserts", ""] == 10_000
 
 
-def test_p99_only_from_a_thousand_requests(run):
-    """The p99 of a few hundred requests is not reported."""
-    found = open_run(run)
-    stdout = found.rounds[0].path / "query/cpu-max-all-1.stdout"
-    stdout.write_text(stdout.read_text().replace("count: 9000", "count: 999"))
-    names = {(m.metric, m.query_type) for m in measure(read_raw(found.rounds[0], "victoriametrics", found.query_types))}
-    assert ("query_p99_ms", "cpu-max-all-1") not in names
-    assert ("query_p99_ms", "double-groupby-1") in names
-
-
-def test_load_curve_reaches_its_end(run):
-    """The last interval, which TSBS never prints, is added when it is long enough; time begins with the load."""
-    found = open_run(run)
-    round_dir = found.rounds[0].path
-    (round_dir / "load.csv").write_text(
-        "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
-        "100,-,-,-,-,-,-\n101,50.00,5.000000E+01,25.00,-,-,-\n\nSummary:\n"
-        "loaded 110 metrics in 2.600sec with 4 workers (mean rate 42.30 metrics/sec)\n"
+def test_a_duel_is_one_ratio_a_block_with_its_error(run):
+    """Trimmed mean of the log ratios, log of the ratio of sums, CPU an operation: from the exchanges as written."""
+    block = open_run(run).blocks[1]
+    ns = read_exchanges(block.path / "duel/exchanges.csv.gz")["double-groupby-1"]
+    d = np.log(ns["candidate"] / ns["baseline"])
+    pairs = {(row["metric"], row["query_type"]): row for row in table(run, "pairs") if row["block"] == "1"}
+    typical = pairs["duel_typical_ms", "double-groupby-1"]
+    assert float(typical["log_ratio"]) == pytest.approx(scipy_stats.trim_mean(d, 0.1))
+    assert float(typical["se"]) == pytest.approx(float(mstats.trimmed_stde(d, (0.1, 0.1))), rel=0.02)
+    total = pairs["duel_total_ms", "double-groupby-1"]
+    assert float(total["log_ratio"]) == pytest.approx(math.log(ns["candidate"].sum() / ns["baseline"].sum()))
+    cpu = {variant: sum(one.cpu_ns[variant] for one in block.duel.types) for variant in ("baseline", "candidate")}
+    assert float(pairs["duel_cpu_us", "all"]["log_ratio"]) == pytest.approx(
+        math.log(cpu["candidate"] / cpu["baseline"])
     )
-    raw = read_raw(found.rounds[0], "victoriametrics", found.query_types)
-    assert load_curve(raw) == [(1.0, 0.0), (2.0, 50.0), (2.6, pytest.approx(100.0))]
+    assert pairs["duel_cpu_us", "all"]["se"] == ""
+    assert {row["n"] for row in pairs.values() if row["query_type"] == "cpu-max-all-1"} == {"60"}
+    values = values_of(run, 1, "baseline")
+    assert values["duel_p50_ms", "double-groupby-1"] == pytest.approx(np.median(ns["baseline"]) / 1e6)
+    assert values["duel_cpu_us", "all"] == pytest.approx(cpu["baseline"] / 120 / 1e3)
+    assert values["duel_idle_cpu_ms", ""] == pytest.approx(
+        sum(idle.cpu_ns["baseline"] for idle in block.duel.idle) / 2 / 1e6
+    )
+    assert ("duel_load_typical_ms", "") in pairs
+
+
+def test_the_errors_within_a_block_are_what_blocks_scatter_by():
+    """Drawn again and again, both estimators scatter by the standard error that they state; outliers move one of them."""
+    rng = np.random.default_rng(1)
+    drawn = [(np.exp(rng.normal(0, 0.3, 200)), rng.normal(0, 0.05, 200)) for _ in range(400)]
+    for estimate in (lambda b, d: trimmed_mean(d), lambda b, d: ratio_of_sums(b, b * np.exp(d))):
+        found = [estimate(b, d) for b, d in drawn]
+        assert np.std([value for value, _ in found]) == pytest.approx(np.mean([se for _, se in found]), rel=0.1)
+    d = rng.normal(0, 0.05, 200)
+    d[:5] = 3.0
+    assert abs(trimmed_mean(d)[0]) < 0.01
+    assert ratio_of_sums(np.ones(200), np.exp(d))[0] > 0.2
+    assert trimmed_mean(np.array([0.5, 0.7])) == (pytest.approx(0.6), None)
+
+
+def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
+    """Percentiles of several blocks come from all their exchanges, never from averages, and not from spoilt blocks."""
+    run = made(tmp_path, blocks=3, spoilt={2: "a build ran beside it"})
+    rows = [row for row in table(run, "distributions") if row["query_type"] == "cpu-max-all-1"]
+    assert {row["n"] for row in rows} == {"120"}
+    mine = [row for row in rows if row["variant"] == "candidate"]
+    pooled = np.concatenate(
+        [read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"]["candidate"] for block in (1, 3)]
+    )
+    by_quantile = {float(row["quantile"]): float(row["value_ms"]) for row in mine}
+    assert by_quantile[0.95] == pytest.approx(np.quantile(pooled, 0.95) / 1e6, rel=1e-6)
+    assert list(by_quantile.values()) == sorted(by_quantile.values())
+    assert min(by_quantile) == 0.001
+    assert max(by_quantile) == 0.999
 
 
 def test_time_series_stay_in_their_phase(run):
-    """Elapsed seconds begin with the phase, and the levels of the ticks come with rates per second."""
-    tidy.main(run)
+    """Elapsed seconds begin with the phase, the levels of the ticks come with rates; the duel's ticks are not the load's."""
     rows = table(run, "timeseries")
     assert all(float(row["elapsed_s"]) >= 0 for row in rows)
     assert {"load_rate", "cpu_cores", "rss_bytes", "inserted_rate", "request_rate"} <= {row["metric"] for row in rows}
     cores = [float(row["value"]) for row in rows if row["metric"] == "cpu_cores" and row["phase"] == "load"]
     assert cores == pytest.approx([1.6] * len(cores), rel=0.2)
+    assert {row["phase"] for row in rows} == {"load", "settle", "query", "solo"} - {"settle"}
 
 
-def test_a_killed_run_still_gives_tables(run):
-    """A half round is not looked at; the finished ones are."""
-    last = next(run.glob("raw/01-2-*"))
-    last.rename(last.with_name(last.name + ".partial"))
+def test_load_curve_reaches_its_end(tmp_path):
+    """The last interval, which TSBS never prints, is added when it is long enough; time begins with the load."""
+    run = synthetic.write_run(tmp_path / "run", SPEC)
+    (run / "raw/001/baseline/load.csv").write_text(
+        "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
+        "100,-,-,-,-,-,-\n101,50.00,5.000000E+01,25.00,-,-,-\n\nSummary:\n"
+        "loaded 110 metrics in 2.600sec with 4 workers (mean rate 42.30 metrics/sec)\n"
+    )
     tidy.main(run)
-    assert {row["round"] for row in table(run, "measurements")} == {"00-1-baseline", "00-2-candidate", "01-1-candidate"}
+    curve = [
+        (float(row["elapsed_s"]), float(row["value"]))
+        for row in table(run, "timeseries")
+        if (row["block"], row["variant"], row["metric"]) == ("1", "baseline", "load_rate")
+    ]
+    assert curve == [(1.0, 0.0), (2.0, 50.0), (2.6, pytest.approx(100.0))]
 
 
-def test_a_round_that_failed_early_gives_what_is_known(run):
+def test_garbage_collection_is_flagged_beside_the_hosts_judgement(run):
+    """What the host judged is copied; what only tidy can see is added."""
+    signals = {(row["signal"], row["effect"]) for row in table(run, "noise")}
+    assert ("steal_pct", "ok") in signals
+    assert {name for name, _ in signals} == {"steal_pct", "gc_pct"}
+
+
+def test_checks_are_what_the_host_has_checked(run):
+    """Copied, with whole numbers as such."""
+    mine = next(row for row in table(run, "checks") if row["check"] == "samples_stored")
+    assert (mine["expected"], mine["actual"], mine["ok"]) == (str(SPEC.samples), str(SPEC.samples), "true")
+
+
+class TestBlocks:
+    """blocks.csv, the one place that decides which blocks count."""
+
+    def test_a_crash_of_another_candidate_matters_to_nobody_else(self, tmp_path):
+        """A block that the third variant failed in counts for the others; in a spoilt one nothing is owed for it."""
+        run = made(
+            tmp_path, blocks=8, spare_blocks=2, variants=THREE,
+            failed={2: ("third", "solo", "it died"), 3: ("third", "duel", "it died again")}, spoilt={3: "a build"},
+        )  # fmt: skip
+        assert {block: cause for block, cause in causes(run).items() if cause} == {0: "warmup", 3: "spoilt"}
+        assert {block: cause for block, cause in causes(run, "third").items() if cause} == {
+            0: "warmup", 2: "failed", 3: "failed",
+        }  # fmt: skip
+        reasons = {row["block"]: row["reason"] for row in table(run, "blocks") if row["candidate"] == "third"}
+        assert reasons["2"] == "third failed: it died"
+
+    def test_a_variant_that_died_in_the_duel_has_no_ratio_and_the_others_have(self, tmp_path):
+        """Its solo part is known all the same."""
+        run = made(tmp_path, variants=THREE, failed={1: ("third", "duel", "it died")})
+        of = {(row["block"], row["candidate"]) for row in table(run, "pairs")}
+        assert ("1", "candidate") in of
+        assert ("1", "third") not in of
+        assert ("load_rate", "") in values_of(run, 1, "third")
+
+    def test_a_dead_baseline_leaves_no_ratio_at_all(self, tmp_path):
+        """Two candidates beside each other are not compared."""
+        run = made(tmp_path, variants=THREE, failed={1: ("baseline", "duel", "it died")})
+        assert not [row for row in table(run, "pairs") if row["block"] == "1"]
+        assert causes(run)[1] == causes(run, "third")[1] == "failed"
+
+    def test_a_void_block_and_one_that_was_not_run(self, tmp_path):
+        """Nothing in it is compared, with the reason; the run goes on without it."""
+        run = made(tmp_path, blocks=3, void={1: "candidate started with answers of an earlier process"})
+        assert causes(run)[1] == "void"
+        assert not [row for row in table(run, "pairs") if row["block"] == "1"]
+        (run / "raw/003").rename(run / "raw/003.partial")
+        tidy.main(run)
+        assert causes(run)[3] == "missing"
+        assert {row["block"] for row in table(run, "measurements")} == {"0", "1", "2"}
+
+    def test_what_was_not_planned_tests_nothing(self, tmp_path):
+        """A block beyond the plan does not count."""
+        run = synthetic.write_run(tmp_path / "run", SPEC)
+        lines = (run / "plan/blocks.tsv").read_text().splitlines()
+        (run / "plan/blocks.tsv").write_text("\n".join(lines[:-1]) + "\n")
+        tidy.main(run)
+        assert causes(run) == {0: "warmup", 1: "", 2: "unplanned"}
+
+    def test_who_came_second(self, tmp_path):
+        """By the order of the solo parts of each block."""
+        run = made(tmp_path, blocks=4)
+        seconds = {row["block"]: row["second"] for row in table(run, "blocks") if row["counts"] == "true"}
+        orders = {block.block: block.order for block in open_run(run).blocks if block.block}
+        assert seconds == {str(n): str(order[1] == "candidate").lower() for n, order in orders.items()}
+        assert set(seconds.values()) == {"true", "false"}
+
+
+def test_a_variant_that_failed_early_gives_what_is_known(tmp_path):
     """Start time is known of a server that died in the load; nothing is invented for the rest."""
-    path = next(run.glob("raw/01-*-candidate"))
-    record = json.loads((path / "round.json").read_text())
-    record |= {"status": "failed", "failure": {"phase": "load", "message": "died"}, "phases": record["phases"][:1]}
-    (path / "round.json").write_text(json.dumps(record | {"sizes": {}}))
-    for name in ("load.csv", "load.json", "metrics.prom.gz", "server.log"):
-        (path / name).unlink()
-    shutil.rmtree(path / "query")
-    tidy.main(run)
-    assert {row["metric"] for row in table(run, "measurements") if row["round"] == path.name} == {"start_seconds"}
+    run = made(tmp_path, failed={1: ("candidate", "solo", "it died")})
+    assert {metric for metric, _ in values_of(run, 1, "candidate")} == {"start_seconds", "load_client_cpu_seconds"}
+    assert ("load_rate", "") in values_of(run, 1, "baseline")
 
 
-def test_two_processes_write_what_one_writes(run, monkeypatch):
-    """The tables do not depend on how many processes made them."""
-    tidy.main(run)
-    alone = {path.name: path.read_bytes() for path in run.glob("tidy/*.csv")}
-    monkeypatch.setattr(tidy, "_ALONE_BELOW", 0)
-    tidy.main(run)
-    assert alone == {path.name: path.read_bytes() for path in run.glob("tidy/*.csv")}
-
-
-def test_nothing_to_tidy_is_a_sentence(tmp_path):
-    """Before the first round there is nothing to do, and a directory that is no run says so."""
+def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
+    """A run directory that is not whole says which file; nothing to tidy is a sentence, too."""
     with pytest.raises(UserError, match="not a run directory"):
         tidy.main(tmp_path)
     run = synthetic.write_run(tmp_path / "run", SPEC)
-    shutil.rmtree(run / "raw")
-    with pytest.raises(UserError, match="no round has finished"):
+    path = run / "raw/001/duel/exchanges.csv.gz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"exchanges\.csv\.gz: no whole table of exchanges"):
+        tidy.main(run)
+    path.unlink()
+    with pytest.raises(UserError, match=r"exchanges\.csv\.gz is missing, though its block was finished"):
+        tidy.main(run)
+    path.write_bytes(gzip.compress(b"query_type,k,order,bytes\n"))
+    record = run / "raw/001/block.json"
+    record.write_text(record.read_text()[:100])
+    with pytest.raises(UserError, match=r"block\.json:\d+: not JSON"):
+        tidy.main(run)
+    for block in run.glob("raw/0*"):
+        block.rename(f"{block}.partial")
+    with pytest.raises(UserError, match="no block has finished"):
         tidy.main(run)
 
 
-def test_a_cut_round_record_names_its_file(run):
-    """A broken round.json is a sentence with file and line."""
-    path = next(run.glob("raw/00-1-*/round.json"))
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(UserError, match=r"round\.json:\d+: not JSON"):
-        tidy.main(run)
+def test_a_half_written_exchange_is_left_out(tmp_path):
+    """Of a variant that died on the way: rows that not all have."""
+    path = tmp_path / "exchanges.csv.gz"
+    path.write_bytes(gzip.compress(b"query_type,k,order,bytes,a_ns,b_ns\nx,0,01,9,5,6\nx,1,10,9,7,\ny,0,01,9,0,3\n"))
+    found = read_exchanges(path)
+    assert {query_type: {name: ns.tolist() for name, ns in of.items()} for query_type, of in found.items()} == {
+        "x": {"a": [5.0], "b": [6.0]},
+        "y": {"a": [], "b": []},
+    }
+
+
+def test_both_workloads_are_readers():
+    """What tidy and stats know of them."""
+    for kind in ("tsbs", "gobench", "logs"):
+        of = reader(kind)
+        assert {"read_block", "rows", "metrics", "bench_name", "bench_unit"} <= set(dir(of))
+
+
+def test_nothing_depends_on_the_time_or_the_machine(tmp_path):
+    """The same raw files give the same tables."""
+    run = made(tmp_path)
+    before = {path.name: path.read_bytes() for path in run.glob("tidy/*.csv")}
+    json.loads((run / "plan/experiment.json").read_text())
+    tidy.main(run)
+    assert before == {path.name: path.read_bytes() for path in run.glob("tidy/*.csv")}

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from housekeeping import KEY, NOBODY, PROJECT, clean_environment, fill, give_to, said, write
+from housekeeping import KEY, NOBODY, PROJECT, call, clean_environment, fill, give_to, said, write
 from test_remote import FAKE_SSH
 
 
@@ -128,7 +128,7 @@ class TestHere:
         assert "A RENTED MACHINE MAY STILL BE THERE and cost money: make destroy RUN=r-out\n" in told
         assert "make destroy RUN=r-half\n" in told
         assert "r-back" not in told
-        assert told.count("what rounds needed is still there, unless you have removed it") == 2
+        assert told.count("what runs needed is still there, unless you have removed it") == 2
         assert "make uninstall TARGET=ssh SSH_HOST=bench (and " in told
         assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in told
 
@@ -169,8 +169,9 @@ class TestThere:
         ssh.write_text(FAKE_SSH)
         ssh.chmod(0o755)
         directory = tmp_path / "there"
-        for name in ("plan/ansible-vars.json", "project/scripts/detached", "raw/01-1-baseline/round.json"):
+        for name in ("plan/ansible-vars.json", "project/scripts/with-go", "raw/001/block.json"):
             write(directory / "runs/r" / name)
+        call("mark-cache", directory / "cache")
         fill(directory / "cache")
         directory.chmod(0o700)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
@@ -181,7 +182,7 @@ class TestThere:
     def remove(there, *, code=0, **knobs):
         """Run what `make uninstall TARGET=ssh` runs."""
         named = {"TARGET": "ssh", "SSH_HOST": "me@bench", "REMOTE_DIR": str(there)} | knobs
-        return said([sys.executable, "-m", "tsduel.places.ssh.uninstall"], code=code, **named)
+        return said([sys.executable, "-m", "tsduel.places.uninstall"], code=code, **named)
 
     def test_our_directory_goes(self, there):
         """Runs and cache, said before; a second call finds nothing."""
@@ -204,10 +205,10 @@ class TestThere:
         assert (there / "runs/r/raw").exists()
 
     @pytest.mark.parametrize("word", ["exit", "pid"])
-    def test_rounds_that_are_not_at_home_are_not_thrown_away(self, there, word):
+    def test_blocks_that_are_not_at_home_are_not_thrown_away(self, there, word):
         """Unless somebody says so."""
         write(there / "runs/r/control" / word)
-        assert "the rounds of r were not all brought home: make tsbs RUN=r does it" in self.remove(there, code=2)
+        assert "the blocks of r were not all brought home: make tsbs RUN=r does it" in self.remove(there, code=2)
         assert (there / "runs/r/raw").exists()
         self.remove(there, YES="1")
         assert not there.exists()

@@ -156,6 +156,37 @@ def test_an_order_effect_is_a_warning():
     assert not any("order effect" in note for note in alone().notes)
 
 
+def test_no_order_effect_where_there_is_nothing():
+    """A baseline of zero has no limit to be beyond, so only p can warn; and an effect of nothing never does."""
+    rare = [(0.0, 0.0)] * 9 + [(0.0, 4.0)]
+    assert not any("order effect" in note for note in alone(pairs=rare).notes)
+    always = [(0.0, 5.0 + (4.0 if second else 0.1 * i)) for i, second in enumerate(SECOND)]
+    assert any("order effect" in note for note in alone(pairs=always).notes)
+
+
+def test_ratios_of_exchanges_and_their_errors():
+    """They are the differences, whatever the values say; the spread is split into within and between blocks."""
+    ratios = [0.03 + d for d in NOISE]
+    judged = alone(pairs=[(1.0, 1.0)] * 10, ratios=ratios, errors=[0.006] * 10, threshold=2.0)
+    assert (judged.verdict, judged.findings.estimate) == ("regression", pytest.approx(0.03, abs=0.002))
+    found = judged.findings
+    assert found.within == pytest.approx(0.006)
+    assert found.within**2 + found.between**2 == pytest.approx(found.deviation**2)
+    noisy = alone(pairs=[(1.0, 1.0)] * 10, ratios=ratios, errors=[0.05] * 10).findings
+    assert noisy.between == 0
+    lacking = alone(pairs=[(1.0, 1.0)] * 10, ratios=[None, *ratios[1:]], errors=[None] * 10)
+    assert (lacking.findings.n, lacking.findings.within) == (9, None)
+
+
+def test_a_floor_in_the_metrics_own_unit():
+    """A tenth of next to nothing is not what matters: below the floor it is equivalent."""
+    pairs = [(4.0 + d, 4.5 + 2 * d) for d in NOISE]
+    assert alone(pairs=pairs, threshold=10.0, native=True).verdict == "regression"
+    judged = alone(pairs=pairs, threshold=10.0, native=True, floor=1.0)
+    assert judged.verdict in {"negligible", "equivalent"}
+    assert any(note.startswith("compared in its own unit; the difference is 0.5") for note in judged.notes)
+
+
 def test_one_in_twenty_does_not_get_through():
     """Westfall-Young holds the family: a p of .037 among many is no finding."""
     weak = [0.022, 0.001, 0.014, -0.003, 0.019, 0.008, 0.016, -0.001, 0.023, 0.003]

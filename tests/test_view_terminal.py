@@ -1,4 +1,4 @@
-"""The screen on a real pseudo-terminal, above the real scripts with a fake database: what is seen, and how it ends."""
+"""The screen on a real pseudo-terminal, above the real program with a fake database: what is seen, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fakeproject import wait_for
+from fakeproject import FAKES, wait_for
 from terminal import Terminal
 
 from tsduel.rounds import control
@@ -18,10 +18,13 @@ from tsduel.rounds.view import lines
 from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
-HEAD = "import os, sys; from pathlib import Path; from tsduel.rounds.view import follow, local; "
-RUN = f"{HEAD}sys.exit(local.main(*map(Path, sys.argv[1:])))"
+HEAD = "import os, sys; from pathlib import Path; from tsduel.rounds import follow, run; "
+RUN = f"{HEAD}sys.exit(run.main(Path(sys.argv[1])))"
 FOLLOW = f"{HEAD}follow.SILENCE_S = 1; sys.exit(follow.main(Path(sys.argv[1]), os.environ))"
-BINARY = {"source": "binary", "path": str(PROJECT / "tests" / "fakes" / "database")}
+BINARY = {"source": "binary", "path": str(FAKES / "database")}
+BROKEN = BINARY | {"env": {"FAKE_MODE": "bad-flag"}}
+# Blocks are only to be short here.
+SHORT = {"duel": {"enabled": False}}
 
 
 @pytest.fixture
@@ -42,14 +45,9 @@ def terminal(project):
         os.close(one.master)
 
 
-def rounds(project, terminal, **env):
-    """Start the rounds below a screen."""
-    return terminal(RUN, project.scripts / "run-rounds", project.run_dir, **env)
-
-
-def begun(project):
-    """Whether the first load is under way."""
-    return project.calls_log.exists() and "load" in project.calls_log.read_text()
+def loading(project):
+    """Whether a load is under way."""
+    return any(event["event"] == "phase-start" and event["phase"] == "load" for event in project.events())
 
 
 def last_event(project):
@@ -60,16 +58,15 @@ def last_event(project):
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_what_is_left_of_a_whole_run(project, terminal, columns):
-    """Below each other: a line a round, the reason of one that failed, how it ended; no line broken, nothing hidden."""
-    bad = BINARY | {"env": {"FAKE_MODE": "bad-flag"}}
-    project.plan(variants={"baseline": bad, "candidate": dict(BINARY)}, design={"max_failed_rounds": 1})
-    shown = terminal(RUN, project.scripts / "run-rounds", project.run_dir, columns=columns, FAKE_LOAD_S="3")
+    """Below each other: a line a block, the reason of one that failed, how it ended; no line broken, nothing hidden."""
+    project.plan(variants={"baseline": BROKEN, "candidate": BINARY}, design={"blocks": 2, "seed": 3}, **SHORT)
+    shown = terminal(RUN, project.run_dir, columns=columns, FAKE_LOAD_S="3")
     assert shown.wait() == 0
     seen = " ".join(line.strip() for line in shown.seen.lines)
-    assert "01-1-" in seen
+    assert "block 1 " in seen
     assert "flag provided but not defined: -nonsense" in seen
-    assert "tsduel: 1 rounds failed; the report says which and why" in seen
-    assert "all 2 rounds are run, 1 failed, in 0:" in seen
+    assert "tsduel: 2 blocks failed; the report says which and why" in seen
+    assert "all 2 blocks are run, 2 failed, in 0:" in seen
     # What moved is gone.
     assert "the whole run" not in seen
     assert "the whole run" in shown.raw.decode()
@@ -78,17 +75,17 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
     assert termios.tcgetattr(shown.master) == shown.attributes
     assert project.alive() == []
     log = (project.run_dir / "run.log").read_text()
-    assert "WARNING run-rounds: 01-" in log
-    assert "INFO    run-rounds: all rounds are run" in log
+    assert "WARNING tsduel-host: block 1 FAILED in baseline" in log
+    assert "INFO    tsduel-host: all blocks are run" in log
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "term", "hang-up", "kill"])
-def test_whatever_ends_the_terminal_ends_the_rounds(project, terminal, how):
+def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     """Ctrl-C, a signal to the parent alone, a window that is closed, kill -9: nothing is left, and it can go on."""
-    project.plan()
-    shown = rounds(project, terminal, FAKE_LOAD_S="60")
+    project.plan(**SHORT)
+    shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="60")
     shown.until("the whole run")
-    wait_for(lambda: begun(project))
+    wait_for(lambda: loading(project))
     begin = time.monotonic()
     if how == "ctrl-c":
         os.write(shown.master, b"\x03")
@@ -111,45 +108,46 @@ def test_whatever_ends_the_terminal_ends_the_rounds(project, terminal, how):
         assert " ".join(shown.seen.lines).count("To go on: make tsbs RUN=r") == 1
         assert termios.tcgetattr(shown.master) == shown.attributes
     # And the same command goes on.
-    assert "all rounds are run" in project.run()
+    assert "all blocks are run" in project.run()
 
 
-def test_a_screen_that_breaks_does_not_end_the_rounds(project, terminal):
-    """What is wrong with it is in run.log; the rounds are run, and what the scripts said at the end is shown."""
-    project.plan(variants={"baseline": BINARY | {"env": {"FAKE_MODE": "bad-flag"}}, "candidate": dict(BINARY)})
+def test_a_screen_that_breaks_does_not_end_the_run(project, terminal):
+    """What is wrong with it is in run.log; the blocks are run, and what the program said at the end is shown."""
+    project.plan(variants={"baseline": BROKEN, "candidate": BINARY}, **SHORT)
     broken = RUN.replace("sys.exit", "from tsduel.rounds.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
-    shown = terminal(broken, project.scripts / "run-rounds", project.run_dir)
+    shown = terminal(broken, project.run_dir)
     assert shown.wait() == 0
-    assert "tsduel: 1 rounds failed; the report says which and why" in " ".join(shown.seen.lines)
+    assert "tsduel: 1 blocks failed; the report says which and why" in " ".join(shown.seen.lines)
     assert (
-        "ERROR   view: the screen broke, and the rounds go on without: ZeroDivisionError"
+        "ERROR   view: the view broke, and the run goes on without: ZeroDivisionError"
         in (project.run_dir / "run.log").read_text()
     )
-    assert len(project.rounds()) == 2
+    assert project.blocks() == ["001"]
 
 
 def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     """`make follow` on a terminal and in a pipe, from the middle on; it says how the run ended, and after it too."""
-    project.plan()
+    project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="4")
-    wait_for(lambda: begun(project))
+    wait_for(lambda: loading(project))
     shown = terminal(FOLLOW, project.run_dir, columns=120)
     assert shown.wait() == 0
-    assert "all 2 rounds are run" in shown.seen.lines[-2]
+    assert "all 1 blocks are run" in shown.seen.lines[-2]
     assert b"load    " in shown.raw
     assert shown.seen.wrapped == 0
     project.end(driver)
     plain = terminal(FOLLOW, project.run_dir, VIEW="plain")
     assert plain.wait() == 0
     events = Tail(project.run_dir / "raw/events.jsonl").read()
-    assert [line for line in plain.seen.lines if line] == [line for e in events if (line := lines.plain(e))]
+    seen = [line for line in plain.seen.lines if line and " forecast after " not in line]
+    assert seen == [line for e in events if (line := lines.plain(e))]
 
 
 def test_a_second_view_can_leave_and_knows_a_run_that_was_killed(project, terminal):
     """Ctrl-C ends the view alone; a run that nobody runs any more is told as such."""
-    project.plan()
+    project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="60")
-    wait_for(lambda: begun(project))
+    wait_for(lambda: loading(project))
     shown = terminal(FOLLOW, project.run_dir)
     shown.until("the whole run")
     os.write(shown.master, b"\x03")

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,15 @@ import (
 )
 
 const (
-	idleShare  = 0.01        // of a CPU: a server that uses less has nothing to do
-	idleLook   = time.Second // over which that is seen
-	steadyFor  = 3           // looks in a row at the same share: so much it uses at rest
-	bottleneck = 0.8         // of its CPUs: a client that uses more is what is measured
+	idleShare  = 0.01 // of a CPU: a server that uses less has nothing to do
+	steadyFor  = 3    // looks in a row at the same share: so much it uses at rest
+	bottleneck = 0.8  // of its CPUs: a client that uses more is what is measured
+)
+
+// Tests wait less.
+var (
+	idleLook = time.Second // over which idleShare is seen
+	askAgain = scrape.CacheAge
 )
 
 // duel is the part of a block in which all variants are resident and are asked the same in turn.
@@ -128,6 +134,13 @@ func (d *duel) enter(phase, queryType string) *span {
 	return s
 }
 
+// timed is a phase over which the host is looked at, too.
+func (d *duel) timed(phase, queryType string) *span {
+	s := d.enter(phase, queryType)
+	s.listen(d.servers()...)
+	return s
+}
+
 // all does something with every variant that is left; a fault is that variant's own.
 func (d *duel) all(do func(*variant) error) error {
 	for _, v := range d.alive() {
@@ -203,6 +216,9 @@ func (d *duel) start(ctx context.Context) error {
 	if err := d.awaitIdle(ctx); err != nil || d.over() {
 		return err
 	}
+	if err := d.alike(); err != nil {
+		return err
+	}
 	if d.Host.Instructions {
 		return d.all(func(v *variant) (err error) {
 			d.counted[v.Name].Close()
@@ -225,6 +241,27 @@ func (d *duel) equalStart(v *variant, kept int64, what string) bool {
 		d.block.Void = err.Error()
 	}
 	return c.OK
+}
+
+// alike notes it where the data lie in different numbers of parts, which is chance: one part or two was 20 % for queries
+// that read much (docs/method.md). settle.mode: merged makes them one.
+func (d *duel) alike() error {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, v := range d.alive() {
+		counter, has := v.target.Counters["parts"]
+		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
+		if err != nil {
+			return err
+		}
+		if !has || !found {
+			return nil
+		}
+		least, most = min(least, parts), max(most, parts)
+	}
+	if least != most {
+		d.remark(nil, "", fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance: SET=\"settle.mode=merged\" makes them alike", least, most))
+	}
+	return nil
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
@@ -336,7 +373,7 @@ func (d *duel) ask(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Until(d.asked.Add(scrape.CacheAge))):
+	case <-time.After(time.Until(d.asked.Add(askAgain))):
 	}
 	for _, v := range d.alive() {
 		d.bodies[v.Name] = v.metrics(ctx)
@@ -347,8 +384,7 @@ func (d *duel) ask(ctx context.Context) error {
 
 // idle is a phase in which nobody asks.
 func (d *duel) idle(ctx context.Context, when string) error {
-	s := d.enter("idle", when)
-	s.listen(d.servers()...)
+	s := d.timed("idle", when)
 	used, seconds, err := d.watch(ctx, record.Seconds(d.Plan.Duel.IdleS))
 	s.over(d.servers()...)
 	s.close(0, 0)
@@ -374,21 +410,6 @@ func (d *duel) stop(ctx context.Context) error {
 	})
 }
 
-// sides are the variants that are left, and the columns of each in the files of exchanges.
-func (d *duel) sides() (sides []exchange.Side, places []int) {
-	for place, v := range d.Plan.Variants {
-		if v := d.variants[v.Name]; !v.failed {
-			places = append(places, place)
-			sides = append(sides, exchange.Side{Name: v.Name, URL: v.url(), Used: func() (exchange.Used, error) {
-				cpu, err := v.cpu()
-				instructions, failed := d.counted[v.Name].Read()
-				return exchange.Used{CPU: int64(cpu), Instructions: instructions}, errors.Join(err, failed)
-			}})
-		}
-	}
-	return sides, places
-}
-
 // exchange is the phase of one query type.
 func (d *duel) exchange(ctx context.Context, queryType string) error {
 	target := d.variants[d.Plan.Variants[0].Name].target
@@ -396,89 +417,111 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	if !ok {
 		return fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
 	}
-	job, places, err := d.job(target)
-	if err != nil {
-		return err
-	}
-	count, first := 0, 0
-	if d.Calibration != nil {
-		count = d.Calibration.Counts[queryType]
-		first = d.Row.Block * count
-	}
-	if count > 0 {
-		job.Until = exchange.Until{Count: count}
-	}
-	if d.Plan.Queries.Cache == "warm" {
-		warm, err := d.send(ctx, job, file.Path, first)
-		if err != nil {
-			return err
-		}
-		job.Until = exchange.Until{Count: max(1, len(warm.Exchanges))}
-		if err := d.ask(ctx); err != nil {
-			return err
-		}
-	}
-	s := d.enter("exchange", queryType)
-	job.Progress = func(done int, elapsed time.Duration) {
-		total := job.Until.Count
-		if total == 0 {
-			total = int(float64(done) * math.Max(1, job.Until.Seconds.Seconds()/elapsed.Seconds()))
-		}
-		d.Events.Progress("exchange", int64(done), int64(total))
-	}
-	before := maps.Clone(d.bodies) // nothing was asked of them since
-	s.listen(d.servers()...)
-	result, err := d.send(ctx, job, file.Path, first)
-	if err != nil {
-		return err
-	}
-	s.over(d.servers()...)
-	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
-	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
-		return err
-	}
-	d.keep(queryType, first, job, result)
-	if err := d.ask(ctx); err != nil {
-		return err
-	}
-	return d.judge(ctx, queryType, job, result, before)
-}
-
-func (d *duel) job(target record.Target) (exchange.Job, []int, error) {
-	job := exchange.Job{InFlight: d.Plan.Duel.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers,
-		MostDifferences: d.Plan.Duel.MostDifferences,
-		Until: exchange.Until{Seconds: record.Seconds(d.Plan.Duel.Seconds), Longest: record.Seconds(d.Plan.Duel.LongestS),
-			Least: d.Plan.Duel.Least, Fewest: d.Plan.Duel.Fewest}}
-	var places []int
-	job.Sides, places = d.sides()
+	rule := d.Plan.Duel
+	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
+		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
 	if target.Volatile != "" {
 		var err error
 		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
-			return job, nil, fmt.Errorf("the target's volatile: %w", err)
+			return fmt.Errorf("the target's volatile: %w", err)
 		}
 	}
-	return job, places, nil
+	first := 0
+	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
+		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
+		first = d.Row.Block * job.Until.Count
+	}
+	open := func() (exchange.Source, error) { return exchange.OpenQueries(file.Path, first) }
+	if d.Plan.Queries.Cache == "warm" {
+		warmed, _, _, err := d.send(ctx, job, open)
+		if err == nil {
+			err = d.ask(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		job.Until = exchange.Until{Count: max(1, len(warmed.Exchanges))}
+	}
+	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
+	result, names, places, err := d.send(ctx, job, open)
+	if err != nil {
+		return err
+	}
+	s.done(d.servers(), result)
+	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
+		return err
+	}
+	d.keep(queryType, first, names, result)
+	asked := max(job.Until.Count, len(result.Exchanges))
+	return d.judge(ctx, names, result, func(v *variant, i int) error {
+		side := result.Sides[i]
+		check := func(name string, expected, actual int, wrong string) error {
+			return d.equal(v, name, float64(expected), float64(actual), wrong)
+		}
+		if i > 0 {
+			what := ""
+			if result.First != nil {
+				what = fmt.Sprintf(", first in exchange %d: %s", result.First.K, result.First.What)
+			}
+			if err := check("exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s (duel/differences.json has both)",
+				side.Differences, side.Compared, queryType, names[0], what)); err != nil {
+				return err
+			}
+			if err := check("exchanges_answered", asked, side.Compared, fmt.Sprintf("%d of %d exchanges of %s were compared: %s", side.Compared, asked, queryType, result.Stopped)); err != nil {
+				return err
+			}
+		}
+		if err := check("exchanges_empty", 0, side.Empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
+			return err
+		}
+		return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
+	})
 }
 
-func (d *duel) send(ctx context.Context, job exchange.Job, path string, first int) (*exchange.Result, error) {
-	source, err := exchange.OpenQueries(path, first)
-	if err != nil {
-		return nil, err
+// send exchanges what a source gives between all variants that are left; places are the sides' columns in files.
+func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange.Source, error)) (result *exchange.Result, names []string, places []int, err error) {
+	for place, one := range d.Plan.Variants {
+		v := d.variants[one.Name]
+		if v.failed {
+			continue
+		}
+		names, places = append(names, v.Name), append(places, place)
+		job.Sides = append(job.Sides, exchange.Side{Name: v.Name, URL: v.url(), Used: func() (exchange.Used, error) {
+			cpu, err := v.cpu()
+			instructions, failed := d.counted[v.Name].Read()
+			return exchange.Used{CPU: int64(cpu), Instructions: instructions}, errors.Join(err, failed)
+		}})
 	}
-	defer source.Close()
-	job.Source = source
-	return exchange.Run(ctx, job)
+	job.Progress = func(done int, elapsed time.Duration) {
+		total := job.Until.Count
+		if total == 0 {
+			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
+		}
+		d.Events.Progress("exchange", int64(done), int64(total))
+	}
+	if job.Source, err = open(); err != nil {
+		return nil, nil, nil, err
+	}
+	defer job.Source.Close()
+	result, err = exchange.Run(ctx, job)
+	return result, names, places, err
+}
+
+// done ends a phase of exchanges.
+func (s *span) done(servers []*server, result *exchange.Result) {
+	s.over(servers...)
+	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
 }
 
 // keep records what a phase gave.
-func (d *duel) keep(queryType string, first int, job exchange.Job, result *exchange.Result) {
+func (d *duel) keep(queryType string, first int, names []string, result *exchange.Result) {
 	kept := record.DuelType{QueryType: queryType, Exchanges: len(result.Exchanges), Compared: len(result.Exchanges), Differences: result.Differences,
 		FirstQuery: first, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}, ClientCPUNS: result.ClientCPU, Stopped: result.Stopped}
 	if d.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}
-	for i, side := range result.Sides {
-		name := job.Sides[i].Name
+	for i, name := range names {
+		side := result.Sides[i]
 		kept.CPUNS[name] = side.CPU
 		if kept.Instructions != nil {
 			kept.Instructions[name] = side.Instructions
@@ -498,49 +541,24 @@ func (d *duel) keep(queryType string, first int, job exchange.Job, result *excha
 	if x := result.First; x != nil {
 		d.differences = append(d.differences, record.Difference{QueryType: queryType, K: x.K, Query: x.Query, Variants: x.Sides[:], Bodies: x.Bodies[:], What: x.What})
 	}
-	cpus := max(1, len(d.Host.Pin.Client))
-	if share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(cpus); share > bottleneck {
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
+	if share > bottleneck {
 		d.remark(nil, queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
 }
 
-// judge makes the checks of a phase, for each variant.
-func (d *duel) judge(ctx context.Context, queryType string, job exchange.Job, result *exchange.Result, before map[string][]byte) error {
-	asked := max(job.Until.Count, len(result.Exchanges))
-	for i, side := range result.Sides {
-		v := d.variants[job.Sides[i].Name]
-		check := func(name string, expected, actual int, wrong string) error {
-			return d.equal(v, name, float64(expected), float64(actual), wrong)
-		}
-		err := func() error {
-			if side.Failure != "" {
-				return d.gone(ctx, v, side.Failure)
-			}
-			if i > 0 {
-				what := ""
-				if result.First != nil {
-					what = fmt.Sprintf(", first in exchange %d: %s", result.First.K, result.First.What)
-				}
-				if err := check("exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s (duel/differences.json has both)",
-					side.Differences, side.Compared, queryType, job.Sides[0].Name, what)); err != nil {
-					return err
-				}
-				if err := check("exchanges_answered", asked, side.Compared, fmt.Sprintf("%d of %d exchanges of %s were compared: %s", side.Compared, asked, queryType, result.Stopped)); err != nil {
-					return err
-				}
-			}
-			if err := check("exchanges_empty", 0, side.Empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
-				return err
-			}
-			return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
-		}()
-		if err != nil {
-			if err := d.blame(v, err); err != nil {
-				return err
-			}
-		}
+// judge makes the checks of a phase, for each variant that took part.
+func (d *duel) judge(ctx context.Context, names []string, result *exchange.Result, checks func(v *variant, side int) error) error {
+	if err := d.ask(ctx); err != nil {
+		return err
 	}
-	return nil
+	return d.all(func(v *variant) error {
+		i := slices.Index(names, v.Name)
+		if failure := result.Sides[i].Failure; failure != "" {
+			return d.gone(ctx, v, failure)
+		}
+		return checks(v, i)
+	})
 }
 
 // gone is the fault of a variant that answers no more: of a process that has died its own last words.
@@ -566,40 +584,31 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if !ok || target.WritePath == "" {
 		return record.UserError("duel.load: %s has no lines that could be sent to it in turn: SET=\"duel.load=false\"", target.Name)
 	}
-	loaded := map[string]string{}
-	for _, v := range d.alive() {
-		loaded[v.Name], v.data = v.data, v.data+".exchanged"
-	}
+	loaded := map[*variant]string{}
 	defer func() {
-		for name, dir := range loaded {
-			v := d.variants[name]
+		for v, dir := range loaded {
 			err = errors.Join(err, os.RemoveAll(v.data))
 			v.data = dir
 		}
 		d.record.Start = map[string]record.DuelStart{}
 	}()
+	for _, v := range d.alive() {
+		loaded[v], v.data = v.data, v.data+".exchanged"
+		if err := os.MkdirAll(v.data, 0o777); err != nil {
+			return err
+		}
+	}
 	if err := d.start(ctx); err != nil || d.over() {
 		return err
 	}
-	source, err := exchange.OpenBatches(first(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
+	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
+	result, names, places, err := d.send(ctx, exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}, func() (exchange.Source, error) {
+		return exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
+	})
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	job := exchange.Job{Source: source, Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
-	var places []int
-	job.Sides, places = d.sides()
-	batches := (data.Lines + int64(d.Plan.Workload.BatchSize) - 1) / int64(d.Plan.Workload.BatchSize)
-	job.Progress = func(done int, _ time.Duration) { d.Events.Progress("exchange", int64(done), batches) }
-	s := d.enter("exchange", "load")
-	before := maps.Clone(d.bodies)
-	s.listen(d.servers()...)
-	result, err := exchange.Run(ctx, job)
-	if err != nil {
-		return err
-	}
-	s.over(d.servers()...)
-	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
+	s.done(d.servers(), result)
 	file, err := createExchanges(d.path("load.csv.gz"), "k,order,lines", d.Plan.Variants)
 	if err != nil {
 		return err
@@ -607,35 +616,23 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := errors.Join(file.add("", places, len(d.Plan.Variants), result.Exchanges), file.close()); err != nil {
 		return err
 	}
-	d.record.Load = &record.DuelLoad{Exchanges: len(result.Exchanges), Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}}
+	kept := &record.DuelLoad{Exchanges: len(result.Exchanges), Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}}
 	for _, x := range result.Exchanges {
-		d.record.Load.Lines += int64(x.Lines)
+		kept.Lines += int64(x.Lines)
 	}
-	for i, side := range result.Sides {
-		d.record.Load.CPUNS[job.Sides[i].Name] = side.CPU
+	for i, name := range names {
+		kept.CPUNS[name] = result.Sides[i].CPU
 	}
-	if err := d.ask(ctx); err != nil {
-		return err
-	}
-	for i, side := range result.Sides {
-		v := d.variants[job.Sides[i].Name]
-		err := func() error {
-			if side.Failure != "" {
-				return d.gone(ctx, v, side.Failure)
-			}
-			if err := d.equal(v, "exchanges_answered", float64(batches), float64(len(result.Exchanges)), fmt.Sprintf("%d of %d batches were exchanged: %s", len(result.Exchanges), batches, result.Stopped)); err != nil {
-				return err
-			}
-			return d.stored(v, before[v.Name], d.bodies[v.Name])
-		}()
-		if err != nil {
-			if err := d.blame(v, err); err != nil {
-				return err
-			}
+	d.record.Load = kept
+	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
+		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, data.Lines, result.Stopped)
+		if err := d.equal(v, "exchanges_answered", float64(data.Lines), float64(kept.Lines), wrong); err != nil {
+			return err
 		}
-	}
-	if d.over() {
-		return nil
+		return d.stored(v, before[v.Name], d.bodies[v.Name])
+	})
+	if err != nil || d.over() {
+		return err
 	}
 	return d.stop(ctx)
 }

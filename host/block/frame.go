@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -91,7 +92,26 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 		}
 	}
 	f.finished()
+	f.loadRatios()
 	return f.block, nil
+}
+
+// loadRatios are of the rates at which each variant alone was loaded, for the forecast.
+func (f *frame) loadRatios() {
+	rates := map[string]float64{}
+	for _, p := range f.block.Phases {
+		if p.Part == record.Solo && p.Phase == "load" {
+			rates[p.Variant] = float64(p.Count) / (p.End - p.Begin)
+		}
+	}
+	alive := f.alive()
+	for _, v := range alive[min(1, len(alive)):] {
+		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) {
+			ratios := f.block.Ratios[v.Name]
+			ratios.LoadRate = &ratio
+			f.block.Ratios[v.Name] = ratios
+		}
+	}
 }
 
 func (f *frame) run(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,22 +36,23 @@ func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	component := v.component(s.role)
-	env := []string{
-		"DB_ROLE=" + s.role, "DB_BINARY=" + f.binary(v, s.role), "DB_DATA_DIR=" + filepath.Join(v.data, s.role), "DB_PORT=" + strconv.Itoa(s.port),
-		"DB_URL=" + v.url(), "DB_PID=0", "DB_CACHE=" + f.Plan.Queries.Cache, "TSBS_BIN=" + f.Builds.TSBSBin, "TSDUEL_HOST=" + self, "LC_ALL=C",
+	// Not by its first line: a PATH of the experiment is the server's, and not for finding bash.
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		return nil, record.UserError("bash is missing here, and databases are started by it: install it")
 	}
-	if s.process != nil {
-		env = append(env, "DB_PID="+strconv.Itoa(s.pid))
-	}
-	env = append(env, c.env...)
+	var env []string
 	if c.name == "start" {
-		for name, value := range component.Env {
+		for name, value := range v.component(s.role).Env {
 			env = append(env, name+"="+value)
 		}
 	}
+	env = append(env,
+		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role), "DB_PORT="+strconv.Itoa(s.port),
+		"DB_URL="+v.url(), "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
+	env = append(env, c.env...)
 	return proc.Start(proc.Command{
-		Argv: append([]string{filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: f.emptyDir(), Scratch: f.Scratch,
+		Argv: append([]string{bash, filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: f.emptyDir(), Scratch: f.Scratch,
 		Stdin: c.stdin, Stdout: c.stdout, Stderr: c.stderr, CPUs: c.cpus,
 	})
 }

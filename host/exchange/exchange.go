@@ -45,20 +45,20 @@ type Job struct {
 	Progress        func(done int, elapsed time.Duration)
 }
 
-// Until ends a phase. With a Count it lasts that many exchanges. Without one it lasts Seconds and at least Least
+// Until ends a phase. With a Count it lasts that many exchanges. Without one it lasts Lasts and at least Least
 // exchanges, unless those take longer than Longest: then as many as fit, and at least Fewest; but never more than Most.
 // The zero Until is the end of the source.
 type Until struct {
-	Count, Most      int
-	Seconds, Longest time.Duration
-	Least, Fewest    int
+	Count, Most    int
+	Lasts, Longest time.Duration
+	Least, Fewest  int
 }
 
 func (u Until) over(done int, elapsed time.Duration) bool {
 	if u.room(done) <= 0 {
 		return true
 	}
-	return u.Seconds > 0 && (done >= u.Least && elapsed >= u.Seconds || done >= u.Fewest && elapsed >= u.Longest)
+	return u.Lasts > 0 && (done >= u.Least && elapsed >= u.Lasts || done >= u.Fewest && elapsed >= u.Longest)
 }
 
 // room is how many more exchanges may follow.

@@ -150,6 +150,7 @@ func Listeners(pids ...int) (found []netip.AddrPort) {
 			}
 		}
 	}
+	//lint:ignore SA1019 netlink is one more dependency for what we look at twice a block
 	for _, table := range []func() (procfs.NetTCP, error){FS().NetTCP, FS().NetTCP6} {
 		lines, _ := table() // there may be no IPv6
 		for _, line := range lines {

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Group is a control group in which all processes of ours are: what it has used is exactly ours, and one write ends it.
+// Group is a control group in which all processes of ours are: what it has used is exactly ours, and nothing that it starts gets out of it.
 // A nil Group is a machine that gives us none.
 type Group struct {
 	Kind string // v1 (cpuacct) or v2
@@ -36,7 +37,11 @@ var Ours = sync.OnceValue(func() *Group {
 		}
 		var err error
 		if g.fd, err = os.Open(g.dir); err == nil {
-			if _, err = g.cpu(); err == nil {
+			trial := exec.Command("true")
+			trial.SysProcAttr = &syscall.SysProcAttr{}
+			// Tried, since a container may forbid what its files allow.
+			if _, err = g.cpu(); err == nil && g.start(trial) == nil {
+				_ = trial.Wait()
 				return g
 			}
 		}
@@ -176,11 +181,10 @@ func (g *Group) kill() error {
 		if len(pids) == 0 {
 			return nil
 		}
-		if os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0o644) != nil { // before Linux 5.14, and v1
-			for _, pid := range pids {
-				if n, err := strconv.Atoi(pid); err == nil {
-					_ = unix.Kill(n, unix.SIGKILL)
-				}
+		// Not by cgroup.kill: in Linux 6.18 whatever is born into the group later dies of it as well.
+		for _, pid := range pids {
+			if n, err := strconv.Atoi(pid); err == nil {
+				_ = unix.Kill(n, unix.SIGKILL)
 			}
 		}
 		if time.Now().After(deadline) {

@@ -20,8 +20,8 @@ import (
 // Mark is the variable that every process of ours has in its environment, by which a later run finds what a killed one left.
 const Mark = "TSDUEL_SCRATCH"
 
-// EndPatience bounds every wait for a process that was killed: one that waits for a dead disk never goes.
-const EndPatience = 10 * time.Second
+// EndPatience bounds every wait for a process that was killed: one that waits for a dead disk never goes. Tests have less.
+var EndPatience = 10 * time.Second
 
 // Command says what to start. A nil Stdin, Stdout or Stderr is /dev/null.
 type Command struct {

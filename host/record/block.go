@@ -221,12 +221,11 @@ type NoiseReport struct {
 
 // What a block is worth as far as the machine goes.
 const (
-	Valid      = "valid"
-	Invalid    = "invalid"
-	Incomplete = "incomplete"
+	Valid   = "valid"
+	Invalid = "invalid"
 )
 
-// JudgedBlock is valid, invalid, failed or incomplete.
+// JudgedBlock is valid, invalid or failed.
 type JudgedBlock struct {
 	Block  int      `json:"block"`
 	Kind   string   `json:"kind"`

@@ -73,6 +73,9 @@ func Line(name string, f Fields) string {
 }
 
 func level(name string, f Fields) string {
+	if name == "run-end" && f["status"] == Failed {
+		return "ERROR"
+	}
 	bad := map[string]bool{"phase-end": number(f["exit"]) != 0, "block-end": f["status"] != OK || (f["void"] != nil && f["void"] != ""),
 		"block-replaced": true, "note": true, "run-end": f["status"] != OK}
 	if bad[name] {

@@ -22,11 +22,8 @@ type Plan struct {
 	Run         string            `json:"run"`
 	Name        string            `json:"name"`
 	Kind        string            `json:"kind"` // tsbs, gobench or logs
-	Smoke       bool              `json:"smoke"`
-	AA          bool              `json:"aa"`
 	Place       Place             `json:"place"`
 	Hosts       []string          `json:"hosts"`
-	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"` // the baseline first
 	Targets     map[string]Target `json:"targets"`
 	Design      Design            `json:"design"`
@@ -51,16 +48,9 @@ type Place struct {
 	} `json:"price"`
 }
 
-// Cell is one setting of a sweep; the only one of a plain experiment has the empty name.
-type Cell struct {
-	Name string         `json:"name"`
-	Set  map[string]any `json:"set"`
-}
-
 // Variant is one of the versions that are compared; Package and Bench are of Go benchmarks.
 type Variant struct {
 	Name       string      `json:"name"`
-	Label      string      `json:"label"`
 	Target     string      `json:"target"`
 	Components []Component `json:"components"`
 	Package    string      `json:"package"`
@@ -70,7 +60,6 @@ type Variant struct {
 // Component is one process of a variant.
 type Component struct {
 	Role     string            `json:"role"`
-	Program  string            `json:"program"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
 	BuildKey string            `json:"build_key"`
@@ -101,8 +90,6 @@ type Counter struct {
 // Design is how many blocks there are, and when a run gives up.
 type Design struct {
 	Blocks          int    `json:"blocks"`
-	WarmupBlocks    int    `json:"warmup_blocks"`
-	SpareBlocks     int    `json:"spare_blocks"`
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
 	Reload          string `json:"reload"` // every or once
 	Seed            int64  `json:"seed"`
@@ -208,7 +195,6 @@ type Settle struct {
 
 // GoBench is what is run of Go benchmarks. Count and CPU are nil where the warm-up or the machine says.
 type GoBench struct {
-	Module  string   `json:"module"`
 	Package string   `json:"package"`
 	Bench   string   `json:"bench"`
 	Seconds float64  `json:"seconds"`
@@ -220,8 +206,7 @@ type GoBench struct {
 		To    string `json:"to"`
 		Drop  *int   `json:"drop"`
 	} `json:"rename"`
-	Require []Require         `json:"require"`
-	Units   map[string]string `json:"units"`
+	Require []Require `json:"require"`
 	Pivot   *struct {
 		Rows   []string `json:"rows"`
 		Column string   `json:"column"`
@@ -274,7 +259,6 @@ type Build struct {
 	Variant    string  `json:"variant"`
 	Binary     string  `json:"binary"`
 	SHA256     string  `json:"sha256"`
-	SourceDir  string  `json:"source_dir"` // of Go benchmarks: where their files lie
 	Components []Built `json:"components"`
 }
 

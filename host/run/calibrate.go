@@ -3,13 +3,16 @@ package run
 import (
 	"math"
 	"os"
+	"slices"
 
 	"tsduel/host/record"
 )
 
-// calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks.
+// calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks. Without a warm-up block
+// nothing is chosen: every phase lasts its time.
 func (d *driver) calibrate() error {
-	if d.spec.Calibration != nil {
+	warm := slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
+	if d.spec.Calibration != nil || !warm {
 		return nil
 	}
 	c := &record.Calibration{}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 
@@ -159,7 +160,7 @@ func (d *Detached) Rounds() error {
 	if err == nil {
 		_, err = last.WriteString("    \n")
 	}
-	err = errors.Join(err, record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, bootID())))
+	err = errors.Join(err, record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID())))
 	if err != nil {
 		_ = driver.Process.Signal(syscall.SIGTERM)
 	}

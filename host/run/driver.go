@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,11 +48,21 @@ func Run(ctx context.Context, runDir, cache string, kinds map[string]Kind) int {
 		runDir, _ = filepath.Abs(absolute)
 	}
 	d := &driver{runDir: runDir, blocks: map[int]*record.Block{}, events: record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")}
-	err := d.prepare(ctx, cache, kinds)
-	if err == nil {
-		err = d.run(ctx)
+	return d.leave(ctx, d.guarded(ctx, cache, kinds))
+}
+
+// guarded makes an error of a mistake of ours: the run has an end in its events all the same, and nothing is left running.
+func (d *driver) guarded(ctx context.Context, cache string, kinds map[string]Kind) (err error) {
+	defer func() {
+		if mistake := recover(); mistake != nil {
+			d.events.Log("ERROR", string(debug.Stack()))
+			err = fmt.Errorf("a mistake of tsduel's own, of which run.log says more: %v", mistake)
+		}
+	}()
+	if err := d.prepare(ctx, cache, kinds); err != nil {
+		return err
 	}
-	return d.leave(ctx, err)
+	return d.run(ctx)
 }
 
 func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kind) (err error) {
@@ -438,14 +449,14 @@ func (d *driver) leave(ctx context.Context, err error) int {
 			code, message = record.ExitUser, full.Error()
 		}
 	}
-	if status == record.Failed {
-		d.events.Complain(message)
-	}
 	for _, lock := range d.locks {
 		defer lock.Close()
 	}
 	// Without both, what runs here is another run's.
 	if len(d.locks) < 2 {
+		if status == record.Failed {
+			d.events.Complain(message)
+		}
 		return code
 	}
 	if err := proc.EndAll(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/noise"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 
 	"golang.org/x/sys/unix"
@@ -58,22 +60,13 @@ func holderOf(path string) (holder, bool) {
 // isProcess says whether this process is there, and is no later one of the same number.
 func isProcess(pid int, ticks, boot string) bool {
 	began, running := began(pid)
-	return running && began == ticks && boot == bootID()
+	return running && began == ticks && boot == noise.BootID()
 }
 
 // began is when a process began, in clock ticks since boot: with it a number is one process. False for a zombie.
-func began(pid int) (string, bool) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", false
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	return fields[19], fields[0] != "Z"
-}
-
-func bootID() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text))
+func began(pid int) (ticks string, running bool) {
+	stat, err := proc.Stat(pid)
+	return strconv.FormatUint(stat.Starttime, 10), err == nil && stat.State != "Z"
 }
 
 // lockMachine returns the lock of this machine, which is given back when we end.
@@ -113,7 +106,7 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	ticks, _ := began(os.Getpid())
 	// Opened without O_CREATE; without this text the lock is as good.
 	if text, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
-		fmt.Fprintf(text, "pid %d, began %s, boot %s, user %s, since %s, %s\n", os.Getpid(), ticks, bootID(), name, time.Now().UTC().Format(time.RFC3339), runDir)
+		fmt.Fprintf(text, "pid %d, began %s, boot %s, user %s, since %s, %s\n", os.Getpid(), ticks, noise.BootID(), name, time.Now().UTC().Format(time.RFC3339), runDir)
 		text.Close()
 	}
 	return f, nil

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 
@@ -64,7 +65,7 @@ func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error)
 func done(spec record.Spec) *record.Block {
 	b := record.NewBlock(spec.Row)
 	b.Started = record.Epoch(time.Now())
-	b.Ended, b.BootID = b.Started+1, bootID()
+	b.Ended, b.BootID = b.Started+1, noise.BootID()
 	for _, v := range spec.Row.Order {
 		b.Solo[v] = record.SoloRecord{Canary: &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}}
 	}
@@ -100,7 +101,7 @@ func newFixture(t *testing.T, measured, spares int) *fixture {
 		"noise":    map[string]any{"canary_pct": 10, "pool_s": 5},
 		"queries":  map[string]any{"types": []any{map[string]any{"name": "cpu-max-all-1", "seed": 3, "keys": map[string]any{"victoriametrics": "c0"}}}, "max_count": 1000},
 		"workload": map[string]any{"use_case": "cpu-only", "scale": 1, "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T13:00:00Z", "interval": "80s", "interval_s": 80,
-			"seed": 1, "lines": 10, "samples": 100, "estimated_bytes": 4000, "data": []any{map[string]any{"format": "victoriametrics", "key": "00000000000000da"}}},
+			"seed": 1, "lines": 585, "samples": 5850, "estimated_bytes": 4000, "data": []any{map[string]any{"format": "victoriametrics", "key": "00000000000000da"}}},
 		"duel":      map[string]any{"enabled": true, "seconds": 2, "least": 64, "longest_s": 10, "fewest": 16, "in_flight": 1},
 		"host":      map[string]any{"pin": "off"},
 		"place":     map[string]any{"kind": "local"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/noise"
 	"tsduel/host/record"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,16 @@ func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	f.wantRan()
 	if start := f.events("run-start")[1]; start["finished"] != 3.0 || start["planned"] != 3.0 {
 		t.Errorf("run-start: %v", start)
+	}
+}
+
+func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
+	f := newFixture(t, 2, 0)
+	f.rows = f.rows[1:]
+	f.run(t.Context(), 0)
+	f.wantRan(1, 2)
+	if f.specs[2].Calibration != nil || f.exists("raw/calibration.json")() {
+		t.Error("there are counts")
 	}
 }
 
@@ -151,7 +162,7 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, 0)
 			kept := map[string]string{}
-			for range 3 {
+			for range 2 {
 				c := f.start(0.2)
 				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
 				_ = tell(c.Process.Pid) // or it has ended by then
@@ -240,7 +251,7 @@ func TestOneRunAtATime(t *testing.T) {
 	f.waitFor("a block", f.exists("raw/000.partial"))
 	text, err := os.ReadFile(os.Getenv("TSDUEL_LOCK"))
 	must(t, err)
-	wantIn(t, string(text), ", began ", ", boot "+bootID()+", user ", ", since ", ", "+f.dir+"\n")
+	wantIn(t, string(text), ", began ", ", boot "+noise.BootID()+", user ", ", since ", ", "+f.dir+"\n")
 	wantIn(t, f.run(t.Context(), 2), "this run is going on already: pid ", "end it with 'make stop RUN=a [run] 'x''")
 
 	lock := os.Getenv("TSDUEL_LOCK")
@@ -307,11 +318,14 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 	f.block = func(context.Context, record.Spec) (*record.Block, error) {
 		return nil, errors.New("a step of ours broke")
 	}
-	wantIn(t, f.run(t.Context(), 3), "tsduel: a step of ours broke")
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a step of ours broke")
 	f.wantThere()
 	if end := f.events("run-end"); end[0]["message"] != "a step of ours broke" {
 		t.Errorf("%v", end)
 	}
+	f.block = func(context.Context, record.Spec) (*record.Block, error) { panic("nobody thought of it") }
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a mistake of tsduel's own, of which run.log says more: nobody thought of it")
+	wantIn(t, f.read("run.log"), "run_test.go")
 }
 
 func TestFullDisks(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 	"tsduel/host/record"
 )
 
-// Timeout bounds one request: a server that hangs must not take us with it.
-const Timeout = 10 * time.Second
+// Timeout bounds one request: a server that hangs must not take us with it. Tests wait less.
+var Timeout = 10 * time.Second
 
 // All that a block speaks to is on this machine, so no proxy; connections are not kept, since servers come and go.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: Timeout}).DialContext}}

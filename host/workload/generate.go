@@ -27,36 +27,69 @@ import (
 // lineBytes is how long a line of data is at most, about.
 const lineBytes = 360
 
-// TSBS reads ./config.yaml, silently: an empty directory of our own.
-func generator(spec record.Spec, name string, j *job, stdout, stderr *os.File, args ...string) (*proc.Process, error) {
+// generate runs a generator and sends what it makes to a writer; said is what it wrote on stderr.
+func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.Writer, args ...string) (code int, said []byte, err error) {
+	// TSBS reads ./config.yaml, silently: an empty directory of our own.
 	empty := filepath.Join(spec.Scratch, "empty")
 	if err := record.PrivateDir(empty); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	w := spec.Plan.Workload
-	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + w.UseCase, fmt.Sprintf("--scale=%d", w.Scale),
-		"--timestamp-start=" + w.Start.Format(time.RFC3339), "--timestamp-end=" + w.End.Format(time.RFC3339)}, args...)
+	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer stderr.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer r.Close()
+	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
+	plan := spec.Plan.Workload
+	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
+		"--timestamp-start=" + plan.Start.Format(time.RFC3339), "--timestamp-end=" + plan.End.Format(time.RFC3339)}, args...)
 	// A garbage collector that runs less often: a fifth less time.
-	return proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: stdout, Stderr: stderr})
+	p, err := proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: w, Stderr: stderr})
+	w.Close()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, p.Kill()) }()
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
+	if _, err := io.CopyBuffer(to, reader{ctx, r}, make([]byte, 1<<20)); err != nil {
+		return 0, nil, fmt.Errorf("writing %s: %w", j.path, err)
+	}
+	exit, err := p.Wait(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	said, err = os.ReadFile(stderr.Name())
+	return exit.Code, said, err
 }
 
+// makeData packs the generator's data. The bytes are those of the generator, in its order.
 func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	partial := j.path + ".new"
 	defer os.Remove(partial)
-	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
+	out, err := os.Create(partial)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(stderr.Name())
-	defer stderr.Close()
+	defer out.Close()
+	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
+	// not write need not be written.
+	plan := spec.Plan.Workload
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
+	if err != nil {
+		return err
+	}
 	data := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
-	exit, err := packData(ctx, spec, j, partial, stderr, data)
-	if err != nil {
+	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, io.MultiWriter(z, data), fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
+	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
 		return err
 	}
-	if exit != 0 || data.lines != j.entries {
-		reason := firstError(read(stderr, 1<<20), data.last())
-		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, exit, reason)
+	if code != 0 || data.lines != j.entries {
+		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, code, firstError(said, data.last()))
 	}
 	sum, err := frameChecksum(partial)
 	if err != nil {
@@ -66,39 +99,34 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	return j.publish(partial)
 }
 
-// packData writes the generator's data through zstd. The bytes are those of the generator, in its order.
-func packData(ctx context.Context, spec record.Spec, j *job, partial string, stderr *os.File, data *content) (exit int, err error) {
+func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
+	partial := j.path + ".new"
+	defer os.Remove(partial)
+	// Written by us, because the generator does not look at the result of its last write: a full disk would go unseen.
 	out, err := os.Create(partial)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer out.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return 0, err
+	queries := &content{tell: func(int64) {}}
+	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.Name,
+		fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
 	}
-	defer r.Close()
-	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
-	plan := spec.Plan.Workload
-	p, err := generator(spec, "tsbs_generate_data", j, w, stderr, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
-	w.Close()
-	if err != nil {
-		return 0, err
+	made := int64(0)
+	// "VictoriaMetrics max of ...: 20000 points", once it is done.
+	for _, m := range points.FindAllSubmatch(said, -1) {
+		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
+		made += n
 	}
-	defer func() { err = errors.Join(err, p.Kill()) }()
-	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
-	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
-	// not write need not be written.
-	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
-	if err != nil {
-		return 0, err
+	if code != 0 || made != j.entries {
+		if reason := firstError(said, queries.last()); reason != "" { // a type TSBS knows nothing of
+			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, spec.Plan.Workload.UseCase, reason)
+		}
+		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, code)
 	}
-	_, err = io.CopyBuffer(io.MultiWriter(z, data), reader{ctx, r}, make([]byte, 1<<20))
-	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
-		return 0, fmt.Errorf("packing the data into %s: %w", partial, err)
-	}
-	ended, err := p.Wait(ctx)
-	return ended.Code, err
+	return j.publish(partial)
 }
 
 // window holds the last line of the same host, one time step back, or no tag is found again. Not larger than it must be: small ones
@@ -147,56 +175,6 @@ func unpack(ctx context.Context, path string, w io.Writer) error {
 	return nil
 }
 
-func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
-	partial := j.path + ".new"
-	defer os.Remove(partial)
-	// Through us, because the generator does not look at the result of its last write: a full disk would go unseen.
-	out, err := os.Create(partial)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	stderr, err := os.Create(filepath.Join(spec.Scratch, "generator.stderr"))
-	if err != nil {
-		return err
-	}
-	defer os.Remove(stderr.Name())
-	defer stderr.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	p, err := generator(spec, "tsbs_generate_queries", j, w, stderr, "--query-type="+j.query.Name, fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
-	w.Close()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = p.Kill() }()
-	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
-	if _, err = io.Copy(out, r); err != nil {
-		return fmt.Errorf("writing %s: %w", partial, err)
-	}
-	exit, err := p.Wait(ctx)
-	if err != nil {
-		return err
-	}
-	said, begin := read(stderr, 1<<20), read(out, 500)
-	made := int64(0)
-	// "VictoriaMetrics max of ...: 20000 points", once it is done.
-	for _, m := range points.FindAllSubmatch(said, -1) {
-		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
-		made += n
-	}
-	if exit.Code != 0 || made != j.entries || bytes.HasPrefix(begin, []byte("error: ")) {
-		if reason := firstError(said, begin); reason != "" { // a type TSBS knows nothing of
-			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, spec.Plan.Workload.UseCase, reason)
-		}
-		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, exit.Code)
-	}
-	return j.publish(partial)
-}
-
 var (
 	points    = regexp.MustCompile(`(?m): ([0-9]+) points$`)
 	tsbsError = regexp.MustCompile(`(?m)^(?:error|panic): (.*)$`)
@@ -210,12 +188,6 @@ func firstError(texts ...[]byte) string {
 		}
 	}
 	return ""
-}
-
-func read(f *os.File, most int64) []byte {
-	text := make([]byte, most)
-	n, _ := f.ReadAt(text, 0) // its end comes first
-	return text[:n]
 }
 
 // content counts lines, and keeps the last bytes: an error is the last line.

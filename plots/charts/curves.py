@@ -1,24 +1,24 @@
-"""Curves of rounds over time: averaged where they have too many points, and their median."""
+"""Curves of blocks over time: averaged where they have too many points, and their median."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from plots.charts.look import Look
+from plots.charts.style import Look
 
 MOST_POINTS = 120
 STEPS_BELOW = 40
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_MANY_ROUNDS = 12
+_MANY_BLOCKS = 12
 Curve = tuple[np.ndarray, np.ndarray]
 
 
 def window(series: pd.DataFrame, most: int = MOST_POINTS) -> float:
     """Return the seconds to average over: 0 for as it is, so that no curve has many more than `most` points."""
-    rounds = series.groupby("round")["elapsed_s"]
-    if rounds.count().max() <= most:
+    curves = series.groupby(["block", "variant"])["elapsed_s"]
+    if curves.count().max() <= most:
         return 0.0
-    longest = float(rounds.max().max())
+    longest = float(curves.max().max())
     return next((w for w in _WINDOWS if longest / w <= most), _WINDOWS[-1])
 
 
@@ -37,18 +37,18 @@ def averaged(x: np.ndarray, y: np.ndarray, seconds: float) -> Curve:
     return np.minimum(groups * seconds, x[-1]), means
 
 
-def by_round(series: pd.DataFrame, variant: str, seconds: float = 0.0) -> list[Curve]:
-    """Return the curve of each round of a variant. `series`: columns variant, round, elapsed_s, value."""
+def by_block(series: pd.DataFrame, variant: str, seconds: float = 0.0) -> list[Curve]:
+    """Return the curve of each block of a variant. `series`: columns block, variant, elapsed_s, value."""
     return [
         averaged(curve["elapsed_s"].to_numpy(), curve["value"].to_numpy(), seconds)
-        for _, curve in series[series["variant"] == variant].groupby("round", sort=True)
+        for _, curve in series[series["variant"] == variant].groupby("block", sort=True)
     ]
 
 
 def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
-    """Return the median over rounds at each step of time, to the median end of the rounds.
+    """Return the median over blocks at each step of time, to the median end of the blocks.
 
-    Beyond its end a round has no rate, so that the median there is over the rounds that go on; a level stays.
+    Beyond its end a block has no rate, so that the median there is over the blocks that go on; a level stays.
     """
     end = float(np.median([x[-1] for x, _ in curves]))
     steps = np.concatenate([np.diff(x) for x, _ in curves])
@@ -64,14 +64,14 @@ def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
 
 
 def draw(axes: Axes, curves: list[Curve], look: Look, *, rates: bool = True) -> None:
-    """Draw all rounds thin, their median thick with a bar at its end.
+    """Draw all blocks thin, their median thick with a bar at its end.
 
     `rates` are means over the interval that ends at each point: steps, where they are few enough to be seen as such.
     """
     if not curves:
         return
     steps = rates and max(len(x) for x, _ in curves) <= STEPS_BELOW
-    alpha = 0.4 if len(curves) <= _MANY_ROUNDS else 0.22
+    alpha = 0.4 if len(curves) <= _MANY_BLOCKS else 0.22
     for x, y in curves:
         axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linewidth=0.6, alpha=alpha, zorder=2)
     x, y = median_curve(curves, rates=rates)

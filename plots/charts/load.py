@@ -5,25 +5,26 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from plots.charts import curves
-from plots.charts.look import STYLE, headed, key, looks, readable, scaled
+from plots.charts.style import STYLE, headed, key, looks, readable, scaled
+from tsduel.core.wording import number_of
 
 
 def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
-    """Draw the load rate over time: all rounds thin, the median over rounds thick, each variant to its own end.
+    """Draw the load rate over time: all blocks thin, the median over blocks thick, each variant to its own end.
 
     A bar marks the median end of a variant's loads. Loads of many intervals are shown as means over longer ones, since
     a thousand points on 6 in are a smear; the axis says so. Loads of few are steps, which is what they are.
 
-    `series`: columns variant, round, elapsed_s, value (samples/s, in the interval that ends then).
+    `series`: columns block, variant, elapsed_s, value (samples/s, in the interval that ends then).
     `labels`: variant -> name for people, baseline first.
     """
     with style.context(STYLE):
         seconds = curves.window(series)
         unit, factor = scaled("samples/s", float(series["value"].max()))
         rates = series.assign(value=series["value"] / factor)
-        found = {variant: curves.by_round(rates, variant, seconds) for variant in labels}
+        found = {variant: curves.by_block(rates, variant, seconds) for variant in labels}
         handles = [
-            key(labels[variant], look, f" (median of {_rounds(found[variant])})")
+            key(labels[variant], look, f" (median of {_blocks(found[variant])})")
             for variant, look in looks(labels).items()
             if found[variant]
         ]
@@ -39,5 +40,5 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         return figure
 
 
-def _rounds(found: list[curves.Curve]) -> str:
-    return f"{len(found)} round{'s' if len(found) > 1 else ''}"
+def _blocks(found: list[curves.Curve]) -> str:
+    return number_of(len(found), "block")

@@ -10,19 +10,19 @@ import shutil
 from pathlib import Path
 
 from plots.exports import openmetrics, otava, trackers
-from plots.exports.figures import Source, read
+from plots.source import Source, open_source
 
 _NO_RESULT = {
     "smoke": "a smoke run is no result",
     "aa": "an A/A run has no candidate",
-    "imported": "imported logs are one round each",
+    "imported": "imported logs are one run each",
 }
 _ONE_REVISION = "with a pivot there is one revision, and no candidate"
 
 
 def main(run_dir: Path) -> str:
     """Write results/RUN/exports anew, and return the sentence that says where they are."""
-    source = read(run_dir)
+    source = open_source(run_dir)
     out, partial = run_dir / "exports", run_dir / "exports.partial"
     for old in (partial, out):
         shutil.rmtree(old, ignore_errors=True)
@@ -31,7 +31,7 @@ def main(run_dir: Path) -> str:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")
     (partial / "openmetrics.txt").write_text(openmetrics.text(source), encoding="utf-8")
     why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else "")
-    why = why or ("" if source.counts else "no block counts")
+    why = why or ("" if any(one.valid for one in source.comparisons) else "no block counts")
     if not why:
         for name, text in _for_trackers(source).items():
             (partial / name).write_text(text, encoding="utf-8")

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from plots.exports.figures import Source, figures, tracked
-from tsduel.core.metrics import GEOMEAN, METRICS
-from tsduel.core.rundir import Run
+from plots.exports.tracked import figures, series, tracked
+from plots.source import Source
+from tsduel.core.metrics import ALL, GEOMEAN
 
 ATTRIBUTES = ("run", "commit", "version", "baseline")
 
@@ -22,14 +22,13 @@ ATTRIBUTES = ("run", "commit", "version", "baseline")
 def files(source: Source) -> dict[str, str]:
     """Return a CSV file a candidate, and one otava.yaml for them."""
     texts, tests = dict[str, str](), dict[str, Any]()
-    for candidate in source.document["candidates"]:
-        series = [*source.series.split("/"), candidate]
+    for candidate in source.run.variants[1:]:
         file = f"otava-{'screen-' if source.standing == 'screen' else ''}{candidate}.csv"
         found = {_column(f.metric.name, f.query_type): f for f in figures(source, candidate)}
         if not found:
             continue
         texts[file] = _csv(source, candidate, {name: figure.median for name, figure in found.items()})
-        tests[".".join(series)] = {
+        tests[".".join([*series(source).split("/"), candidate])] = {
             "type": "csv",
             "file": file,
             "time_column": "time",
@@ -42,15 +41,15 @@ def files(source: Source) -> dict[str, str]:
 
 
 def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
-    measured = source.phases[source.phases["block"] > 0]["begin"]
+    measured = source.table("phases")[source.table("phases")["block"] > 0]["begin"]
     began = datetime.fromtimestamp(float(measured.min()), UTC)
     about = (
         source.run.path.name,
         source.revision(candidate),
         source.labels[candidate],
-        source.labels[source.run.variants[0]],
+        source.labels[source.baseline],
     )
-    columns = _go_columns(source, candidate) if source.run.kind == "gobench" else _columns(source.run)
+    columns = _columns(source, candidate)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["time", *ATTRIBUTES, *columns])
@@ -58,18 +57,20 @@ def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
     return text.getvalue()
 
 
-def _columns(run: Run) -> list[str]:
+def _columns(source: Source, candidate: str) -> list[str]:
+    """Return the columns of the experiment; of Go benchmarks those that were found: revisions may have others."""
+    if source.plan.gobench:
+        rows = [row for one in source.comparisons if one.candidate == candidate for row in one.rows]
+        return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]
     return [
         _column(metric.name, query_type)
-        for metric in filter(tracked, METRICS.values())
-        for query_type in ([*run.query_types, *([GEOMEAN] if metric.geomean else [])] if metric.per_type else [""])
+        for metric in filter(tracked, source.metrics.values())
+        for query_type in (
+            [*source.query_types, *([GEOMEAN] if metric.geomean else []), *([ALL] if metric.together else [])]
+            if metric.per_type
+            else [""]
+        )
     ]
-
-
-def _go_columns(source: Source, candidate: str) -> list[str]:
-    """Return those of the benchmarks that the pattern has found: another revision may have others."""
-    rows = [row for row in source.document["rows"] if row["candidate"] == candidate]
-    return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]
 
 
 def _column(metric: str, query_type: str) -> str:

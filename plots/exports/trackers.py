@@ -12,49 +12,52 @@ from typing import Any, Literal
 
 from plots import numbers
 from plots.exports import names
-from plots.exports.figures import Figure, Source, figures
+from plots.exports.tracked import Figure, figures, series
+from plots.source import Source
 
 
 def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) -> list[dict[str, Any]]:
-    """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over rounds."""
+    """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over blocks."""
     return [
         {
-            "name": "/".join(filter(None, [source.series, candidate, figure.metric.name, figure.query_type])),
+            "name": "/".join(filter(None, [series(source), candidate, figure.metric.name, figure.query_type])),
             "unit": figure.metric.unit,
             "value": figure.median,
             "range": f"{numbers.number(figure.least)} to {numbers.number(figure.largest)}",
             "extra": _extra(source, candidate, figure),
         }
-        for candidate in source.document["candidates"]
+        for candidate in source.run.variants[1:]
         for figure in figures(source, candidate)
         if figure.metric.better == better
     ]
 
 
 def _extra(source: Source, candidate: str, figure: Figure) -> str:
-    baseline, row = source.run.variants[0], figure.row
-    plan, host = source.run.plan, source.run.json("raw/host.json")
-    interval = f" ({numbers.between(row['lo_pct'], row['hi_pct'])})" if row["lo_pct"] is not None else ""
-    change = f"{numbers.change(row['change_pct'])} %{interval}" if row["change_pct"] is not None else "no change in %"
-    machine = host.get("cpu_model") or plan["host"]["machine"]
-    of = f"package {plan['gobench']['package']}" if "gobench" in plan else f"data {plan['workload']['data_key']}"
+    baseline, row, plan = source.baseline, figure.row, source.plan
+    interval = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
+    change = f"{numbers.changed(row)} %{interval}" if row["change_pct"] is not None else "no change in %"
+    of = (
+        f"package {plan.gobench.package}"
+        if plan.gobench
+        else f"data {', '.join(d.key for d in plan.workload.data) if plan.workload else ''}"
+    )
     return "\n".join(
         [
             f"{source.labels[candidate]}, revision {source.revision(candidate)}",
-            f"median of {row['blocks']} rounds" + (", a screen" if source.standing == "screen" else ""),
+            f"median of {row['blocks']} blocks" + (", a screen" if source.standing == "screen" else ""),
             f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}",
-            f"{machine}; {of}; run {source.run.path.name}",
+            f"{source.host.get('cpu_model') or plan.host.machine}; {of}; run {source.run.path.name}",
         ]
     )
 
 
 def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the document; the lower and upper values are the least and the largest round."""
+    """Return the document; the lower and upper values are the least and the largest block."""
     document: dict[str, dict[str, dict[str, float]]] = {}
     slugs = names.safe({name: name for name in source.metrics}, "-")
-    for candidate in source.document["candidates"]:
+    for candidate in source.run.variants[1:]:
         for figure in figures(source, candidate):
-            benchmark = "/".join(filter(None, [source.series, candidate, figure.query_type]))
+            benchmark = "/".join(filter(None, [series(source), candidate, figure.query_type]))
             document.setdefault(benchmark, {})[slugs[figure.metric.name]] = {
                 "value": figure.median,
                 "lower_value": figure.least,

@@ -1,38 +1,47 @@
-# A cache of ours: what is in it, and how it is known to be one. Sourced where it is marked and where something is removed from it.
+# A cache of ours: what is in it, how it is known to be one, who uses it, and how it is removed. Sourced by mark-cache, clean-cache and uninstall,
+# and sent to another machine before there.sh, so nothing here looks for a file beside this one.
 # shellcheck shell=bash
 # Read by the scripts that source this.
 # shellcheck disable=SC2034
-# Needs common.sh. Sent to another machine with it, so nothing here looks for a file beside this one.
+set -Eeuo pipefail
+shopt -s inherit_errexit nullglob
+export LC_ALL=C
 
+readonly EXIT_USER=2 # as in docs/operating.md
 # NAME=WHAT, in the order in which a person is told. There is nothing else of ours in it.
-readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "tsbs=TSBS" "variants=binaries of the variants" "src=git clones"
-  "agent=our own program" "workload=data and query files" "scratch=unpacked data, and the database's files while a round runs" "bin=OpenTofu and benchstat"
+readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "tsbs=TSBS" "variants=binaries of the variants" "agent=our own program"
+  "src=git clones" "workload=data and query files" "scratch=unpacked data, and the databases' files while a block runs" "bin=OpenTofu and benchstat"
   "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures" "barehost=the machine of the tests"
   "provider=the provider of the tests" "bench=what make bench measures")
 readonly CACHE_MARKER=.tsduel-cache CACHE_LOCK=run.lock
 # The Debian packages that ensure-packages has installed: not to be made again, so it goes with `make uninstall` only.
 readonly CACHE_PACKAGES=installed-packages
 readonly CACHE_WORDS="A cache of tsduel: all of it can be made again, and make clean-cache removes it."
-# An entry of the cache (workload/KEY and so on) was last used when this file in it was touched.
-readonly CACHE_USED=.used
+
+note() { # a reader who is gone must not end us
+  printf '%s\n' "$*" >&2 || true
+}
+
+die() { # SENTENCE: the user's to mend
+  printf 'tsduel: %s\n' "$1" >&2
+  exit "$EXIT_USER"
+}
+
+# A name may end in a newline, which $(...) cuts off: that would be another directory.
+real_path() { # PATH -> REPLY
+  REPLY=$(realpath -m -- "$1" && printf x)
+  REPLY=${REPLY%$'\nx'}
+}
 
 find_project() { # -> PROJECT, from HERE
-  # A name may end in a newline, which $(...) cuts off: that would be another directory.
-  PROJECT=$(cd -P -- "$HERE/.." && pwd && printf x)
-  PROJECT=${PROJECT%$'\nx'}
+  real_path "$HERE/.."
+  PROJECT=$REPLY
 }
 
 find_cache() { # DIRECTORY -> CACHE, where it really is; fails if it is not there
-  local path=$1
-  [[ $path == /* ]] || path=./$path
-  [[ -d $path ]] || return 1
-  CACHE=$(CDPATH='' cd -P -- "$path" && pwd -P && printf x) || return 1
-  CACHE=${CACHE%$'\nx'}
-  [[ $CACHE -ef $path ]]
-}
-
-is_marked() { # FILE: our marker, and not by way of a link
-  [[ -f $1 && ! -L $1 ]] && is_mine "$1" && grep -qxF -- "$CACHE_WORDS" "$1"
+  [[ -d $1 ]] || return 1
+  real_path "$1"
+  CACHE=$REPLY
 }
 
 is_mine() { # PATH: not another user's, who could have put it there for us to find
@@ -53,30 +62,151 @@ list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
   done
 }
 
-is_old_cache() { # CACHE is from before the marker: nothing but what we know, and something that nobody else would have so
-  local path
-  local -a signs=("$CACHE"/{"$CACHE_LOCK","$CACHE_PACKAGES",go/telemetry} "$CACHE"/{variants/*.lock,tsbs/*.lock,workload/*/data.zst,toolchain/go-*})
+is_ours() { # CACHE has our marker, and not by way of a link; or it is the checkout's own, and nothing else is in it
+  local -r marker=$CACHE/$CACHE_MARKER
   list_foreign
-  ((${#FOREIGN[@]} == 0)) || return 1
-  # The checkout's own, whatever little is in it.
-  [[ $CACHE != "${PROJECT:-}/.cache" ]] || return 0
-  # Names that others use as well.
-  for path in "$CACHE"/src/*; do
-    [[ ${path##*/} =~ ^[0-9a-f]{16}\.(git|lock) ]] || return 1
-  done
-  for path in "$CACHE"/bin/*; do
-    [[ ${path##*/} =~ ^(tofu|benchstat)- ]] || return 1
-  done
-  for path in "${signs[@]}"; do
-    [[ ! -e $path ]] || return 0
-  done
-  return 1
+  if [[ -f $marker && ! -L $marker ]] && is_mine "$marker" && grep -qxF -- "$CACHE_WORDS" "$marker"; then return; fi
+  [[ $CACHE == "${PROJECT:-}/.cache" ]] && ((${#FOREIGN[@]} == 0))
 }
 
 mark_cache() { # what is new or ours already; a directory that holds other things is not made ours by being named
   local -a entries=("$CACHE"/{*,.[!.]*,..?*})
-  ! is_marked "$CACHE/$CACHE_MARKER" || return 0
-  ((${#entries[@]} == 0)) || is_old_cache || return 0
+  ((${#entries[@]} == 0)) || is_ours || return 0
   printf '%s\n' "$CACHE_WORDS" >"$CACHE/$CACHE_MARKER.partial"
   mv -- "$CACHE/$CACHE_MARKER.partial" "$CACHE/$CACHE_MARKER"
+}
+
+refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless CACHE may be removed
+  local precious why=""
+  for precious in "${HOME:-/}" "$PWD" "${PROJECT:-/}"; do
+    real_path "$precious"
+    [[ $REPLY/ != "${CACHE%/}"/* ]] || why="it is, or holds, $precious"
+  done
+  if [[ $why == "" ]] && ! is_mine "$CACHE"; then why="it belongs to somebody else"; fi
+  if [[ $why == "" ]] && ! is_ours; then why="it has no marker of ours ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"; fi
+  [[ $why == "" ]] || die "$2: ${1@Q} is not a cache that we have made: $why; nothing was removed. If it is one, remove it by hand"
+}
+
+# The one place that answers "does a run use this cache?". Whoever asks keeps others out until it ends.
+hold_cache() { # of CACHE; ends with a sentence if a run or a build is going on in it
+  local lock
+  # Where nothing is to be changed, no lock is made either.
+  [[ ${DRY:-0} != 1 || -e $CACHE/$CACHE_LOCK ]] || return 0
+  exec 9>>"$CACHE/$CACHE_LOCK"
+  flock -n 9 || die "a run is using $CACHE: $(<"$CACHE/$CACHE_LOCK"); wait for it, or stop it (make stop), then try again"
+  for lock in "$CACHE"/*/{*.lock,lock}; do
+    flock -n -- "$lock" true || die "something is being built in $CACHE (${lock#"$CACHE"/} is held); wait for it, then try again"
+  done
+}
+
+end_strays() { # SCRATCH: what a killed run has left writes on; all its processes have that directory in their environment
+  local environ pid stat
+  local -a environs=(/proc/[0-9]*/environ)
+  while IFS='' read -r environ; do
+    pid=${environ//[!0-9]/}
+    note "ending what an interrupted run left behind: $({ tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80; } 2>/dev/null || true) (pid $pid)"
+    kill -KILL "$pid" 2>/dev/null || true
+    for _ in {1..200}; do
+      # A zombie that nobody has collected is gone.
+      if ! { stat=$(<"/proc/$pid/stat"); } 2>/dev/null || [[ $stat == *") Z"* ]]; then break; fi
+      sleep 0.05
+    done
+  done < <(grep -lzxF -- "TSDUEL_SCRATCH=$1" "${environs[@]}" 2>/dev/null || true)
+}
+
+human() { # BYTES -> 1.3 GB
+  local -r units=(B kB MB GB TB)
+  local tenths=$(($1 * 10)) unit=0
+  while ((tenths >= 10000 && unit < 4)); do tenths=$((tenths / 1000)) unit=$((unit + 1)); done
+  if ((unit == 0 || tenths >= 100)); then
+    printf '%d %s' $((tenths / 10)) "${units[unit]}"
+  else
+    printf '%d.%d %s' $((tenths / 10)) $((tenths % 10)) "${units[unit]}"
+  fi
+}
+
+bytes_of() { # PATH...: what they take on the disk
+  # Not with -x: in an overlay, as containers have it, files seem to lie on another disk than their directory.
+  { du -cs0B1 -- "$@" 2>/dev/null || true; } | tail -zn 1 | cut -z -f 1 | tr -d '\0'
+}
+
+tell_line() { # BYTES NAME WORDS
+  printf '  %8s  %-13s %s\n' "$(human "$1")" "$2" "$3"
+}
+
+tell_cache() { # what CACHE holds, part by part
+  local part path bytes total=0
+  local -a left=("$CACHE"/{tofu.partial,removed}.*)
+  for part in "${CACHE_PARTS[@]}"; do
+    path=$CACHE/${part%%=*}
+    [[ -e $path || -L $path ]] || continue
+    bytes=$(bytes_of "$path")
+    total=$((total + bytes))
+    tell_line "$bytes" "${part%%=*}/" "${part#*=}"
+  done
+  if ((${#left[@]})); then
+    bytes=$(bytes_of "${left[@]}")
+    total=$((total + bytes))
+    tell_line "$bytes" "*.partial" "what a killed build or removal has left"
+  fi
+  tell_line "$total" "" "in ${CACHE@Q}"
+}
+
+remove_trees() { # PATH...: links are not followed, and other file systems are not entered
+  rm -rf --one-file-system -- "$@" 2>/dev/null && return
+  # Go writes its modules so that even their owner cannot remove them.
+  find "$@" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx -- {} \; 2>/dev/null || true
+  rm -rf --one-file-system -- "$@"
+}
+
+# First out of the way, at once: a removal that is killed half-way leaves nothing that looks whole.
+remove_cache() { # [forget]: all that is ours in CACHE, the list of packages only if it may be forgotten; CACHE too if it is empty then
+  local part name entry away
+  local -a kept=() unmarked
+  end_strays "$CACHE/scratch"
+  away=$(mktemp -d -- "$CACHE/removed.XXXXXX")
+  for part in "${CACHE_PARTS[@]}"; do
+    part=$CACHE/${part%%=*}
+    [[ -e $part || -L $part ]] || continue
+    # Not a mount point, and no directory that a block would not wipe, since it is not marked as ours.
+    unmarked=()
+    for name in data bench; do
+      if [[ $part == */scratch && -e $part/$name && ! -e $part/$name.tsduel-data ]]; then unmarked+=("$name"); fi
+    done
+    if ((${#unmarked[@]})); then
+      kept+=("${unmarked[@]/#/scratch/}")
+      for entry in "$part"/* "$part"/.[!.]*; do
+        [[ " ${unmarked[*]} " == *" ${entry##*/} "* ]] || mv -t "$away" -- "$entry"
+      done
+    else
+      mv -T -- "$part" "$away/${part##*/}" 2>/dev/null || kept+=("${part##*/}")
+    fi
+  done
+  remove_trees "$CACHE"/{tofu.partial,removed}.*
+  list_foreign
+  kept+=("${FOREIGN[@]}")
+  if ((${#kept[@]})); then
+    note "not removed, since it is not ours or a disk of its own: ${kept[*]@Q} in ${CACHE@Q}"
+  elif [[ -s $CACHE/$CACHE_PACKAGES && ${1:-} != forget ]]; then
+    note "kept: ${CACHE@Q}/$CACHE_PACKAGES, which 'make uninstall' needs"
+  else
+    rm -f -- "$CACHE"/{"$CACHE_MARKER","$CACHE_PACKAGES","$CACHE_LOCK"}
+    rmdir --ignore-fail-on-non-empty -- "$CACHE" 2>/dev/null || true
+  fi
+}
+
+list_packages() { # FILE: those that we have installed and that are still there, each behind a blank
+  local name
+  [[ -s $1 ]] || return 0
+  while read -r name; do
+    [[ $name =~ ^[a-z0-9][a-z0-9+.-]+$ ]] || continue
+    [[ $(dpkg-query -W -f '${db:Status-Status}' -- "$name" 2>/dev/null) != installed ]] || printf ' %s' "$name"
+  done < <(sort -u -- "$1")
+}
+
+tell_packages() { # NAMES
+  local command="apt-get purge$1"
+  [[ $1 != "" ]] || return 0
+  if command -v sudo >/dev/null; then command="sudo $command"; elif ((EUID != 0)); then command="su -lc '$command'"; fi
+  note "these Debian packages were installed for us; if nothing else needs them by now: $command"
 }

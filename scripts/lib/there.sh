@@ -1,57 +1,41 @@
-# Our directory on another machine, removed from there: what `make uninstall TARGET=ssh` sends, behind the files that it needs.
+# Our directory on another machine, removed from there: what `make uninstall TARGET=ssh` sends, behind cache.sh.
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # read by the functions of those files
-# Needs common.sh, rounds.sh, cache.sh, guard.sh and remove.sh.
+# shellcheck disable=SC2034 # read by the functions of cache.sh
 
 uninstall_there() { # DIRECTORY DRY YES
   local -r directory=$1 yes=$3
+  local run packages=""
+  local -a runs=()
   DRY=$2
-  local packages=""
   if [[ ! -e $directory && ! -L $directory ]]; then
     note "nothing of ours is there: there is no $directory"
     return
   fi
   if [[ ! -d $directory || -L $directory || ! -O $directory || $(stat -c %a -- "$directory") != 700 ]]; then
-    die "$EXIT_USER" "$directory is not a directory of ours, which nobody else may read; nothing was removed"
+    die "$directory is not a directory of ours, which nobody else may read; nothing was removed"
   fi
-  find_runs "$directory"
   if find_cache "$directory/cache"; then
     refuse_unless_ours "$directory/cache" REMOTE_DIR
     hold_cache
   fi
-  refuse_uncollected "$yes"
+  for run in "$directory"/runs/*; do
+    # Those that were brought there from another machine.
+    if [[ -L $run || ! -e $run/plan/ansible-vars.json && ! -d $run/project ]]; then continue; fi
+    runs+=("$run")
+    # What has run there and was not brought home would be lost.
+    [[ $yes == 1 || ! -e $run/control/exit && ! -e $run/control/pid ]] ||
+      die "the blocks of ${run##*/} were not all brought home: make tsbs RUN=${run##*/} does it (make fetch: what there is); YES=1 removes them; nothing was removed"
+  done
   if [[ -v CACHE ]]; then
     packages=$(list_packages "$CACHE/$CACHE_PACKAGES")
     tell_cache
   fi
-  ((${#RUNS[@]} == 0)) || tell_line "$(bytes_of "${RUNS[@]}")" "runs/" "${#RUNS[@]} runs in ${directory@Q}"
-  ((DRY)) || remove_all "$directory"
-  tell_packages "$packages"
-}
-
-find_runs() { # DIRECTORY -> RUNS, those below it that were brought there from another machine
-  local run
-  RUNS=()
-  for run in "$1"/runs/*; do
-    [[ -L $run || ! -e $run/plan/ansible-vars.json && ! -e $run/project/scripts/detached ]] || RUNS+=("$run")
-  done
-}
-
-refuse_uncollected() { # YES: what has run there and was not brought home would be lost
-  local run
-  for run in "${RUNS[@]}"; do
-    [[ $1 != 1 && (-e $run/control/exit || -e $run/control/pid) ]] || continue
-    die "$EXIT_USER" "the rounds of ${run##*/} were not all brought home: make tsbs RUN=${run##*/} does it (make fetch: what there is); YES=1 removes them; nothing was removed"
-  done
-}
-
-remove_all() { # DIRECTORY
-  if [[ -v CACHE ]]; then
-    TSDUEL_SCRATCH=$1/cache/scratch
-    end_strays
-    remove_cache forget
+  ((${#runs[@]} == 0)) || tell_line "$(bytes_of "${runs[@]}")" "runs/" "${#runs[@]} runs in ${directory@Q}"
+  if ((DRY == 0)); then
+    [[ ! -v CACHE ]] || remove_cache forget
+    ((${#runs[@]} == 0)) || remove_trees "${runs[@]}"
+    rmdir --ignore-fail-on-non-empty -- "$directory/runs" "$directory/cache" "$directory" 2>/dev/null || true
+    [[ ! -e $directory ]] || note "kept, since it is not ours: what is left in $directory"
   fi
-  ((${#RUNS[@]} == 0)) || remove_trees "${RUNS[@]}"
-  rmdir --ignore-fail-on-non-empty -- "$1/runs" "$1/cache" "$1" 2>/dev/null || true
-  [[ ! -e $1 ]] || note "kept, since it is not ours: what is left in $1"
+  tell_packages "$packages"
 }

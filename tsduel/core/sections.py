@@ -108,9 +108,13 @@ class Duel(Part):
 
 
 class Settle(Part):
-    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart."""
+    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
 
-    mode: Literal["natural", "merged"] = "natural"
+    `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 %
+    for queries that read much.
+    """
+
+    mode: Literal["natural", "merged"] = "merged"
     timeout_s: Seconds = 600
     polls: Seconds = 3
     poll_s: Seconds = 1
@@ -188,8 +192,9 @@ class Noise(Part):
 class Pins(Part):
     """CPUs of the servers and of the client, which share none."""
 
-    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
-    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+    # Not strict: in a union pydantic forgets that it reads JSON, in which a list is as good as a tuple.
+    server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
+    client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
 
     @model_validator(mode="after")
     def _apart(self) -> Pins:
@@ -293,6 +298,8 @@ class GoBench(Part):
     require: tuple[Require, ...] = ()
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
+    # Short turns of both test binaries, B C C B, where setting a benchmark up takes no time.
+    alternate: bool = True
     profile: tuple[Literal["cpu", "mem"], ...] = ()
     round_s: Annotated[int, Field(ge=1, le=86_400)] = 600
 
@@ -302,7 +309,8 @@ class GoBench(Part):
     @field_validator("profile", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
-        return tuple(value.split(",")) if isinstance(value, str) else value
+        listed = value.split(",") if isinstance(value, str) else value
+        return tuple(listed) if isinstance(listed, list) else listed  # a list is none in strict mode, here
 
     @field_validator("files")
     @classmethod

@@ -14,8 +14,6 @@ from tsduel.places.gcp import place as gcp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsduel.core.plan import Plan
-
 KINDS = ("local", "ssh", "gcp")
 SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
 KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
@@ -54,18 +52,6 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
         "config_file": _config_file(given["SSH_CONFIG"]),
         "directory": _directory(given["REMOTE_DIR"], user),
     }
-
-
-def directories(plan: Plan, *, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
-    """Return the absolute paths of project, cache and run on the machine where the blocks run.
-
-    ``run_dir``, ``cache`` and ``project`` are those of this machine. On another one all of it lies in one directory,
-    and each run has a copy of the project of its own: what runs there is not changed by a later run.
-    """
-    if plan.place.kind == "local":
-        return {"project_dir": str(project), "cache_dir": str(cache), "run_dir": str(run_dir)}
-    there = f"{plan.place.directory}/runs/{plan.run}"
-    return {"project_dir": f"{there}/project", "cache_dir": f"{plan.place.directory}/cache", "run_dir": there}
 
 
 def _host(text: str) -> tuple[str | None, str, int | None]:

@@ -18,7 +18,7 @@ from tsduel.core.plan import Asked, Component, GcpPlace, LocalPlace, Own, Plan, 
 from tsduel.core.project import PROJECT
 from tsduel.core.rundir import refuse_imported
 from tsduel.core.wording import number_of
-from tsduel.places import lock, place
+from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.plan import order, outlook, sources
 from tsduel.question import knobs
@@ -203,7 +203,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
             )
         variants.append({"name": variant.name, "components": components})
     return {
-        **place.directories(plan, run_dir=run_dir, cache=cache, project=PROJECT),
+        **directories.of(plan, run_dir=run_dir, cache=cache, project=PROJECT),
         "target": plan.place.kind,
         "kind": plan.kind,
         "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),

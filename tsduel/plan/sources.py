@@ -228,8 +228,6 @@ def resolve(
         "path": lambda: _resolve_path(program, path, variant),
         "binary": lambda: _resolve_binary(program, path, variant),
     }
-    if source not in kinds:
-        raise UserError(f"variant {variant}: unknown source '{source}'; there are: {', '.join(kinds)}")
     return kinds[source]()
 
 

@@ -87,15 +87,17 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
     if not isinstance(kind, str) or kind not in WORKLOADS:
         raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
     model = WORKLOADS[kind].experiment
+    try:
+        # In JSON a list is as good as a tuple. YAML has times, JSON has not.
+        plain = json.dumps(data, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not an experiment: {error}") from None
     for key, text in refusals.strings(data):
         # No file's name, flag or variable can hold one, and between flags it would be a separator.
         if "\0" in text:
             raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:
-        # By way of JSON, in which a list is as good as a tuple. YAML has times, JSON has not.
-        return model.model_validate_json(json.dumps(data, default=str))
+        return model.model_validate_json(plain)
     except ValidationError as error:
         sentences = [refusals.sentence(item, model) for item in error.errors()]
         raise UserError("\n".join(f"{where}: {sentence}" for sentence in sentences)) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not an experiment: {error}") from None

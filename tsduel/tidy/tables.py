@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
     from tsduel.tidy.blocks import Decided
-    from tsduel.workloads.reading import Reading
+    from tsduel.workloads.measured import Reading
 
     Row = Iterable[object]
     Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
 
-QUANTILES = tuple(
-    round(q, 3) for q in (*np.arange(0.001, 0.01, 0.001), *np.arange(0.01, 1.0, 0.01), *np.arange(0.991, 1.0, 0.001))
-)
+QUANTILES = tuple(n / 1000 for n in (*range(1, 10), *range(10, 1000, 10), *range(991, 1000)))
 """Of distributions.csv: close enough for a curve, closer in the tails."""
 
 

@@ -20,8 +20,8 @@ DEFAULT_KIND = TsbsPlanned.kind
 
 
 def workload_of(plan: Plan) -> Planned:
-    """Return the workload of a run."""
-    return WORKLOADS[plan.kind]
+    """Return the workload of a run. Of logs, which nobody plans, it is that of the commands that they are of."""
+    return WORKLOADS[DEFAULT_KIND if plan.imported else plan.kind]
 
 
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:

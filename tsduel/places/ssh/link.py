@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import place
+from tsduel.places import directories
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Link:
         outputs = run.json("host/outputs.json")
         if not outputs.get("host"):
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
-        there = place.directories(run.plan, run_dir=run_dir, cache=run_dir, project=run_dir)
+        there = directories.of(run.plan, run_dir=run_dir, cache=run_dir, project=run_dir)
         return cls(
             run_dir=run_dir,
             host=Host.from_outputs(outputs["host"]),

@@ -31,7 +31,8 @@ class Event:
 
     def number(self, field: str) -> float:
         """Return a field as a number of at least 0; 0 where it is none, or one that nobody could mean."""
-        return number(self.fields.get(field))
+        value = self.fields.get(field)
+        return float(value) if is_sane(value) else 0.0  # type: ignore[arg-type]  # it is one
 
     def items(self, field: str) -> list[Any]:
         """Return a field that is a list; empty where it is none."""
@@ -44,10 +45,9 @@ class Event:
         return value if isinstance(value, dict) else {}
 
 
-def number(value: object, least: float = 0.0) -> float:
-    """Return a value as a number; 0 where it is none, below ``least``, or larger than anything that is counted here."""
-    sane = isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= LARGEST
-    return float(value) if sane else 0.0  # type: ignore[arg-type]  # it is one
+def is_sane(value: object, least: float = 0.0) -> bool:
+    """Whether a value is a number of at least ``least`` that somebody could mean."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= LARGEST
 
 
 def clean(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tsduel.rounds.view import lines
-from tsduel.rounds.view.events import clean, number
+from tsduel.rounds.view.events import clean, is_sane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -230,7 +230,7 @@ def _block_end(state: State, event: Event) -> State:
         void=bool(void),
         causes=causes,
         ratios={
-            clean(name): {metric: number(value, SMALLEST) for metric, value in of.items()}
+            clean(name): {metric: float(value) for metric, value in of.items() if is_sane(value, SMALLEST)}
             for name, of in event.table("ratios").items()
             if isinstance(of, dict)
         },

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from tsduel.core.metrics import Metric
     from tsduel.core.plan import Variant as PlannedVariant
-    from tsduel.core.sections import WorkloadAsked
-    from tsduel.core.sections import GoBench
+    from tsduel.core.sections import GoBench, WorkloadAsked
     from tsduel.workloads.experiment import Experiment, Variant
 
 # Raw text of a variant, and what benchmarks may write into their directory; nobody knows before they have run.

@@ -16,7 +16,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.record import BENCH
 from tsduel.workloads.gobench import parse
 from tsduel.workloads.gobench.units import metrics as metrics  # noqa: PLC0414 - part of the protocol
-from tsduel.workloads.reading import Measurement, PairedRatio, Reading
+from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
 
+SECTIONS: tuple[str, ...] = (
+    *("compared", "benchmarks", "benchstat", "profiles"),
+    *("blocks", "noise", "checks", "bench-method", "reproduce", "bench-limits"),
+)
 _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in the order they were run
 
 
@@ -126,4 +130,8 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 def bench_operations(run: Run, query_type: str) -> int | None:
     """Return the operations that the warm-up has found for a row."""
     planned = run.json("raw/calibration.json")["rows"]
-    return next(int(row["count"]) for row in planned if (row.get("cell") or row)["row"] == query_type)
+    return next(
+        int(row["count"]) * int(row.get("parts") or 1)
+        for row in planned
+        if (row.get("cell") or row)["row"] == query_type
+    )

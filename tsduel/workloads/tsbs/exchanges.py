@@ -15,7 +15,7 @@ import pandas as pd
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, EXCHANGE, IDLE, METRICS
 from tsduel.core.record import DUEL
-from tsduel.workloads.reading import Measurement, PairedRatio
+from tsduel.workloads.measured import Measurement, PairedRatio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsduel.core.record import Block
-    from tsduel.workloads.reading import Reading
+    from tsduel.workloads.measured import Reading
 
     Times = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.record import SOLO
-from tsduel.workloads.reading import Measurement
+from tsduel.workloads.measured import Measurement
 from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, read_snapshots
 from tsduel.workloads.tsbs.output import (
     LoadOutput,

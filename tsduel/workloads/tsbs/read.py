@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsduel.core.metrics import METRICS
 from tsduel.core.record import DUEL
-from tsduel.workloads.reading import Reading
+from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.series import points
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tsduel.core.record import Block
     from tsduel.core.rundir import Run
 
+SECTIONS: tuple[str, ...] = (
+    *("compared", "duel", "load", "server", "queries"),
+    *("blocks", "noise", "checks", "method", "reproduce", "limits"),
+)
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
     "query_rate": ("queries/s", 1.0),

@@ -53,9 +53,10 @@ class TsbsVariant(experiment.Variant):
                 raise ValueError(f"component {role!r} is there twice")
         if first not in given:
             raise ValueError(f"components: {first!r}, which takes clients, is missing")
+        refused = {flag.lstrip("-") for flag in database.target.refused_flags}
         for part in self.components or (self,):
             for flag in part.flags:
-                if f"-{flag.lstrip('-').partition('=')[0]}" in database.target.refused_flags:
+                if flag.lstrip("-").partition("=")[0] in refused:
                     raise ValueError(
                         f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
                         "that nobody else can reach (host.port: the first port)"
@@ -124,7 +125,7 @@ class TsbsExperiment(experiment.Experiment):
         asked = {variant.target for variant in self.variants.values()}
         if len(asked) > 1:
             raise ValueError("variants: all have to be versions of the same database")
-        answered = databases()[asked.pop()].query_types
+        answered = databases()[next(iter(asked))].query_types
         for name in self.queries.types:
             if name not in answered:
                 raise ValueError(f"queries.types: it cannot be asked {name}; allowed: {', '.join(answered)}")
@@ -141,6 +142,8 @@ class TsbsExperiment(experiment.Experiment):
             )
         if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
+        if self.duel.load and not databases()[next(iter(asked))].target.write_path:
+            raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self

@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tsduel.core.record import SOLO
-from tsduel.workloads.reading import Point
+from tsduel.workloads.measured import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

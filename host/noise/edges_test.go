@@ -1,0 +1,167 @@
+package noise
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is in µs.
+type host struct {
+	cpu      string
+	uptime   float64
+	switches int
+	swap     [2]int
+	pressure []int
+	kernel   map[int]int // pid -> ticks of a kernel thread
+	others   map[int]int
+}
+
+func (h host) take(t *testing.T, ours *Ours) Edge {
+	t.Helper()
+	root := t.TempDir()
+	t.Setenv("TSDUEL_PROC", root)
+	write(t, root, "stat", fmt.Sprintf("cpu  %s 0 0\ncpu0 1\ncpu1 1\nintr 9 9 9\nctxt %d\n", h.cpu, h.switches))
+	write(t, root, "uptime", fmt.Sprintf("%v 99.0\n", h.uptime))
+	write(t, root, "vmstat", fmt.Sprintf("nr_free_pages 5\npswpin %d\npswpout %d\n", h.swap[0], h.swap[1]))
+	for i, total := range h.pressure {
+		name := []string{"cpu", "io", "memory"}[i]
+		write(t, root, "pressure/"+name, fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", total))
+	}
+	for flags, of := range map[int]map[int]int{kernelThread | 64: h.kernel, 0: h.others} {
+		for pid, ticks := range of {
+			write(t, root, fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (kworker) R 2) S 2 1 1 0 -1 %d 0 0 0 0 0 %d 0 0 20 0 1 0 11 0 0%s\n", pid, flags, ticks, strings.Repeat(" 0", 30)))
+		}
+	}
+	return Take(ours)
+}
+
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every share is what the kernel counted; foreign CPU is user + nice + system without the server, us, and kernel threads,
+// which are known by their flag and counted one by one.
+func TestCounted(t *testing.T) {
+	sys := t.TempDir()
+	t.Setenv("TSDUEL_SYS", sys)
+	write(t, sys, "class/thermal/thermal_zone0/temp", "61500\n")
+	before := host{cpu: "1000 10 500 9000 7 1 2 30", uptime: 100, pressure: []int{0, 0, 0},
+		kernel: map[int]int{9: 40, 10: 5000, 12: 50}}.take(t, &Ours{440 * time.Millisecond, time.Second})
+	after := host{cpu: "1500 30 680 9900 19 1 2 130", uptime: 112.5, switches: 5000, swap: [2]int{3, 4}, pressure: []int{2_500_000, 1_000_000, 1},
+		kernel: map[int]int{9: 60, 11: 10, 12: 40}, others: map[int]int{13: 600}}.take(t, &Ours{3040 * time.Millisecond, 2650 * time.Millisecond})
+	n := Between(before, after)
+	for name, c := range map[string][2]float64{
+		"seconds": {n.Seconds, 12.5}, "cpus": {float64(n.CPUs), 2}, "busy": {n.BusyS, 7}, "steal": {n.StealS, 1}, "iowait": {n.IowaitS, 0.12},
+		"server": {*n.ServerS, 2.6}, "own": {*n.OwnS, 1.65}, "kernel": {*n.KernelS, 0.3}, "foreign": {*n.ForeignS, 2.45},
+		"switches": {float64(n.ContextSwitches), 5000}, "swap": {float64(n.SwapPages), 7}, "temperature": {*n.TemperatureC, 61.5},
+		"cpu pressure": {n.PressureS["cpu"], 2.5}, "memory pressure": {n.PressureS["memory"], 1e-6},
+	} {
+		if math.Abs(c[0]-c[1]) > 1e-9 {
+			t.Errorf("%s: %v, not %v", name, c[0], c[1])
+		}
+	}
+	if step := *n.ClockStepS; math.Abs(step+12.5) > 5 { // the clock of the wall did not go on meanwhile
+		t.Errorf("clock step %v", step)
+	}
+}
+
+// What a host does not have is no figure, and not 0; ticks that do not add up are no negative CPU.
+func TestMissing(t *testing.T) {
+	t.Setenv("TSDUEL_SYS", t.TempDir())
+	n := Between(host{cpu: "1 0 0 0 0 0 0 0", uptime: 1}.take(t, nil), host{cpu: "2 0 0 0 0 0 0 0", uptime: 2}.take(t, nil))
+	if n.ServerS != nil || n.ForeignS != nil || n.TemperatureC != nil || len(n.PressureS) != 0 || n.StealS != 0 {
+		t.Errorf("%+v", n)
+	}
+	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &Ours{}), host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &Ours{Server: 110 * time.Millisecond}))
+	if *n.ForeignS != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// The metadata server is asked only where the machine says that there is one.
+func TestMaintenance(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.Header.Get("Metadata-Flavor") == "Google" {
+			_, _ = fmt.Fprintln(w, "MIGRATE_ON_HOST_MAINTENANCE")
+		}
+	}))
+	defer server.Close()
+	Metadata = server.URL
+	for product, want := range map[string]string{"Google Compute Engine": "MIGRATE_ON_HOST_MAINTENANCE", "Standard PC": "", "": ""} {
+		sys := t.TempDir()
+		t.Setenv("TSDUEL_SYS", sys)
+		write(t, sys, "class/dmi/id/product_name", product+"\n")
+		if said := Maintenance(); said != want {
+			t.Errorf("%s: %q", product, said)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// A machine is described in the words of its files; less CPUs than it has are told where a control group limits us.
+func TestDescribe(t *testing.T) {
+	root, sys, group := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("TSDUEL_PROC", root)
+	t.Setenv("TSDUEL_SYS", sys)
+	for name, text := range map[string]string{
+		"cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.20GHz\nflags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
+		"meminfo": "MemTotal:       24000 kB\nSwapTotal:           0 kB\n", "sys/kernel/random/boot_id": "a-b\n",
+		"self/mountinfo": "20 1 0:1 / / rw - ext4 /dev/vda rw\n41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
+	} {
+		write(t, root, name, text)
+	}
+	write(t, group, "a/cpu.max", "50000 100000\n")
+	write(t, sys, "kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+	write(t, sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+	write(t, sys, "devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n")
+	f, err := Describe(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" || f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
+		f.Filesystem != "ext4" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 || f.CPUs != 1 {
+		t.Errorf("%+v", f)
+	}
+	if _, err := Describe("/no/such"); err == nil {
+		t.Error("a directory that is not there has a disk")
+	}
+}
+
+// The canary does all three parts, on every CPU, with more memory than the last-level cache holds, and leaves nothing.
+func TestCanary(t *testing.T) {
+	dir := t.TempDir()
+	c, err := Canary(dir)
+	if err != nil || c.CPUS <= 0 || c.MemoryS <= 0 || c.FsyncS <= 0 {
+		t.Errorf("%+v %v", c, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Error(left)
+	}
+	sys := t.TempDir()
+	t.Setenv("TSDUEL_SYS", sys)
+	write(t, sys, "devices/system/cpu/cpu0/cache/index0/size", "48K\n")
+	write(t, sys, "devices/system/cpu/cpu0/cache/index3/size", "2048K\n")
+	if size := lastLevelCache(); size != 2<<20 {
+		t.Error(size)
+	}
+	if _, err := Canary("/no/such"); err == nil {
+		t.Error("it can write where nothing is")
+	}
+}

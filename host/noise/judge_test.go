@@ -1,0 +1,154 @@
+package noise
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+func limits() *record.Limits {
+	return &record.Limits{StealPct: ptr(5.0), ForeignCPUPct: ptr(5.0), CanaryPct: ptr(10.0), ClockStepS: ptr(0.2), StealFlagPct: ptr(1.0), ForeignCPUFlagPct: ptr(2.0),
+		CanaryFlagPct: ptr(5.0), CanaryFsyncFlagPct: ptr(50.0), PressureIOFlagPct: ptr(20.0), PressureMemoryFlagPct: ptr(1.0), SwapFlagPages: ptr(1.0), PoolS: 5}
+}
+
+// phase is one of a quiet machine, but for what change does to it.
+func phase(name, queryType string, change func(*record.Noise)) record.Phase {
+	n := &record.Noise{Seconds: 20, ClockStepS: ptr(0.001), CPUs: 2, BusyS: 30, IowaitS: 0.1, ServerS: ptr(20.0), OwnS: ptr(10.0), KernelS: ptr(0.1), ForeignS: ptr(0.1),
+		ContextSwitches: 100, PressureS: map[string]float64{"cpu": 19, "io": 0.1, "memory": 0}}
+	if change != nil {
+		change(n)
+	}
+	return record.Phase{Variant: "candidate", Part: record.Solo, Phase: name, QueryType: queryType, Noise: n}
+}
+
+// block has a quiet baseline, and a candidate with these phases.
+func block(number int, phases ...record.Phase) *record.Block {
+	b := record.NewBlock(record.BlockRow{Block: number, Kind: "measured"})
+	quiet := phase("load", "", nil)
+	b.Noise, quiet.Variant = quiet.Noise, "baseline"
+	b.Phases = append([]record.Phase{quiet}, phases...)
+	for _, name := range []string{"baseline", "candidate"} {
+		b.Solo[name] = record.SoloRecord{Canary: &record.Canary{CPUS: 1, MemoryS: 0.5, FsyncS: 0.1}}
+	}
+	return b
+}
+
+func judged(l *record.Limits, blocks ...*record.Block) (states map[int]string, causes, flags []string) {
+	report := Judge(&record.Plan{Noise: l}, blocks)
+	states = map[int]string{}
+	for _, b := range report.Blocks {
+		states[b.Block] = b.State
+		causes = append(causes, b.Causes...)
+	}
+	for _, s := range report.Signals {
+		if s.Effect == "flag" {
+			flags = append(flags, s.Message)
+		}
+	}
+	return states, causes, flags
+}
+
+// Each cause from outside spoils the whole block, and that block alone; the sentence has the figure, the limit, and where.
+func TestCauses(t *testing.T) {
+	load := func(change func(*record.Noise)) *record.Block { return block(1, phase("load", "", change)) }
+	canary := func(cpu, memory float64) *record.Block {
+		b := block(1, phase("load", "", nil))
+		b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: cpu, MemoryS: memory, FsyncS: 0.1}}
+		return b
+	}
+	step, maintenance, duel := block(1), block(1), block(1)
+	step.Noise, maintenance.Maintenance = phase("", "", func(n *record.Noise) { n.ClockStepS = ptr(-3.25) }).Noise, "MIGRATE_ON_HOST_MAINTENANCE"
+	duel.Phases = []record.Phase{phase("exchange", "cpu-max-all-1", func(n *record.Noise) { n.ForeignS = ptr(20.84) })}
+	duel.Phases[0].Variant = ""
+	for sentence, b := range map[string]*record.Block{
+		"steal 5 % of the machine during load of candidate in block 1, limit 5 %":                                     load(func(n *record.Noise) { n.StealS = 2 }),
+		"foreign CPU 52.1 % of the machine during exchange cpu-max-all-1 in block 1, limit 5 %":                       duel,
+		"the canary before candidate of block 1 took 13 % more than the run's median for its CPU spin, limit 10 %":    canary(1.13, 0.5),
+		"the canary before candidate of block 1 took 20 % less than the run's median for its memory copy, limit 10 %": canary(1, 0.4),
+		"the clock was set by -3.25 s during block 1, limit 0.2 s":                                                    step,
+		"the host was under maintenance (MIGRATE_ON_HOST_MAINTENANCE) during block 1":                                 maintenance,
+	} {
+		states, causes, _ := judged(limits(), block(3), b, block(2))
+		if !slices.Equal(causes, []string{sentence}) || !maps.Equal(states, map[int]string{1: record.Invalid, 2: record.Valid, 3: record.Valid}) {
+			t.Errorf("%q %v", causes, states)
+		}
+	}
+}
+
+// Nothing that a version does spoils a block: ten times the time, all the CPU, the disk and swap.
+func TestVersionsSpoilNothing(t *testing.T) {
+	b := block(2, phase("load", "", func(n *record.Noise) {
+		n.Seconds, n.BusyS, n.ServerS, n.OwnS, n.ContextSwitches, n.IowaitS, n.ForeignS = 200, 398, ptr(390.0), ptr(7.5), 1e7, 90, ptr(0.4)
+		n.PressureS = map[string]float64{"cpu": 200, "io": 150, "memory": 100}
+	}))
+	b.Noise = phase("", "", func(n *record.Noise) { n.SwapPages, n.TemperatureC = 1e6, ptr(99.0) }).Noise
+	states, _, flags := judged(limits(), block(1), b)
+	if states[2] != record.Valid || !slices.Equal(flags, []string{
+		"somebody waited for io during 75 % of load of candidate in block 2, limit 20 %",
+		"somebody waited for memory during 50 % of load of candidate in block 2, limit 1 %",
+		"1000000 pages were swapped during block 2, limit 1 pages",
+	}) {
+		t.Errorf("%v %q", states, flags)
+	}
+}
+
+// What is below a limit is flagged from its own limit on, and kept; a limit of nil is never reached.
+func TestFlags(t *testing.T) {
+	b := block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 0.5, ptr(1.0) }))
+	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 1.06, MemoryS: 0.5, FsyncS: 0.18}}
+	states, _, flags := judged(limits(), b, block(2))
+	if states[1] != record.Valid || !slices.Equal(flags, []string{
+		"the canary before candidate of block 1 took 6 % more than the run's median for its CPU spin, limit 5 %",
+		"the canary before candidate of block 1 took 80 % more than the run's median for its fsync'd writes, limit 50 %",
+		"steal 1.3 % of the machine during load of candidate in block 1, limit 1 %",
+		"foreign CPU 2.5 % of the machine during load of candidate in block 1, limit 2 %",
+	}) {
+		t.Errorf("%v %q", states, flags)
+	}
+	l := limits()
+	l.StealPct, l.ForeignCPUPct, l.CanaryPct = nil, nil, nil
+	b = block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 20, ptr(20.0) }))
+	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 9}}
+	if states, _, flags := judged(l, b, block(2)); states[1] != record.Valid || len(flags) != 5 { // two more are of the rest of that canary
+		t.Errorf("%v %q", states, flags)
+	}
+}
+
+// Phases too short for clock ticks are judged together, a variant at a time.
+func TestPooled(t *testing.T) {
+	brief := func(number int, last float64) *record.Block {
+		var phases []record.Phase
+		for i := range 9 {
+			phases = append(phases, phase("query", string(rune('a'+i)), func(n *record.Noise) {
+				n.Seconds, n.ForeignS = 0.9, ptr(0.0)
+				if i == 8 {
+					n.ForeignS = ptr(last)
+				}
+			}))
+		}
+		return block(number, phases...)
+	}
+	l := limits()
+	l.ForeignCPUPct = ptr(15.0)
+	states, causes, _ := judged(l, brief(1, 1.62), brief(2, 2.7))
+	if !maps.Equal(states, map[int]string{1: record.Valid, 2: record.Invalid}) ||
+		!slices.Equal(causes, []string{"foreign CPU 16.7 % of the machine during the short phases of candidate in block 2, limit 15 %"}) {
+		t.Errorf("%v %q", states, causes)
+	}
+}
+
+// A failed block is failed and not spoilt; the warm-up is not judged, but told of.
+func TestStates(t *testing.T) {
+	foreign := phase("load", "", func(n *record.Noise) { n.ForeignS = ptr(30.0) })
+	warmup, failed := block(0, foreign), block(1, foreign)
+	warmup.Kind, failed.Status = "warmup", record.Failed
+	states, _, flags := judged(limits(), warmup, failed)
+	if !maps.Equal(states, map[int]string{1: record.Failed}) || !slices.Contains(flags, "foreign CPU 75 % of the machine during load of candidate in block 0, limit 2 %") {
+		t.Errorf("%v %q", states, flags)
+	}
+	if Judge(&record.Plan{}, nil) != nil {
+		t.Error("a plan without limits is judged")
+	}
+}

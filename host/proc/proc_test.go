@@ -1,0 +1,283 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain lets the test's binary be what it starts, as its first argument says.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "parent": // starts a child as we do, says its number, and is killed
+			p, err := Start(Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test"})
+			fmt.Println(p.Pid, err)
+			time.Sleep(time.Minute)
+			return
+		case "burn":
+			for begin := time.Now(); time.Since(begin) < time.Minute; {
+			}
+			return
+		}
+	}
+	_ = Subreaper()
+	code := m.Run()
+	Leave()
+	os.Exit(code)
+}
+
+func start(t *testing.T, c Command) *Process {
+	t.Helper()
+	p, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func shell(t *testing.T, script string) *Process {
+	t.Helper()
+	return start(t, Command{Argv: []string{"/bin/sh", "-c", script}, Scratch: "/test"})
+}
+
+func exitOf(t *testing.T, p *Process) Exit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	exit, err := p.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exit
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if s, err := Stat(pid); err != nil || s.State == "Z" {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("process %d is still there: %+v", pid, s)
+		}
+	}
+}
+
+// A process leads a session of its own, has our mark, and says how it ended.
+func TestStart(t *testing.T) {
+	if code := exitOf(t, shell(t, "exit 7")).Code; code != 7 {
+		t.Error(code)
+	}
+	if code := exitOf(t, shell(t, "kill -KILL $$")).Code; code != 137 {
+		t.Error(code)
+	}
+	p := shell(t, "sleep 60")
+	s, err := Stat(p.Pid)
+	if err != nil || s.Session != p.Pid || !p.Alive() {
+		t.Errorf("%+v %v", s, err)
+	}
+	if _, err := Start(Command{Argv: []string{"/no/such"}}); err == nil || !strings.Contains(err.Error(), "start /no/such") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := p.Wait(ctx); err == nil {
+		t.Error("Wait did not end with its context")
+	}
+}
+
+// What we start dies with us, however we die.
+func TestDiesWithItsParent(t *testing.T) {
+	parent := exec.Command(os.Args[0], "parent")
+	out, err := parent.StdoutPipe()
+	if err != nil || parent.Start() != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	gone(t, child)
+}
+
+// Kill ends a session; EndAll also what has left it.
+func TestNothingEscapes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	read := func() (pid int) {
+		for deadline := time.Now().Add(10 * time.Second); pid == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			pid, _ = strconv.Atoi(readText(file))
+		}
+		_ = os.Remove(file)
+		return pid
+	}
+	p := shell(t, "sleep 60 & echo $! >"+file+"; wait")
+	child := read()
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, child)
+
+	p = shell(t, "setsid sh -c 'echo $$ >"+file+"; exec sleep 60' & sleep 0.1")
+	child = read()
+	exitOf(t, p)
+	if child == 0 || unix.Kill(child, 0) != nil {
+		t.Fatal("it has not escaped")
+	}
+	if err := EndAll(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, child)
+}
+
+// What a killed run has left is found by its mark, and nothing else is.
+func TestStrays(t *testing.T) {
+	ours, others := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test/a"}), start(t, Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test/a/b"})
+	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
+		t.Error(count, err)
+	}
+	if exitOf(t, ours).Code != 137 || !others.Alive() {
+		t.Error("not those of the scratch directory")
+	}
+}
+
+// A process that waits for a dead disk is named after a while, and not waited for for ever.
+func TestUninterruptible(t *testing.T) {
+	EndPatience = 100 * time.Millisecond
+	defer func() { EndPatience = 10 * time.Second }()
+	root := t.TempDir()
+	t.Setenv("TSDUEL_PROC", root)
+	const pid = 1 << 30 // more than the kernel gives
+	dir := filepath.Join(root, strconv.Itoa(pid))
+	stat := fmt.Sprintf("%d (dd) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 11 0 0%s", pid, strings.Repeat(" 0", 30))
+	for name, text := range map[string]string{"environ": "A=b\x00TSDUEL_SCRATCH=/test\x00", "stat": stat} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := EndStrays("/test")
+	if err == nil || !strings.Contains(err.Error(), "(dd) was killed and is still there after 100ms, waiting for a disk or the kernel (state D)") {
+		t.Error(err)
+	}
+}
+
+// The CPU clock of a process is exact, and all that is ours adds up.
+func TestCPU(t *testing.T) {
+	_, before, err := UsedByUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, Command{Argv: []string{os.Args[0], "burn"}, Scratch: "/test", CPUs: Allowed()[:1]})
+	var used time.Duration
+	for deadline := time.Now().Add(20 * time.Second); used < 50*time.Millisecond && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if used, err = CPU(p.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(p.Pid, &set); err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]) {
+		t.Error(set, err)
+	}
+	counters, err := Read(p.Pid)
+	if err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS {
+		t.Errorf("%+v %v", counters, err)
+	}
+	server, own, err := UsedByUs(p.Pid)
+	if err != nil || server < counters.CPU {
+		t.Error(server, err)
+	}
+	if Ours() != nil && own-before > server/2 {
+		t.Errorf("its %v were counted as ours once more: %v", server, own-before)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, _ := UsedByUs(); after-before < used {
+		t.Errorf("%v of one that has ended are lost: %v", used, after-before)
+	}
+	if _, err := CPU(p.Pid); err == nil {
+		t.Error("a process that has ended has a clock")
+	}
+}
+
+func TestListeners(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // no IPv6
+		}
+		defer l.Close()
+		if found := Listeners(os.Getpid()); !slices.Contains(found, l.Addr().(*net.TCPAddr).AddrPort()) {
+			t.Errorf("%v is not in %v", l.Addr(), found)
+		}
+	}
+}
+
+// The client gets a quarter of the CPUs, whole cores, and never the first one.
+func TestSplit(t *testing.T) {
+	for _, c := range []struct {
+		cores          [][]int
+		server, client []int
+	}{
+		{[][]int{{0}, {1}}, []int{0}, []int{1}},
+		{[][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, []int{0, 4, 1, 5, 2, 6}, []int{3, 7}},
+		{[][]int{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, []int{0, 1, 2, 3, 4, 5}, []int{6, 7}},
+	} {
+		if server, client, why := Split(c.cores); !slices.Equal(server, c.server) || !slices.Equal(client, c.client) || why != "" {
+			t.Errorf("%v: %v %v %q", c.cores, server, client, why)
+		}
+	}
+	if server, _, why := Split([][]int{{0, 1}}); server != nil || why != "there is one core to run on (2 CPUs)" {
+		t.Error(server, why)
+	}
+	if found := ParseList("0-3,8, 10-11"); !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}) {
+		t.Error(found)
+	}
+}
+
+// The tightest limit of all groups that we are in counts, in v2 and in v1.
+func TestCPULimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		mount, path string
+		files       map[string]string
+		want        float64
+	}{
+		"v2":    {"cgroup2 cgroup2 rw", "0::/a/b", map[string]string{"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5},
+		"v1":    {"cgroup cgroup rw,cpu,cpuacct", "3:cpu,cpuacct:/a", map[string]string{"a/cpu.cfs_quota_us": "50000", "a/cpu.cfs_period_us": "100000"}, 0.5},
+		"none":  {"cgroup cgroup rw,cpu", "3:cpu:/a", map[string]string{"a/cpu.cfs_quota_us": "-1", "a/cpu.cfs_period_us": "100000"}, 0},
+		"other": {"cgroup cgroup rw,memory", "3:memory:/a", map[string]string{"a/cpu.cfs_quota_us": "1", "a/cpu.cfs_period_us": "2"}, 0},
+	} {
+		root, groups := t.TempDir(), t.TempDir()
+		t.Setenv("TSDUEL_PROC", root)
+		files := map[string]string{filepath.Join(root, "self/mountinfo"): "41 31 0:38 / " + groups + " rw,relatime - " + c.mount, filepath.Join(root, "self/cgroup"): c.path}
+		for file, text := range c.files {
+			files[filepath.Join(groups, file)] = text
+		}
+		for file, text := range files {
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := CPULimit(); found != c.want {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package scrape
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tsduel/host/record"
+)
+
+const exposition = `# HELP vm_rows a
+# TYPE vm_rows gauge
+vm_rows{type="storage/small"} 5
+vm_rows{type="storage/big",other="x y}"} 1.5e3
+vm_rows{type="indexdb/file"} 100
+vm_rows_total 7
+vm_rows_read_per_query_sum 12
+vm_rows_read_per_query_bucket{vmrange="1...2"} 3
+vm_nan NaN
+`
+
+func TestSum(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		labels map[string]string
+		want   float64
+		found  bool
+	}{
+		{"vm_rows", nil, 1605, true},
+		{"vm_rows", map[string]string{"type": "storage/.*"}, 1505, true},
+		{"vm_rows", map[string]string{"type": "storage"}, 0, false}, // in full
+		{"vm_rows", map[string]string{"type": "storage/.*", "other": ""}, 5, true},
+		{"vm_rows_read_per_query_sum", nil, 12, true},
+		{"vm_nan", nil, 0, false},
+		{"vm", nil, 0, false},
+	} {
+		sum, found, err := Sum([]byte(exposition), record.Counter{Name: c.name, Labels: c.labels})
+		if sum != c.want || found != c.found || err != nil {
+			t.Errorf("%s %v: %v %v %v", c.name, c.labels, sum, found, err)
+		}
+	}
+	if _, _, err := Sum([]byte("vm_rows{ 5\n"), record.Counter{Name: "vm_rows"}); err == nil || !strings.Contains(err.Error(), "vm_rows") {
+		t.Error(err)
+	}
+}
+
+// A body comes whole, an error quotes what was answered, and a connection that is reset is tried again.
+func TestFetch(t *testing.T) {
+	resets := 2
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/bad":
+			http.Error(w, "no\x1b[31m such\nthing", http.StatusUnprocessableEntity)
+		case resets > 0:
+			resets--
+			panic(http.ErrAbortHandler)
+		default:
+			_, _ = io.WriteString(w, exposition)
+		}
+	}))
+	server.Config.ErrorLog = nil
+	defer server.Close()
+	t.Setenv("http_proxy", "http://127.0.0.1:1")
+	if body, err := Fetch(t.Context(), server.URL); err != nil || string(body) != exposition {
+		t.Errorf("%q %v", body, err)
+	}
+	if _, err := Fetch(t.Context(), server.URL+"/bad"); err == nil || !strings.HasSuffix(err.Error(), "/bad: HTTP status 422: no [31m such thing") {
+		t.Error(err)
+	}
+}
+
+// The file has whole snapshots at edges and short ones each second; what an end says is not older than the phase.
+func TestSnapshots(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		_, _ = fmt.Fprintf(w, "vm_rows{type=\"a\"} %d\nvm_other 1\n", asked)
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "metrics.prom.gz")
+	s, err := Create(path, "^vm_rows$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Sources = []Source{{Role: "server", Pid: os.Getpid(), URL: server.URL}, {Role: "quiet", Pid: 1 << 30}}
+	if _, err := s.Edge(t.Context(), "load", "begin", ""); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 9)
+	stop := s.Ticks(t.Context(), func(kept []byte) { seen <- string(kept) })
+	if kept := <-seen; kept != "vm_rows{type=\"a\"} 2\n" {
+		t.Errorf("%q", kept)
+	}
+	stop()
+	last := time.Now()
+	if body, err := s.Edge(t.Context(), "query", "end", "cpu-max-all-1"); err != nil || !strings.Contains(string(body), "vm_other 1") {
+		t.Errorf("%q %v", body, err)
+	}
+	if waited := time.Since(last); waited < time.Second-100*time.Millisecond {
+		t.Errorf("the end was asked %v after a tick, whose answer is cached for a second", waited)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, _ := os.Open(path)
+	unpack, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var heads []string
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); words[0] == "#" {
+			heads = append(heads, strings.Join(words[3:], " "))
+		}
+	}
+	if strings.Join(heads, ", ") != "edge load begin, tick, edge query end cpu-max-all-1" {
+		t.Error(heads)
+	}
+	for _, want := range []string{`tsduel_process_cpu_ns_total{role="server"} `, `tsduel_process_cpu_seconds_total{mode="user",role="server"} `, `tsduel_host_cpu_seconds_total{mode="steal"} `} {
+		if strings.Count(string(text), want) != 3 {
+			t.Errorf("%s is not in every snapshot:\n%s", want, text)
+		}
+	}
+	if strings.Count(string(text), "vm_other") != 2 || strings.Contains(string(text), `role="quiet"`) {
+		t.Errorf("%s", text)
+	}
+}

@@ -1,0 +1,29 @@
+"""The sections of a report, by the names that a workload lists; one without text is left out."""
+
+from collections.abc import Callable
+
+from plots.pictures import Pictures
+from plots.sections import bench, blocks, checks, compared, duel, method, noise, solo
+from plots.source import Source
+
+Section = Callable[[Source, Pictures], str]
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "compared": ("What differs", compared.section),
+    "duel": ("Queries, asked of both in turn", duel.section),
+    "load": ("Load", solo.load),
+    "server": ("The server's process and its database", solo.server),
+    "queries": ("Queries of several workers", solo.queries),
+    "benchmarks": ("Benchmarks", bench.benchmarks),
+    "benchstat": ("benchstat's view", bench.benchstat),
+    "profiles": ("Profiles of the difference", bench.profiles),
+    "blocks": ("Block by block", blocks.section),
+    "noise": ("Noise", noise.section),
+    "checks": ("Checks", checks.section),
+    "method": ("How it was measured", method.text("method")),
+    "bench-method": ("How it was measured", method.text("bench-method")),
+    "import-method": ("Where the figures come from", method.text("import-method")),
+    "reproduce": ("How to reproduce", method.reproduce),
+    "limits": ("Limitations", method.text("limits")),
+    "bench-limits": ("Limitations", method.text("bench-limits")),
+    "import-limits": ("Limitations", method.text("import-limits")),
+}

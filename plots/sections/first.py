@@ -1,0 +1,115 @@
+"""The first screen: the question, the answer in a sentence, its lines with native values, one picture, the checks."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from plots import markup, numbers, sentences
+from plots.charts.forest import READ, Change, forest_of
+from plots.comparison import Comparison
+from plots.pictures import Pictures
+from plots.sections import checks
+from plots.source import Source
+from tsduel.core.metrics import GEOMEAN
+from tsduel.core.wording import number_of
+from tsduel.stats import calibration as calibration_of
+from tsduel.stats.power import FEWEST_BLOCKS
+
+IMPORTED = (
+    "**One run each: no verdict.** These are two logs of one run each, imported and not measured here; how much a "
+    "difference is worth is not known. `make tsbs` repeats and interleaves, and gives an answer."
+)
+MOST_REASONS = 5
+# What of a process is drawn beside the queries: what people ask about first.
+_RESOURCES = ("load_rate", "load_cpu_seconds", "rss_peak_bytes", "disk_bytes")
+
+
+def section(source: Source, pictures: Pictures) -> str:
+    """Return all of it, without the title."""
+    question = f"**Question.** {markup.text(source.plan.question)}" if source.plan.question else ""
+    return markup.paragraphs(
+        question,
+        markup.quoted(standing(source)),
+        *(
+            markup.paragraphs(
+                f"**Answer.** {one.title}, over {number_of(len(one.valid), 'valid block')} of "
+                f"{source.plan.design.blocks}: {sentences.headline(one)}.",
+                markup.items(sentences.answer(one)),
+            )
+            for one in source.comparisons
+        ),
+        _picture(source, pictures),
+        " ".join(filter(None, [compared_answers(source), f"{checks.sentence(source)}.", calibration(source)])),
+    )
+
+
+def standing(source: Source) -> list[str]:
+    """Say what the whole is worth, before any figure; Markdown."""
+    said = [IMPORTED] if source.plan.imported else []
+    blocks = min(len(one.valid) for one in source.comparisons)
+    if source.plan.smoke:
+        said.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
+    if blocks < FEWEST_BLOCKS and not source.plan.imported:
+        few = number_of(blocks, "valid block")
+        said.append(f"**This is a screen, not a result:** {few}, and {FEWEST_BLOCKS} is the fewest for one.")
+    if source.plan.aa:
+        said.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
+        found = source.document["aa"]
+        reasons = [markup.text(reason) for reason in found["reasons"]]
+        more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+        said.append(
+            "**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {'; '.join(reasons[:MOST_REASONS])}{more}."
+        )
+    return said
+
+
+def compared_answers(source: Source) -> str:
+    """Say how many answers of the measured blocks were compared, and whether they were the same."""
+    table = source.table("checks")
+    measured = table[table["block"] > 0]
+    answered = measured[measured["check"] == "exchanges_answered"]
+    if answered.empty:
+        return ""
+    sums = [pd.to_numeric(answered[name], errors="coerce").sum() for name in ("actual", "expected")]
+    unlike = pd.to_numeric(measured["actual"][measured["check"] == "exchanges_same"], errors="coerce").sum()
+    same = f"**{numbers.count(unlike)} of them differ**" if unlike else "all the same"
+    shown = same if sums[0] else "**which shows nothing**"
+    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers, {shown}."
+
+
+def calibration(source: Source) -> str:
+    """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
+    if source.plan.aa or source.plan.imported:
+        return ""
+    kept = calibration_of.look(source.run.path.resolve().parent, source.plan, calibration_of.machine_kind(source.run))
+    if kept is None:
+        return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
+    verdict = "passed" if kept["passed"] else f"FAILED ({number_of(len(kept['reasons']), 'reason')})"
+    other = "" if kept["same_workload"] else ", of another experiment"
+    return f"Calibrated by the A/A run {kept['run']}{other}, which {verdict}."
+
+
+def _picture(source: Source, pictures: Pictures) -> str:
+    """Draw what the answer stands on: the primary rows, every query type, load, CPU, memory and disk."""
+    changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types)]
+    names = markup.text(" and ".join(source.labels.values()))
+    return pictures.show(
+        "change", "change", f"Change of each query type, load, CPU, memory and disk with its 95 % interval: {names}",
+        f"Worse is always to the right; the figures have the metric's own sign. {READ}",
+        forest_of(changes, source.labels, "Change, % (left is better)"),
+    )  # fmt: skip
+
+
+def _changes(comparison: Comparison, query_types: Sequence[str]) -> list[Change]:
+    rows = [row for row in comparison.rows if row["family"] == "primary" and row["change_pct"] is not None]
+    found = [Change.of(row, "primary", comparison.named(row)) for row in rows]
+    drawn = {row["metric"] for row in rows}
+    for row in rows:
+        # The query types behind a mean over them.
+        if row["query_type"] == GEOMEAN and row is next(r for r in rows if r["query_type"] == GEOMEAN):
+            of_type = comparison.of(row["metric"], query_types).items()
+            found += [Change.of(r, "types", t) for t, r in of_type if t in query_types and r["change_pct"] is not None]
+    resources = [comparison.row(name) for name in _RESOURCES if name not in drawn]
+    return found + [
+        Change.of(row, "resources", comparison.named(row)) for row in resources if row and row["change_pct"] is not None
+    ]

@@ -1,0 +1,157 @@
+"""What each variant did alone on the machine: load, process and database, a closed loop of queries."""
+
+from plots import markup, numbers
+from plots.charts import server as server_chart
+from plots.charts.load import load_rate
+from plots.comparison import Comparison
+from plots.pictures import Pictures
+from plots.sections import duel
+from plots.source import Source
+
+STATISTICS = {
+    "query_rate": "queries/s",
+    "query_mean_ms": "mean, ms",
+    "query_p50_ms": "p50, ms",
+    "query_p95_ms": "p95, ms",
+    "query_p99_ms": "p99, ms",
+}
+MOST_SIDE_BY_SIDE = 3
+
+
+def load(source: Source, pictures: Pictures) -> str:
+    """Return the loader's lines, the table of rate and time, and the load rate over time."""
+    series = source.table("timeseries")
+    rates = source.counting(series[(series["metric"] == "load_rate") & (series["phase"] == "load")])
+    names = markup.text(" and ".join(source.labels.values()))
+    return markup.paragraphs(
+        markup.items(_load_lines(source)),
+        *(part for one in source.comparisons if (part := _load_sentence(one))),
+        _tables(source, ("load",), ("load_rate", "load_seconds", "load_first_interval_rate")),
+        pictures.show(
+            "load-rate", "load rate over time", f"Load rate over time, samples/s: {names}",
+            "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",
+            None if rates.empty else load_rate(rates, source.labels),
+        ),
+    )  # fmt: skip
+
+
+def _load_lines(source: Source) -> list[str]:
+    """Return one line a variant, worded as the loader's summary; the baseline's once where it is the same."""
+    of = source.plan.imported or source.plan.workload
+    workers = (
+        source.plan.imported.load_workers
+        if source.plan.imported
+        else source.plan.workload and source.plan.workload.workers
+    )
+    said = []
+    for one in source.comparisons:
+        rate, seconds = one.row("load_rate"), one.row("load_seconds")
+        if rate is None or of is None:
+            said.append("no valid block has a load")
+            continue
+        unit, rates = numbers.sides(rate)
+        times = numbers.sides(seconds)[1] if seconds else [numbers.MISSING] * 2
+        said += [
+            f"{markup.text(label)}: loaded {numbers.count(of.samples)} samples in {time} s with {workers} workers "
+            f"(mean rate {value} {unit})"
+            for label, value, time in zip(one.labels, rates, times, strict=True)
+        ]
+    return list(dict.fromkeys(said))
+
+
+def _load_sentence(comparison: Comparison) -> str:
+    row = comparison.row("load_rate")
+    if row is None or row["change_pct"] is None:
+        return ""
+    if row["verdict"] == "failed":
+        return "A check of the load failed: these figures are of no use."
+    how = "faster" if row["change_pct"] > 0 else "slower"
+    size = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
+    return f"I.e. {markup.text(comparison.labels[1])} was {size} % {how} (estimate over {comparison.blocks})."
+
+
+def server(source: Source, pictures: Pictures) -> str:
+    """Return the tables of process and database: the load alone, then the rest of the solo part, and its picture."""
+    since = (
+        "What the server had counted from its start to the end of the load:"
+        if source.plan.imported
+        else "Differences over the load:"
+    )
+    of_load = _tables(source, ("load",), (), ("load_rate", "load_seconds", "load_first_interval_rate"))
+    rest = _tables(source, ("", "settle", "start", "stop"), ())
+    drawn = source.counting(source.table("timeseries")[source.table("timeseries")["part"] == "solo"])
+    figure = server_chart.course(drawn, source.labels) if server_chart.drawable(drawn) else None
+    names = markup.text(" and ".join(source.labels.values()))
+    return markup.paragraphs(
+        of_load and f"{since}\n\n{of_load}",
+        rest and f"The whole part in which a variant is alone:\n\n{rest}",
+        pictures.show(
+            "server", "the server over time", f"CPU, RSS, bytes written and bytes kept over time: {names}",
+            "The phases side by side, each to its own end. Thin lines are blocks, thick lines the medians.",
+            figure,
+        ),
+    )  # fmt: skip
+
+
+def _tables(source: Source, phases: tuple[str, ...], only: tuple[str, ...], but: tuple[str, ...] = ()) -> str:
+    """Return the tables of metrics of some phases, in the order of the registry: one, or one a candidate.
+
+    Few candidates over the same blocks stand side by side, with the evidence folded below.
+    """
+    names = [
+        m.name for m in source.metrics.values()
+        if m.phase in phases and not m.per_type and m.name not in but and (not only or m.name in only)
+    ]  # fmt: skip
+    single = []
+    for one in source.comparisons:
+        rows = [row for name in names if (row := one.row(name))]
+        single.append(one.table(rows) if rows else "")
+    if len(single) == 1 or not any(single):
+        return single[0]
+    titled = [f"**{one.title}**\n\n{found}" for one, found in zip(source.comparisons, single, strict=True)]
+    beside = len(single) <= MOST_SIDE_BY_SIDE and len({tuple(one.valid) for one in source.comparisons}) == 1
+    if not beside:
+        return markup.paragraphs(*titled)
+    return markup.paragraphs(_beside(source, names), markup.folded("Intervals and p of these", *titled))
+
+
+def _beside(source: Source, names: list[str]) -> str:
+    rows = []
+    for name in names:
+        found = [one.row(name) for one in source.comparisons]
+        first = next((row for row in found if row), None)
+        if first is None:
+            continue
+        unit, sides = numbers.sides(first)
+        cells = []
+        for one, row in zip(source.comparisons, found, strict=True):
+            # In the unit of the first, which need not be its own.
+            value = numbers.sides(row | {"baseline_median": first["baseline_median"]})[1][1] if row else numbers.MISSING
+            cells += [value, f"{numbers.changed(row)} {one.symbol(row)}".rstrip() if row else ""]
+        rows.append([source.metrics[name].title, unit, sides[0], *cells])
+    header = [cell for one in source.comparisons for cell in (one.labels[1], "diff %")]
+    return markup.table(["Metric", "Unit", source.comparisons[0].labels[0], *header], rows, range(2, 3 + len(header)))
+
+
+def queries(source: Source, _: Pictures) -> str:
+    """Return the table of TSBS's closed loop, as the document has it, with the evidence folded; nothing without one."""
+    types = source.query_types
+    parts = [
+        markup.paragraphs(found, duel.details(one, STATISTICS, types))
+        for one in source.comparisons if (found := duel.overview(one, STATISTICS, types))
+    ]  # fmt: skip
+    if not parts:
+        return ""
+    note = (
+        "Medians over blocks of what TSBS's own client measured, each variant alone. It keeps no single service times "
+        "and prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
+    )
+    return markup.paragraphs(*parts, note, *(_shift(one, source) for one in source.comparisons))
+
+
+def _shift(comparison: Comparison, source: Source) -> str:
+    """Return the shift between two ways to one build, where that is the question and no duel answers it better."""
+    same_build = len({variant.server.build_key for variant in source.plan.variants}) == 1 and not source.plan.aa
+    asked = same_build if source.plan.report.shift is None else source.plan.report.shift
+    shifts = {name: title.split(",")[0] for name, title in STATISTICS.items() if name != "query_rate"}
+    return duel.shifts(comparison, source, shifts) if asked and not source.plan.duels else ""

@@ -1,0 +1,159 @@
+"""Verdicts in words that a person would use: the answer in a sentence, and a line with its figures for each subject."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from plots import markup, numbers
+from plots.comparison import Comparison, Row
+from tsduel.core.metrics import ALL, GEOMEAN
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something people ask about: the row that answers, its names, and what a larger and a smaller value are called."""
+
+    metric: str
+    query_type: str
+    name: str
+    short: str
+    up: str = "more"
+    down: str = "less"
+
+
+SUBJECTS = (
+    Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
+    Subject("duel_typical_ms", GEOMEAN, "Queries (geometric mean of the types)", "queries", "slower", "faster"),
+    Subject("duel_cpu_us", ALL, "CPU of the queries", "CPU of queries"),
+    Subject("load_cpu_seconds", "", "CPU of the load", "CPU of the load"),
+    Subject("query_mean_ms", GEOMEAN, "Queries of several workers", "queries of several workers", "slower", "faster"),
+    Subject("rss_peak_bytes", "", "Peak memory", "memory"),
+    Subject("disk_bytes", "", "Disk", "disk"),
+    Subject("sec/op", GEOMEAN, "Time (geometric mean)", "time", "slower", "faster"),
+    Subject("B/op", GEOMEAN, "Memory (geometric mean)", "memory"),
+    Subject("allocs/op", GEOMEAN, "Allocations (geometric mean)", "allocations"),
+)  # fmt: skip
+
+ONE_EACH = "one run each"
+# In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
+_HEADLINES = {
+    "failed": ("**✗ a check failed**", False),
+    "regression": ("**✗ worse**", True),
+    "improvement": ("**✓ better**", True),
+    "negligible": ("≈ negligible", True),
+    "equivalent": ("= equivalent", False),
+    "inconclusive": ("? inconclusive", False),
+    "inconclusive: environment": ("? inconclusive, too noisy", False),
+    "inconclusive (n < 6)": ("? a screen, no verdict", True),
+    ONE_EACH: ("? one run each, no verdict", True),
+    "not comparable": ("not comparable", False),
+}
+
+
+def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
+    """Yield what there are values of and an answer to."""
+    for subject in SUBJECTS:
+        row = comparison.row(subject.metric, subject.query_type)
+        if row is not None and row["verdict"] != "shown":
+            yield subject, row
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the answer in one line, by verdict: "**✗ worse**: ingestion (6.5 % slower); = equivalent: disk"."""
+    said: dict[str, list[str]] = {}
+    for subject, row in subjects(comparison):
+        verdict = ONE_EACH if _alone(row) else row["verdict"]
+        sized = _HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
+        said.setdefault(verdict, []).append(f"{subject.short} ({_size(row, subject)})" if sized else subject.short)
+    order = [*(v for v in _HEADLINES if v in said), *(v for v in said if v not in _HEADLINES)]
+    return "; ".join(f"{_HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
+
+
+def answer(comparison: Comparison) -> list[str]:
+    """Return the verdict lines: mark, subject, both values, what that means, and which rows of it moved most."""
+    said = []
+    for subject, row in subjects(comparison):
+        unit, sides = numbers.sides(row)
+        found = sentence(row, subject) + _moved(comparison, subject)
+        said.append(f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}")
+    return said
+
+
+def sentence(row: Row, subject: Subject) -> str:
+    """Say what a row of comparison.json means. "Not significant" is never worded as "no change"."""
+    verdict, matters = row["verdict"], f"{row['threshold_pct']:g} %"
+    if verdict == "failed":
+        return "**failed**, see Checks"
+    if verdict == "not comparable" or row["change_pct"] is None:
+        return f"{verdict}, {_reason(row)}".removesuffix(", ")
+    size = _size(row, subject)
+    if verdict == "equivalent" and "identical in every block" in row["warnings"]:
+        return "identical in every block (equivalent)"
+    screen = f"{size}, one run each: no verdict" if _alone(row) else f"{size} in {_blocks(row)}, a screen: {verdict}"
+    said = {
+        "equivalent": f"{size}{_between(row)}: no difference larger than {matters} (equivalent)",
+        "inconclusive": f"inconclusive, {_possible(row)}",
+        "inconclusive: environment": f"{verdict}, {_reason(row)}",
+        "inconclusive (n < 6)": screen,
+        "negligible": f"{size} ({_evidence(row)}): real, but below the {matters} that matter (negligible)",
+    }
+    return said.get(verdict) or f"{size} ({_evidence(row)}): {'clear ' if row['clear'] else ''}{verdict}"
+
+
+def _alone(row: Row) -> bool:
+    return bool(row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1)
+
+
+def _moved(comparison: Comparison, subject: Subject) -> str:
+    """Return which of the rows that a subject stands for moved most, each way."""
+    rows = [r for r in comparison.rows if r["metric"] == subject.metric and r["query_type"] not in {"", GEOMEAN, ALL}]
+    parts = []
+    for verdict, word in (("regression", "worse"), ("improvement", "better")):
+        moved = [row for row in rows if row["verdict"] == verdict and row["change_pct"] is not None]
+        if moved and len(rows) > 1:
+            most = max(moved, key=lambda row: abs(row["change_pct"]))
+            name = f"{markup.text(most['query_type'])} ({numbers.changed(most)} %)"
+            parts.append(f"{len(moved)} of {len(rows)} {word}, most {name}")
+    return f". {'; '.join(parts)}" if parts else ""
+
+
+def _size(row: Row, subject: Subject) -> str:
+    text = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
+    return (
+        f"{text} % {subject.up if row['change_pct'] > 0 else subject.down}"
+        if float(text.replace(",", ""))
+        else "0 % in the estimate"
+    )
+
+
+def _blocks(row: Row) -> str:
+    return f"{row['blocks']} block{'' if row['blocks'] == 1 else 's'}"
+
+
+def _between(row: Row) -> str:
+    return "" if row["lo_pct"] is None else f" (95 % CI {numbers.interval(row)} %)"
+
+
+def _evidence(row: Row) -> str:
+    if row["lo_pct"] is None:
+        return f"the same in each of {_blocks(row)}"
+    low, high, decimals = row["lo_pct"], row["hi_pct"], numbers.row_digits(row)[1]
+    inner, outer = sorted((abs(low), abs(high)))
+    one_way = low > 0 or high < 0
+    reach = f"{numbers.size(inner, decimals)} to {numbers.size(outer, decimals)}" if one_way else numbers.interval(row)
+    return f"95 % CI {reach} %, p {numbers.probability(row['p_adj'])}, {_blocks(row)}"
+
+
+def _possible(row: Row) -> str:
+    """Say what an inconclusive session leaves open, and what would settle it."""
+    if row["lo_pct"] is None or row["p_adj"] is None:
+        return _reason(row)
+    could, needed = f"could be {numbers.interval(row).replace(' to', ' % to')} %", row["blocks_needed"]
+    if needed is None:
+        return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
+    if needed > row["blocks"]:
+        return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
+    return f"{could}; {_blocks(row)} see changes of {numbers.size(row['mde_pct'])} % and more"
+
+
+def _reason(row: Row) -> str:
+    return str(row["warnings"]).removeprefix("not comparable: ")
