@@ -30,7 +30,7 @@ def number(value: float | None, digits: int = DIGITS) -> str:
     rounded = float(f"{value:.{digits}g}")
     if value == int(value) and abs(value) < 10**digits:
         return f"{value:,.0f}"
-    whole = len(f"{abs(rounded):.0f}") if abs(rounded) >= 1 else 0
+    whole = len(f"{int(abs(rounded))}") if abs(rounded) >= 1 else 0
     if whole >= digits:
         return f"{rounded:,.0f}"
     if whole:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gitrepo import Repository
 
-from plots.gobench import report
+from plots import report
 from tsduel.plan import resolve as plan
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy

@@ -534,7 +534,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
         "idle_timeout": False,
     }
     record["duel"] = {
-        "start": {name: started for name in alive},
+        "start": dict.fromkeys(alive, started),
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
                  for when in ("before", "after")],
         "types": types,
@@ -557,7 +557,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
 
 def _turn(k: int, variants: int) -> str:
     """Return who went first, second, ...: B C C B of two, rotated of more."""
-    if variants == 2:  # noqa: PLR2004
+    if variants == 2:
         return "01" if k % 4 in {0, 3} else "10"
     return "".join(str((i + k) % variants) for i in range(variants))
 

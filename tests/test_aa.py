@@ -115,7 +115,7 @@ class TestKeeping:
     """results/aa: by machine kind, shape of the experiment and protocol; compare itself keeps nothing."""
 
     def test_only_the_step_keeps(self, tmp_path):
-        """compare writes inside its run; later runs on such a machine find what was kept, on others nothing."""
+        """Compare writes inside its run; later runs on such a machine find what was kept, on others nothing."""
         run = made(tmp_path / "aa-run")
         assert not (tmp_path / "aa").exists()
         assert kept(run) is None

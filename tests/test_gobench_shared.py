@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -10,10 +11,9 @@ import synthetic_gobench as synthetic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from test_exports import BENCHER, CUSTOM_BENCHMARKS
 
-from plots import drawing, exports
+from plots import comment, exports, report
 from plots.exports.names import LONGEST, safe
-from plots.gobench import comment, pictures, report
-from plots.opened import open_report
+from plots.sections import bench
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
@@ -29,7 +29,7 @@ PIVOT = synthetic.Spec(variants=("baseline",), columns=("1", "10"), factors={"10
 @pytest.fixture(autouse=True)
 def _no_benchstat(monkeypatch):
     """Leave benchstat out, which has to be built; tests/test_gobench.py has the real one."""
-    monkeypatch.setattr(report, "benchstat", lambda run: f"benchstat of {run.path.name}")
+    monkeypatch.setattr(bench, "_said", lambda words, *_: f"benchstat of {words[-1]}")
 
 
 def made(path, spec=SPEC, **changes):
@@ -67,7 +67,7 @@ def test_a_result_has_every_export(tmp_path):
     assert (entry["value"], entry["unit"]) == (pytest.approx(2048 * 1.1 * 2, rel=1e-5), "B/op")
     assert entry["extra"].splitlines() == [
         f"v1.1.0, revision {'candidate':0<40}",
-        "median of 6 rounds",
+        "median of 6 blocks",
         f"against v1.0.0, revision {'baseline':0<40}: +10.0 %, regression",
         "Intel(R) Xeon(R) CPU @ 2.20GHz; package ./p; run 20261120T140000Z-small",
     ]
@@ -133,116 +133,56 @@ def test_keys_as_columns_are_exported_as_one_revision(tmp_path):
     assert {s.labels["revision"] for s in found["tsduel_variant"].samples} == {f"{'baseline':0<40}"}
 
 
-def test_the_comment_begins_with_the_marks(tmp_path):
-    """Time, memory and allocations, each with its mark and its medians; all else is folded."""
-    text = comment.main(made(tmp_path))
-    assert text == (tmp_path / "20261120T140000Z-small/comment.md").read_text()
-    assert text.splitlines()[:2] == ["**v1.1.0 against v1.0.0** (6 blocks), `./p`:", ""]
-    time, memory, allocs = text.splitlines()[2:5]
-    assert re.match(
-        r"- ✓ \*\*Time\*\* \(geometric mean\): (19|20)\.\d % faster \(95 % CI .*\): clear improvement; ", time
+def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
+    """Worse memory, better time; toolchains that differ and a row that one side lacks are told, once each."""
+    lacking = replace(SPEC, only={"Search/Names/100": "baseline"}, go_versions={"candidate": "go1.27.0"})
+    run = made(tmp_path, lacking)
+    found = comment.main(run).splitlines()
+    assert found[0].startswith(
+        "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: memory (10.0 % more); **✓ better**: "
     )
-    assert memory == (
-        "- ✗ **Memory** (geometric mean): 10.0 % more (the same in each of 6 blocks): clear regression; "
-        "2.828 KiB → 3.111 KiB. 2 of 2 rows worse, most Search/Data/100 (+10.0 %)"
-    )
-    assert allocs.startswith("- = **Allocs** (geometric mean): identical in every block (equivalent); 141.4 → 141.4")
-    shown = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
-    assert "|" not in shown
-    assert "make gobench" not in shown
-    assert "make gobench PACKAGE=./p 'BENCH=a b'" in text
-    assert text.count("<details>") == text.count("</details>") == 2
-    assert "Which one? Checked 62 of 62, none failed." in shown
+    said = "\n".join(found)
+    assert "The toolchains differ (baseline go1.26.8, candidate go1.27.0)" in said
+    assert said.count("Search/Names/100 exists in v1.0.0 only: it is shown, and not compared.") == 1
+    assert re.search(r"\| Search/Data/100 +\|", said) or "Time, Search/Data/100" in said
 
 
-def test_the_comment_warns(tmp_path):
-    """Toolchains that differ and a benchmark that one side lacks are said in sight; candidates one by one."""
-    spec = synthetic.Spec(only={"Search/Names/100": "candidate"}, go_versions={"candidate": "go1.25.5"})
-    text = comment.main(made(tmp_path / "one", spec))
-    shown = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
-    assert "The toolchains differ (baseline go1.26.8, candidate go1.25.5): a difference may be the compiler's" in shown
-    assert "Search/Names/100 exists in v1.1.0 only: it is shown, and not compared." in shown
-    text = comment.main(made(tmp_path / "three", THREE))
-    assert text.index("**v1.1.0 against v1.0.0**") < text.index("**v1.2.0 against v1.0.0**")
+@pytest.mark.parametrize(
+    ("spec", "drawn"), [(SPEC, {"change", "change-in-memory", "blocks"}), (THREE, None), (PIVOT, None)]
+)
+def test_the_report_of_every_shape(tmp_path, capsys, spec, drawn):
+    """The sections of benchmarks, its pictures, a column a unit with units that suit, benchstat's own view."""
+    run = made(tmp_path, spec)
+    report.main(run)
+    found = (run / "report.md").read_text()
+    assert re.findall(r"^## (.*)$", found, re.MULTILINE)[:3] == ["What differs", "Benchmarks", "benchstat's view"]
+    assert drawn in {None, frozenset(path.stem for path in run.glob("plots/*.svg"))}
+    assert "benchstat of" in found
+    assert re.search(r"\| Search/Data/100 +\| +\d[\d.]+ → \d[\d.]+ µs/op \([-+]\d", found)
+    assert re.search(r"Checked (\d+) of \1, none failed", found)
+    assert found.count("**Answer.**") == len(spec.variants or spec.columns) - (not spec.columns) or spec.columns
+    assert "`-test.benchmem -test.benchtime=Nx`" in found
+    report.print_summary(run)
+    assert "Time, Search/Data/100" in capsys.readouterr().out
 
 
-def drawn(run):
-    """Draw the pictures; return the names of those that are there, in both formats."""
-    found = pictures.draw(drawing.read(open_report(run)))
-    names = {path.stem for path in run.glob("plots/*.svg")}
-    assert names == {path.stem for path in run.glob("plots/*.png")} == {p.path[6:] for p in found if p.drawn}
-    return names
-
-
-@pytest.mark.parametrize("spec", [SPEC, THREE, DIRECTED, synthetic.Spec(blocks=2), synthetic.Spec(rows=("One",))])
-def test_pictures_of_every_kind_of_run(tmp_path, spec):
-    """Changes with their intervals, and the rounds; of one candidate or several, a screen or a result."""
-    assert drawn(made(tmp_path, spec)) == {"change-in-time", "change-in-memory", "rounds"}
-
-
-def test_a_picture_of_very_many_rows_can_be_read(tmp_path):
-    """Those that moved most are drawn, the means in any case, and the caption says how many are left out."""
-    rows = tuple(f"Search/Data/{number}" for number in range(60))
-    run = made(tmp_path, synthetic.Spec(rows=rows, variants=THREE.variants, factors=THREE.factors))
-    found = {picture.path: picture for picture in pictures.draw(drawing.read(open_report(run)))}
-    assert "16 rows that moved less" in found["plots/change-in-time"].caption
-    assert "76 rows that moved less" in found["plots/change-in-memory"].caption
-    svg = (run / "plots/change-in-memory.svg").read_text()
-    assert float(re.search(r'height="([0-9.]+)pt"', svg)[1]) < 72 * 20
-    assert "Allocs, geometric mean" in svg
-
-
-def test_pictures_of_a_pivot_and_of_nothing(tmp_path):
-    """The columns of a pivot share their rounds; without a block that counts there is no change to draw."""
-    assert drawn(made(tmp_path / "pivot", PIVOT)) == {"change-in-time", "change-in-memory"}
-    failed = synthetic.write_run(tmp_path / "failed", SPEC)
-    for path in failed.glob("raw/*-baseline/round.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed"}))
-    tidy.main(failed)
-    compare.main(failed)
-    assert drawn(failed) == {"rounds"}
-    report.main(failed)
-    text = (failed / "report.md").read_text()
-    assert "over 0 valid blocks of 6:" in text
-    assert "Not drawn, since no valid block holds anything of it: change in time by benchmark, change in" in text
+def test_profiles_of_the_difference(tmp_path, monkeypatch):
+    """What pprof says of each kind; without profiles there is no such section."""
+    run = made(tmp_path, replace(SPEC, go={"profile": ["cpu"]}))
+    report.main(run)
+    assert "Profiles of the difference" not in (run / "report.md").read_text()
+    (run / "raw/profiles").mkdir()
+    for variant in SPEC.variants:
+        (run / f"raw/profiles/{variant}.cpu.pprof").write_bytes(b"x")
+    monkeypatch.setattr(bench, "_said", lambda words, *_: " ".join(words[3:6]))
+    report.main(run)
+    assert "CPU, candidate minus baseline:\n\n```text\ngo tool pprof" in (run / "report.md").read_text()
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):
-    """Every round failed: report, comment and exports are made all the same, and hold no figure."""
-    run = synthetic.write_run(tmp_path / "run", SPEC)
-    for path in run.glob("raw/*/round.json"):
-        failure = {"phase": "bench", "query_type": "x", "message": "it <broke>"}
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "failure": failure}))
-    tidy.main(run)
-    compare.main(run)
+    """Every block failed: a report all the same."""
+    run = made(tmp_path, replace(SPEC, failed=dict.fromkeys(range(1, 7), ("baseline", "it panicked"))))
     report.main(run)
-    assert "no block counts" in exports.main(run)
-    assert "- ? nothing was measured" in (run / "report.md").read_text()
-    text = comment.main(run)
-    assert "- ? nothing was measured" in text
-    assert "it &lt;broke&gt;" in text
-    assert list(families(run)) == ["tsduel_variant"]
-
-
-def test_the_report_has_its_pictures_and_the_page_is_one_file(tmp_path):
-    """Every link leads somewhere; the page has the pictures in it and refers to nothing."""
-    run = made(tmp_path)
-    report.main(run)
-    text, html = ((run / f"report.{kind}").read_text() for kind in ("md", "html"))
-    assert set(re.findall(r"\]\(([^)]+)\)", text)) == {str(p.relative_to(run)) for p in run.glob("plots/*")}
-    assert text.index("## Time (sec/op)") < text.index("## Pictures") < text.index("## benchstat's view")
-    assert html.count('src="data:image/') == 3
-    assert not re.search(r'(src|href)="(?!data:)', html)
-    assert "the experiment as it was read, before knobs" in text
-
-
-def test_many_candidates_have_their_evidence_folded(tmp_path):
-    """Each column has a change and a mark; intervals and p of each are one click away."""
-    run = made(tmp_path, THREE)
-    report.main(run)
-    text = (run / "report.md").read_text()
-    assert text.count("<summary>Intervals and p of these</summary>") == 3
-    assert text.count("**v1.2.0 against v1.0.0**") == 3
-    assert re.search(
-        r"\| Search/Data/100 +\| +2 KiB \| +2 KiB \| +0\.0 \| = +\| +2\.4(00)? KiB \| +\+20\.0 \| ✗ +\|", text
-    )
+    found = (run / "report.md").read_text()
+    assert "? nothing was measured" in found
+    assert "it panicked" in found

@@ -117,11 +117,13 @@ def test_a_duel_is_one_ratio_a_block_with_its_error(run):
 
 
 def test_the_errors_within_a_block_are_what_blocks_scatter_by():
-    """Drawn again and again, both estimators scatter by the standard error that they state; outliers move one of them."""
+    """Drawn again and again, both scatter by the standard error that they state; outliers move one of them."""
     rng = np.random.default_rng(1)
     drawn = [(np.exp(rng.normal(0, 0.3, 200)), rng.normal(0, 0.05, 200)) for _ in range(400)]
-    for estimate in (lambda b, d: trimmed_mean(d), lambda b, d: ratio_of_sums(b, b * np.exp(d))):
-        found = [estimate(b, d) for b, d in drawn]
+    for found in (
+        [trimmed_mean(d) for _, d in drawn],
+        [ratio_of_sums(b, b * np.exp(d)) for b, d in drawn],
+    ):
         assert np.std([value for value, _ in found]) == pytest.approx(np.mean([se for _, se in found]), rel=0.1)
     d = rng.normal(0, 0.05, 200)
     d[:5] = 3.0
@@ -147,7 +149,7 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
 
 
 def test_time_series_stay_in_their_phase(run):
-    """Elapsed seconds begin with the phase, the levels of the ticks come with rates; the duel's ticks are not the load's."""
+    """Elapsed seconds begin with the phase, and the levels of the ticks come with rates per second."""
     rows = table(run, "timeseries")
     assert all(float(row["elapsed_s"]) >= 0 for row in rows)
     assert {"load_rate", "cpu_cores", "rss_bytes", "inserted_rate", "request_rate"} <= {row["metric"] for row in rows}

@@ -181,6 +181,7 @@ func (d *duel) start(ctx context.Context) error {
 		if again {
 			side.Restarts++
 		}
+		side.IdleS = 0
 		if err := d.forget(ctx, v); err != nil {
 			return err
 		}

@@ -357,7 +357,7 @@ func TestCachesAndBurstsAndCalibration(t *testing.T) {
 	t.Parallel()
 	cold := toys(t, "", "")
 	cold.Plan.Queries.Cache, cold.Row.QueryTypes = "cold", []string{"t", "u"}
-	if b := fight(t, cold); b.Status != record.OK || b.Duel.Start["candidate"].Restarts != 1 || b.Duel.Start["baseline"].Restarts != 1 || len(asked(t, cold, "baseline")) != 70 {
+	if b := fight(t, cold); b.Status != record.OK || b.Duel.Start["candidate"].Restarts != 1 || b.Duel.Start["baseline"].Restarts != 1 || len(asked(t, cold, "baseline")) != 70 || b.Duel.Start["baseline"].IdleS <= 0 {
 		t.Errorf("cold: %+v %+v", b.Failures, b.Duel.Start)
 	}
 	warm := toys(t, "", "")

@@ -15,6 +15,17 @@ import (
 // instructions are counted. An error is the user's: CPUs that are not there.
 func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 	facts.Pin, err = pins(wanted, proc.Siblings(), facts.CPULimit)
+	if client := facts.Pin.Client; err == nil && len(client) > 0 {
+		undo, refused := proc.Pin(client)
+		switch {
+		case refused == nil:
+			err = undo()
+		case wanted.Mode == "fixed":
+			err = record.UserError("host.pin: %v", refused)
+		default:
+			facts.Pin.Server, facts.Pin.Client, facts.Pin.Reason = []int{}, []int{}, "nothing is pinned: "+refused.Error()
+		}
+	}
 	count, why := exchange.CountInstructions(os.Getpid())
 	count.Close()
 	if facts.Instructions = why == nil; why != nil {

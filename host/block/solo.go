@@ -222,7 +222,9 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 		return err
 	}
 	rec.DrainS, rec.CPUNS["drained"] = &drained.seconds, int64(drained.cpu-cpu)
-	after, err := v.snapshots.Edge(ctx, "settle", "end", "")
+	// As the last poll saw it: nothing moves any more.
+	v.snapshots.Mark("settle", "end", "")
+	after, err := v.snapshots.Body(ctx, false)
 	if err != nil {
 		return err
 	}

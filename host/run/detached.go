@@ -85,6 +85,9 @@ func (d *Detached) Start() error {
 	return nil
 }
 
+// systemd is there where this is; tests have one of their own.
+var systemd = "/run/systemd/system"
+
 // launch makes the blocks a unit of their own where there is systemd, a session of their own elsewhere: neither ends with the connection.
 func (d *Detached) launch() error {
 	program, err := os.Executable()
@@ -110,12 +113,14 @@ func (d *Detached) launch() error {
 		plan, err := record.LoadPlan(d.runDir)
 		// Every run finds the disk and the page cache alike; a machine that is somebody's own only where that was asked for. A container
 		// may not; what was done is in the log.
-		if err == nil && (plan.Place.Kind == "gcp" || plan.Host.DropCaches) {
-			_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
+		if rented := err == nil && plan.Place.Kind == "gcp"; rented || (err == nil && plan.Host.DropCaches) {
+			if rented {
+				_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
+			}
 			unix.Sync()
 			_ = command(append(root, "sysctl", "-q", "vm.drop_caches=3")...).Run()
 		}
-		if _, err := os.Stat("/run/systemd/system"); err == nil {
+		if _, err := os.Stat(systemd); err == nil {
 			// Were the unit stopped when the kernel kills a server for its memory, a failed block would be an interrupted run.
 			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+filepath.Base(d.runDir),
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),

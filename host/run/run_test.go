@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -437,6 +438,49 @@ func TestDetached(t *testing.T) {
 	_ = c.Wait()
 	f.waitFor("the driver's end", func() bool { _, err := lockCache(t.Context(), f.cache, "", 0); return err == nil })
 	wantState("lost")
+}
+
+func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
+	t.Setenv("FAKE_DRIVER", "1")
+	t.Setenv("FAKE_S", "0")
+	tools, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
+	for _, tool := range []string{"sudo", "fstrim", "sysctl", "systemd-run"} {
+		text := "#!/bin/sh\necho " + tool + " \"$@\" >>" + log + "\n"
+		switch tool {
+		case "sudo":
+			text = "#!/bin/sh\nshift\nexec \"$@\"\n" // -n
+		case "systemd-run":
+			text += "while [ \"$1\" != -- ]; do shift; done\nshift\nsetsid \"$@\" &\n"
+		}
+		must(t, os.WriteFile(filepath.Join(tools, tool), []byte(text), 0o755))
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	systemd = tools
+	defer func() { systemd = "/run/systemd/system" }()
+	for name, c := range map[string]struct {
+		plan    map[string]any
+		touched bool
+	}{
+		"somebody's own": {map[string]any{"place": map[string]any{"kind": "ssh"}}, false},
+		"as asked":       {map[string]any{"place": map[string]any{"kind": "ssh"}, "host": map[string]any{"pin": "off", "drop_caches": true}}, true},
+		"a rented one":   {map[string]any{"place": map[string]any{"kind": "gcp"}}, true},
+	} {
+		f := newFixture(t, 1, 0)
+		maps.Copy(f.plan, c.plan)
+		f.write()
+		os.Remove(log)
+		d, err := NewDetached(f.dir, f.cache)
+		must(t, err)
+		must(t, d.Start())
+		f.waitFor("the end", func() bool { return strings.HasPrefix(d.State(), "ended 0") })
+		text, err := os.ReadFile(log)
+		must(t, err)
+		// Else systemd ends the whole run when the kernel ends a server for its memory.
+		wantIn(t, string(text), "--property=OOMPolicy=continue")
+		if touched := strings.Contains(string(text), "drop_caches") || strings.Contains(string(text), "fstrim"); touched != c.touched {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
 }
 
 func TestTheCacheIsTrimmed(t *testing.T) {

@@ -87,9 +87,10 @@ def _samples(source: Source, metric: Metric, family: Family, factor: float) -> N
     table = source.counting(source.table("measurements")[source.table("measurements")["metric"] == metric.name])
     columns = ("cell", "block", "variant", "phase", "query_type", "value")
     for cell, block, variant, phase, query_type, value in zip(*(table[c].tolist() for c in columns), strict=True):
-        # In the duel all variants share a phase, which has no variant.
-        found = (phase_ends.get((block, of, phase, query_type)) for of in (variant, ""))
-        end = next(filter(None, found), block_ends.get((block, variant)))
+        # In the duel all variants share a phase, which has no variant; columns of a pivot share a variant.
+        ran = source.plan.variants[0].name if source.pivoted else variant
+        found = (phase_ends.get((block, of, phase, query_type)) for of in (ran, ""))
+        end = next(filter(None, found), block_ends.get((block, ran)))
         if end is not None:
             own = {"cell": cell, "variant": variant, of_type: query_type, "block": f"{block:.0f}"}
             family.add_sample(

@@ -32,7 +32,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
         *(
-            markup.paragraphs(duel.overview(one, units, rows), duel.details(one, units, rows))
+            markup.paragraphs(duel.overview(one, units, rows, "Benchmark"), duel.details(one, units, rows))
             for one in source.comparisons
         ),
         "A cell is the baseline's median → the candidate's (change in percent) and its mark.",

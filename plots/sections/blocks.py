@@ -58,7 +58,7 @@ def failures(source: Source) -> list[str]:
 
 def _spreads(comparison: Comparison, source: Source) -> str:
     """Return the spread of each row of the first family within and between blocks, and what would help."""
-    rows = [row for row in comparison.rows if row["family"] == "primary" and row["s_d"] is not None]
+    rows = [row for row in comparison.rows if row["family"] == "primary"]
     # What is made of single query types is said of each of them, too.
     parts = {row["metric"] for row in rows if row["query_type"] == GEOMEAN}
     rows += [row for name in parts for t, row in comparison.of(name, source.query_types).items() if t != GEOMEAN]
@@ -68,7 +68,7 @@ def _spreads(comparison: Comparison, source: Source) -> str:
             numbers.interval(row), numbers.count(row["blocks_needed"]), f"{row['threshold_pct']:g}",
             _advice(row, source),
         ]
-        for row in rows
+        for row in rows if row["s_d"] is not None
     ]  # fmt: skip
     header = ("Where the noise is", "within a block, %", "between blocks, %", "95 % CI", "blocks needed", "for, %")
     return markup.table([*header, "what would help"], cells, range(1, 6))

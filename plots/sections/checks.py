@@ -30,7 +30,7 @@ def planned(source: Source) -> dict[str, int]:
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
     blocks = [b for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
-    counted = table[table["variant"].isin(["", *source.run.variants])].groupby(["check", "block"]).size()
+    counted = table.groupby(["check", "block"]).size()
     once = source.plan.design.reload == "once"
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
@@ -104,7 +104,8 @@ def _doubts(comparison: Comparison) -> list[str]:
             ]
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
-            said.append(f"{markup.text(comparison.named(row))} exists in {only} only: it is shown, and not compared.")
+            what = markup.text(row["query_type"] or comparison.named(row))
+            said.append(f"{what} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
             short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(known), 3)} s)")
     few = f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {', '.join(short)}."

@@ -77,7 +77,7 @@ def _short(value: str) -> str:
 def machine(source: Source) -> list[list[str]]:
     """Return on what and with what it ran, name and value; what was not recorded is left out."""
     host, run = source.host, source.run
-    pin = host.get("pin") or {}
+    pin = (host.get("pin") or {}) if source.plan.duels else {}
     pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in ("server", "client") if pin.get(who))
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     files = run.json("raw/workload.json").get("data") or []

@@ -47,14 +47,16 @@ def _of(comparison: Comparison, source: Source) -> str:
     return found and markup.paragraphs(found, details(comparison, ESTIMATORS | PERCENTILES, source.query_types))
 
 
-def overview(comparison: Comparison, statistics: dict[str, str], query_types: list[str]) -> str:
+def overview(
+    comparison: Comparison, statistics: dict[str, str], query_types: list[str], head: str = "Query type"
+) -> str:
     """Return a table of statistics by query type: both values, change and mark in a cell; nothing without any."""
     rows = []
     for query_type in (*query_types, *NAMES):
         cells = [comparison.cell_of(metric, query_type) for metric in statistics]
         if any(cell != numbers.MISSING for cell in cells):
             rows.append([NAMES.get(query_type, query_type), *cells])
-    return markup.table([f"Query type, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
+    return markup.table([f"{head}, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
 
 
 def details(comparison: Comparison, statistics: dict[str, str], query_types: list[str]) -> str:
@@ -64,10 +66,8 @@ def details(comparison: Comparison, statistics: dict[str, str], query_types: lis
         rows = comparison.of(metric, query_types)
         if rows:
             names = [NAMES.get(query_type, query_type) for query_type in rows]
-            parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, 'Query type')}")
-    return markup.folded(
-        f"Intervals and p of every query type: {comparison.labels[1]} against {comparison.labels[0]}", *parts
-    )
+            parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, '')}")
+    return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
 
 
 def shifts(comparison: Comparison, source: Source, percentiles: dict[str, str]) -> str:

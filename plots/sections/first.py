@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from plots import markup, numbers, sentences
-from plots.charts.forest import READ, Change, forest_of
+from plots.charts.forest import READ, Change, forest_of, shared_path
 from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import checks
@@ -94,7 +94,7 @@ def _picture(source: Source, pictures: Pictures) -> str:
     changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types)]
     names = markup.text(" and ".join(source.labels.values()))
     return pictures.show(
-        "change", "change", f"Change of each query type, load, CPU, memory and disk with its 95 % interval: {names}",
+        "change", "change", f"What the answer stands on, each change with its 95 % interval: {names}",
         f"Worse is always to the right; the figures have the metric's own sign. {READ}",
         forest_of(changes, source.labels, "Change, % (left is better)"),
     )  # fmt: skip
@@ -103,13 +103,11 @@ def _picture(source: Source, pictures: Pictures) -> str:
 def _changes(comparison: Comparison, query_types: Sequence[str]) -> list[Change]:
     rows = [row for row in comparison.rows if row["family"] == "primary" and row["change_pct"] is not None]
     found = [Change.of(row, "primary", comparison.named(row)) for row in rows]
-    drawn = {row["metric"] for row in rows}
-    for row in rows:
-        # The query types behind a mean over them.
-        if row["query_type"] == GEOMEAN and row is next(r for r in rows if r["query_type"] == GEOMEAN):
-            of_type = comparison.of(row["metric"], query_types).items()
-            found += [Change.of(r, "types", t) for t, r in of_type if t in query_types and r["change_pct"] is not None]
-    resources = [comparison.row(name) for name in _RESOURCES if name not in drawn]
-    return found + [
-        Change.of(row, "resources", comparison.named(row)) for row in resources if row and row["change_pct"] is not None
-    ]
+    # The query types behind the first mean over them, without what all of their names begin with.
+    mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
+    of_type = [(t[shared:], row) for t, row in comparison.of(mean, query_types).items() if t in query_types]
+    single = [comparison.row(name) for name in _RESOURCES if all(row["metric"] != name for row in rows)]
+    resources = [(comparison.named(row), row) for row in single if row]
+    for group, named in (("types", of_type), ("resources", resources)):
+        found += [Change.of(row, group, name) for name, row in named if row["change_pct"] is not None]
+    return found
