@@ -308,7 +308,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 				return nil
 			}
 			elapsed := time.Since(begin)
-			busy, _, err := v.work(d.bodies[v.Name])
+			busy, _, err := v.work(d.bodies[v.Name], v.target.Quiet)
 			if err != nil {
 				return err
 			}
