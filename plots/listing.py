@@ -91,7 +91,7 @@ def line(path: Path, running: str) -> Line:
         return _known(open_run(path), size, changed, running)
     except BROKEN as error:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
-        return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(f'{path}/')}")
+        return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(str(path)).lstrip('/ ')}")
 
 
 def _why_no_plan(path: Path) -> str:

@@ -12,11 +12,16 @@ import time
 
 import pytest
 from housekeeping import PROJECT, clean_environment, write
-from synthetic import Spec, write_run
+from synthetic import Spec, plan, write_run
 
 from plots import listing
 
 HEAD = "  run "
+SSH = {"kind": "ssh", "port": None, "config_file": None, "directory": "/home/me/tsduel"}
+IMPORTED = {
+    **dict.fromkeys(("use_case", "start", "end", "interval", "seed", "scale", "query_workers"), "unknown"),
+    "logs": {}, "samples_from": "flags", "notes": [], "samples": 1, "load_workers": 1, "query_types": [],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -36,22 +41,25 @@ def rows(results, **environment):
     return {line[2:].split()[0]: line for line in table[1:]}
 
 
-def run(results, name, *, events=("run-start", "run-end"), rounds=None, created="2026-11-20T14:00:00Z", **plan):
-    """Write a run with two blocks of which so many rounds (all if None) are finished; return its directory."""
-    path = write_run(results / name, Spec(blocks=2, warmup_blocks=1, load_s=1, query_types=("cpu-max-all-1",)))
+SPEC = Spec(blocks=2, load_s=1.0, exchanges=8, query_types=("cpu-max-all-1",))
+
+
+def run(results, name, *, events=("run-start", "run-end ok"), blocks=None, created="2026-11-20T14:00:00Z", **plan):
+    """Write a run of a warm-up block and two, so many of them (all if None) finished; return its directory."""
+    path = write_run(results / name, SPEC)
     change(path, created=created, **plan)
     found = sorted(path.glob("raw/[0-9]*"))
-    for extra in found[len(found) if rounds is None else rounds :]:
+    for extra in found[len(found) if blocks is None else blocks :]:
         shutil.rmtree(extra)
     if events:
-        lines = (json.dumps({"t": 1.0, "event": event.partition(" ")[0]} | message(event)) for event in events)
+        lines = (json.dumps({"t": 1.0, "event": event.partition(" ")[0]} | status(event)) for event in events)
         (path / "raw/events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
-def message(event):
-    """Return the message of an event that is written with one."""
-    return {"message": event.partition(" ")[2]} if " " in event else {}
+def status(event):
+    """Return the status of an event that is written with one."""
+    return {"status": event.partition(" ")[2]} if " " in event else {}
 
 
 def change(path, **plan):
@@ -60,89 +68,88 @@ def change(path, **plan):
     file.write_text(json.dumps(json.loads(file.read_text()) | plan))
 
 
-def first_round(path):
-    """Return the directory of the first measured round."""
-    return next(path.glob("raw/01-1-*"))
+FIRST = "raw/001"
+"""The directory of the first measured block."""
 
 
 def compared(path, *verdicts, failed=0, **more):
     """Give a run a comparison with these verdicts."""
     document = {"checks": {"failed": failed}, "rows": [{"verdict": v} for v in verdicts]}
-    document |= {"blocks": {"candidate": {"valid": [1, 2], "dropped": []}}} | more
-    write(path / "stats/comparison.json").write_text(json.dumps(document))
+    write(path / "stats/comparison.json").write_text(json.dumps(document | more))
+    lines = ["cell,block,candidate,kind,counts,cause,second,reason"]
+    lines += [f",{block},candidate,measured,true,,false," for block in (1, 2)]
+    write(path / "tidy/blocks.csv").write_text("\n".join(lines) + "\n")
 
 
 class TestStates:
     """How far a run is."""
 
     @pytest.mark.parametrize(
-        ("events", "rounds", "state"),
+        ("events", "blocks", "state"),
         [
-            (("run-start", "run-end"), None, "ended 6 of 6"),
-            (("run-start", "round-start", "phase-start"), 3, "interrupted 3 of 6"),
-            (("run-start", "round-end", "run-end interrupted"), 4, "interrupted 4 of 6"),
-            ((), None, "ended 6 of 6"),
+            (("run-start", "run-end ok"), None, "ended 3 of 3"),
+            (("run-start", "block-start", "phase-start"), 1, "interrupted 1 of 3"),
+            (("run-start", "block-end ok", "run-end interrupted"), 2, "interrupted 2 of 3"),
+            ((), None, "ended 3 of 3"),
             ((), 0, "built"),
         ],
     )
-    def test_what_is_finished_tells(self, results, events, rounds, state):
-        """The last event, and the rounds that are there."""
-        run(results, "r", events=events, rounds=rounds)
+    def test_what_is_finished_tells(self, results, events, blocks, state):
+        """The last event, and the blocks that are there."""
+        run(results, "r", events=events, blocks=blocks)
         assert f"  {state}  " in rows(results)["r"]
 
     def test_planned_imported_failed_and_recorded(self, results):
-        """What has no rounds yet, or never had any here, and rounds that failed."""
-        planned = run(results, "planned", events=(), rounds=0)
+        """What has no blocks yet, or never had any here, and blocks that failed."""
+        planned = run(results, "planned", events=(), blocks=0)
         shutil.rmtree(planned / "build")
-        run(results, "imported", imported={"notes": []})
+        run(results, "imported", imported=IMPORTED)
         failed = run(results, "failed")
-        record = first_round(failed) / "round.json"
+        record = failed / FIRST / "block.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "failed"}))
-        recorded = run(results, "recorded", events=(), rounds=0)
+        recorded = run(results, "recorded", events=(), blocks=0)
         compared(recorded, "inconclusive")
         found = rows(results)
         assert "  planned  " in found["planned"]
         assert "  imported " in found["imported"]
-        assert "  ended 6 of 6, 1 failed  " in found["failed"]
+        assert "  ended 3 of 3, 1 failed  " in found["failed"]
         assert "  recorded  " in found["recorded"]
 
-    def test_a_partial_round_and_a_spare_one(self, results):
+    def test_a_partial_block_and_a_spare_one(self, results):
         """A partial is none; a spare counts as soon as it was run."""
         path = run(results, "r")
-        shutil.copytree(first_round(path), path / "raw/01-2-other.partial")
-        assert "ended 6 of 6" in rows(results)["r"]
-        with (path / "plan/rounds.tsv").open("a") as stream:
-            stream.write("3\t1\tbaseline\tspare\t\n3\t2\tcandidate\tspare\t\n")
-        assert "ended 6 of 6" in rows(results)["r"]
-        shutil.copytree(first_round(path), path / "raw/03-1-baseline")
-        record = path / "raw/03-1-baseline/round.json"
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"kind": "spare"}))
-        assert "ended 7 of 7" in rows(results)["r"]
+        shutil.copytree(path / FIRST, path / "raw/009.partial")
+        assert "ended 3 of 3" in rows(results)["r"]
+        with (path / "plan/blocks.tsv").open("a") as stream:
+            stream.write("3\t\thost1\tspare\tbaseline,candidate\t\n")
+        assert "ended 3 of 3" in rows(results)["r"]
+        shutil.copytree(path / FIRST, path / "raw/003")
+        record = path / "raw/003/block.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"block": 3, "kind": "spare"}))
+        assert "ended 4 of 4" in rows(results)["r"]
 
     def test_running_is_what_holds_the_lock(self, results, tmp_path):
         """Here; only the run that the lock names."""
         for name in ("one", "other"):
-            run(results, name, events=("run-start",), rounds=2)
+            run(results, name, events=("run-start",), blocks=1)
         lock = write(tmp_path / "run.lock")
         with lock.open("r+") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.write(f"pid {os.getpid()}, {results / 'one'}, since 2026-11-21T00:00:00Z\n")
             stream.flush()
             found = rows(results, TSDUEL_CACHE=str(tmp_path))
-        assert "  running 2 of 6  " in found["one"]
-        assert "  interrupted 2 of 6  " in found["other"]
+        assert "  running 1 of 3  " in found["one"]
+        assert "  interrupted 1 of 3  " in found["other"]
 
     def test_elsewhere_nobody_is_asked(self, results):
         """What is not all at home is away, and the place is named."""
-        place = {"kind": "ssh", "user": "me", "address": "bench"}
-        run(results, "away", events=("run-start", "round-end"), rounds=2, place=place)
+        place = SSH | {"user": "me", "address": "bench"}
+        run(results, "away", events=("run-start", "block-end ok"), blocks=1, place=place)
         home = run(results, "home", place=place)
         write(home / "host/fetched.json").write_text("{}")
-        run(results, "stopped", events=("run-start", "run-end interrupted"), rounds=2, place={"kind": "gcp"})
         found = rows(results)
-        assert "  me@bench  away 2 of 6 " in found["away"]
-        assert "  me@bench  ended 6 of 6 " in found["home"]
-        assert "  gcp       interrupted 2 of 6 " in found["stopped"]
+        assert "  me@bench  away 1 of 3 " in found["away"]
+        assert "  me@bench  ended 3 of 3 " in found["home"]
 
 
 class TestWhatIsSaid:
@@ -192,9 +199,11 @@ class TestWhatIsSaid:
 
     def test_long_names_and_labels_give_way(self, results):
         """No line is wider than the table may be, and no label breaks it."""
-        variants = [{"name": n, "label": f"path:{n}\n\x1b[31m" + "x" * 90} for n in ("baseline", "candidate")]
+        variants = plan("r", SPEC)["variants"]
+        for variant in variants:
+            variant["label"] = f"path:{variant['name']}\n\x1b[31m" + "x" * 90
         compared(run(results, "a" * 60, variants=variants), "regression", "improvement")
-        compared(run(results, "short", place={"kind": "ssh", "address": "h" * 70}), "inconclusive")
+        compared(run(results, "short", place=SSH | {"user": None, "address": "h" * 70}), "inconclusive")
         lines = rows(results)
         assert len(lines) == 2
         assert all(character.isprintable() for line in lines.values() for character in line)
@@ -215,15 +224,12 @@ class TestBroken:
                 "unreadable: plan/experiment.json:1: not",
             ),
             (lambda path: (path / "plan/experiment.json").write_text("[]"), "unreadable: plan/experiment.json: a JSON"),
-            (lambda path: (path / "plan/experiment.json").write_text("{}"), "unreadable: KeyError in its files"),
-            (lambda path: (path / "plan/experiment.json").write_bytes(b"\xff"), "unreadable: UnicodeDecodeError in"),
-            (lambda path: change(path, variants=7), "unreadable: TypeError in its files"),
-            (
-                lambda path: (first_round(path) / "round.json").write_text("{}"),
-                "unreadable: KeyError in its files",
-            ),
-            (lambda path: (path / "plan/rounds.tsv").unlink(), "unreadable: plan/rounds.tsv is missing"),
-            (lambda path: compared(path, blocks=None), "unreadable: AttributeError in its files"),
+            (lambda path: (path / "plan/experiment.json").write_text("{}"), "was made by an older tsduel"),
+            (lambda path: (path / "plan/experiment.json").write_bytes(b"\xff"), "not JSON: not UTF-8"),
+            (lambda path: change(path, variants=7), "unreadable: plan/experiment.json: variants: "),
+            (lambda path: (path / FIRST / "block.json").write_text("{}"), "unreadable: raw/001/block.json"),
+            (lambda path: (path / "plan/blocks.tsv").unlink(), "unreadable: plan/blocks.tsv is missing"),
+            (lambda path: compared(path, rows=None), "unreadable: TypeError in its files"),
         ],
     )
     def test_a_run_that_cannot_be_read_is_a_line(self, results, harm, said):
@@ -231,16 +237,17 @@ class TestBroken:
         harm(run(results, "broken"))
         run(results, "whole")
         found = rows(results)
-        assert f"  {said}" in found["broken"]
+        assert "  unreadable: " in found["broken"]
+        assert said in found["broken"]
         assert found["broken"].rstrip().endswith("B)")
-        assert "  ended 6 of 6  " in found["whole"]
+        assert "  ended 3 of 3  " in found["whole"]
 
     def test_strange_things_in_results(self, results):
         """A pipe in place of a plan, events cut short, links that lead nowhere or in a circle, half an import."""
         path = run(results, "pipe")
         (path / "plan/experiment.json").unlink()
         os.mkfifo(path / "plan/experiment.json")
-        path = run(results, "torn", events=("run-start", "round-start"), rounds=1)
+        path = run(results, "torn", events=("run-start", "block-start"), blocks=1)
         with (path / "raw/events.jsonl").open("ab") as stream:
             stream.write(b'\xff\n{"t": 1, "event": "run-e')
         (results / "nowhere").symlink_to("gone")
@@ -248,7 +255,7 @@ class TestBroken:
         write(results / "20261121T000000Z-imported.partial/raw/logs/baseline.log")
         found = rows(results)
         assert "  unreadable: " in found["pipe"]
-        assert "  interrupted 1 of 6  " in found["torn"]
+        assert "  interrupted 1 of 3  " in found["torn"]
         assert "  unreadable: a link that leads nowhere" in found["nowhere"]
         assert "  unreadable: " in found["circle"]
         assert "an import that did not come to its end" in found["20261121T000000Z-imported.partial"]
