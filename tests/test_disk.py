@@ -22,11 +22,11 @@ def test_a_stage_in_python_says_it_as_well(small_disk, tmp_path, monkeypatch, ca
     disk = small_disk(tmp_path / "results", 1)
     fill(disk)
 
-    def write(*_args):
+    def write(*_given):
         files.write(disk / "x", "y" * MIB)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(command_line.STAGES, "tidy", command_line.Stage("", write, makes_run=True))
+    monkeypatch.setitem(command_line.STAGES, "tidy", command_line.Stage("", "tsduel.tidy", write, makes_run=True))
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "r"])
     assert command_line.main() == 2
     assert "its disk is full; free some, then type the same command again" in capsys.readouterr().err

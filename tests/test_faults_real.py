@@ -1,191 +1,136 @@
-"""Real databases, real load generators and real benchmarks that are killed again and again, and `make` itself."""
+"""The real database and load generator that are killed again and again, a disk that fills up, and `make` itself."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from fakeproject import PATIENCE_S, free_port, wait_for
-from faults import Disturbed, kill, planned_rounds
-from gomodule import Module
-from gomodule import Run as BenchRun
+from checkout import CACHE, PROJECT, QUIET, Checkout
+from fakeproject import PATIENCE_S, UNJUDGED, free_port, wait_for
+from faults import Disturbed, kill, planned_blocks
 from listening import not_loopback
-from test_disk import fill, small_estimates
-from test_end_to_end import UNJUDGED
-from test_faults import tables
-from test_rounds_real import RealRun, built, cache  # noqa: F401 - they are fixtures
 
-PROJECT = Path(__file__).resolve().parent.parent
+from tsduel.plan import resolve
+from tsduel.question import read
+
 # One after the other, whatever runs beside them: they share the cache and load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
-PHASES = ("prepare", "load", "settle", "query", "stop")
-KINDS = ("driver", "round", "everything", "power", "database", "client")
+PHASES = ("load", "settle", "exchange", "stop")
+KINDS = ("driver", "everything", "power", "database", "loader")
+VICTIMS = {"database": "-storageDataPath=", "loader": "/tsbs_load"}
 
 
-def started(run, words, environment):
-    """Return a function that begins or goes on with a run, its words in a file."""
+@pytest.fixture
+def real(project):
+    """Return how to plan and build a run of the smoke experiment's baseline against itself, in the test's own cache."""
 
-    def start():
-        with (run.parent / "said").open("ab") as said:
-            return subprocess.Popen(
-                words, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
-            )
+    def plan(**parts):
+        data = read.read_file(PROJECT / "experiments" / "smoke.yml")
+        base = {"noise": UNJUDGED, "host": {"port": free_port()}}
+        for section, fields in (base | parts).items():
+            data[section] = data.get(section, {}) | fields
+        planned = resolve.resolve(read.validate(data, "test"), run="r", aa=True)
+        project.cache.mkdir(exist_ok=True)
+        resolve.write(project.run_dir, planned, cache=CACHE)
+        for words in (("agent",), ("tsbs", planned.tsbs.version), ("variant", "baseline"), ("variant", "candidate")):
+            command = [sys.executable, PROJECT / "ansible/build.py", words[0], project.run_dir, *words[1:]]
+            environment = os.environ | {"TSDUEL_CACHE": str(CACHE)}
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
-    return start
+    return plan
 
 
-def figures(disturbed, planned, record_property):
-    """Report what came of it, and require that it is nothing."""
-    lost = disturbed.lost(planned)
-    record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
-    assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
-
-
-def test_victoriametrics_and_tsbs_are_killed_again_and_again(tmp_path, built, cache, record_property):  # noqa: F811 - fixtures
-    """Six kills; every planned round is in the tables once, and nothing of ours listened for others meanwhile."""
-    real = RealRun(tmp_path / "home", built, cache)
-    real.root.mkdir()
-    real.plan(blocks=3, failed=99, scale=100)
-    environment = os.environ | {"TSDUEL_CACHE": str(cache)}
+def test_victoriametrics_and_tsbs_are_killed_again_and_again(project, real, record_property):
+    """Every planned block is there once, and nothing of ours listened for others meanwhile."""
+    real(design={"blocks": 4, "max_failed_blocks": 99}, workload={"scale": 100})
+    project.said = project.run_dir.parent / "said"
     disturbed = Disturbed(
-        run_dir=real.run_dir,
-        scratch=cache / "scratch",
-        start=started(real.run_dir, [PROJECT / "scripts" / "run-rounds", real.run_dir], environment),
-        victims={"round": "/round-tsbs", "database": "-storageDataPath=", "client": "/tsbs_"},
+        run_dir=project.run_dir,
+        scratch=project.cache / "scratch",
+        start=project.start,
+        victims=VICTIMS,
         seed=1,
         look=not_loopback,
     )
     disturbed.disturb(KINDS, PHASES)
     disturbed.finish()
-    figures(disturbed, planned_rounds(real.run_dir), record_property)
+    lost = disturbed.lost(planned_blocks(project.run_dir))
+    record_property("faults", [len(disturbed.kills), len(lost), len(disturbed.repeated), len(disturbed.left)])
+    assert (lost, disturbed.repeated, disturbed.left) == ([], [], [])
     assert len(disturbed.kills) == len(KINDS), disturbed.kills
-    checked, _ = tables(real.run_dir)
-    assert checked == planned_rounds(real.run_dir)
     assert disturbed.looks > 0
     assert disturbed.seen == set()
 
 
-def test_a_disk_that_fills_up_under_victoriametrics(tmp_path, built, small_disk):  # noqa: F811 - a fixture
+def test_a_disk_that_fills_up_under_victoriametrics(project, real, small_disk):
     """It refuses to write: the run ends and says which disk, and goes on once there is room."""
-    real = RealRun(tmp_path / "home", built, tmp_path / "cache")
-    real.root.mkdir()
-    # Too small for the unpacked data to come to lie there as well.
-    scratch = small_disk(real.cache / "scratch", 160)
-    real.plan(blocks=1, failed=0, scale=300)
-    small_estimates(real.run_dir, 120)
-    start = started(
-        real.run_dir, [PROJECT / "scripts/run-rounds", real.run_dir], os.environ | {"TSDUEL_CACHE": str(real.cache)}
+    scratch = small_disk(project.cache / "scratch", 200)
+    real(design={"blocks": 1, "max_failed_blocks": 0}, workload={"scale": 200, "workers": 2})
+    plan = project.run_dir / "plan" / "experiment.json"
+    # Small enough for the disk, and large enough that its version is not blamed.
+    small = {"data_bytes": 1 << 20, "query_bytes": 1 << 20, "database_bytes": 120 << 20, "results_bytes": 1 << 20}
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"estimate": small}))
+    process = project.start()
+    wait_for(
+        lambda: process.poll() is not None or '"phase":"load"' in json.dumps(project.events(), separators=(",", ":"))
     )
-    process = start()
-    events = real.run_dir / "raw" / "events.jsonl"
-    wait_for(lambda: process.poll() is not None or (events.exists() and '"phase":"load"' in events.read_text()))
-    ballast = fill(scratch)
-    process.wait(timeout=PATIENCE_S)
-    said = (real.run_dir.parent / "said").read_text()
+    ballast = scratch / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
+        while stream.write(bytes(1 << 20)):
+            pass
+    said = project.end(process)
     assert process.returncode == 2, said
     assert f"the disk of {scratch} is full (" in said
-    assert list((real.run_dir / "raw").glob("0*")) == []
+    assert project.blocks() == []
     ballast.unlink()
-    process = start()
-    process.wait(timeout=PATIENCE_S)
-    assert process.returncode == 0, (real.run_dir.parent / "said").read_text()
-    assert [json.loads(p.read_text())["status"] for p in real.run_dir.glob("raw/*/round.json")] == ["ok", "ok"]
-    assert real.alive() == []
+    project.run()
+    assert project.block("001")["status"] == "ok"
 
 
-def test_go_benchmarks_are_killed_again_and_again(tmp_path, record_property):
-    """The driver, the round, the test binary, everything: the same rounds in the end, and nothing is left."""
-    module = Module(tmp_path / "module")
-    plain = module.commit()
-    run = BenchRun(tmp_path)
-    run.plan(
-        {"baseline": plain, "candidate": plain},
-        gobench={"seconds": 0.5},
-        design={"blocks": 3, "max_failed_rounds": 99},
-    )
-    run.build()
-    disturbed = Disturbed(
-        run_dir=run.directory,
-        scratch=run.cache / "scratch",
-        start=started(run.directory, [run.scripts / "run-rounds", run.directory], run.env),
-        victims={"round": "/round-gobench", "client": "-test.run="},
-        seed=1,
-    )
-    disturbed.disturb(("driver", "stopped driver", "round", "power", "client"), ("prepare", "bench"))
-    disturbed.finish()
-    figures(disturbed, planned_rounds(run.directory), record_property)
-    assert not list((run.directory / "raw").glob("*.partial"))
-
-
-@pytest.fixture
-def named_run():
-    """Give a run of our own in results/, and leave results/ as it was."""
-    latest = PROJECT / "results" / "latest"
-    before = latest.readlink() if latest.is_symlink() else None
-    directory = PROJECT / "results" / f"killed-{os.getpid()}"
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-    latest.unlink(missing_ok=True)
-    if before is not None:
-        latest.symlink_to(before)
-
-
-def of_make(name):
-    """Return the pids of everything that this run's `make` has started: they have its name in their environment."""
-    found = []
+def started_by(name):
+    """Return pid -> command line of everything that this run's `make` has started, which has its name for RUN."""
+    found = {}
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             if f"RUN={name}".encode() in (directory / "environ").read_bytes().split(b"\0"):
-                found.append(int(directory.name))
-        except OSError:
-            continue
+                found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace")
     return found
 
 
-@pytest.mark.usefixtures("built")
-def test_make_is_killed_as_a_whole_while_it_builds(named_run, record_property):
-    """make, Python, Ansible and its workers are killed at once; the same command builds, runs and reports."""
-    words = ["make", "tsbs", f"RUN={named_run.name}"]
-    asked = ["EXPERIMENT=experiments/smoke.yml", f"SET=host.port={free_port()} {UNJUDGED}", "BLOCKS=1"]
-    kills = 0
-    for moment in (0.5, 3.0):
-        process = subprocess.Popen(
-            [*words, *(asked if not (named_run / "plan" / "experiment.json").exists() else [])],
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            process_group=0,
-        )
-        wait_for(lambda: "ansible-playbook" in "".join(_words(pid) for pid in of_make(named_run.name)))
-        time.sleep(moment)
-        kill(process.pid, *of_make(named_run.name))
-        while rest := of_make(named_run.name):
-            kill(*rest)
-        process.wait()
-        assert process.returncode == -signal.SIGKILL
-        kills += 1
-    done = subprocess.run(words, cwd=PROJECT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lost = set(planned_rounds(named_run)) ^ {p.parent.name for p in named_run.glob("raw/*/round.json")}
-    left = of_make(named_run.name)
-    record_property("faults", [kills, len(lost), 0, len(left)])
-    assert not lost
-    assert left == []
-    again = subprocess.run(words, cwd=PROJECT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert "everything is built already" in again.stderr
-    assert not re.search("begins", again.stderr)
-
-
-def _words(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
+def test_make_is_killed_as_a_whole_while_it_builds_and_runs(tmp_path, record_property):
+    """make, Python, Ansible, the Go program and all below it at once; the same command goes on to the report."""
+    checkout = Checkout(tmp_path / "checkout")
+    name = f"killed-{os.getpid()}"
+    asked = ["EXPERIMENT=experiments/smoke.yml", f"SET=host.port={free_port()} {QUIET}"]
+    moments = ("ansible-playbook", "-storageDataPath=")
+    for moment in moments:
+        with checkout.making(tmp_path / "log", "tsbs", f"RUN={name}", *asked) as process:
+            there = lambda moment=moment: any(moment in words for words in started_by(name).values())  # noqa: E731
+            deadline = time.monotonic() + PATIENCE_S
+            while not there():
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            time.sleep(0.5)
+            kill(process.pid, *started_by(name))
+            while rest := started_by(name):
+                kill(*rest)
+            assert process.wait() == -signal.SIGKILL
+        asked = []
+    said = checkout.make("tsbs", f"RUN={name}")
+    run_dir = checkout.results(name)
+    lost = set(planned_blocks(run_dir)) ^ {path.parent.name for path in run_dir.glob("raw/*/block.json")}
+    left = started_by(name)
+    record_property("faults", [len(moments), len(lost), 0, len(left)])
+    assert (lost, left) == (set(), {})
+    assert "all blocks are run" in said
+    again = checkout.make("tsbs", f"RUN={name}")
+    assert "everything is built already" in again
+    assert " begins" not in again

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
 
 import pytest
 from listening import listeners, not_loopback
@@ -27,13 +26,13 @@ class TestPrivate:
         """What lies in them is closed with them; a directory that was there is as its user left it."""
         before = os.umask(0)
         try:
-            project.plan()
+            project.plan(duel={"enabled": False})
             project.run()
         finally:
             os.umask(before)
-        assert [mode(path) for path in (project.run_dir, project.cache, project.cache / "scratch")] == [0o700] * 3
-        # What is in them is open, so that one chmod shares a run.
-        assert mode(project.run_dir / "raw") == 0o777
+        assert [mode(path) for path in (project.run_dir, project.cache / "scratch")] == [0o700] * 2
+        # A database's own files are closed too, wherever the scratch directory lies.
+        assert mode(project.cache / "scratch/data") == 0o700
         project.run_dir.chmod(0o755)
         project.run()
         assert mode(project.run_dir) == 0o755
@@ -48,83 +47,6 @@ class TestPrivate:
         with pytest.raises(UserError, match="/no/such"):
             plan.main(tmp_path / "results/r", environment)
         assert mode(tmp_path / "a/cache") == 0o700
-
-
-class TestWipe:
-    """Only a plain directory of ours, with our marker beside it, is wiped."""
-
-    @pytest.fixture
-    def precious(self, project):
-        """Return a file outside, which nothing may touch."""
-        file = project.root / "elsewhere" / "data" / "precious"
-        file.parent.mkdir(parents=True)
-        file.write_text("mine")
-        yield file
-        assert file.read_text() == "mine"
-
-    @pytest.mark.parametrize("name", ["data", "bench"])
-    def test_a_link_is_not_followed(self, project, precious, name):
-        """Not even with a marker beside it, as after an earlier run."""
-        project.plan()
-        scratch = project.cache / "scratch"
-        scratch.mkdir(parents=True)
-        (scratch / f"{name}.tsduel-data").touch()
-        (scratch / name).symlink_to(precious.parent)
-        said = project.run(expect=2)
-        assert f"{scratch}/{name} is a link, and is not followed: remove it" in said
-        if name == "data":
-            assert "is a link" in project.round_alone()["failure"]["message"]
-
-    @pytest.mark.parametrize("name", ["data", "bench"])
-    def test_what_has_no_marker_is_not_wiped(self, project, name):
-        """A directory of the same name that somebody has put there."""
-        project.plan()
-        file = project.cache / "scratch" / name / "precious"
-        file.parent.mkdir(parents=True)
-        file.write_text("mine")
-        assert f"{name} is not marked as ours ({name}.tsduel-data beside it)" in project.run(expect=2)
-        (file.parent.parent / f"{name}.tsduel-data").symlink_to("/etc/hostname")
-        assert "is not marked as ours" in project.run(expect=2)
-        assert file.read_text() == "mine"
-
-    def test_a_scratch_that_leads_elsewhere_is_looked_at_there(self, project, precious):
-        """TSDUEL_CACHE may be, or hold, a link; what it leads to has no marker."""
-        project.plan()
-        project.cache.mkdir()
-        (project.cache / "scratch").symlink_to(precious.parent.parent)
-        assert "is not marked as ours" in project.run(expect=2)
-
-    def test_links_in_a_directory_of_ours_are_removed_and_not_followed(self, project, precious):
-        """A database or a benchmark may leave any."""
-        project.plan()
-        data = project.cache / "scratch" / "data"
-        data.mkdir(parents=True)
-        (project.cache / "scratch" / "data.tsduel-data").touch()
-        (data / "link").symlink_to(precious.parent)
-        closed = data / "closed"
-        closed.mkdir()
-        (closed / "link").symlink_to(precious)
-        closed.chmod(0o500)
-        project.run()
-        assert not (data / "link").is_symlink()
-
-    def test_another_disk_is_not_wiped(self, project):
-        """A marker beside a mount point says nothing of what is mounted."""
-        if os.geteuid() != 0:
-            pytest.skip("mounting a disk needs root")
-        project.plan()
-        data = project.cache / "scratch" / "data"
-        data.mkdir(parents=True)
-        (project.cache / "scratch" / "data.tsduel-data").touch()
-        words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tsduel-test", data]
-        if subprocess.run(words, check=False, capture_output=True).returncode != 0:
-            pytest.skip("no disk can be mounted here")
-        try:
-            (data / "precious").write_text("mine")
-            assert f"{data} is a disk of its own, so it is not wiped" in project.run(expect=2)
-            assert (data / "precious").read_text() == "mine"
-        finally:
-            subprocess.run(["umount", data], check=False)
 
 
 def test_the_test_of_listening_sees_who_listens():

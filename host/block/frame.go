@@ -78,9 +78,6 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if full := f.diskFull(err); full != nil {
-		return nil, full
-	}
 	if err != nil {
 		return nil, err
 	}

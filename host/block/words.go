@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/noise"
-	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
 
@@ -109,31 +107,4 @@ func (f *frame) quietLog(v *variant, log string) error {
 		}
 	}, log)
 	return f.equal(v, "server_log", 0, float64(count), "the server's log has a panic or a fatal error: "+scrape.OneLine(worst))
-}
-
-// diskFull says that a disk of ours is full, and lets nothing be published: the block is run again. Where a database has
-// written more than was expected of it, that is its own doing, and the block has failed.
-func (f *frame) diskFull(err error) error {
-	if err == nil && f.block.Status == record.OK {
-		return nil
-	}
-	for _, dir := range []string{f.RunDir, f.Scratch} {
-		free, full := record.IsFull(dir)
-		if !full {
-			continue
-		}
-		taken := record.UsedBytes(filepath.Join(f.Scratch, "data"))
-		if expected := f.Plan.Estimate.DatabaseBytes; err == nil && dir == f.Scratch && expected > 0 && taken > expected {
-			last := &f.block.Failures[len(f.block.Failures)-1]
-			last.Message += fmt.Sprintf("; the disk of %s is full: its files take %d MiB, and %d were expected", dir, taken>>20, expected>>20)
-			return record.Wipe(filepath.Join(f.Scratch, "data"))
-		}
-		remedy := "free some there"
-		if dir == f.Scratch {
-			remedy += ", or point TSDUEL_CACHE to a larger disk"
-		}
-		return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
-			dir, free>>20, remedy, f.Plan.Kind, filepath.Base(f.RunDir))
-	}
-	return nil
 }

@@ -42,7 +42,7 @@ func Siblings() (cores [][]int) {
 		}
 		var core []int
 		list := readText(fmt.Sprintf("%s/devices/system/cpu/cpu%d/topology/thread_siblings_list", SysRoot(), cpu))
-		for _, sibling := range append(ParseList(list), cpu) {
+		for _, sibling := range append(parseList(list), cpu) {
 			if slices.Contains(allowed, sibling) && !seen[sibling] {
 				seen[sibling] = true
 				core = append(core, sibling)
@@ -53,8 +53,8 @@ func Siblings() (cores [][]int) {
 	return cores
 }
 
-// ParseList reads the kernel's lists of CPUs, as 0-3,8; what is no number is left out.
-func ParseList(text string) (cpus []int) {
+// parseList reads the kernel's lists of CPUs, as 0-3,8; what is no number is left out.
+func parseList(text string) (cpus []int) {
 	for part := range strings.SplitSeq(text, ",") {
 		low, high, ranged := strings.Cut(strings.TrimSpace(part), "-")
 		from, err := strconv.Atoi(low)

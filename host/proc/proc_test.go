@@ -245,7 +245,7 @@ func TestSplit(t *testing.T) {
 	if server, _, why := Split([][]int{{0, 1}}); server != nil || why != "there is one core to run on (2 CPUs)" {
 		t.Error(server, why)
 	}
-	if found := ParseList("0-3,8, 10-11"); !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}) {
+	if found := parseList("0-3,8, 10-11"); !slices.Equal(found, []int{0, 1, 2, 3, 8, 10, 11}) {
 		t.Error(found)
 	}
 }

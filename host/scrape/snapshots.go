@@ -32,6 +32,7 @@ type Snapshots struct {
 	file    *os.File
 	pack    *gzip.Writer
 	keep    *regexp.Regexp
+	known   map[string]bool // names that were asked of keep, which costs more than the rest of a tick
 	asked   time.Time
 	mutex   sync.Mutex
 	err     error
@@ -48,7 +49,7 @@ func Create(path, ticks string) (*Snapshots, error) {
 		return nil, err
 	}
 	pack, _ := gzip.NewWriterLevel(file, gzip.BestSpeed)
-	return &Snapshots{file: file, pack: pack, keep: keep}, nil
+	return &Snapshots{file: file, pack: pack, keep: keep, known: map[string]bool{}}, nil
 }
 
 // Mark begins a snapshot at the begin or end of a phase with the kernel's part, which is of this very moment. Body has
@@ -88,17 +89,18 @@ func (s *Snapshots) tick(ctx context.Context) []byte {
 	head := s.head("tick")
 	var kept []byte
 	for line := range bytes.Lines(s.bodies(ctx)) {
-		if name, _, _ := bytes.Cut(line, []byte{' '}); s.keep.Match(cutLabels(name)) {
+		name := line[:max(0, bytes.IndexAny(line, "{ "))]
+		wanted, known := s.known[string(name)]
+		if !known {
+			wanted = s.keep.Match(name)
+			s.known[string(name)] = wanted
+		}
+		if wanted {
 			kept = append(kept, line...)
 		}
 	}
 	s.write(head, kept)
 	return kept
-}
-
-func cutLabels(series []byte) []byte {
-	name, _, _ := bytes.Cut(series, []byte{'{'})
-	return name
 }
 
 // Ticks keeps a tick every second from now on, until stop is called; each goes to see as well, if there is one.

@@ -1,6 +1,6 @@
 """results/RUN/run.log: what every stage of a run has said, and how it ended, in UTC.
 
-scripts/lib/common.sh writes the same lines where the rounds run, and ansible/plugins/plain.py while it builds.
+host/record/events.go writes the same lines where the blocks run, and ansible/plugins/plain.py while it builds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+package record
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func put(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Only a plain directory of ours, with our marker beside it, is wiped: links and other disks lead to what is not ours.
+func TestOnlyWhatIsOursIsWiped(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(t *testing.T, dir, precious string) error
+		said string
+	}{
+		"no marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
+		"a link as marker": {func(t *testing.T, dir, _ string) error {
+			put(t, dir+"/x", "")
+			return os.Symlink("/etc/hostname", dir+marked)
+		}, "is not marked as ours"},
+		"a link": {func(t *testing.T, dir, precious string) error {
+			put(t, dir+marked, "")
+			return os.Symlink(filepath.Dir(precious), dir)
+		}, "is a link, and is not followed: remove it"},
+		"a disk of its own": {func(t *testing.T, dir, _ string) error {
+			put(t, dir+marked, "")
+			put(t, dir+"/x", "")
+			if err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "tsduel-test", dir).Run(); err != nil {
+				t.Skipf("no disk can be mounted here: %v", err)
+			}
+			t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+			return nil
+		}, "is a disk of its own, so it is not wiped: unmount it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, precious := filepath.Join(t.TempDir(), "data"), put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
+			if err := c.make(t, dir, precious); err != nil {
+				t.Fatal(err)
+			}
+			if err := Wipe(dir); err == nil || !strings.Contains(err.Error(), dir+" "+c.said) {
+				t.Error(err)
+			}
+			if text, _ := os.ReadFile(precious); string(text) != "mine" {
+				t.Error("it is gone")
+			}
+		})
+	}
+}
+
+// What a database or a benchmark leaves is removed: what it wrote-protected, and links, which are not followed.
+func TestWipeOfOurs(t *testing.T) {
+	dir, precious := filepath.Join(t.TempDir(), "data"), put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
+	if err := Wipe(dir); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "closed", "file"), "x")
+	for _, err := range []error{os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")), os.Symlink(precious, filepath.Join(dir, "closed", "link")),
+		os.Chmod(filepath.Join(dir, "closed"), 0o500), Wipe(dir)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
+		t.Error(left, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error(info, err)
+	}
+	if text, _ := os.ReadFile(precious); string(text) != "mine" {
+		t.Error("a link was followed")
+	}
+}

@@ -1,0 +1,80 @@
+"""A checkout of the project for one test, with results of its own: what is typed there touches nobody's runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fakeproject import UNJUDGED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+LEFT_OUT = ("results/", "docs/", "tests/")
+QUIET = " ".join(f"noise.{name}=null" for name in UNJUDGED)
+"""For SET=: no block is spoilt, since other tests run beside, and there is no canary."""
+
+
+class Checkout:
+    """The files that git knows of, with the project's own .venv and cache."""
+
+    def __init__(self, path: Path) -> None:
+        """Copy them to ``path``."""
+        self.path = path
+        command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, listed.split("\0")):
+            if not name.startswith(LEFT_OUT) and (PROJECT / name).is_file():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(PROJECT / name, path / name)
+        (path / ".venv").symlink_to(PROJECT / ".venv")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "EXPERIMENT"))}
+        self.environment = kept | {"TSDUEL_CACHE": str(CACHE)}
+
+    def results(self, run: str) -> Path:
+        """Return the directory of a run."""
+        return self.path / "results" / run
+
+    def make(self, *words: str, expect: int = 0, **environment: str) -> str:
+        """Type a make command; return all that it said."""
+        done = subprocess.run(
+            ["make", *words],
+            cwd=self.path,
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout
+        assert "Traceback" not in done.stdout, done.stdout
+        return done.stdout
+
+    @contextlib.contextmanager
+    def making(self, log: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a make command in a process group of its own, as a terminal does, its words in a file."""
+        with (
+            log.open("wb") as stream,
+            subprocess.Popen(
+                ["make", *words],
+                cwd=self.path,
+                env=self.environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
