@@ -71,7 +71,7 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 		Host:     record.HostSettings{Port: freePortOf(t)},
 		Workload: &record.WorkloadPlan{Workers: 1, BatchSize: 10000, Lines: lines48, Samples: lines48 * 10},
 		Queries:  record.Queries{Solo: true, Workers: 1, Count: new(int), Cache: "as-loaded", Seconds: 0.2, MaxCount: 70},
-		Settle:   record.Settle{Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
+		Settle:   record.Settle{Drain: true, Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
 		Design:   record.Design{Reload: "every"},
 		Noise:    &record.Limits{CanaryPct: new(float64)},
 	}
