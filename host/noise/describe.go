@@ -103,7 +103,7 @@ func Maintenance() string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithConproc.Text(ctx, http.MethodGet, Metadata, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, Metadata, nil)
 	if err != nil {
 		return ""
 	}
