@@ -445,7 +445,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 		if now.After(deadline) {
 			left := fmt.Sprintf("%v still to do", busy)
 			if len(body) == 0 {
-				left = "it does not answer at " + v.front().metrics
+				left = "its counters cannot be read at " + first(v.front().metrics, v.Target+"/metrics")
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
 		}
@@ -461,13 +461,11 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 // metrics are the texts of all components; empty where one does not answer.
 func (v *variant) metrics(ctx context.Context) (all []byte) {
 	for _, s := range v.servers {
-		if s.metrics != "" {
-			body, err := scrape.Fetch(ctx, s.metrics)
-			if err != nil {
-				return nil
-			}
-			all = append(append(all, body...), '\n')
+		body, err := s.counters(ctx)
+		if err != nil {
+			return nil
 		}
+		all = append(append(all, body...), '\n')
 	}
 	return all
 }
