@@ -6,6 +6,7 @@ from typing import Any
 
 from plots import markup, numbers
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
 EVIDENCE = ("diff %", "95 % CI", "p", "verdict")
@@ -42,7 +43,7 @@ class Comparison:
     @property
     def blocks(self) -> str:
         """How many blocks count: "1 block"."""
-        return f"{len(self.valid)} block{'' if len(self.valid) == 1 else 's'}"
+        return number_of(len(self.valid), "block")
 
     def row(self, metric: str, query_type: str = "") -> Row | None:
         """Return a row that has a value on either side, or None."""
@@ -89,7 +90,7 @@ class Comparison:
     def table(
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True
     ) -> str:
-        """Return the table of rows with their evidence, and what the database's own people call them where they do."""
+        """Return the table of rows with their evidence and, where they have one, the name their own people know."""
         known = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
         cells = []
         for at, (row, known_as) in enumerate(zip(rows, known, strict=True)):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from plots import markup, numbers
 from plots.comparison import Comparison, Row
 from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.core.wording import number_of
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,11 @@ def sentence(row: Row, subject: Subject) -> str:
     size = _size(row, subject)
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
-    screen = f"{size}, one run each: no verdict" if _alone(row) else f"{size} in {_blocks(row)}, a screen: {verdict}"
+    screen = (
+        f"{size}, one run each: no verdict"
+        if _alone(row)
+        else f"{size} in {number_of(row['blocks'], 'block')}, a screen: {verdict}"
+    )
     said = {
         "equivalent": f"{size}{_between(row)}: no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
@@ -125,22 +130,18 @@ def _size(row: Row, subject: Subject) -> str:
     )
 
 
-def _blocks(row: Row) -> str:
-    return f"{row['blocks']} block{'' if row['blocks'] == 1 else 's'}"
-
-
 def _between(row: Row) -> str:
     return "" if row["lo_pct"] is None else f" (95 % CI {numbers.interval(row)} %)"
 
 
 def _evidence(row: Row) -> str:
     if row["lo_pct"] is None:
-        return f"the same in each of {_blocks(row)}"
+        return f"the same in each of {number_of(row['blocks'], 'block')}"
     low, high, decimals = row["lo_pct"], row["hi_pct"], numbers.row_digits(row)[1]
     inner, outer = sorted((abs(low), abs(high)))
     one_way = low > 0 or high < 0
     reach = f"{numbers.size(inner, decimals)} to {numbers.size(outer, decimals)}" if one_way else numbers.interval(row)
-    return f"95 % CI {reach} %, p {numbers.probability(row['p_adj'])}, {_blocks(row)}"
+    return f"95 % CI {reach} %, p {numbers.probability(row['p_adj'])}, {number_of(row['blocks'], 'block')}"
 
 
 def _possible(row: Row) -> str:
@@ -152,7 +153,7 @@ def _possible(row: Row) -> str:
         return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
     if needed > row["blocks"]:
         return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
-    return f"{could}; {_blocks(row)} see changes of {numbers.size(row['mde_pct'])} % and more"
+    return f"{could}; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
 
 
 def _reason(row: Row) -> str:

@@ -68,7 +68,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(run_dir):
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", f"checked {len(checks)} of {len(checks)}", "This is not a result"):
         assert expected in report
-    for picture in ("plots/load-rate.png", "plots/load-rate.svg", "plots/course.svg", "report.html"):
+    for picture in ("plots/load-rate.png", "plots/load-rate.svg", "plots/change.svg", "report.html"):
         assert (run_dir / picture).stat().st_size > 1000
     assert f"Report: results/{run_dir.name}/report.md" in said
 
@@ -109,7 +109,5 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(run_dir):
         assert expected in report
     assert f"Report: results/{run_dir.name}/report.md" in said
     assert f"Exports: results/{run_dir.name}/exports (without those that feed alerts: a smoke run is no result)" in said
-    assert {path.stem for path in run_dir.glob("plots/*.png")} == {"change-in-time", "change-in-memory", "rounds"}
-    assert make("comment", f"RUN={run_dir.name}").startswith(
-        "**v1.133.0 against v1.132.0** (2 blocks), `./lib/storage`:"
-    )
+    assert {path.stem for path in run_dir.glob("plots/*.png")} == {"change", "change-in-memory", "blocks"}
+    assert make("comment", f"RUN={run_dir.name}").startswith("**v1.133.0 against v1.132.0** (2 blocks): ? a screen")

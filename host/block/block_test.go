@@ -71,7 +71,7 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 		Host:     record.HostSettings{Port: freePortOf(t)},
 		Workload: &record.WorkloadPlan{Workers: 1, BatchSize: 10000, Lines: lines48, Samples: lines48 * 10},
 		Queries:  record.Queries{Solo: true, Workers: 1, Count: new(int), Cache: "as-loaded", Seconds: 0.2, MaxCount: 70},
-		Settle:   record.Settle{Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
+		Settle:   record.Settle{Drain: true, Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
 		Design:   record.Design{Reload: "every"},
 		Noise:    &record.Limits{CanaryPct: new(float64)},
 	}
@@ -283,7 +283,7 @@ func TestMisbehaviour(t *testing.T) {
 		{"open", "start", "candidate listens for others, at 0.0.0.0:", nil},
 		{"die-in-load", "load", ") died: ", nil},
 		{"503", "load", "no sample was acknowledged for 2 s: the server answers HTTP status 503; ", func(p *record.Plan) { p.Watchdog.LoadStallS = 2 }},
-		{"hang-metrics", "settle", "the database did not settle within 1 s: it does not answer at http://127.0.0.1:", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
+		{"hang-metrics", "settle", "the database did not settle within 1 s: its counters cannot be read at http://127.0.0.1:", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
 		{"merging", "settle", "the database did not settle within 1 s: 1 still to do", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
 		{"drop", "settle", "the database stored 0 samples of 480 (vm_rows_added_to_storage_total)", nil},
 		{"ignore-term", "stop", "had to be killed: it did not stop within 1s", func(p *record.Plan) { p.Watchdog.StopS = 1 }},
@@ -389,13 +389,16 @@ func TestThreeVariants(t *testing.T) {
 func TestReloadOnce(t *testing.T) {
 	spec, calls := fakes(t)
 	spec.Plan.Design.Reload, spec.Row.Order = "once", []string{"baseline"}
+	// And a database that says what it has counted to its adapter alone is checked as any other.
+	endpoints := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "endpoints")
+	check(t, os.WriteFile(endpoints, []byte("printf 'clients http://127.0.0.1:%s\\n' \"$DB_PORT\"\n"), 0o755))
 	run(t, spec)
 	before := len(calls())
 	if b := run(t, spec); b.Status != record.OK || b.Solo["baseline"].DrainS != nil || len(b.Phases) != 1 {
 		t.Errorf("%+v %+v", b.Failures, b.Phases)
 	}
 	again := calls()[before:]
-	if slices.Contains(again, "load") || !slices.Contains(again, "query") {
+	if slices.Contains(again, "load") || !slices.Contains(again, "query") || !slices.Contains(again, "metrics") {
 		t.Errorf("%q", again)
 	}
 	// Each block worked on a copy: the loaded one has kept the cache that its load left.

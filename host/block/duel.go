@@ -298,6 +298,9 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 	shares := map[string][]float64{}
 	for waiting := true; waiting; {
 		used, seconds, err := d.watch(ctx, idleLook)
+		if err == nil {
+			err = d.ask(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -308,7 +311,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 				return nil
 			}
 			elapsed := time.Since(begin)
-			busy, _, err := v.work(d.bodies[v.Name])
+			busy, _, err := v.work(d.bodies[v.Name], v.target.Quiet)
 			if err != nil {
 				return err
 			}
@@ -340,7 +343,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 	return nil
 }
 
-// watch is the CPU time in ns that each variant uses while nobody asks; then their /metrics are asked for.
+// watch is the CPU time in ns that each variant uses while nobody asks.
 func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64, err error) {
 	used = map[string]int64{}
 	begin := time.Now()
@@ -366,7 +369,7 @@ func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string
 	if err := read(1); err != nil {
 		return nil, 0, err
 	}
-	return used, seconds, d.ask(ctx)
+	return used, seconds, nil
 }
 
 // ask asks all for their /metrics, not before they would give the last answer again.

@@ -50,6 +50,7 @@ type server struct {
 	role, log, clients, metrics string
 	port, pid                   int
 	process                     *proc.Process
+	counters                    func(context.Context) ([]byte, error)
 }
 
 // fault is a sentence on why a variant has no result in this block. Any other error is not the block's own doing.

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -167,7 +168,7 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 	slices.Reverse(v.servers)
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {
-		s.pid = f.listener(s)
+		s.pid = cmp.Or(f.listener(s), s.pid)
 		said, err := f.ask(ctx, v, s, scrape.Timeout, "endpoints")
 		if err != nil {
 			return 0, err
@@ -184,15 +185,22 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 	if v.url() == "" {
 		return 0, fmt.Errorf("%s/endpoints names no address for clients of %s", v.Target, v.Name)
 	}
-	if v.snapshots != nil {
-		v.snapshots.Sources = v.sources()
+	if sources := f.sources(v); v.snapshots != nil {
+		v.snapshots.Sources = sources
 	}
 	return seconds, f.onLoopback(v)
 }
 
-func (v *variant) sources() (sources []scrape.Source) {
+func (f *frame) sources(v *variant) (sources []scrape.Source) {
 	for _, s := range v.servers {
-		sources = append(sources, scrape.Source{Role: s.role, Pid: s.pid, URL: s.metrics})
+		s.counters = func(ctx context.Context) ([]byte, error) { return scrape.Fetch(ctx, s.metrics) }
+		if s.metrics == "" {
+			s.counters = func(ctx context.Context) ([]byte, error) {
+				text, err := f.ask(ctx, v, s, scrape.Timeout, "metrics")
+				return []byte(text), err
+			}
+		}
+		sources = append(sources, scrape.Source{Role: s.role, Pid: s.pid, Counters: s.counters, Slow: s.metrics == ""})
 	}
 	return sources
 }

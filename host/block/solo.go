@@ -221,7 +221,10 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	rec.DrainS, rec.CPUNS["drained"] = &drained.seconds, int64(drained.cpu-cpu)
+	rec.CPUNS["drained"] = int64(drained.cpu - cpu)
+	if f.Plan.Settle.Drain {
+		rec.DrainS = &drained.seconds
+	}
 	// As the last poll saw it: nothing moves any more.
 	v.snapshots.Mark("settle", "end", "")
 	after, err := v.snapshots.Body(ctx, false)
@@ -379,31 +382,38 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	s := f.begin(v, record.Solo, "settle", "")
 	s.listen(v.servers...)
 	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
-	modes := []string{"natural"}
-	if f.Plan.Settle.Mode == "merged" {
-		modes = append(modes, "merged") // a merge that is forced while others run is ignored
+	merged, natural := f.Plan.Settle.Mode == "merged", v.target.Quiet
+	polls := f.Plan.Settle.Polls
+	if merged && !f.Plan.Settle.Drain {
+		// A merge that is forced while others run is ignored; what is in memory it takes along.
+		natural, polls = v.target.BeforeMerge, 1
 	}
-	for i, mode := range modes {
+	rest := func(mode string, quiet []string, polls int) (drain, error) {
 		if _, err := f.ask(ctx, v, v.front(), record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
-			return at, err
+			return drain{}, err
 		}
-		if i > 0 {
-			v.snapshots.Mark("settle", "begin", "")
-		}
-		drained, err := f.waitQuiet(ctx, v, loadEnd, deadline)
+		return f.waitQuiet(ctx, v, quiet, polls, loadEnd, deadline)
+	}
+	if at, err = rest("natural", natural, polls); err != nil {
+		return at, err
+	}
+	if merged {
+		v.snapshots.Mark("settle", "begin", "")
+		done, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls)
 		if err != nil {
 			return at, err
 		}
-		if i == 0 { // merging because we ask for it is no part of the load's work
-			at = drained
-		}
+		if !f.Plan.Settle.Drain {
+			at = done
+		} // else merging because we ask for it is no part of the load's work
 	}
 	s.over(v.servers...)
 	s.close(0, 0)
 	return at, nil
 }
 
-func (f *frame) waitQuiet(ctx context.Context, v *variant, loadEnd, deadline time.Time) (at drain, err error) {
+// waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
+func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, polls int, loadEnd, deadline time.Time) (at drain, err error) {
 	quiet, lastStill := 0, -1.0
 	// The first look ends the snapshot of the load's end, and is not older than that.
 	body, err := v.snapshots.Body(ctx, true)
@@ -412,7 +422,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, loadEnd, deadline tim
 			return at, err
 		}
 		now := time.Now()
-		busy, still, err := v.work(body)
+		busy, still, err := v.work(body, counters)
 		switch {
 		case err != nil:
 			return at, err
@@ -426,7 +436,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, loadEnd, deadline tim
 		default:
 			quiet = 0
 		}
-		if lastStill = still; quiet >= f.Plan.Settle.Polls && len(body) > 0 {
+		if lastStill = still; quiet >= polls && len(body) > 0 {
 			return at, nil
 		}
 		if err := f.died(v); err != nil {
@@ -435,7 +445,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, loadEnd, deadline tim
 		if now.After(deadline) {
 			left := fmt.Sprintf("%v still to do", busy)
 			if len(body) == 0 {
-				left = "it does not answer at " + v.front().metrics
+				left = "its counters cannot be read at " + first(v.front().metrics, v.Target+"/metrics")
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
 		}
@@ -451,23 +461,21 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, loadEnd, deadline tim
 // metrics are the texts of all components; empty where one does not answer.
 func (v *variant) metrics(ctx context.Context) (all []byte) {
 	for _, s := range v.servers {
-		if s.metrics != "" {
-			body, err := scrape.Fetch(ctx, s.metrics)
-			if err != nil {
-				return nil
-			}
-			all = append(append(all, body...), '\n')
+		body, err := s.counters(ctx)
+		if err != nil {
+			return nil
 		}
+		all = append(append(all, body...), '\n')
 	}
 	return all
 }
 
 // work is how much a database has still to do, and the counters that stand still once it does nothing.
-func (v *variant) work(body []byte) (busy, still float64, err error) {
+func (v *variant) work(body []byte, quiet []string) (busy, still float64, err error) {
 	for _, names := range []struct {
 		of  []string
 		sum *float64
-	}{{v.target.Quiet, &busy}, {v.target.Still, &still}} {
+	}{{quiet, &busy}, {v.target.Still, &still}} {
 		for _, name := range names.of {
 			value, _, err := scrape.Sum(body, v.target.Counters[name])
 			if err != nil {

@@ -1,6 +1,7 @@
 package noise
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,14 +28,14 @@ func Describe(dir string) (*record.Facts, error) {
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return nil, fmt.Errorf("look at the disk of %s: %w", dir, err)
 	}
-	memory := fields(text(proc.Root(), "meminfo"), ":")
+	memory := fields(proc.Text(proc.Root(), "meminfo"), ":")
 	f := &record.Facts{
 		Hostname: unix.ByteSliceToString(name.Nodename[:]), Kernel: unix.ByteSliceToString(name.Release[:]),
-		Architecture: unix.ByteSliceToString(name.Machine[:]), OS: strings.Trim(fields(text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
-		CPUModel: fields(text(proc.Root(), "cpuinfo"), ":")["model name"], CPUs: len(proc.Allowed()),
+		Architecture: unix.ByteSliceToString(name.Machine[:]), OS: strings.Trim(fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
+		CPUModel: fields(proc.Text(proc.Root(), "cpuinfo"), ":")["model name"], CPUs: len(proc.Allowed()),
 		MemoryBytes: kib(memory["MemTotal"]), SwapBytes: kib(memory["SwapTotal"]), BootID: BootID(),
-		Virtualization: virtualization(), Governor: governors(), TransparentHugepage: chosen(text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled")),
-		Filesystem: filesystem(dir), DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none",
+		Virtualization: virtualization(), Governor: governors(), TransparentHugepage: chosen(proc.Text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled")),
+		Filesystem: cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)), DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none",
 	}
 	if g := proc.Ours(); g != nil {
 		f.Cgroup = g.Kind
@@ -46,7 +47,7 @@ func Describe(dir string) (*record.Facts, error) {
 }
 
 // BootID changes whenever the machine is started.
-func BootID() string { return text(proc.Root(), "sys/kernel/random/boot_id") }
+func BootID() string { return proc.Text(proc.Root(), "sys/kernel/random/boot_id") }
 
 // fields reads lines of NAME SEPARATOR VALUE; of a name that comes again the first counts.
 func fields(lines, separator string) map[string]string {
@@ -75,47 +76,29 @@ func governors() string { // of all CPUs, each once; nothing where the machine d
 	files, _ := filepath.Glob(filepath.Join(proc.SysRoot(), "devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
 	var found []string
 	for _, file := range files {
-		found = append(found, text(file))
+		found = append(found, proc.Text(file))
 	}
 	slices.Sort(found)
 	return strings.Join(slices.Compact(found), " ")
 }
 
 func virtualization() string { // as the firmware calls the machine, if a hypervisor is below it
-	if _, guest, _ := strings.Cut(text(proc.Root(), "cpuinfo"), " hypervisor"); guest == "" {
+	if _, guest, _ := strings.Cut(proc.Text(proc.Root(), "cpuinfo"), " hypervisor"); guest == "" {
 		return "none"
 	}
-	return strings.TrimSpace(text(proc.SysRoot(), "class/dmi/id/sys_vendor") + " " + text(proc.SysRoot(), "class/dmi/id/product_name"))
+	return strings.TrimSpace(proc.Text(proc.SysRoot(), "class/dmi/id/sys_vendor") + " " + proc.Text(proc.SysRoot(), "class/dmi/id/product_name"))
 }
 
-// filesystem is the type of the mount that holds a directory.
-func filesystem(dir string) (kind string) {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return ""
-	}
-	longest := -1
-	for line := range strings.Lines(text(proc.Root(), "self/mountinfo")) {
-		place, what, _ := strings.Cut(line, " - ")
-		f, t := strings.Fields(place), strings.Fields(what)
-		if len(f) < 5 || len(t) == 0 {
-			continue
-		}
-		inside, err := filepath.Rel(f[4], real)
-		// Of mounts on each other the last one counts.
-		if err == nil && inside != ".." && !strings.HasPrefix(inside, "../") && len(f[4]) >= longest {
-			longest, kind = len(f[4]), t[0]
-		}
-	}
-	return kind
-}
+// filesystems are the magic numbers of statfs(2) that are met under databases.
+var filesystems = map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.F2FS_SUPER_MAGIC: "f2fs", unix.NFS_SUPER_MAGIC: "nfs", unix.FUSE_SUPER_MAGIC: "fuse", 0x2fc12fc1: "zfs"}
 
 // Metadata is where Google's machines are told about themselves: an address, since a name would ask a resolver first.
 var Metadata = "http://169.254.169.254/computeMetadata/v1/instance/maintenance-event"
 
 // Maintenance is what the metadata server says of the machine under this VM; nothing anywhere but at Google.
 func Maintenance() string {
-	if text(proc.SysRoot(), "class/dmi/id/product_name") != "Google Compute Engine" {
+	if proc.Text(proc.SysRoot(), "class/dmi/id/product_name") != "Google Compute Engine" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

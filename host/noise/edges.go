@@ -3,7 +3,6 @@ package noise
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,7 +36,7 @@ type Edge struct {
 func Take(ours *Ours) Edge {
 	fs := proc.FS()
 	e := Edge{ours: ours, kernel: map[int]float64{}, pressure: map[string]float64{}}
-	up, _, _ := strings.Cut(text(proc.Root(), "uptime"), " ")
+	up, _, _ := strings.Cut(proc.Text(proc.Root(), "uptime"), " ")
 	e.uptime, _ = strconv.ParseFloat(up, 64)
 	e.at = record.Epoch(time.Now())
 	if stat, err := fs.Stat(); err == nil {
@@ -60,7 +59,7 @@ func Take(ours *Ours) Edge {
 	for _, pattern := range []string{"class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input"} {
 		found, _ := filepath.Glob(filepath.Join(proc.SysRoot(), pattern))
 		for _, file := range found {
-			if milli, err := strconv.ParseFloat(text(file), 64); err == nil && (e.temperature == nil || milli/1000 > *e.temperature) {
+			if milli, err := strconv.ParseFloat(proc.Text(file), 64); err == nil && (e.temperature == nil || milli/1000 > *e.temperature) {
 				e.temperature = ptr(milli / 1000)
 			}
 		}
@@ -70,7 +69,7 @@ func Take(ours *Ours) Edge {
 
 // VMStat is a counter of /proc/vmstat, 0 where there is none.
 func VMStat(name string) float64 {
-	for line := range strings.Lines(text(proc.Root(), "vmstat")) {
+	for line := range strings.Lines(proc.Text(proc.Root(), "vmstat")) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			count, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			return count
@@ -111,11 +110,6 @@ func hotter(a, b *float64) *float64 {
 		return b
 	}
 	return a
-}
-
-func text(path ...string) string {
-	b, _ := os.ReadFile(filepath.Join(path...)) // what a kernel does not have is an empty text
-	return strings.TrimSpace(string(b))
 }
 
 func ptr[T any](v T) *T { return &v }

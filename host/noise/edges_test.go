@@ -123,7 +123,7 @@ func TestDescribe(t *testing.T) {
 	for name, text := range map[string]string{
 		"cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.20GHz\nflags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
 		"meminfo": "MemTotal:       24000 kB\nSwapTotal:           0 kB\n", "sys/kernel/random/boot_id": "a-b\n",
-		"self/mountinfo": "20 1 0:1 / / rw - ext4 /dev/vda rw\n41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
+		"self/mountinfo": "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
 	} {
 		write(t, root, name, text)
 	}
@@ -136,7 +136,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" || f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
-		f.Filesystem != "ext4" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 || f.CPUs != 1 {
+		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 || f.CPUs != 1 {
 		t.Errorf("%+v", f)
 	}
 	if _, err := Describe("/no/such"); err == nil {

@@ -23,13 +23,14 @@ func SysRoot() string { return cmp.Or(os.Getenv("TSDUEL_SYS"), "/sys") }
 
 func procPath(name string) string { return filepath.Join(Root(), name) }
 
-func readText(path string) string {
-	text, _ := os.ReadFile(path) // what a kernel does not have is an empty text
+// Text is what a file of /proc or /sys says, empty where the kernel has no such file.
+func Text(path ...string) string {
+	text, _ := os.ReadFile(filepath.Join(path...))
 	return strings.TrimSpace(string(text))
 }
 
 func readLines(path string) []string {
-	return strings.FieldsFunc(readText(path), func(r rune) bool { return r == '\n' })
+	return strings.FieldsFunc(Text(path), func(r rune) bool { return r == '\n' })
 }
 
 func glob(pattern string) []string {

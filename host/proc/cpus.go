@@ -41,7 +41,7 @@ func Siblings() (cores [][]int) {
 			continue
 		}
 		var core []int
-		list := readText(fmt.Sprintf("%s/devices/system/cpu/cpu%d/topology/thread_siblings_list", SysRoot(), cpu))
+		list := Text(fmt.Sprintf("%s/devices/system/cpu/cpu%d/topology/thread_siblings_list", SysRoot(), cpu))
 		for _, sibling := range append(parseList(list), cpu) {
 			if slices.Contains(allowed, sibling) && !seen[sibling] {
 				seen[sibling] = true

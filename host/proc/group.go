@@ -124,9 +124,9 @@ func CPULimit() float64 {
 	limit := 0.0
 	for _, at := range ownGroups("cpu") {
 		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
-			f := strings.Fields(readText(filepath.Join(dir, "cpu.max")))
+			f := strings.Fields(Text(filepath.Join(dir, "cpu.max")))
 			if at.kind == "v1" {
-				f = []string{readText(filepath.Join(dir, "cpu.cfs_quota_us")), readText(filepath.Join(dir, "cpu.cfs_period_us"))}
+				f = []string{Text(filepath.Join(dir, "cpu.cfs_quota_us")), Text(filepath.Join(dir, "cpu.cfs_period_us"))}
 			}
 			if len(f) == 2 {
 				quota, _ := strconv.ParseFloat(f[0], 64) // "max" and -1: no limit
@@ -159,7 +159,7 @@ func (g *Group) start(cmd *exec.Cmd) error {
 // cpu is what all processes that ever were in the group have used.
 func (g *Group) cpu() (time.Duration, error) {
 	if g.Kind == "v1" {
-		ns, err := strconv.ParseInt(readText(filepath.Join(g.dir, "cpuacct.usage")), 10, 64)
+		ns, err := strconv.ParseInt(Text(filepath.Join(g.dir, "cpuacct.usage")), 10, 64)
 		return time.Duration(ns), err
 	}
 	for _, line := range readLines(filepath.Join(g.dir, "cpu.stat")) {

@@ -118,7 +118,7 @@ func TestNothingEscapes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	read := func() (pid int) {
 		for deadline := time.Now().Add(10 * time.Second); pid == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			pid, _ = strconv.Atoi(readText(file))
+			pid, _ = strconv.Atoi(Text(file))
 		}
 		_ = os.Remove(file)
 		return pid

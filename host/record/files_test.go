@@ -25,8 +25,11 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 		make func(t *testing.T, dir, precious string) error
 		said string
 	}{
-		"no marker":        {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
-		"a link as marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return os.Symlink("/etc/hostname", dir+marked) }, "is not marked as ours"},
+		"no marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
+		"a link as marker": {func(t *testing.T, dir, _ string) error {
+			put(t, dir+"/x", "")
+			return os.Symlink("/etc/hostname", dir+marked)
+		}, "is not marked as ours"},
 		"a link": {func(t *testing.T, dir, precious string) error {
 			put(t, dir+marked, "")
 			return os.Symlink(filepath.Dir(precious), dir)

@@ -71,12 +71,13 @@ type Target struct {
 	DataFormat    string             `json:"data_format"`
 	QueryFormat   string             `json:"query_format"`
 	Answers       string             `json:"answers"`
-	Volatile      string             `json:"volatile"` // taken out of bodies before their bytes are compared
-	Trouble       string             `json:"trouble"`  // a line of the log that fails the block
-	Counters      map[string]Counter `json:"counters"` // any may be missing
-	Quiet         []string           `json:"quiet"`    // settled: these are 0 ...
-	Still         []string           `json:"still"`    // ... and these do not change
-	Ticks         string             `json:"ticks"`    // which of its samples a tick keeps
+	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
+	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
+	Counters      map[string]Counter `json:"counters"`     // any may be missing
+	Quiet         []string           `json:"quiet"`        // settled: these are 0 ...
+	BeforeMerge   []string           `json:"before_merge"` // 0 when a merge can be asked for
+	Still         []string           `json:"still"`        // ... and these do not change
+	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
 	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
 }
@@ -188,6 +189,7 @@ type Duel struct {
 // Settle is when a database is quiet after a load.
 type Settle struct {
 	Mode     string  `json:"mode"` // natural or merged
+	Drain    bool    `json:"drain"`
 	TimeoutS float64 `json:"timeout_s"`
 	Polls    int     `json:"polls"`
 	PollS    float64 `json:"poll_s"`

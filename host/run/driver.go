@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tsduel/host/noise"
@@ -306,13 +304,6 @@ func (d *driver) spoilt(block int) string {
 
 // checkHost looks before anything is measured.
 func (d *driver) checkHost() (err error) {
-	if port := d.plan.Host.Port; port > 0 {
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {
-			return record.UserError("port %d on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port=%d\"", port, port+1000)
-		} else if err := l.Close(); err != nil {
-			return err
-		}
-	}
 	for _, name := range []string{"data", "bench"} {
 		if why := record.WhyNotOurs(filepath.Join(d.spec.Scratch, name)); why != "" {
 			return record.UserError("%s", why)

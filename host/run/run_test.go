@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,14 +282,10 @@ func TestOneRunAtATime(t *testing.T) {
 }
 
 func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
 	for name, c := range map[string]struct {
 		change func(f *fixture)
 		want   string
 	}{
-		"a port in use":       {func(f *fixture) { f.plan["host"] = map[string]any{"port": listener.Addr().(*net.TCPAddr).Port} }, " on 127.0.0.1 is in use by another program; stop it, or choose another with SET=\"host.port="},
 		"too little disk":     {func(f *fixture) { f.plan["estimate"] = map[string]any{"database_bytes": int64(1) << 60} }, "point TSDUEL_CACHE to a larger disk"},
 		"not built":           {func(f *fixture) { os.Remove(f.path("build/candidate.json")) }, "candidate is not built: run 'make build RUN="},
 		"an imported run":     {func(f *fixture) { f.plan["imported"] = map[string]any{} }, "was imported from logs: there is nothing to build or to run in it"},

@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -89,7 +90,9 @@ func TestSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Sources = []Source{{Role: "server", Pid: os.Getpid(), URL: server.URL}, {Role: "quiet", Pid: 1 << 30}}
+	counters := func(ctx context.Context) ([]byte, error) { return Fetch(ctx, server.URL) }
+	slow := func(context.Context) ([]byte, error) { return []byte("vm_rows{type=\"slow\"} 1"), nil }
+	s.Sources = []Source{{Role: "server", Pid: os.Getpid(), Counters: counters}, {Role: "quiet", Pid: 1 << 30, Counters: slow, Slow: true}}
 	if _, err := s.Edge(t.Context(), "load", "begin", ""); err != nil {
 		t.Fatal(err)
 	}

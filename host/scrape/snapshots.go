@@ -19,11 +19,13 @@ import (
 // than the phase. Tests, whose server has none, wait less.
 var CacheAge = 1050 * time.Millisecond
 
-// Source is one process whose figures are kept; URL is empty where it has no /metrics.
+// Source is one process whose figures are kept. Counters are what it says itself; where that takes a program (Slow), a
+// tick does without.
 type Source struct {
-	Role string
-	Pid  int
-	URL  string
+	Role     string
+	Pid      int
+	Counters func(context.Context) ([]byte, error)
+	Slow     bool
 }
 
 // Snapshots is a metrics.prom.gz: what the kernel says of the processes and the host, then their own /metrics.
@@ -71,7 +73,7 @@ func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 			return nil, ctx.Err()
 		}
 	}
-	body := s.bodies(ctx)
+	body := s.bodies(ctx, true)
 	s.write(body)
 	return body, s.err
 }
@@ -88,7 +90,7 @@ func (s *Snapshots) tick(ctx context.Context) []byte {
 	defer s.mutex.Unlock()
 	head := s.head("tick")
 	var kept []byte
-	for line := range bytes.Lines(s.bodies(ctx)) {
+	for line := range bytes.Lines(s.bodies(ctx, false)) {
 		name := line[:max(0, bytes.IndexAny(line, "{ "))]
 		wanted, known := s.known[string(name)]
 		if !known {
@@ -143,12 +145,12 @@ func (s *Snapshots) write(parts ...[]byte) {
 	}
 }
 
-func (s *Snapshots) bodies(ctx context.Context) (all []byte) {
+func (s *Snapshots) bodies(ctx context.Context, slow bool) (all []byte) {
 	for _, source := range s.Sources {
-		if source.URL == "" {
+		if source.Slow && !slow {
 			continue
 		}
-		body, err := Fetch(ctx, source.URL)
+		body, err := source.Counters(ctx)
 		if err != nil {
 			continue // a server that does not answer has no figures; that it hangs is found by who waits for it
 		}

@@ -114,22 +114,20 @@ def _doubts(comparison: Comparison) -> list[str]:
 
 def _busy_client(source: Source) -> list[str]:
     """Name a client that had little of its CPUs left: pinned ones in the duel, else all, or one a worker."""
-    plan, said = source.plan, []
+    plan, cpus = source.plan, float(source.host.get("cpus") or 1)
     if plan.workload is None or plan.queries is None:
         return []
-    cpus = float(source.host.get("cpus") or 1)
-    own = len((source.host.get("pin") or {}).get("client") or []) or cpus
     table = source.table("measurements").pivot_table(
         index=["block", "variant", "query_type"], columns="metric", values="value"
     )
-    for what, budget in (
-        ("load", min(cpus, plan.workload.workers)),
-        ("query", min(cpus, plan.queries.workers)),
-        ("duel", min(own, plan.duel.in_flight if plan.duel else 1)),
-    ):
+    own = len((source.host.get("pin") or {}).get("client") or []) or cpus
+    found = [("duel", table["duel_client_pct"] / 100, own)] if "duel_client_pct" in table else []
+    for what, workers in (("load", plan.workload.workers), ("query", plan.queries.workers)):
         client, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {client, seconds} <= set(table.columns):
-            share = float((table[client] / table[seconds] / budget).max())
-            if share > CLIENT_BUDGET:
-                said.append(f"The {what} client used up to {share:.0%} of {budget:g} CPUs: may be the limit.")
-    return said
+            found.append((what, table[client] / table[seconds], min(cpus, workers)))
+    return [
+        f"The {what} client used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
+        for what, used, budget in found
+        if used.max() > CLIENT_BUDGET * budget
+    ]

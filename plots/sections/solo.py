@@ -1,5 +1,7 @@
 """What each variant did alone on the machine: load, process and database, a closed loop of queries."""
 
+from collections.abc import Sequence
+
 from plots import markup, numbers
 from plots.charts import server as server_chart
 from plots.charts.load import load_rate
@@ -15,6 +17,7 @@ STATISTICS = {
     "query_p95_ms": "p95, ms",
     "query_p99_ms": "p99, ms",
 }
+RATES = ("load_rate", "load_seconds", "load_first_interval_rate")
 MOST_SIDE_BY_SIDE = 3
 
 
@@ -26,7 +29,7 @@ def load(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         markup.items(_load_lines(source)),
         *(part for one in source.comparisons if (part := _load_sentence(one))),
-        _tables(source, ("load",), ("load_rate", "load_seconds", "load_first_interval_rate")),
+        _tables(source, RATES),
         pictures.show(
             "load-rate", "load rate over time", f"Load rate over time, samples/s: {names}",
             "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",
@@ -72,14 +75,12 @@ def _load_sentence(comparison: Comparison) -> str:
 
 def server(source: Source, pictures: Pictures) -> str:
     """Return the tables of process and database: the load alone, then the rest of the solo part, and its picture."""
-    since = (
-        "What the server had counted from its start to the end of the load:"
-        if source.plan.imported
-        else "Differences over the load:"
-    )
-    of_load = _tables(source, ("load",), (), ("load_rate", "load_seconds", "load_first_interval_rate"))
-    rest = _tables(source, ("", "settle", "start", "stop"), ())
-    drawn = source.counting(source.table("timeseries")[source.table("timeseries")["part"] == "solo"])
+    imported = "What the server had counted from its start to the end of the load:"
+    since = imported if source.plan.imported else "Differences over the load:"
+    of_load = _tables(source, [name for name in _measured(source, "load") if name not in RATES])
+    rest = _tables(source, _measured(source, "", "settle", "start", "stop"))
+    series = source.table("timeseries")
+    drawn = source.counting(series[series["part"] == "solo"])
     figure = server_chart.course(drawn, source.labels) if server_chart.drawable(drawn) else None
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
@@ -93,44 +94,25 @@ def server(source: Source, pictures: Pictures) -> str:
     )  # fmt: skip
 
 
-def _tables(source: Source, phases: tuple[str, ...], only: tuple[str, ...], but: tuple[str, ...] = ()) -> str:
-    """Return the tables of metrics of some phases, in the order of the registry: one, or one a candidate.
+def _measured(source: Source, *phases: str) -> list[str]:
+    """Return the metrics of some phases that are not of single query types, in the order of the registry."""
+    return [m.name for m in source.metrics.values() if m.phase in phases and not m.per_type]
 
-    Few candidates over the same blocks stand side by side, with the evidence folded below.
-    """
-    names = [
-        m.name for m in source.metrics.values()
-        if m.phase in phases and not m.per_type and m.name not in but and (not only or m.name in only)
-    ]  # fmt: skip
-    single = []
-    for one in source.comparisons:
-        rows = [row for name in names if (row := one.row(name))]
-        single.append(one.table(rows) if rows else "")
-    if len(single) == 1 or not any(single):
-        return single[0]
-    titled = [f"**{one.title}**\n\n{found}" for one, found in zip(source.comparisons, single, strict=True)]
-    beside = len(single) <= MOST_SIDE_BY_SIDE and len({tuple(one.valid) for one in source.comparisons}) == 1
-    if not beside:
+
+def _tables(source: Source, names: Sequence[str]) -> str:
+    """Return the table of some metrics; few candidates stand side by side, with the evidence folded below."""
+    found = [(one, [row for name in names if (row := one.row(name))]) for one in source.comparisons]
+    if len(found) == 1:
+        return found[0][0].table(found[0][1])
+    titled = [f"**{one.title}**\n\n{one.table(rows)}" for one, rows in found if rows]
+    if len(found) > MOST_SIDE_BY_SIDE:
         return markup.paragraphs(*titled)
-    return markup.paragraphs(_beside(source, names), markup.folded("Intervals and p of these", *titled))
-
-
-def _beside(source: Source, names: list[str]) -> str:
-    rows = []
-    for name in names:
-        found = [one.row(name) for one in source.comparisons]
-        first = next((row for row in found if row), None)
-        if first is None:
-            continue
-        unit, sides = numbers.sides(first)
-        cells = []
-        for one, row in zip(source.comparisons, found, strict=True):
-            # In the unit of the first, which need not be its own.
-            value = numbers.sides(row | {"baseline_median": first["baseline_median"]})[1][1] if row else numbers.MISSING
-            cells += [value, f"{numbers.changed(row)} {one.symbol(row)}".rstrip() if row else ""]
-        rows.append([source.metrics[name].title, unit, sides[0], *cells])
-    header = [cell for one in source.comparisons for cell in (one.labels[1], "diff %")]
-    return markup.table(["Metric", "Unit", source.comparisons[0].labels[0], *header], rows, range(2, 3 + len(header)))
+    cells = [
+        [f"{source.metrics[name].title}, {source.metrics[name].unit}", *(one.cell_of(name, "") for one, _ in found)]
+        for name in names if any(one.row(name) for one, _ in found)
+    ]  # fmt: skip
+    beside = markup.table(["Metric", *(one.title for one, _ in found)], cells, range(1, len(found) + 1))
+    return markup.paragraphs(beside, markup.folded("Intervals and p of these", *titled))
 
 
 def queries(source: Source, _: Pictures) -> str:

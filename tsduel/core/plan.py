@@ -150,8 +150,9 @@ class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change. `ticks`: names that a tick keeps. `write_path`
-    takes lines of data by POST, for exchanged ingestion; empty where that is not how data gets in.
+    when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
+    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; empty
+    where that is not how data gets in.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Target(Part):
     refused_flags: tuple[str, ...] = ()
     counters: dict[str, Counter] = {}
     quiet: tuple[str, ...] = ()
+    before_merge: tuple[str, ...] = ()
     still: tuple[str, ...] = ()
     ticks: str = ""
     samples_per_row: int = 1

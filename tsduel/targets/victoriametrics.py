@@ -52,6 +52,8 @@ DATABASE = Database(
         },
         write_path="/write",
         quiet=("pending", "active_merges", "inmemory_parts"),
+        # One that is forced while others run is ignored; parts in memory it takes along.
+        before_merge=("pending", "active_merges"),
         still=("merges",),
         ticks=(
             r"^(process_resident_memory_bytes$|vm_rows_inserted_total$|vm_pending_rows$|vm_active_merges$|vm_data_size_bytes$|vm_parts$"

@@ -1,0 +1,98 @@
+"""The real VictoriaMetrics in bad luck: every way a block of it can fail ends soon, with a sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fakeproject import UNJUDGED, free_port, marked, wait_for
+
+from tsduel.plan import resolve
+from tsduel.question import read
+
+PROJECT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
+# One after the other, whatever runs beside them: they share the cache and load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+
+
+@pytest.fixture
+def failure(project):
+    """Return a function that runs one block whose candidate has these flags, and gives what its record says failed."""
+
+    def run(*flags, meanwhile=None):
+        data = read.read_file(PROJECT / "experiments" / "smoke.yml")
+        data |= {
+            "noise": UNJUDGED,
+            "settle": {"polls": 1},
+            "host": {"port": free_port(), "pin": "off"},
+            "watchdog": {"load_stall_s": 6},
+        }
+        data["design"] = {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 0}
+        data["workload"] |= {"scale": 300}
+        data["queries"] |= {"types": ["double-groupby-1"]}
+        data["variants"]["candidate"] = data["variants"]["baseline"] | {"flags": list(flags)}
+        plan = resolve.resolve(read.validate(data, "test"), run="r")
+        resolve.write(project.run_dir, plan, cache=CACHE)
+        for words in (("agent",), ("tsbs", plan.tsbs.version), ("variant", "baseline"), ("variant", "candidate")):
+            command = [sys.executable, PROJECT / "ansible/build.py", words[0], project.run_dir, *words[1:]]
+            environment = os.environ | {"TSDUEL_CACHE": str(CACHE)}
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        process = project.start()
+        if meanwhile:
+            meanwhile(process)
+        said = project.end(process)
+        assert process.returncode == 3, said
+        assert "1 blocks have failed" in said
+        assert project.alive() == []
+        (found,) = project.block("001")["failures"]
+        return found
+
+    return run
+
+
+def test_a_flag_that_it_does_not_know(failure):
+    """It ends at once; the sentence has its own words and the place of its log."""
+    found = failure("-no.such.flag=1")
+    assert (found["variant"], found["phase"]) == ("candidate", "start")
+    assert "died: " in found["message"]
+    assert "flag provided but not defined: -no.such.flag" in found["message"]
+    assert found["message"].endswith("/raw/001/candidate/server.log)")
+
+
+def test_killed_in_the_middle_of_a_load(project, failure):
+    """The load is over within seconds, and the sentence says that the server died."""
+    killed = []
+
+    def kill(process):
+        wait_for(lambda: list(project.run_dir.glob("raw/*.partial/*/load.csv")) or process.poll() is not None)
+        for pid, words in marked(project.cache / "scratch").items():
+            if "-storageDataPath=" in words:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(time.time())
+
+    found = failure(meanwhile=kill)
+    assert found["phase"] == "load"
+    assert ") died: " in found["message"]
+    assert project.block("001")["ended"] - killed[0] < 20
+
+
+def test_503_for_ever(project, failure):
+    """Read-only for want of disk: the loader would retry for ever; it is ended in time and the status is named."""
+    found = failure("-storage.minFreeDiskSpaceBytes=9999999999999")
+    assert found["phase"] == "load"
+    assert "no sample was acknowledged for 6 s: the server answers HTTP status 503" in found["message"]
+    begun = [e["t"] for e in project.events() if e["event"] == "phase-start" and e["phase"] == "load"]
+    assert project.block("001")["ended"] - begun[-1] < 16
+
+
+def test_a_query_that_is_answered_with_an_error(failure):
+    """The sentence has the query type and what the server answered."""
+    found = failure("-search.maxUniqueTimeseries=1")
+    assert (found["part"], found["query_type"]) == ("duel", "double-groupby-1")
+    assert "422" in found["message"]

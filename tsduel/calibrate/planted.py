@@ -1,0 +1,132 @@
+"""A git repository of VictoriaMetrics in which each branch has one difference that we know, because we planted it.
+
+The instrument is tested like one (MEASUREMENT.md 8): `base` is the released version, `slow-3` and `slow-5` spend so
+many percent of each range query's time on top of it, and `burn-5` burns so many percent of a core while nobody asks.
+The sources come from the Go module proxy, since nothing else may be reachable. Commits are the same wherever and
+whenever they are made, so their builds are cached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsduel.core import caches
+from tsduel.core.defaults import GO_MINIMUM
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+from tsduel.targets import databases
+
+PROGRAM = databases()["victoriametrics"].programs["server"]
+VERSION = "v1.132.0"
+LEFT_OUT = ("docs", "dashboards", "apptest", "benchmarks", "VM_logo.zip")
+_MOMENT = "2025-06-10T00:00:00Z"
+_HANDLER = "err := prometheus.QueryRangeHandler(qt, startTime, w, r); err != nil {"
+_SLOWED = """
+// planted runs a handler and then spends a share of its time again.
+func planted(share float64, handle func() error) error {
+	begin := time.Now()
+	err := handle()
+	for took := time.Since(begin); time.Since(begin) < took+time.Duration(share*float64(took)); {
+	}
+	return err
+}
+"""
+_BURNER = """
+func init() {
+	go func() {
+		for range time.Tick(20 * time.Millisecond) {
+			for begin := time.Now(); time.Since(begin) < %s; {
+			}
+		}
+	}()
+}
+"""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One branch: what is exchanged for what in a file, and what is added at its end."""
+
+    name: str
+    file: str
+    old: str = ""
+    new: str = ""
+    added: str = ""
+
+
+def _slow(percent: int) -> Plant:
+    call = "func() error { return prometheus.QueryRangeHandler(qt, startTime, w, r) }"
+    handler = f"err := planted({percent / 100}, {call}); err != nil {{"
+    return Plant(f"slow-{percent}", "app/vmselect/main.go", _HANDLER, handler, _SLOWED)
+
+
+PLANTS = (
+    _slow(2),
+    _slow(3),
+    _slow(5),
+    Plant("burn-5", "app/victoria-metrics/main.go", added=_BURNER % "time.Millisecond"),
+)
+
+
+def repository(cache: Path) -> Path:
+    """Return the repository in the cache, made if it is not there: branches `base` and one a plant."""
+    directory = cache / "src" / f"planted-{VERSION}"
+    if directory.is_dir():
+        return directory
+    partial = directory.with_name(f"{directory.name}.partial.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.copytree(_module(), partial, ignore=lambda _, names: [name for name in names if name in LEFT_OUT])
+    for path in (partial, *partial.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    _git(partial, "init", "--quiet", "--initial-branch=base")
+    _commit(partial, f"VictoriaMetrics {VERSION}")
+    for plant in PLANTS:
+        _git(partial, "checkout", "--quiet", "-b", plant.name, "base")
+        _plant(partial / plant.file, plant)
+        _commit(partial, f"planted: {plant.name}")
+    _git(partial, "checkout", "--quiet", "base")
+    partial.rename(directory)
+    return directory
+
+
+def _plant(path: Path, plant: Plant) -> None:
+    text = path.read_text(encoding="utf-8")
+    if plant.old and text.count(plant.old) != 1:
+        raise UserError(
+            f"{path}: the place where {plant.name} is planted is not there; {VERSION} is what it was made for"
+        )
+    path.write_text(text.replace(plant.old, plant.new) + plant.added, encoding="utf-8")
+
+
+def _module() -> Path:
+    """Return the directory of the released module, which nobody writes into."""
+    module = f"{PROGRAM.module}@{VERSION}"
+    with_go: list[str | Path] = [PROJECT / "scripts" / "with-go", GO_MINIMUM, "local"]
+    command = [*with_go, "go", "mod", "download", "-json", module]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{module} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}")
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _commit(directory: Path, message: str) -> None:
+    _git(directory, "add", "--all", "--force")
+    _git(directory, "commit", "--quiet", "--message", message)
+
+
+def _git(directory: Path, *words: str) -> None:
+    who = {f"GIT_{role}_{part}": "tsduel" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    when = {f"GIT_{role}_DATE": _MOMENT for role in ("AUTHOR", "COMMITTER")}
+    nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    subprocess.run(["git", "-C", directory, *words], env=inherited | who | when | nobody, check=True)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{repository(caches.directory(os.environ))}\n")
