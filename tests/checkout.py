@@ -39,7 +39,7 @@ class Checkout:
         self.environment = kept | {"TSDUEL_CACHE": str(cache)}
 
     def _make_venv(self) -> None:
-        """Make a .venv of the project's own programs, with the stamp of scripts/bootstrap, so that none is installed."""
+        """Make a .venv of the project's own programs, stamped as by scripts/bootstrap: none is installed."""
         venv = self.path / ".venv"
         (venv / "bin").mkdir(parents=True)
         (venv / ".ready").mkdir()
