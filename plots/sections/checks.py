@@ -48,7 +48,7 @@ def _table(source: Source) -> str:
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
-        rows.append([CHECKS.get(check, ("", check))[1], f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
+        rows.append([CHECKS.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
     return markup.table(["Check", "How often", ""], rows)
 
 
