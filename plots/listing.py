@@ -1,26 +1,21 @@
 """`make list`: every run in results/, newest first, a line each. Asks no other machine, and stumbles over no run."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from plots.numbers import quantity
 from tsduel.core import caches
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Plan
 from tsduel.core.results import lost_latest
 from tsduel.core.rundir import Run, open_run
 from tsduel.rounds import runstate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from tsduel.core.plan import Plan
 
 # What else lies in results/ and is no run.
 NO_RUNS = {"latest", "aa", "plot-load"}

@@ -1,24 +1,19 @@
 """The command line: one stage a call, `python -m tsduel STAGE RUN`. The Makefile calls these in order."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.results import run_directory
 from tsduel.stats import outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 @dataclass(frozen=True)

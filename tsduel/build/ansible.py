@@ -1,7 +1,5 @@
 """The third stage: Ansible prepares the machine and builds, here or over SSH, with the same roles."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

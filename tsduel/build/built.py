@@ -1,17 +1,13 @@
 """Whether a run has all its programs already, so that its machine need not be prepared again to go on."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
-
-if TYPE_CHECKING:
-    from tsduel.core.plan import Plan
+from tsduel.core.plan import Plan
 
 
 def is_whole(run_dir: Path, plan: Plan) -> bool:

@@ -1,22 +1,17 @@
 """The page that `make calibrate` ends with: what was told apart here, how finely, and in what time."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN
-from tsduel.core.rundir import open_run
+from tsduel.core.rundir import Run, open_run
 from tsduel.core.wording import lasting
 from tsduel.stats.estimate import percent
 from tsduel.stats.power import mde
-
-if TYPE_CHECKING:
-    from tsduel.core.rundir import Run
 
 BLOCKS = (6, 8, 16)
 ROWS = (

@@ -6,8 +6,6 @@ The sources come from the Go module proxy, since nothing else may be reachable. 
 whenever they are made, so their builds are cached.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,17 +1,12 @@
 """The cache on this machine: where it lies, and that it is marked as ours before anything is put into it."""
 
-from __future__ import annotations
-
 import fcntl
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def directory(environment: Mapping[str, str]) -> Path:

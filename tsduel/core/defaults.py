@@ -1,7 +1,5 @@
 """Values that are needed before there is anything but Python itself: `make doctor` runs on a fresh clone."""
 
-from __future__ import annotations
-
 PORT = 8428
 """Where a database listens (host.port)."""
 STEAL_PCT = 5

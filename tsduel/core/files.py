@@ -1,7 +1,5 @@
 """Files that are there whole or not at all, whatever ends us: kill -9, a power cut, a full disk."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -3,9 +3,8 @@
 The host reads the same file (host/record). Times are in seconds, sizes in bytes, unless a name says otherwise.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -27,9 +26,6 @@ from tsduel.core.sections import (
     Watchdog,
     WorkloadAsked,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSION = 2
 PLAN = "plan/experiment.json"
@@ -151,8 +147,8 @@ class Target(Part):
 
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
     when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; empty
-    where that is not how data gets in.
+    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
+    empty where that is not how data gets in.
     """
 
     name: str
@@ -336,7 +332,7 @@ class Plan(Part):
         files.write(run_dir / PLAN, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
-    def load(cls, run_dir: Path) -> Plan:
+    def load(cls, run_dir: Path) -> Self:
         """Read RUN/plan/experiment.json; a UserError says if it is missing, damaged, or another version's."""
         path = run_dir / PLAN
         if not path.exists():

@@ -1,16 +1,12 @@
 """raw/BBB/block.json, as the host writes it: what was done in a block, when (epoch seconds), and what was checked."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOLO, DUEL, BENCH = "solo", "duel", "bench"
 

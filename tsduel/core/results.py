@@ -1,7 +1,5 @@
 """results/: which runs there are, by name. Nothing but Python is needed: `make doctor` asks on a fresh clone."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,22 +1,16 @@
 """What is in a run directory: the plan, the order of blocks and the finished ones. See results/README.md."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
-from tsduel.core.record import read_block
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tsduel.core.record import Block
+from tsduel.core.record import Block, read_block
 
 BLOCK_NAME = re.compile(r"\d{3,}")
 

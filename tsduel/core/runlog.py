@@ -3,19 +3,15 @@
 host/record/events.go writes the same lines where the blocks run, and ansible/plugins/plain.py while it builds.
 """
 
-from __future__ import annotations
-
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from pathlib import Path
+from typing import Any, TextIO, cast
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAME = "run.log"
 

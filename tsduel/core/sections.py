@@ -3,11 +3,9 @@
 Strict and frozen, with nothing unknown in them. What only TSBS or Go knows is checked by tsduel.workloads.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -75,7 +73,7 @@ class WorkloadAsked(Part):
         return int((datetime.fromisoformat(self.end) - datetime.fromisoformat(self.start)).total_seconds())
 
     @model_validator(mode="after")
-    def _window(self) -> WorkloadAsked:
+    def _window(self) -> Self:
         if self.window_s < self.step_s:
             raise ValueError(f"the window {self.start} to {self.end} is shorter than one interval of {self.interval}")
         return self
@@ -111,8 +109,8 @@ class Settle(Part):
     """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
 
     `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 %
-    for queries that read much. With `drain: false` it does so at once, and how long the database takes by itself to come
-    to rest (5 s and more for VictoriaMetrics, which keeps parts in memory for so long) is not measured.
+    for queries that read much. With `drain: false` it does so at once, and how long the database takes by itself to
+    come to rest (5 s and more for VictoriaMetrics, which keeps parts in memory for so long) is not measured.
     """
 
     mode: Literal["natural", "merged"] = "merged"
@@ -134,7 +132,7 @@ class DesignAsked(Part):
     thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
 
     @model_validator(mode="after")
-    def _few_spares(self) -> DesignAsked:
+    def _few_spares(self) -> Self:
         if (self.spare_blocks or 0) > self.spares_by_default:
             raise ValueError(f"spare_blocks: a quarter of the blocks at most, {self.spares_by_default} here")
         return self
@@ -199,7 +197,7 @@ class Pins(Part):
     client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
 
     @model_validator(mode="after")
-    def _apart(self) -> Pins:
+    def _apart(self) -> Self:
         if both := set(self.server) & set(self.client):
             raise ValueError(f"CPU {min(both)} is given to the servers and to the client")
         return self
@@ -255,7 +253,7 @@ class Rename(Part):
     drop: Annotated[int, Field(ge=1, le=99)] | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Rename:
+    def _one_of_two(self) -> Self:
         if (self.drop is None) == (self.match == ""):
             raise ValueError(
                 "either `match:` with `to:`, or `drop:` with the number of an element (1 is the first below)"
@@ -271,7 +269,7 @@ class Require(Part):
     output: str = ""
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Require:
+    def _one_of_two(self) -> Self:
         if (self.metric == "") == (self.output == ""):
             raise ValueError("either `metric:` (a unit of b.ReportMetric) or `output:` (a regular expression)")
         if _regular("output", self.output).groups != 1 and self.output:

@@ -1,7 +1,5 @@
 """The columns of every table between two stages, in one place. `cell` is a key of each."""
 
-from __future__ import annotations
-
 # plan/blocks.tsv; order and query_types are lists with commas
 BLOCKS_TSV = ("block", "cell", "host", "kind", "order", "query_types")
 

@@ -1,7 +1,5 @@
 """Seconds, bytes and numbers of things in words, the same everywhere."""
 
-from __future__ import annotations
-
 GB = 1e9
 
 

@@ -4,33 +4,27 @@ It runs on a fresh clone: nothing here needs more than Python itself, unless an 
 the measured machine is asked by scripts/examine-host, here or over SSH; this module collects the lines and prints them.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, TextIO
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.results import run_directory
 from tsduel.doctor import subject
+from tsduel.doctor.subject import Subject
 from tsduel.places.gcp import credentials, messages
 from tsduel.places.gcp.api import Compute
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.ssh import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Any, TextIO
-
-    from tsduel.doctor.subject import Subject
 
 SCRIPTS = PROJECT / "scripts"
 OK, WARNING, ERROR = "ok", "warning", "error"

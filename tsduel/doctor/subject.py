@@ -3,19 +3,15 @@
 With an experiment it takes YAML and pydantic, which a fresh clone does not have; then it is the defaults.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.core import defaults
 from tsduel.core.project import PROJECT
 from tsduel.places import place
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MIB = 1 << 20
 

@@ -4,16 +4,15 @@ What a log does not say is left out of the plan or is "unknown", never made up. 
 database said once, after the load: totals since its start, put where the kernel's own figures would stand.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tsduel
 from tsduel.core import files
@@ -28,9 +27,6 @@ from tsduel.targets import databases
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.series import period
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 SIDES = {"baseline": ("BASELINE_LOG", "BASELINE"), "candidate": ("CANDIDATE_LOG", "CANDIDATE")}
 UNKNOWN = "unknown"

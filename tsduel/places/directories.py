@@ -1,13 +1,8 @@
 """Where things lie on the machine where the blocks run."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tsduel.core.plan import Plan
+from tsduel.core.plan import Plan
 
 
 def of(plan: Plan, *, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:

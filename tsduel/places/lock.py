@@ -1,19 +1,13 @@
 """One run at a time on a machine: who holds its lock, which the Go program takes and the kernel gives back."""
 
-from __future__ import annotations
-
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.places.ssh.ssh import Host
+from tsduel.places.ssh.ssh import Host
 
 # For a machine where nothing of ours lies yet. Prints the lock's text if somebody holds it: the kernel is asked, and
 # the text believed only if it names a process of this boot that is that very one (its start, field 22 of its stat).

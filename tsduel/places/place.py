@@ -1,18 +1,14 @@
 """Where the blocks run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import place as gcp
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KINDS = ("local", "ssh", "gcp")
 SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")

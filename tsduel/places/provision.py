@@ -1,22 +1,18 @@
 """The second stage: where the blocks run. On a local target that is this machine, as it is; else one behind SSH."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import files, rundir
 from tsduel.places.gcp import provide
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
 from tsduel.places.ssh.ssh import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def main(run_dir: Path) -> None:

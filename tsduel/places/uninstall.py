@@ -1,18 +1,13 @@
 """`make uninstall TARGET=ssh SSH_HOST=...`: our directory on that machine goes, unless a run is going on there."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.places import place
 from tsduel.places.ssh.ssh import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LIBRARY = PROJECT / "scripts" / "lib"
 # The same code as on this machine, in the order in which it is read there: what lies there may be of any age.

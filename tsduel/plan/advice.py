@@ -4,8 +4,6 @@ The variance of a block's log ratio is that between blocks and that within one, 
 (Kalibera & Jones, ISMM 2013). Spreads are standard deviations of log ratios.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,24 +4,18 @@ A run's own figures are the best estimate of the next one's. What has a price an
 alone, which does not depend on what happens to lie in results/.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import open_run
+from tsduel.core.plan import Plan
+from tsduel.core.rundir import Run, open_run
 from tsduel.stats import calibration
 from tsduel.workloads import workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tsduel.core.plan import Plan
-    from tsduel.core.rundir import Run
 
 MOST_RUNS = 5
 """The newest so many are asked: what a machine did a year ago is of no use."""

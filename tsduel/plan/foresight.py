@@ -3,25 +3,19 @@
 Everything here knows the spread of the log ratios and never a difference: docs/method.md says why that matters.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from scipy.special import chdtri
 
-from tsduel.core.metrics import threshold
+from tsduel.core.metrics import Metric, threshold
+from tsduel.core.plan import Plan
 from tsduel.core.sections import MOST_BLOCKS
 from tsduel.plan.advice import Advice, advise
 from tsduel.stats.estimate import percent
 from tsduel.stats.power import FEWEST_BLOCKS, effect_seen, mde
 from tsduel.workloads import primary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.plan import Plan
 
 FROM_BLOCKS = 3
 """A standard deviation of fewer values says nothing at all."""

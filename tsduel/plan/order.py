@@ -1,16 +1,10 @@
 """The order of blocks: drawn with the plan, before anything starts, so that nothing that is seen can change it."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from tsduel.core.plan import Design
 from tsduel.core.rundir import BlockRow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tsduel.core.plan import Design
 
 
 def draw(variants: Sequence[str], query_types: Sequence[str], design: Design, host: str, cell: str) -> list[BlockRow]:

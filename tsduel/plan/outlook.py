@@ -1,23 +1,19 @@
 """The estimate that a plan begins with: blocks, time, disk, memory, and what the design can show on this machine."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
 from tsduel.plan import earlier, foresight
 from tsduel.stats import calibration
 from tsduel.workloads import workload_of
-
-if TYPE_CHECKING:
-    from tsduel.core.plan import Plan
 
 PATIENCE_S = 20
 ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"

@@ -1,15 +1,14 @@
 """The first stage: an experiment with every value resolved, and the whole order of blocks, before anything starts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tsduel
 from tsduel.core import caches, defaults, files, tables
@@ -23,15 +22,10 @@ from tsduel.places.gcp import rent, terraform
 from tsduel.plan import order, outlook, sources
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.read import Question
 from tsduel.stats.power import FEWEST_BLOCKS
-from tsduel.workloads import WORKLOADS, workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.question.read import Question
-    from tsduel.targets.database import Program
-    from tsduel.workloads import experiment
+from tsduel.targets.database import Program
+from tsduel.workloads import WORKLOADS, experiment, workload_of
 
 NOWHERE = Asked(experiment="")
 

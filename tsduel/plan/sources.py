@@ -1,25 +1,20 @@
 """From what an experiment says of a variant to one exact revision, before anything is built."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import last_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tsduel.targets.database import Program
+from tsduel.targets.database import Program
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")

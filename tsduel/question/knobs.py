@@ -3,21 +3,16 @@
 Knobs come through the environment, so that no value of theirs is ever part of a shell command.
 """
 
-from __future__ import annotations
-
 import copy
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
 from tsduel.core.errors import UserError
 from tsduel.places import place as places
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.workloads.experiment import Experiment
+from tsduel.workloads.experiment import Experiment
 
 # Knob -> the fields it sets; the value is read as YAML. The TSBS_ ones are VictoriaMetrics' Makefile's.
 FIELDS = {

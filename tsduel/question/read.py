@@ -4,12 +4,11 @@ Every field but `name` has a default; unknown keys, wrong types and impossible v
 and a sentence that says what is allowed. Nothing here needs more than YAML and pydantic, so that it is quick.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -17,11 +16,7 @@ from pydantic import ValidationError
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, refusals
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.workloads.experiment import Experiment
+from tsduel.workloads.experiment import Experiment
 
 DEFAULT_EXPERIMENT = "experiments/local.yml"
 

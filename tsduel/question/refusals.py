@@ -1,13 +1,9 @@
 """What is wrong with an experiment, in sentences that a person can act on."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

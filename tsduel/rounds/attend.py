@@ -1,29 +1,22 @@
 """A run on another machine, attended from here: started once, its blocks fetched as they are published."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import presence
 from tsduel.places.ssh import stream
-from tsduel.places.ssh.link import FETCHED, Link, is_home
+from tsduel.places.ssh.link import FETCHED, Link, State, is_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail, clean, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tsduel.places.ssh.link import State
-    from tsduel.rounds.view.show import View
+from tsduel.rounds.view.show import View
 
 EXIT_INTERRUPTED = 130
 # How long a machine may be away before we stop trying; what runs there does not care.

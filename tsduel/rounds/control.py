@@ -1,11 +1,10 @@
 """`make status`, `stop`, `fetch` and `ssh`: for the time while a run goes on, here or elsewhere."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
@@ -13,10 +12,6 @@ from tsduel.places import lock
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds import attend
 from tsduel.rounds.run import agent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 STOP_S = 180.0
 

@@ -1,9 +1,8 @@
 """When a rented machine is given back: all is at home, the run has failed, or somebody says so."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
@@ -11,10 +10,6 @@ from tsduel.places.gcp import give_back, presence
 from tsduel.places.ssh.link import Link
 from tsduel.rounds import control
 from tsduel.rounds.attend import EXIT_INTERRUPTED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:

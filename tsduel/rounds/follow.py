@@ -1,9 +1,8 @@
 """`make follow`: a second view of a run, from another terminal. It only reads, and leaving it changes nothing."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
@@ -13,12 +12,7 @@ from tsduel.places.ssh.ssh import NoConnectionError
 from tsduel.rounds import attend, control
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from tsduel.rounds.view.show import View
+from tsduel.rounds.view.show import View
 
 # After so long without an event we ask whether it still goes on: a phase that is timed has one every other second.
 SILENCE_S = 10.0

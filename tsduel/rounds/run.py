@@ -4,14 +4,13 @@ Here it is our child, and we mostly sleep. A signal ends it as it does without u
 tells it); its exit code is ours.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, NoReturn
 
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
@@ -19,9 +18,6 @@ from tsduel.core.project import PROJECT
 from tsduel.rounds import attend
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

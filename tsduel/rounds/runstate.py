@@ -1,16 +1,11 @@
 """How far a run is, in a few words, from what lies in its directory: no other machine is asked."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tsduel.core.rundir import Run
 from tsduel.places.ssh.link import is_home
-
-if TYPE_CHECKING:
-    from tsduel.core.rundir import Run
 
 # An event is a line of some hundred bytes.
 TAIL_BYTES = 16_384

@@ -1,9 +1,9 @@
 """A/A: one binary as both variants. docs/method.md says when it passes; MEASUREMENT.md 1 is where that comes from."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import files
 from tsduel.core.files import read_json
@@ -12,10 +12,6 @@ from tsduel.stats import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
 from tsduel.stats.verdict import EQUIVALENT
 from tsduel.workloads import workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 GATED = {"primary", "secondary"}
 MOST_NAMES = 4

@@ -4,20 +4,13 @@ One line a block and benchmark. The files hold exactly the values behind compari
 lines: a key with two values would split benchstat's table. A pivoted run is one file, whose names keep its columns.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from tsduel.core.metrics import GEOMEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.rundir import Run
-    from tsduel.stats.findings import Pair
-    from tsduel.workloads.reading import Reader
+from tsduel.core.metrics import GEOMEAN, Metric
+from tsduel.core.rundir import Run
+from tsduel.stats.findings import Pair
+from tsduel.workloads.reading import Reader
 
 _KNOWN = {"sec/op", "ns/op", "B/op", "allocs/op", "B/s"}
 """Units whose direction benchstat knows."""

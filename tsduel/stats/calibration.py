@@ -3,23 +3,18 @@
 What is kept, and when a newer one takes its place, is tsduel.stats.aa's business; who plans or reports only looks.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tsduel.core.files import read_json
+from tsduel.core.plan import Plan
+from tsduel.core.rundir import Run
 from tsduel.workloads import workload_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import Plan
-    from tsduel.core.rundir import Run
 
 PROTOCOL = 2
 """Rises when blocks are measured in another way: spreads of the old one say nothing of the new one."""

@@ -4,26 +4,27 @@ The unit of replication is the block. Which blocks count for which candidate sta
 says how they are judged. Nothing is written outside the run.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, GEOMEAN, threshold
+from tsduel.core.metrics import ALL, GEOMEAN, Metric, threshold
 from tsduel.core.record import BENCH, SOLO
-from tsduel.core.rundir import open_run
+from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt
 from tsduel.stats.benchfmt import Compared
-from tsduel.stats.findings import Sample
+from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.stats.rows import Row, details, row, short_phase
 from tsduel.stats.verdict import judge
@@ -32,15 +33,6 @@ from tsduel.tidy.read import read_table, refuse_duplicates
 from tsduel.workloads import primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pandas as pd
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.rundir import Run
-    from tsduel.stats.findings import Pair
 
 SCREEN_BELOW = FEWEST_BLOCKS
 """Fewer valid blocks than this never get a verdict (MEASUREMENT.md 1)."""

@@ -1,7 +1,5 @@
 """The databases, a module each: what is in this directory and has a `DATABASE` is known, nothing else lists them."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from functools import cache

@@ -1,16 +1,10 @@
 """What tsduel/targets/NAME.py has to say of a database as `DATABASE`, beside the adapter in scripts/targets/NAME."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tsduel.core import defaults
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tsduel.core.plan import Target
+from tsduel.core.plan import Target
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """VictoriaMetrics, single-node."""
 
-from __future__ import annotations
-
 from tsduel.core.plan import Counter, Target
 from tsduel.targets.database import Database, Needs, Program
 

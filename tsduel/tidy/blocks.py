@@ -4,16 +4,11 @@ A comparison is over the blocks in which the baseline and this candidate have co
 spoilt them. What befell another candidate does not matter to it.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tsduel.core.record import Block
-    from tsduel.core.rundir import BlockRow, Run
+from tsduel.core.record import Block
+from tsduel.core.rundir import BlockRow, Run
 
 MOST_CAUSES = 2
 WARMUP, UNPLANNED, MISSING, FAILED, VOID, SPOILT, SURPLUS = (

@@ -1,17 +1,12 @@
 """Read the tables of tidy/, or say what is wrong with them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from tsduel.core.errors import UserError
 from tsduel.core.tables import NUMBERS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _KEY = ["cell", "block", "variant", "part", "metric", "query_type"]
 

@@ -1,34 +1,25 @@
 """raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tsduel.core import tables
 from tsduel.core.errors import UserError
-from tsduel.core.record import SOLO
-from tsduel.core.rundir import open_run
-from tsduel.tidy.blocks import decide
+from tsduel.core.record import SOLO, Block
+from tsduel.core.rundir import Run, open_run
+from tsduel.tidy.blocks import Decided, decide
+from tsduel.workloads.measured import Reading
 from tsduel.workloads.reading import reader
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from tsduel.core.record import Block
-    from tsduel.core.rundir import Run
-    from tsduel.tidy.blocks import Decided
-    from tsduel.workloads.measured import Reading
-
-    Row = Iterable[object]
-    Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
+Row = Iterable[object]
+Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
 
 QUANTILES = tuple(n / 1000 for n in (*range(1, 10), *range(10, 1000, 10), *range(991, 1000)))
 """Of distributions.csv: close enough for a curve, closer in the tails."""

@@ -1,19 +1,12 @@
 """The kinds of work that blocks do. Here alone a kind is looked at; everybody else asks its workload."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
-from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.plan import Plan
 from tsduel.workloads.gobench.plan import GoPlanned
+from tsduel.workloads.protocol import Planned
 from tsduel.workloads.tsbs.plan import TsbsPlanned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.plan import Plan
-    from tsduel.workloads.protocol import Planned
 
 WORKLOADS: dict[str, Planned] = {workload.kind: workload for workload in (TsbsPlanned(), GoPlanned())}
 DEFAULT_KIND = TsbsPlanned.kind

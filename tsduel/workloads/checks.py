@@ -1,7 +1,5 @@
 """What the host checks in a block, with a title for people, in the order of a report."""
 
-from __future__ import annotations
-
 FINISHED = "block_finished"
 CHECKS = {
     FINISHED: "the variant came to the end of the block",

@@ -1,17 +1,13 @@
 """What every kind of experiment may say; each workload has a schema of its own on top of it."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
 # What each source needs; anything else of the three would have no effect.
@@ -40,7 +36,7 @@ class Component(Part):
         return value
 
     @model_validator(mode="after")
-    def _one_source(self) -> Component:
+    def _one_source(self) -> Self:
         if not self.is_plain:
             return self
         for field in _REVISION:

@@ -1,15 +1,12 @@
 """What a block's raw files become, for every workload: the rows that tidy/ is made of, but for cell and block."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    from tsduel.core.metrics import Better
+from tsduel.core.metrics import Better
 
 
 class Measurement(NamedTuple):

@@ -4,19 +4,15 @@ Order of blocks, pairing, statistics, verdicts, resuming and the report's frame 
 report are named here and drawn in plots/.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Protocol
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.plan import Duration, Plan
-    from tsduel.core.plan import Variant as PlannedVariant
-    from tsduel.core.sections import WorkloadAsked
-    from tsduel.targets.database import Program
-    from tsduel.workloads.experiment import Experiment, Variant
+from tsduel.core.metrics import Metric
+from tsduel.core.plan import Duration, Plan
+from tsduel.core.plan import Variant as PlannedVariant
+from tsduel.core.sections import WorkloadAsked
+from tsduel.targets.database import Program
+from tsduel.workloads.experiment import Experiment, Variant
 
 
 class Planned(Protocol):

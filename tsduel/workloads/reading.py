@@ -3,21 +3,16 @@
 Apart from the half that plans, since pandas takes a while to load, and who only plans reads nothing.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from typing import TYPE_CHECKING, Protocol
-
+from tsduel.core.metrics import Better, Metric
+from tsduel.core.record import Block
+from tsduel.core.rundir import Run
 from tsduel.workloads.gobench import read as gobench
 from tsduel.workloads.logs import read as logs
+from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs import read as tsbs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Better, Metric
-    from tsduel.core.record import Block
-    from tsduel.core.rundir import Run
-    from tsduel.workloads.measured import Reading
 
 
 class Reader(Protocol):

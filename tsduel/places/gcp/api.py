@@ -1,20 +1,16 @@
 """The little of the Compute Engine v1 REST API that we ask ourselves: to see that nothing is left, and to remove it."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tsduel.places.gcp import credentials, messages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The variable is the one that Terraform's provider reads: both speak to the same API, a test's as well.
 ENDPOINT = "GOOGLE_COMPUTE_CUSTOM_ENDPOINT"

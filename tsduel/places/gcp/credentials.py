@@ -1,16 +1,11 @@
 """The one access token that Terraform and our own requests use."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105 - the name of a variable, which Terraform's provider reads as well
 HOW = "log in with `gcloud auth login`, or set GOOGLE_OAUTH_ACCESS_TOKEN to a token (gcloud auth print-access-token)"

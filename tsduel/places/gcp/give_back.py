@@ -1,24 +1,17 @@
 """The machine goes, and nothing of it stays: Terraform deletes, Google's API is asked whether that is true."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GcpPlace
 from tsduel.places.gcp import messages
-from tsduel.places.gcp.api import Compute
+from tsduel.places.gcp.api import Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import GcpPlace
-    from tsduel.places.gcp.api import Resource
 
 
 def say(text: str) -> None:

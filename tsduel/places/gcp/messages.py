@@ -1,7 +1,5 @@
 """What Google and Terraform answer, as a sentence that says what to do next."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,15 +1,11 @@
 """What the knobs say of a rented machine: whose project, and from where SSH is let in. See rent for the rest."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KNOBS = ("GCP_PROJECT", "SSH_FROM")
 PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")

@@ -1,19 +1,14 @@
 """Whether a rented machine is still there: Google may have taken it, or its life has ended."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GcpPlace
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import GcpPlace
 
 
 def why_gone(run_dir: Path) -> str:

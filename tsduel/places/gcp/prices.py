@@ -1,19 +1,13 @@
 """What the machine costs: terraform/prices.csv, list prices with their date, and what the plan makes of them."""
 
-from __future__ import annotations
-
 import csv
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Price
+from tsduel.core.plan import GcpPlace, Price
 from tsduel.core.project import PROJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import GcpPlace
 
 TABLE = PROJECT / "terraform" / "prices.csv"
 HOURS_A_MONTH = 730

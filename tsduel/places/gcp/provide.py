@@ -1,30 +1,24 @@
 """The machine comes: a key for it alone, a zone that has one, its host keys, and the first login."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GcpPlace
 from tsduel.places.gcp import give_back, messages
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError, NoCapacityError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
 from tsduel.places.ssh import probe
-from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import GcpPlace
-    from tsduel.places.ssh.ssh import Host
+from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 
 # The machine's own clock begins when it runs, so its label is a little later: what is past that is truly left over.
 START_S = 900

@@ -1,22 +1,16 @@
 """`make reap`: whatever of tsduel's is past its deadline in a project, listed, and with YES=1 deleted."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import give_back, messages
-from tsduel.places.gcp.api import KINDS, Compute
+from tsduel.places.gcp.api import KINDS, Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.place import PROJECT
 from tsduel.places.gcp.provide import EXPIRES
-
-if TYPE_CHECKING:
-    from tsduel.places.gcp.api import Resource
 
 # A network has no labels; terraform/network.tf writes it here.
 DESCRIBED = re.compile(r"\bexpires (\d{8}t\d{6}z)\b")

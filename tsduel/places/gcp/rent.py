@@ -1,25 +1,19 @@
 """A machine is priced, and nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
+from tsduel.core.plan import Estimate, GcpPlace
 from tsduel.places.gcp import prices
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tsduel.core.plan import Estimate
-    from tsduel.places.gcp.settings import Gcp
+from tsduel.places.gcp.settings import Gcp
 
 LIFETIME_FACTOR = 2
 LEAST_LIFETIME_S = 2 * 3600

@@ -1,7 +1,5 @@
 """What an experiment may say about the machine that is rented: its section ``gcp``."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -1,25 +1,20 @@
 """Terraform, or OpenTofu, on the configuration in terraform/: a copy, a state and variables for each run."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GcpPlace
 from tsduel.core.project import PROJECT
 from tsduel.places.gcp import credentials
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tsduel.core.plan import GcpPlace
 
 SHOWN = ("apply_start", "apply_complete")
 LOCK_S = 300
@@ -37,7 +32,7 @@ class Terraform:
     cache: Path
 
     @classmethod
-    def of(cls, run_dir: Path) -> Terraform:
+    def of(cls, run_dir: Path) -> Self:
         """Return that of a run in results/, with the cache that the environment names."""
         cache = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
         return cls(run_dir.absolute(), cache)

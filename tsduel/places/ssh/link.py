@@ -1,22 +1,18 @@
 """A run and the machine it runs on: where things lie there, what state the blocks are in, and what is brought home."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Self
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.places import directories
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 # A shell's own code for a program that is not there: somebody has emptied the cache there.
 NOT_THERE = 127
@@ -51,7 +47,7 @@ class Link:
     kind: str = "tsbs"  # which command goes on with it
 
     @classmethod
-    def open(cls, run_dir: Path) -> Link:
+    def open(cls, run_dir: Path) -> Self:
         """Open a run that was provisioned elsewhere."""
         run = rundir.open_run(run_dir)
         outputs = run.json("host/outputs.json")

@@ -1,7 +1,5 @@
 """What is brought to the other machine: the program and scripts, the plan, and sources that lie only here."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -9,17 +7,13 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
 from tsduel.core.rundir import open_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tsduel.core.plan import Component
 
 PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
 

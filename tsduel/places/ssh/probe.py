@@ -1,16 +1,10 @@
 """Can the rounds run there? Asked once, before anything is brought to the other machine."""
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tsduel.places.ssh.ssh import Host
+from tsduel.places.ssh.ssh import Host
 
 ARCHITECTURES = ("x86_64", "aarch64")
 # Toolchain, modules and build cache of two versions; data and database come on top and are asked for by the round.

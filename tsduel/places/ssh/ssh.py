@@ -4,22 +4,18 @@ A host is the object ``host`` of host/outputs.json: ``address``; ``user``, ``por
 None where ssh's own configuration decides; ``known_hosts_file``, None for the user's own with the user's own rules.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 import shlex
 import stat
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from tsduel.core.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # ssh's own exit code for "no connection"; a command's own is below.
 NO_CONNECTION = 255
@@ -51,7 +47,7 @@ class Host:
     known_hosts_file: str | None = None
 
     @classmethod
-    def from_outputs(cls, host: Mapping[str, Any]) -> Host:
+    def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read the object ``host`` of host/outputs.json; other entries of it are not for ssh."""
         return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # it comes from JSON
 

@@ -1,23 +1,17 @@
 """The lines that an ssh command prints as they come, with a pause now and then in which something else can be done."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import selectors
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tsduel.core.errors import UserError
+from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import NO_CONNECTION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tsduel.places.ssh.link import Link
 
 CHUNK = 1 << 16
 TRIES = 4

@@ -1,14 +1,10 @@
 """Lines of raw/events.jsonl -> events. A line that is torn, or is no event, is none; no value can harm a terminal."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 LONGEST = 2000
 LARGEST = 1e15

@@ -4,21 +4,16 @@
 that is measured, every millisecond of ours is too many.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tsduel.core import rundir
 from tsduel.rounds.view import model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tsduel.rounds.view.model import Finished, State
+from tsduel.rounds.view.model import Finished, State
 
 MINUTE_S, HOUR_S = 90, 5400
 

@@ -3,15 +3,9 @@
 For a log, a pipe, or another terminal: no colour, no control character. tests/golden/view-lines.txt pins both.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from tsduel.rounds.view.events import clean
-
-if TYPE_CHECKING:
-    from tsduel.rounds.view.events import Event
+from tsduel.rounds.view.events import Event, clean
 
 UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s"}
 HUNDRED = 100

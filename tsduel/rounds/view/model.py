@@ -1,18 +1,11 @@
 """Events -> what a run is doing. Pure: a state and an event make the next state, whatever the events are."""
 
-from __future__ import annotations
-
 import statistics
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tsduel.rounds.view import lines
-from tsduel.rounds.view.events import clean, is_sane
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.rounds.view.events import Event
+from tsduel.rounds.view.events import Event, clean, is_sane
 
 # While one of these runs, whoever looks does so seldom.
 TIMED = frozenset({"load", "settle", "query", "idle", "exchange", "find", "bench"})

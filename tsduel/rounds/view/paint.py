@@ -4,18 +4,12 @@ Why not rich's own Live: it hides the cursor, which kill -9 would leave hidden, 
 after the window was made narrower. Rich makes the lines; here they are put where they belong, with one write.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Sequence
+from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
 
 CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 

@@ -1,24 +1,16 @@
 """A state -> what stands at the foot of the terminal, and what stays above it of a block that is over. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from tsduel.rounds.view import lines, model
-from tsduel.rounds.view.events import LAST_T
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
-    from tsduel.rounds.view.events import Event
-    from tsduel.rounds.view.model import Finished, Phase, State
+from tsduel.rounds.view.events import LAST_T, Event
+from tsduel.rounds.view.model import Finished, Phase, State
 
 PLACES = {"local": "on this machine", "ssh": "on another machine", "gcp": "on a rented machine"}
 # From here on there is room for the longest name of a query type.

@@ -1,22 +1,16 @@
 """What is done with events as they come: a screen on a terminal, plain lines anywhere else."""
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rich.text import Text
 
 from tsduel.core.errors import UserError
 from tsduel.rounds.view import forecast, lines, model, screen
-from tsduel.rounds.view.events import clean
+from tsduel.rounds.view.events import Event, clean
 from tsduel.rounds.view.paint import Painter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from tsduel.rounds.view.events import Event
 
 # Seconds between two looks: seldom while a phase is timed on this very machine.
 PAUSE_S, PAUSE_TIMED_S = 1.0, 2.0
@@ -31,21 +25,6 @@ def wants_screen(environment: Mapping[str, str]) -> bool:
         )
     dumb = environment.get("TERM", "") in {"", "dumb"}
     return not asked and not dumb and sys.stdout.isatty() and sys.stderr.isatty()
-
-
-def choose(
-    environment: Mapping[str, str],
-    section: Mapping[str, Any],
-    log: Callable[[str], Any] = lambda _: None,
-    *,
-    said: bool = False,
-) -> View:
-    """Return a screen for a terminal, else plain lines.
-
-    ``section``: plan/forecast.json, see tsduel.rounds.view.forecast; ``log`` is given what a screen does not print as a
-    line; ``said``: the Go program on this machine prints and logs the events' own lines itself.
-    """
-    return (Screen if wants_screen(environment) else View)(section, log, said=said)
 
 
 class View:
@@ -146,3 +125,18 @@ class Screen(View):
         foot = None if self.state.over else screen.panel(self.state, now, self.forecast)
         self._painter.show(staying, foot)
         self._painted = time.monotonic()
+
+
+def choose(
+    environment: Mapping[str, str],
+    section: Mapping[str, Any],
+    log: Callable[[str], Any] = lambda _: None,
+    *,
+    said: bool = False,
+) -> View:
+    """Return a screen for a terminal, else plain lines.
+
+    ``section``: plan/forecast.json, see tsduel.rounds.view.forecast; ``log`` is given what a screen does not print as a
+    line; ``said``: the Go program on this machine prints and logs the events' own lines itself.
+    """
+    return (Screen if wants_screen(environment) else View)(section, log, said=said)

@@ -1,16 +1,11 @@
 """The text that Go's benchmarks print -> records: golang.org/design/14313-benchmark-format, and its `Unit` lines."""
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tsduel.core.metrics import Better
+from tsduel.core.metrics import Better
 
 _UNIT_LINE = re.compile(r"Unit\s+(\S+)\s+(.*)")
 _PAIR = 2  # a value and its unit

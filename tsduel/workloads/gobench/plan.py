@@ -1,22 +1,17 @@
 """The half of the Go workload that a plan is made with: what is built and run, and what it takes."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from tsduel.core.metrics import Metric
 from tsduel.core.plan import Duration, Estimate, Plan
+from tsduel.core.plan import Variant as PlannedVariant
+from tsduel.core.sections import GoBench, WorkloadAsked
 from tsduel.targets.database import Program
+from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.gobench import units
 from tsduel.workloads.gobench.schema import GoExperiment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.plan import Variant as PlannedVariant
-    from tsduel.core.sections import GoBench, WorkloadAsked
-    from tsduel.workloads.experiment import Experiment, Variant
 
 # Raw text of a variant, and what benchmarks may write into their directory; nobody knows before they have run.
 ROUND_BYTES = 1 << 20

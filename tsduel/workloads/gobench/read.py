@@ -4,26 +4,20 @@ A benchmark may have several results in a block, of short runs of both test bina
 median, its log ratio the mean over the pairs of runs, which gives it a standard error. Units are named as by benchstat.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.record import BENCH
+from tsduel.core.metrics import Metric
+from tsduel.core.record import BENCH, Block
+from tsduel.core.rundir import Run
 from tsduel.workloads.gobench import parse
 from tsduel.workloads.gobench.units import metrics as metrics  # noqa: PLC0414 - part of the protocol
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.record import Block
-    from tsduel.core.rundir import Run
 
 SECTIONS: tuple[str, ...] = (
     *("compared", "benchmarks", "benchstat", "profiles"),

@@ -1,9 +1,7 @@
 """An experiment of Go benchmarks: what its file may say. The rest is in tsduel.workloads.experiment."""
 
-from __future__ import annotations
-
 import re
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import field_validator, model_validator
 
@@ -53,7 +51,7 @@ class GoExperiment(experiment.Experiment):
     watchdog: GoWatchdog = GoWatchdog()
 
     @model_validator(mode="after")
-    def _fits(self) -> GoExperiment:
+    def _fits(self) -> Self:
         if self.gobench.pivot and len(self.variants) > 1:
             raise ValueError("gobench.pivot: takes one variant, `baseline`; its columns are what is compared")
         if not self.gobench.pivot and len(self.variants) == 1:

@@ -5,17 +5,10 @@ a candidate; every row of every unit is secondary. B/s is a fixed number of byte
 and is only shown. A unit of the benchmark's own is judged where somebody says which direction is better.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from tsduel.core.metrics import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Better, Family, Format
+from tsduel.core.metrics import Better, Family, Format, Metric
 
 # MEASUREMENT.md 5, in percent.
 _TIME, _MEMORY, _OTHER = 3.0, 1.0, 3.0

@@ -4,29 +4,20 @@ MEASUREMENT.md 3: `typical` is the 10 % trimmed mean of the log ratios of the ex
 sums, `cpu` the log of the ratio of CPU ns an operation. Times are in ns here, in the metrics' units in what comes out.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, EXCHANGE, IDLE, METRICS
-from tsduel.core.record import DUEL
-from tsduel.workloads.measured import Measurement, PairedRatio
+from tsduel.core.record import DUEL, Block
+from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from tsduel.core.record import Block
-    from tsduel.workloads.measured import Reading
-
-    Times = NDArray[np.float64]
+Times = NDArray[np.float64]
 
 TRIM = 0.1
 PERCENTILES = (("duel_p50_ms", 0.5), ("duel_p95_ms", 0.95), ("duel_p99_ms", 0.99))

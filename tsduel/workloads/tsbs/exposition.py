@@ -7,24 +7,19 @@ a second, and in one file the part of a line before its value is always the same
 what it belongs to. A name that is missing is never an error: names come and go between versions.
 """
 
-from __future__ import annotations
-
 import gzip
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Counter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    Wanted = Mapping[str, Counter]
+Wanted = Mapping[str, Counter]
 
 _PROCESS = "tsduel_process_"
 OURS = {

@@ -1,13 +1,13 @@
 """The solo part of a block -> its measurements, one value a metric (and query type) of each variant."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
-from tsduel.core.record import SOLO
+from tsduel.core.plan import Target
+from tsduel.core.record import SOLO, Block, Phase, Solo
 from tsduel.workloads.measured import Measurement
 from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, read_snapshots
 from tsduel.workloads.tsbs.output import (
@@ -21,12 +21,6 @@ from tsduel.workloads.tsbs.output import (
     parse_query_stdout,
 )
 from tsduel.workloads.tsbs.output import precise_mean_ms as mean_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tsduel.core.plan import Target
-    from tsduel.core.record import Block, Phase, Solo
 
 _T = TypeVar("_T")
 P99_FROM = 1_000

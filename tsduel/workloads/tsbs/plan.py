@@ -3,28 +3,21 @@
 Durations are rough: for the deadline of a rented machine and its price.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
-from tsduel.core.metrics import METRICS
+from tsduel.core.metrics import METRICS, Metric
 from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
-from tsduel.targets import databases
+from tsduel.core.plan import Variant as PlannedVariant
+from tsduel.core.sections import WorkloadAsked
+from tsduel.targets import Database, databases
+from tsduel.targets.database import Program
+from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs import queries as tsbs_queries
 from tsduel.workloads.tsbs.schema import TsbsExperiment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Metric
-    from tsduel.core.plan import Variant as PlannedVariant
-    from tsduel.core.sections import WorkloadAsked
-    from tsduel.targets import Database
-    from tsduel.targets.database import Program
-    from tsduel.workloads.experiment import Experiment, Variant
 
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 

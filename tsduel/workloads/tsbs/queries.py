@@ -5,8 +5,6 @@ shorter than the data's, so both are checked when the experiment is read. Window
 from TSBS's cmd/tsbs_generate_queries/uses/devops at the pinned version.
 """
 
-from __future__ import annotations
-
 import re
 
 # Only use cases whose samples can be counted beforehand: cpu-only writes 10 samples a line, of 10 series a host.

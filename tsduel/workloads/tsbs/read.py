@@ -1,23 +1,15 @@
 """Databases under TSBS, the reading half: raw/BBB -> measurements, ratios, courses, times; benchstat's lines."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
-from tsduel.core.metrics import METRICS
-from tsduel.core.record import DUEL
+from tsduel.core.metrics import METRICS, Better, Metric
+from tsduel.core.record import DUEL, Block
+from tsduel.core.rundir import Run
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.series import points
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tsduel.core.metrics import Better, Metric
-    from tsduel.core.record import Block
-    from tsduel.core.rundir import Run
 
 SECTIONS: tuple[str, ...] = (
     *("compared", "duel", "load", "server", "queries"),

@@ -1,8 +1,6 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -40,7 +38,7 @@ class TsbsVariant(experiment.Variant):
         return value
 
     @model_validator(mode="after")
-    def _of_its_database(self) -> TsbsVariant:
+    def _of_its_database(self) -> Self:
         if self.components and (short := self.model_fields_set - {"target", "components"}):
             raise ValueError(f"either `components:` or `{min(short)}:`, which is of the short form")
         database = databases()[self.target]
@@ -121,7 +119,7 @@ class TsbsExperiment(experiment.Experiment):
     report: Report = Report()
 
     @model_validator(mode="after")
-    def _fits(self) -> TsbsExperiment:
+    def _fits(self) -> Self:
         asked = {variant.target for variant in self.variants.values()}
         if len(asked) > 1:
             raise ValueError("variants: all have to be versions of the same database")

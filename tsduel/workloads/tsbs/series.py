@@ -1,20 +1,13 @@
 """The solo part of a block -> its time series: what the loader's CSV and the host's ticks say, second by second."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from tsduel.core.record import SOLO
+from tsduel.core.record import SOLO, Phase
 from tsduel.workloads.measured import Point
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tsduel.core.record import Phase
-    from tsduel.workloads.tsbs.exposition import Snapshot
-    from tsduel.workloads.tsbs.measure import RawSolo
-    from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
+from tsduel.workloads.tsbs.exposition import Snapshot
+from tsduel.workloads.tsbs.measure import RawSolo
+from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
 _TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
 _LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding
