@@ -1,4 +1,7 @@
-"""raw/BBB/block.json, as the host writes it: what was done in a block, when (epoch seconds), and what was checked."""
+"""raw/BBB/block.json, as far as it is read here: what was done in a block, when (epoch seconds), and what was checked.
+
+The host writes more into it (host/record/block.go, results/README.md).
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ SOLO, DUEL, BENCH = "solo", "duel", "bench"
 
 
 class _Record(BaseModel):
-    """A record that a newer host may say more in."""
+    """A record in which the host says more than is read here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -21,9 +24,6 @@ class Failure(_Record):
     """Why a block failed; variant "" is not one variant's doing."""
 
     variant: str = ""
-    part: str = ""
-    phase: str = ""
-    query_type: str = ""
     message: str
 
 
@@ -36,12 +36,8 @@ class Phase(_Record):
     query_type: str = ""
     begin: float
     end: float
-    exit: int = 0
-    count: int = 0
-    attempts: int = 1
     client_user_s: float | None = None
     client_system_s: float | None = None
-    noise: dict[str, Any] | None = None
 
     @property
     def seconds(self) -> float:
@@ -70,33 +66,18 @@ class Check(_Record):
 
 
 class Solo(_Record):
-    """What one variant did alone; `pids` by role, `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
+    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
 
-    pids: dict[str, int] = {}
-    pids_end: dict[str, int] = {}
-    canary: dict[str, float] | None = None
     sizes: dict[str, float] = {}
     drain_s: float | None = None
     start_s: float | None = None
     stop_s: float | None = None
-    restarts: int = 0
     cpu_ns: dict[str, int] = {}
-
-
-class DuelStart(_Record):
-    """How one variant started into the duel."""
-
-    caches_deleted: bool = False
-    restarts: int = 0
-    data_read_bytes: int = 0
-    idle_s: float | None = None
-    idle_timeout: bool = False
 
 
 class DuelIdle(_Record):
     """CPU of each server while nobody asks, before or after the exchanges."""
 
-    when: str
     seconds: float
     cpu_ns: dict[str, int]
 
@@ -106,36 +87,26 @@ class DuelType(_Record):
 
     query_type: str
     exchanges: int
-    compared: int = 0
-    differences: int = 0
-    empty: int = 0
-    errors: int = 0
-    first_query: int = 0
     seconds: float
     cpu_ns: dict[str, int] = {}
     client_cpu_ns: int | None = None
     instructions: dict[str, int] | None = None
-    stopped: str = ""
 
 
 class DuelLoad(_Record):
     """Exchanged ingestion."""
 
     exchanges: int
-    lines: int
-    seconds: float
     cpu_ns: dict[str, int] = {}
 
 
 class Duel(_Record):
     """What the variants did beside each other."""
 
-    start: dict[str, DuelStart] = {}
     idle: tuple[DuelIdle, ...] = ()
     types: tuple[DuelType, ...] = ()
     load: DuelLoad | None = None
     rss_bytes: dict[str, int] = {}
-    rss_peak_bytes: dict[str, int] = {}
 
 
 class Block(_Record):
@@ -144,18 +115,13 @@ class Block(_Record):
     path: Any = None
     block: int
     cell: str = ""
-    host: str = "host1"
     kind: str
     order: tuple[str, ...]
-    query_types: tuple[str, ...] = ()
     status: str
     failures: tuple[Failure, ...] = ()
     void: str = ""
     started: float
     ended: float
-    boot_id: str = ""
-    maintenance: str = ""
-    timed_s: float = 0.0
     phases: tuple[Phase, ...] = ()
     solo: dict[str, Solo] = {}
     duel: Duel | None = None
