@@ -24,10 +24,8 @@ def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
     screen = first.section(source, pictures)
-    found = [
-        (title, make(source, pictures))
-        for title, make in (SECTIONS[name] for name in reader(source.plan.kind).SECTIONS)
-    ]
+    names = reader(source.plan.kind).sections(source.run)
+    found = [(title, make(source, pictures)) for title, make in (SECTIONS[name] for name in names)]
     missing = (
         f"Not drawn, since the tables that they need hold nothing of it: {', '.join(pictures.missing)}."
         if pictures.missing

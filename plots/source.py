@@ -17,7 +17,7 @@ from tsduel.core.metrics import Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
-from tsduel.tidy.read import read_table
+from tsduel.tidy.read import read_metrics, read_table
 from tsduel.workloads.reading import reader
 
 Standing = Literal["smoke", "aa", "imported", "screen", "result"]
@@ -79,7 +79,7 @@ class Source:
     def table(self, name: str) -> pd.DataFrame:
         """Return a table of tidy/ by its name; a run recorded without it has an empty one, and less in its report."""
         path, columns = self.run.path / f"tidy/{name}.csv", getattr(tables, name.upper())
-        return read_table(path, columns) if path.exists() else pd.DataFrame(columns=list(columns))
+        return read_table(self.run.path, name) if path.exists() else pd.DataFrame(columns=list(columns))
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of blocks that count for their variant; the baseline's for any candidate."""
@@ -100,11 +100,7 @@ def open_source(run_dir: Path) -> Source:
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
     document, labels = read_json(path), _labels(run)
-    measured, units = (
-        read_table(run_dir / f"tidy/{name}.csv", getattr(tables, name.upper())) for name in ("measurements", "units")
-    )
-    better = dict(zip(units["metric"].tolist(), units["better"].tolist(), strict=True))
-    metrics = {metric.name: metric for metric in reader(run.plan.kind).metrics(measured["metric"].tolist(), better)}
+    metrics = {metric.name: metric for metric in read_metrics(run, read_table(run_dir, "measurements"))}
     comparisons = [
         Comparison(
             cell.name, name, (labels[run.variants[0]], labels[name]),
@@ -118,7 +114,7 @@ def open_source(run_dir: Path) -> Source:
 
 def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:
     """Return the blocks that count for a candidate, and the others with their reasons."""
-    table = read_table(run.path / "tidy/blocks.csv", tables.BLOCKS)
+    table = read_table(run.path, "blocks")
     mine = table[(table["cell"] == cell) & (table["candidate"] == candidate) & (table["kind"] != "warmup")]
     columns = (mine[name].tolist() for name in ("block", "counts", "reason"))
     found = [(int(block), counts == "true", reason) for block, counts, reason in zip(*columns, strict=True)]

@@ -8,7 +8,6 @@ import csv
 import io
 import json
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,17 +24,16 @@ from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Pair, Sample
-from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.stats.rows import Row, details, row, short_phase
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED
-from tsduel.tidy.read import read_table, refuse_duplicates
+from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
 from tsduel.workloads import primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
 
-SCREEN_BELOW = FEWEST_BLOCKS
-"""Fewer valid blocks than this never get a verdict (MEASUREMENT.md 1)."""
+Tables = Mapping[str, pd.DataFrame]
+"""What compare reads, by name."""
 _Key = tuple[str, str]
 """A metric and a query type."""
 
@@ -74,17 +72,6 @@ class Candidate:
         return [known.get(block) for block in self.valid]
 
 
-@dataclass(frozen=True)
-class Tables:
-    """What compare reads."""
-
-    measurements: pd.DataFrame
-    pairs: pd.DataFrame
-    checks: pd.DataFrame
-    blocks: pd.DataFrame
-    units: pd.DataFrame
-
-
 def main(run_dir: Path) -> None:
     """Compare the candidates of a run with its baseline."""
     run = open_run(run_dir)
@@ -103,16 +90,9 @@ def main(run_dir: Path) -> None:
 
 def read(run: Run) -> Tables:
     """Read what is compared from tidy/."""
-    tidy = run.path / "tidy"
-    measurements = read_table(tidy / "measurements.csv", tables.MEASUREMENTS)
-    refuse_duplicates(tidy / "measurements.csv", measurements)
-    return Tables(
-        measurements,
-        read_table(tidy / "pairs.csv", tables.PAIRS),
-        read_table(tidy / "checks.csv", tables.CHECKS),
-        read_table(tidy / "blocks.csv", tables.BLOCKS),
-        read_table(tidy / "units.csv", tables.UNITS),
-    )
+    found = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
+    refuse_duplicates(run.path, found["measurements"])
+    return found
 
 
 def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row], list[dict[str, Any]]]:
@@ -120,11 +100,10 @@ def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row], list[di
 
     All candidates of a cell are one family: each metric of each of them is one test in it.
     """
-    better = dict(zip(found.units["metric"].tolist(), found.units["better"].tolist(), strict=True))
-    metrics = reader(run.plan.kind).metrics(found.measurements["metric"].tolist(), better)
+    metrics = read_metrics(run, found["measurements"])
     compared: list[Compared] = []
     judged = []
-    for cell in dict.fromkeys(found.blocks["cell"].tolist()):
+    for cell in dict.fromkeys(found["blocks"]["cell"].tolist()):
         samples = [
             one for name in run.variants[1:] for one in _samples(run, candidate(run, found, cell, name), metrics)
         ]
@@ -136,22 +115,23 @@ def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row], list[di
 
 def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
     """Gather all of one candidate."""
-    decided = found.blocks[(found.blocks["cell"] == cell) & (found.blocks["candidate"] == name)]
+    decided = found["blocks"][(found["blocks"]["cell"] == cell) & (found["blocks"]["candidate"] == name)]
     counting = decided[decided["counts"] == "true"]
     pair = (run.variants[0], name)
     values: defaultdict[_Key, dict[tuple[int, str], float]] = defaultdict(dict)
-    mine = found.measurements[(found.measurements["cell"] == cell) & found.measurements["variant"].isin(pair)]
+    measured = found["measurements"]
+    mine = measured[(measured["cell"] == cell) & measured["variant"].isin(pair)]
     columns = ["metric", "query_type", "block", "variant", "value"]
     for metric, query_type, block, variant, value in zip(*(mine[c].tolist() for c in columns), strict=True):
         values[metric, query_type][int(block), variant] = float(value)
     ratios: defaultdict[_Key, dict[int, Ratio]] = defaultdict(dict)
-    theirs = found.pairs[(found.pairs["cell"] == cell) & (found.pairs["candidate"] == name)]
+    theirs = found["pairs"][(found["pairs"]["cell"] == cell) & (found["pairs"]["candidate"] == name)]
     columns = ["metric", "query_type", "block", "log_ratio", "n", "se"]
     for metric, query_type, block, d, n, se in zip(*(theirs[c].tolist() for c in columns), strict=True):
         ratios[metric, query_type][int(block)] = Ratio(float(d), float(se) if se else None, int(n))
     # A failure in a warm-up block, or in one that was spoilt and set aside, is shown and counts for nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
-    checks, planned = found.checks, {variant.name for variant in run.plan.variants}
+    checks, planned = found["checks"], {variant.name for variant in run.plan.variants}
     failed = (checks["cell"] == cell) & (checks["ok"] != "true") & checks["block"].isin(counted)
     concerned = checks["variant"].isin(["", *pair]) if name in planned else checks["variant"].notna()
     return Candidate(
@@ -268,7 +248,7 @@ def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
 
 
 def _document(run: Run, found: Tables, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    checks, blocks = found.checks, found.blocks
+    checks, blocks = found["checks"], found["blocks"]
     failed = checks["ok"] != "true"
     crashed = checks[failed & (checks["check"] == FINISHED)]["variant"].tolist()
     of = {
@@ -313,7 +293,3 @@ def _csv(rows: list[Row]) -> str:
     for one in rows:
         table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in vars(one).values())
     return text.getvalue()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,7 +1,6 @@
 """raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
 import csv
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -146,7 +145,3 @@ class _Table:
         self._stream.close()
         if kind is None:
             self._partial.replace(self._path)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -10,7 +10,6 @@ from tsduel.core.metrics import Better, Metric
 from tsduel.core.record import Block
 from tsduel.core.rundir import Run
 from tsduel.workloads.gobench import read as gobench
-from tsduel.workloads.logs import read as logs
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs import read as tsbs
 
@@ -18,11 +17,11 @@ from tsduel.workloads.tsbs import read as tsbs
 class Reader(Protocol):
     """What a workload knows of what its blocks have left; a module is one."""
 
-    SECTIONS: tuple[str, ...]
-    """Names of the sections of its report, in order; plots/sections draws them."""
-
     def read_block(self, run: Run, block: Block) -> Reading:
         """Read raw/BBB."""
+
+    def sections(self, run: Run) -> tuple[str, ...]:
+        """Return the names of the sections of a run's report, in order; plots/sections draws them."""
 
     def rows(self, run: Run) -> list[str]:
         """Return the query types of a run, or what stands in their place, in the order of a report."""
@@ -43,7 +42,7 @@ class Reader(Protocol):
         """Return how many operations a line of a row stands for; None where its pairs say it."""
 
 
-READERS: dict[str, Reader] = {"tsbs": tsbs, "gobench": gobench, "logs": logs}
+READERS: dict[str, Reader] = {"tsbs": tsbs, "gobench": gobench, "logs": tsbs}
 
 
 def reader(kind: str) -> Reader:

@@ -19,10 +19,6 @@ from tsduel.workloads.gobench import parse
 from tsduel.workloads.gobench.units import metrics as metrics  # noqa: PLC0414 - part of the protocol
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
-SECTIONS: tuple[str, ...] = (
-    *("compared", "benchmarks", "benchstat", "profiles"),
-    *("blocks", "noise", "checks", "bench-method", "reproduce", "bench-limits"),
-)
 _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in the order they were run
 
 
@@ -92,6 +88,12 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
+
+
+def sections(_run: Run) -> tuple[str, ...]:
+    """Return those of the report."""
+    first, others = ("compared", "benchmarks", "benchstat", "profiles"), ("blocks", "noise", "checks")
+    return (*first, *others, "bench-method", "reproduce", "bench-limits")
 
 
 def rows(run: Run) -> list[str]:

@@ -11,10 +11,11 @@ from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.series import points
 
-SECTIONS: tuple[str, ...] = (
+_SECTIONS = (
     *("compared", "duel", "load", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
+_OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
     "query_rate": ("queries/s", 1.0),
@@ -36,6 +37,11 @@ def read_block(run: Run, block: Block) -> Reading:
             found.points += points(raw)
     read_duel(block, run.variants, found)
     return found
+
+
+def sections(run: Run) -> tuple[str, ...]:
+    """Return those of the report; that of imported logs claims less."""
+    return _OF_LOGS if run.plan.imported else _SECTIONS
 
 
 def rows(run: Run) -> list[str]:

@@ -1,1 +1,0 @@
-"""Logs of VictoriaMetrics' own `make tsbs`: nothing is planned, built or run, only read."""
