@@ -24,7 +24,7 @@ from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Pair, Sample
-from tsduel.stats.rows import Row, details, row, short_phase
+from tsduel.stats.rows import Row, row, warn_of_short_phase
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
@@ -78,12 +78,14 @@ def main(run_dir: Path) -> None:
     if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
     found = read(run)
-    compared, rows, more = compare(run, found)
-    document = _document(run, found, [{**vars(one), **extra} for one, extra in zip(rows, more, strict=True)])
+    compared, rows = compare(run, found)
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
     files.write(out / "comparison.csv", _csv(rows))
-    files.write(out / "comparison.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    files.write(
+        out / "comparison.json",
+        json.dumps(_document(run, found, rows), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+    )
     for variant, text in benchfmt.files(run, reader(run.plan.kind), compared).items():
         files.write(out / f"{variant}.bench.txt", text)
 
@@ -95,8 +97,8 @@ def read(run: Run) -> Tables:
     return found
 
 
-def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row], list[dict[str, Any]]]:
-    """Return pairs, rows and further details: candidates in the order of the experiment, metrics as registered.
+def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row]]:
+    """Return pairs and rows: candidates in the order of the experiment, metrics as registered.
 
     All candidates of a cell are one family: each metric of each of them is one test in it.
     """
@@ -110,7 +112,9 @@ def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row], list[di
         judged += judge([sample for _, sample in samples], run.plan.design.seed)
         compared += [one for one, _ in samples]
     rows = [row(one, verdict) for one, verdict in zip(compared, judged, strict=True)]
-    return compared, [short_phase(one, rows) for one in rows], [details(verdict) for verdict in judged]
+    for one in rows:
+        warn_of_short_phase(one, rows)
+    return compared, rows
 
 
 def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
@@ -247,7 +251,7 @@ def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
     return f"failed checks ({len(touching)}): {', '.join(sorted(set(touching['check'])))}"
 
 
-def _document(run: Run, found: Tables, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _document(run: Run, found: Tables, rows: list[Row]) -> dict[str, Any]:
     checks, blocks = found["checks"], found["blocks"]
     failed = checks["ok"] != "true"
     crashed = checks[failed & (checks["check"] == FINISHED)]["variant"].tolist()
@@ -291,5 +295,6 @@ def _csv(rows: list[Row]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(tables.COMPARISON)
     for one in rows:
-        table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in vars(one).values())
+        cells = (one[column] for column in tables.COMPARISON)
+        table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells)
     return text.getvalue()

@@ -21,7 +21,7 @@ from tsduel.stats import aa
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Sample
 from tsduel.stats.power import ALPHA
-from tsduel.stats.rows import details, row
+from tsduel.stats.rows import row
 from tsduel.stats.signedrank import Floats, mann_whitney_p, signed_rank_p
 from tsduel.stats.verdict import Judged, judge
 
@@ -138,7 +138,7 @@ def detection(machine: Machine, blocks: int, changed: tuple[str, float], session
 
 def _document(judged: Sequence[Judged]) -> dict[str, Any]:
     named = [Compared("", METRICS["load_rate"], str(at), "candidate", (), ()) for at in range(len(judged))]
-    rows = [vars(row(what, one)) | details(one) for what, one in zip(named, judged, strict=True)]
+    rows = [row(what, one) for what, one in zip(named, judged, strict=True)]
     valid = {"candidate": {"valid": range(len(judged[0].sample.pairs))}}
     return {"rows": rows, "blocks": valid, "checks": {"failed": 0}}
 

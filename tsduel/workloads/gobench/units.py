@@ -8,17 +8,17 @@ and is only shown. A unit of the benchmark's own is judged where somebody says w
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tsduel.core.metrics import Better, Family, Format, Metric
+from tsduel.core.metrics import Better, Family, Metric
 
 # MEASUREMENT.md 5, in percent.
 _TIME, _MEMORY, _OTHER = 3.0, 1.0, 3.0
 # ruff: noqa: E501 - one line a metric
 # fmt: off
 KNOWN = (
-    Metric("sec/op", "bench", "sec/op", "lower", "seconds", _TIME, "secondary", "Time", per_type=True, geomean="primary"),
-    Metric("B/op", "bench", "B/op", "lower", "bytes", _MEMORY, "secondary", "Memory", per_type=True, geomean="primary"),
-    Metric("allocs/op", "bench", "allocs/op", "lower", "number", _MEMORY, "secondary", "Allocs", per_type=True, geomean="primary"),
-    Metric("B/s", "bench", "B/s", "higher", "bytes", _TIME, "shown", "Throughput", per_type=True, geomean="shown"),
+    Metric("sec/op", "bench", "sec/op", "lower", _TIME, "secondary", "Time", per_type=True, geomean="primary"),
+    Metric("B/op", "bench", "B/op", "lower", _MEMORY, "secondary", "Memory", per_type=True, geomean="primary"),
+    Metric("allocs/op", "bench", "allocs/op", "lower", _MEMORY, "secondary", "Allocs", per_type=True, geomean="primary"),
+    Metric("B/s", "bench", "B/s", "higher", _TIME, "shown", "Throughput", per_type=True, geomean="shown"),
 )
 # fmt: on
 
@@ -32,6 +32,5 @@ def metrics(measured: Iterable[str], better: Mapping[str, Better]) -> list[Metri
 
 
 def _own(unit: str, better: Better) -> Metric:
-    style: Format = "bytes" if unit.rsplit("-", maxsplit=1)[-1] in {"B", "B/op"} else "number"
     family: Family = "shown" if better == "none" else "secondary"
-    return Metric(unit, "bench", unit, better, style, _OTHER, family, unit, per_type=True)
+    return Metric(unit, "bench", unit, better, _OTHER, family, unit, per_type=True)
