@@ -15,7 +15,7 @@ from tsduel.core.rundir import open_run
 from tsduel.core.sections import MOST_BLOCKS
 from tsduel.core.wording import amount
 from tsduel.plan import earlier, foresight, outlook, resolve
-from tsduel.plan.advice import advise
+from tsduel.plan.foresight import advise
 from tsduel.stats import calibration
 from tsduel.stats.estimate import percent
 from tsduel.stats.power import blocks_needed, effect_seen, mde
@@ -278,14 +278,13 @@ class TestAdvice:
         between = 0.03**2 - 0.0295**2
         longer = (between + 0.0295**2 / found.times) ** 0.5
         assert longer * effect_seen(8) == pytest.approx(0.0198, rel=0.01)
-        assert found.times_cost_s == pytest.approx((found.times - 1) * 18 * 8)
-        assert found.words.startswith("phases ")
+        cost = f"about {(found.times - 1) * 18 * 8 / 60:.0f} minutes more"
+        assert found.words.startswith(f"phases {found.times:.1f} times as long ({cost})")
 
     def test_nothing_but_blocks_helps_against_noise_between_them(self):
         """However long the phases are."""
         found = self.of(0.03, 0.001)
         assert (found.times, found.blocks) == (None, blocks_needed(0.0198, 0.03))
-        assert found.blocks_cost_s == (found.blocks - 8) * 60
         assert found.words == f"BLOCKS={found.blocks} (about {found.blocks - 8} minutes more)"
 
     def test_sometimes_nothing_does(self):

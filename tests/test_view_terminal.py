@@ -102,7 +102,7 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     assert project.alive(patience_s=15) == []
     assert time.monotonic() - begin < 30
     # The driver outlives a parent that was killed by as much as it takes to end the rest.
-    wait_for(lambda: not control.local_pid(project.run_dir, project.env))
+    wait_for(lambda: not control.local_driver(project.run_dir, project.env))
     assert last_event(project) == ("run-end", "interrupted")
     if how in {"ctrl-c", "term"}:
         assert " ".join(shown.seen.lines).count("To go on: make tsbs RUN=r") == 1
@@ -155,7 +155,7 @@ def test_a_second_view_can_leave_and_knows_a_run_that_was_killed(project, termin
     assert driver.poll() is None
     shown = terminal(FOLLOW, project.run_dir)
     shown.until("the whole run")
-    assert control.local_pid(project.run_dir, project.env) == driver.pid
+    assert control.local_driver(project.run_dir, project.env).pid == driver.pid
     driver.kill()
     project.end(driver)
     assert shown.wait() == 0

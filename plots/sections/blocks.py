@@ -11,7 +11,7 @@ from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
-from tsduel.plan.advice import advise
+from tsduel.plan.foresight import advise
 from tsduel.workloads.checks import FINISHED
 
 MOST_FAILURES = 20

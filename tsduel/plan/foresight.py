@@ -1,10 +1,11 @@
-"""What a design can show, before it runs: plan/forecast.json, which the view's forecast reads, and the plan's words.
+"""What a design can show, before it runs, and what would help: plan/forecast.json, which the view reads, and words.
 
 Everything here knows the spread of the log ratios and never a difference: docs/method.md says why that matters.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scipy.special import chdtri
@@ -12,15 +13,17 @@ from scipy.special import chdtri
 from tsduel.core.metrics import Metric, threshold
 from tsduel.core.plan import Plan
 from tsduel.core.sections import MOST_BLOCKS
-from tsduel.plan.advice import Advice, advise
+from tsduel.core.wording import lasting
 from tsduel.stats.estimate import percent
-from tsduel.stats.power import FEWEST_BLOCKS, effect_seen, mde
+from tsduel.stats.power import FEWEST_BLOCKS, blocks_needed, effect_seen, mde
 from tsduel.workloads import primary
 
 FROM_BLOCKS = 3
 """A standard deviation of fewer values says nothing at all."""
 SURE = 0.9
 """How sure a forecast has to be, on one side, before it calls a design hopeless."""
+MOST_TIMES = 10
+"""Phases that are longer than ten times are no advice."""
 
 
 def section(
@@ -92,7 +95,16 @@ def described(plan: Plan, forecast: Mapping[str, Any], unknown: str, block_s: fl
         f"can show  changes of {', '.join(parts)}",
         f"          with 80 % power, as {source['run']} scattered: {source['what']} on this kind of machine{other}",
     ]
-    advised = ((of, _advice(plan, of, block_s)) for of in known)
+    phase_s = len(plan.query_types) * plan.duel.seconds if plan.duel and plan.duels else block_s
+    advised = (
+        (
+            of,
+            advise(
+                of["threshold_pct"], of["s_d"], within=of["within"], blocks=blocks, block_s=block_s, phase_s=phase_s
+            ),
+        )
+        for of in known
+    )
     return lines + [
         f"warning   {blocks} blocks will probably not settle {of['threshold_pct']:g} % in {of['title']} on this "
         f"machine; {advice.words or 'a quieter machine'} could"
@@ -101,13 +113,45 @@ def described(plan: Plan, forecast: Mapping[str, Any], unknown: str, block_s: fl
     ]
 
 
-def _advice(plan: Plan, metric: Mapping[str, Any], block_s: float) -> Advice | None:
-    phase_s = len(plan.query_types) * plan.duel.seconds if plan.duel and plan.duels else block_s
-    return advise(
-        metric["threshold_pct"],
-        metric["s_d"],
-        within=metric["within"],
-        blocks=plan.design.blocks,
-        block_s=block_s,
-        phase_s=phase_s,
-    )
+@dataclass(frozen=True)
+class Advice:
+    """Blocks needed in all and phases how many times as long, either alone, None where it cannot do; in words, too."""
+
+    blocks: int | None
+    times: float | None
+    words: str
+
+
+def advise(
+    threshold_pct: float,
+    deviation: float,
+    *,
+    within: float | None,
+    blocks: int,
+    block_s: float,
+    phase_s: float,
+) -> Advice | None:
+    """Return what would let `blocks` blocks see a change of the threshold with 80 % power; None if they do already.
+
+    The variance of a block's log ratio is that between blocks and that within one, which falls with the length of a
+    phase (Kalibera & Jones, ISMM 2013). ``deviation`` is that of a block's log ratio, ``within`` the part of it from
+    within a block (None: not known, so only more blocks can be advised), ``phase_s`` the seconds of a block whose
+    length could change. The words have the cheaper way first, and are empty where neither can do.
+    """
+    effect = math.log1p(threshold_pct / 100)
+    needed = blocks_needed(effect, deviation)
+    if needed is not None and needed <= blocks:
+        return None
+    enough = needed if needed is not None and needed <= MOST_BLOCKS else None
+    times = math.inf
+    if within and blocks >= FEWEST_BLOCKS:
+        wanted, between = (effect / effect_seen(blocks)) ** 2, max(0.0, deviation**2 - within**2)
+        times = within**2 / (wanted - between) if wanted > between else math.inf
+    ways = []
+    if enough is not None:
+        cost_s = (enough - blocks) * block_s
+        ways.append((cost_s, f"BLOCKS={enough} (about {lasting(cost_s)} more)"))
+    if times <= MOST_TIMES:
+        cost_s = (times - 1) * phase_s * blocks
+        ways.append((cost_s, f"phases {times:.1f} times as long (about {lasting(cost_s)} more)"))
+    return Advice(enough, times if times <= MOST_TIMES else None, " or ".join(words for _, words in sorted(ways)))

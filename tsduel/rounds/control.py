@@ -21,7 +21,7 @@ def status(run_dir: Path) -> None:
     run = rundir.open_run(run_dir)
     planned, here = _planned(run), len(run.blocks)
     if run.plan.is_local:
-        found = _local_driver(run_dir)
+        found = local_driver(run_dir)
         doing = f"running (pid {found.pid}, since {found.since})" if found else "not running"
         if found and (run_dir / "stop-requested").exists():
             doing += ", and ends after this block as asked"
@@ -69,7 +69,7 @@ def stop(run_dir: Path) -> None:
 
 
 def _stop_here(run_dir: Path) -> str:
-    found = _local_driver(run_dir)
+    found = local_driver(run_dir)
     if not found:
         return ""
     command = [str(agent(run_dir)), "stop", str(run_dir), str(found.pid)]
@@ -114,13 +114,7 @@ def _go_on(kind: str, run_dir: Path) -> str:
     return f"To go on: make {kind} RUN={run_dir.name}"
 
 
-def _local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:
+def local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:
     """Return the driver that measures this run on this machine now."""
     found = lock.holder(environment=environment)
     return found if found and found.run_dir == str(run_dir.resolve()) else None
-
-
-def local_pid(run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Return the pid of the driver that measures this run on this machine now; 0 where there is none."""
-    found = _local_driver(run_dir, environment)
-    return found.pid if found else 0

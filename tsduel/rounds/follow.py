@@ -26,7 +26,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     follower = Follower(run_dir, view)
     try:
         if run.plan.is_local:
-            follower.here(lambda: bool(control.local_pid(run_dir, environment)))
+            follower.here(lambda: control.local_driver(run_dir, environment) is not None)
         else:
             follower.elsewhere()
     except KeyboardInterrupt:

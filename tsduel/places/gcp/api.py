@@ -155,7 +155,7 @@ class Compute:
 
     def _once(self, method: str, url: str) -> dict[str, Any]:
         request = urllib.request.Request(url, method=method)  # noqa: S310 - https, or what the user's variable says
-        request.add_header("Authorization", f"Bearer {credentials.from_here()}")
+        request.add_header("Authorization", f"Bearer {credentials.token(os.environ)}")
         try:
             with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:  # noqa: S310 - as above
                 body = answer.read()

@@ -1,6 +1,5 @@
 """The one access token that Terraform and our own requests use."""
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -51,8 +50,3 @@ def terraform_environment(environment: Mapping[str, str]) -> dict[str, str]:
     for name in ("GOOGLE_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS"):
         kept.pop(name, None)
     return kept | {TOKEN: token(environment), "TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
-
-
-def from_here() -> str:
-    """Return the token of this process's environment."""
-    return token(os.environ)

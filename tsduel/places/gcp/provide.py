@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -26,11 +25,6 @@ EXPIRES = "%Y%m%dt%H%M%Sz"
 HOST_KEYS_S = 90
 LOGIN_S = 300
 SSH_PORT = 22
-
-
-def say(text: str) -> None:
-    """Words are for stderr."""
-    print(f"gcp: {text}", file=sys.stderr, flush=True)
 
 
 def machine(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -68,7 +62,7 @@ def machine(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> d
 
 def first_login(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], host: Host) -> None:
     """Wait until the machine lets us in and can run the blocks; one that does not leaves nothing behind."""
-    say(f"waiting for SSH on {host.name}")
+    give_back.say(f"waiting for SSH on {host.name}")
     deadline = time.monotonic() + LOGIN_S
     try:
         while True:
@@ -140,14 +134,14 @@ def _in_some_zone(terraform: Terraform, compute: Compute, place: GcpPlace, key: 
     for zone in place.zones:
         asked = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zone": zone}
         terraform.last_moment.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
-        say(f"asking for {place.machine} in {zone}")
+        give_back.say(f"asking for {place.machine} in {zone}")
         try:
             return terraform.apply()
         except TerraformError as error:
             refused = messages.as_user_error(str(error), place.project, place.machine, zone)
             if not isinstance(refused, NoCapacityError):
                 raise refused from None
-            say(str(refused).removeprefix("gcp: "))
+            give_back.say(str(refused).removeprefix("gcp: "))
             tried.append(zone)
     raise NoCapacityError(
         f"gcp: no zone has a {place.machine} left at the moment (asked: {', '.join(tried)}): try again later, or "
@@ -168,7 +162,7 @@ def _put_aside(run_dir: Path) -> None:
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
-    say(
+    give_back.say(
         f"the machine of this run is gone, and blocks of two machines are not compared: they are in {aside}, "
         "and all begin anew"
     )
@@ -189,7 +183,7 @@ def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path) -> Path
             # 404 until the machine has booted so far.
             time.sleep(2)
     if not lines:
-        say("the machine has not told Google's API its host keys: the first connection learns them unseen")
+        give_back.say("the machine has not told Google's API its host keys: the first connection learns them unseen")
     path.write_text("".join(lines), encoding="utf-8")
     return path
 

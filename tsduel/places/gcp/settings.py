@@ -3,8 +3,9 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from tsduel.core.sections import Part
 from tsduel.places.gcp.prices import region_of
 
 # The newest Debian 12 when this was written; pinned, since a family would change from run to run.
@@ -12,10 +13,8 @@ IMAGE = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
-class Gcp(BaseModel):
+class Gcp(Part):
     """The rented machine, for TARGET=gcp; what Terraform refuses is refused in terraform/variables.tf."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     machine: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{2,40}$")] = "e2-standard-8"
     # Tried in this order while a zone has no such machine left.

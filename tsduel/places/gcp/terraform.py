@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
 from tsduel.core.project import PROJECT
@@ -34,8 +35,7 @@ class Terraform:
     @classmethod
     def of(cls, run_dir: Path) -> Self:
         """Return that of a run in results/, with the cache that the environment names."""
-        cache = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
-        return cls(run_dir.absolute(), cache)
+        return cls(run_dir.absolute(), caches.directory(os.environ))
 
     @property
     def work(self) -> Path:

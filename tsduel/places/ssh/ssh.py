@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tsduel.core.errors import UserError
+from tsduel.core.wording import last_line
 
 # ssh's own exit code for "no connection"; a command's own is below.
 NO_CONNECTION = 255
@@ -111,6 +112,7 @@ class Host:
 
     def failure(self, said: str) -> UserError:
         """Return what ssh's complaint means: NoConnectionError where trying again may help, else RefusedError."""
+        reason = last_line(said).removeprefix("ssh: ").rstrip(".")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
         if found := re.search(r"Permissions \S+ for '(.+)' are too open", said):
             key = shlex.quote(found[1])
@@ -119,9 +121,9 @@ class Host:
             )
         for pattern, sentence in REFUSALS.items():
             if re.search(pattern, said):
-                return RefusedError(sentence.format(name=self.name, by_hand=by_hand, reason=_last_line(said)))
+                return RefusedError(sentence.format(name=self.name, by_hand=by_hand, reason=reason))
         return NoConnectionError(
-            f"{self.name} cannot be reached ({_last_line(said)}); see that this works: {by_hand} true, then try again"
+            f"{self.name} cannot be reached ({reason}); see that this works: {by_hand} true, then try again"
         )
 
 
@@ -146,11 +148,6 @@ REFUSALS = {
         "ssh does not take its configuration ({reason}); mend it and try again"
     ),
 }
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("ssh: ").rstrip(".") if lines else "no reason given"
 
 
 def _private_directory() -> Path:

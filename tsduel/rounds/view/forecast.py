@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core import rundir
+from tsduel.core.wording import lasting
 from tsduel.rounds.view import model
 from tsduel.rounds.view.model import Finished, State
-
-MINUTE_S, HOUR_S = 90, 5400
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,6 @@ def after_block(state: State, section: Mapping[str, Any]) -> str:
     else:
         parts = _known_before(section)
     return f"{said}: " + "; ".join(part for part in [*_spoilt(state, section), *parts, *to_go] if part)
-
-
-def lasting(seconds: float) -> str:
-    """Return a time in words: 40 s, 12 minutes, 2.5 hours."""
-    if seconds < MINUTE_S:
-        return f"{math.ceil(seconds)} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < HOUR_S else f"{seconds / 3600:.1f} hours"
 
 
 def _spreads(blocks: Sequence[Finished], section: Mapping[str, Any]) -> list[Spread]:
