@@ -1,9 +1,8 @@
-"""The designs on an imagined machine: a small part of what `python -m tsduel.stats.simulate` prints."""
+"""The designs on an imagined machine: a small part of what `python tests/simulate.py` prints."""
 
 import numpy as np
 import pytest
-
-from tsduel.stats.simulate import Machine, detection, false_alarms, interleave, one_after_the_other, seconds, session
+from simulate import Machine, detection, false_alarms, interleave, one_after_the_other, seconds, session
 
 SESSIONS = 300
 

@@ -1,6 +1,6 @@
 """How often the designs are wrong: sessions on an imagined machine, judged by the code that judges real ones.
 
-    python -m tsduel.stats.simulate [--sessions 1000] [--seed 1]
+    PYTHONPATH=. .venv/bin/python tests/simulate.py [--sessions 1000] [--seed 1]
 
 prints the tables of docs/method.md. In the solo part a variant's log value is the machine's noise (2 to 4 %, half of it
 common to all metrics), a random walk that has wandered by 5 to 10 % (one standard deviation) after 20 of them,
@@ -207,7 +207,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     """Print the three tables of docs/method.md."""
-    parser = argparse.ArgumentParser(prog="python -m tsduel.stats.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tests/simulate.py", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="a cell; a quarter of it for detection rates")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
