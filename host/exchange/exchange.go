@@ -193,7 +193,9 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 		return nil, err
 	}
 	for i := range sides {
-		result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
+		if after[i] != (Used{}) { // else it is gone
+			result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
+		}
 	}
 	result.ClientCPU = after[len(sides)].CPU - before[len(sides)].CPU
 	return result, nil
@@ -278,6 +280,9 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 					k := len(result.Exchanges) - len(operations) + i
 					s.tally.Failure = fmt.Sprintf("operation %d (%s): %v", k, firstLine([]byte(operations[i].Path)), err)
 				}
+			}
+			if s.tally.Failure != "" {
+				clear(s.ns) // it is asked no more, and the others go on
 			}
 		}
 		now := time.Now()
