@@ -141,12 +141,16 @@ func (d *duel) timed(phase, queryType string) *span {
 	return s
 }
 
-// all does something with every variant that is left; a fault is that variant's own.
+// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
+// is loaded first. A fault is that variant's own.
 func (d *duel) all(do func(*variant) error) error {
-	for _, v := range d.alive() {
-		if err := do(v); err != nil {
-			if err := d.blame(v, err); err != nil {
-				return err
+	alive := d.alive()
+	for _, name := range d.Row.Order {
+		if v := d.variants[name]; slices.Contains(alive, v) {
+			if err := do(v); err != nil {
+				if err := d.blame(v, err); err != nil {
+					return err
+				}
 			}
 		}
 	}

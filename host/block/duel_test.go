@@ -128,6 +128,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 			Duel:     record.Duel{Seconds: 0.2, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}}}
 	for i, what := range wrong {
 		name := []string{"baseline", "candidate", "third"}[i]
+		f.Row.Order = append(f.Row.Order, name)
 		v := record.Variant{Name: name, Target: "victoriametrics", Components: []record.Component{{Role: "server", Env: map[string]string{toy: what}}}}
 		f.Plan.Variants = append(f.Plan.Variants, v)
 		f.Builds.Variants[name] = record.Build{Binary: self}
@@ -217,6 +218,7 @@ func noted(t *testing.T, f *frame, what string) bool {
 
 func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 	f := toys(t, "", "")
+	f.Row.Order = []string{"candidate", "baseline"}
 	f.Row.QueryTypes, f.Host.Pin = []string{"u", "t"}, record.Pin{Mode: "fixed", Server: proc.Allowed()[:1], Client: proc.Allowed()[:1]}
 	before := proc.Allowed()
 	b := fight(t, f)
@@ -255,6 +257,9 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 	}
 	for _, c := range b.Checks {
 		checks = append(checks, c.Check)
+	}
+	if b.Checks[0].Variant != "candidate" {
+		t.Error("the candidate was not started first, as the block's order says")
 	}
 	if got := strings.Join(phases, " "); got != "start idlebefore exchangeu exchanget idleafter stop" {
 		t.Error(got)
