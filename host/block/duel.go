@@ -206,14 +206,19 @@ func (d *duel) start(ctx context.Context) error {
 			return err
 		}
 		// Answers may be kept elsewhere than under its directory: the server itself says what it came up with.
-		if counter, has := v.target.Counters["answers_kept"]; has {
-			kept, _, err := scrape.Sum(v.metrics(ctx), counter)
-			if err != nil {
-				return err
-			}
+		counter, has := v.target.Counters["answers_kept"]
+		if !has {
+			return nil
+		}
+		body := v.metrics(ctx)
+		if len(body) == 0 {
+			return faultf("equal_start could not be checked: %s", v.unread())
+		}
+		kept, _, err := scrape.Sum(body, counter)
+		if err == nil {
 			d.equalStart(v, int64(kept), "cached answers in its memory")
 		}
-		return nil
+		return err
 	})
 	if err != nil || d.over() {
 		return err

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -445,7 +446,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 		if now.After(deadline) {
 			left := fmt.Sprintf("%v still to do", busy)
 			if len(body) == 0 {
-				left = "its counters cannot be read at " + first(v.front().metrics, v.Target+"/metrics")
+				left = v.unread()
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
 		}
@@ -471,6 +472,11 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 }
 
 // work is how much a database has still to do, and the counters that stand still once it does nothing.
+// unread is for a sentence where metrics gave nothing.
+func (v *variant) unread() string {
+	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
+}
+
 func (v *variant) work(body []byte, quiet []string) (busy, still float64, err error) {
 	for _, names := range []struct {
 		of  []string
