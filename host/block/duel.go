@@ -194,7 +194,7 @@ func (d *duel) start(ctx context.Context) error {
 			return err
 		}
 		side.CachesDeleted = d.equalStart(v, sizes["cache_bytes"], "bytes of answers on disk")
-		side.DataReadBytes, err = readOnce(v.data, d.Plan.Queries.Cache == "cold")
+		side.DataReadBytes, err = readOnce(ctx, v.data, d.Plan.Queries.Cache == "cold")
 		d.record.Start[v.Name] = side
 		return err
 	})
@@ -275,8 +275,8 @@ func (d *duel) alike() error {
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
-// what it has of them, which needs no rights. What a database has written it has synced when it was stopped.
-func readOnce(dir string, drop bool) (bytes int64, err error) {
+// what it has of them, which needs no rights. It keeps what is not on the disk yet, as of a copy that was just made.
+func readOnce(ctx context.Context, dir string, drop bool) (bytes int64, err error) {
 	buffer := make([]byte, 1<<20)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -288,16 +288,23 @@ func readOnce(dir string, drop bool) (bytes int64, err error) {
 		}
 		defer file.Close()
 		if drop {
-			return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 		}
-		n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{file}, buffer)
-		bytes += n
+		for err == nil {
+			var n int
+			n, err = file.Read(buffer)
+			bytes += int64(n)
+			err = cmp.Or(ctx.Err(), err)
+		}
+		if err == io.EOF {
+			err = nil
+		}
 		return err
 	})
-	if err != nil {
-		return bytes, fmt.Errorf("reading the databases' files once: %w", err)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("reading the databases' files once: %w", err)
 	}
-	return bytes, nil
+	return bytes, err
 }
 
 // awaitIdle waits until no server has anything left to do: no merges, and under 1 % of a CPU over a second. One that keeps
