@@ -194,6 +194,10 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	}
 	s.listen(v.servers...)
 	exit, err := f.drive(ctx, v, &c)
+	// At once: the last tick may have to wait for an answer.
+	if now, gone := v.cpu(); gone == nil {
+		rec.CPUNS["load"] = int64(now - cpu)
+	}
 	stopTicks()
 	fed := wait()
 	if err != nil {
@@ -202,9 +206,6 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	v.snapshots.Mark("load", "end", "")
 	s.over(v.servers...)
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	if now, err := v.cpu(); err == nil {
-		rec.CPUNS["load"] = int64(now - cpu)
-	}
 	s.close(exit.Code, f.Plan.Workload.Samples)
 	if err := f.died(v); err != nil {
 		return err
@@ -471,12 +472,12 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 	return all
 }
 
-// work is how much a database has still to do, and the counters that stand still once it does nothing.
 // unread is for a sentence where metrics gave nothing.
 func (v *variant) unread() string {
 	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
 }
 
+// work is how much a database has still to do, and the counters that stand still once it does nothing.
 func (v *variant) work(body []byte, quiet []string) (busy, still float64, err error) {
 	for _, names := range []struct {
 		of  []string
