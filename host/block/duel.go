@@ -614,7 +614,8 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}()
 	for _, v := range d.alive() {
 		loaded[v], v.data = v.data, v.data+".exchanged"
-		if err := os.MkdirAll(v.data, 0o777); err != nil {
+		// One that was killed may have left its own.
+		if err := errors.Join(record.RemoveTree(v.data), os.MkdirAll(v.data, 0o777)); err != nil {
 			return err
 		}
 	}

@@ -392,6 +392,11 @@ func TestIngestionIsExchangedOnDirectoriesOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Workload.Data = []record.DataFile{{Format: "f", Path: path, Lines: 250}}
+	// As a block that was killed leaves it: what would be stored twice.
+	left := f.variants["candidate"].data + ".exchanged"
+	if err := errors.Join(os.Mkdir(left, 0o755), os.WriteFile(filepath.Join(left, "server"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	b := fight(t, f)
 	if b.Status != record.OK || b.Duel.Load == nil || b.Duel.Load.Exchanges != 3 || b.Duel.Load.Lines != 250 || b.Duel.Load.CPUNS["baseline"] <= 0 || len(b.Duel.Types) != 1 {
 		t.Fatalf("%+v %+v", b.Failures, b.Duel)
