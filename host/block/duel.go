@@ -431,7 +431,7 @@ func (d *duel) stop(ctx context.Context) error {
 }
 
 // exchange is the phase of one query type.
-func (d *duel) exchange(ctx context.Context, queryType string) error {
+func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	target := d.variants[d.Plan.Variants[0].Name].target
 	file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
 	if !ok {
@@ -441,7 +441,6 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
 	if target.Volatile != "" {
-		var err error
 		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
 			return fmt.Errorf("the target's volatile: %w", err)
 		}
@@ -451,19 +450,25 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Block * job.Until.Count
 	}
-	open := func() (exchange.Source, error) { return exchange.OpenQueries(file.Path, first) }
+	// Opened before the phase begins: finding this block's slice takes its time.
+	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+		return err
+	}
 	if d.Plan.Queries.Cache == "warm" {
-		warmed, _, _, err := d.send(ctx, job, open)
+		warmed, _, _, err := d.send(ctx, job)
 		if err == nil {
 			err = d.ask(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		job.Until = exchange.Until{Count: max(1, len(warmed.Exchanges))}
+		job.Until = exchange.Until{Count: max(1, job.Until.Count, len(warmed.Exchanges))}
+		if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+			return err
+		}
 	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
-	result, names, places, err := d.send(ctx, job, open)
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -472,7 +477,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		return err
 	}
 	d.keep(queryType, first, names, result)
-	asked := max(job.Until.Count, len(result.Exchanges))
+	asked := max(1, job.Until.Count, len(result.Exchanges))
 	return d.judge(ctx, names, result, func(v *variant, i int) error {
 		side := result.Sides[i]
 		check := func(name string, expected, actual int, wrong string) error {
@@ -498,8 +503,10 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	})
 }
 
-// send exchanges what a source gives between all variants that are left; places are the sides' columns in files.
-func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange.Source, error)) (result *exchange.Result, names []string, places []int, err error) {
+// send exchanges what a job's source gives between all variants that are left, and closes it; places are the sides' columns
+// in files.
+func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
+	defer job.Source.Close()
 	for place, one := range d.Plan.Variants {
 		v := d.variants[one.Name]
 		if v.failed {
@@ -519,10 +526,6 @@ func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange
 		}
 		d.Events.Progress("exchange", int64(done), int64(total))
 	}
-	if job.Source, err = open(); err != nil {
-		return nil, nil, nil, err
-	}
-	defer job.Source.Close()
 	result, err = exchange.Run(ctx, job)
 	return result, names, places, err
 }
@@ -622,10 +625,12 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := d.start(ctx); err != nil || d.over() {
 		return err
 	}
+	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
+	if job.Source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize); err != nil {
+		return err
+	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
-	result, names, places, err := d.send(ctx, exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}, func() (exchange.Source, error) {
-		return exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
-	})
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
