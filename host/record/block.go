@@ -49,6 +49,20 @@ func (b *Block) Fail(f Failure) {
 	b.Status, b.Failures = Failed, append(b.Failures, f)
 }
 
+// Finish adds one check for each variant: it came to the block's end.
+func (b *Block) Finish(variants []Variant) {
+	for _, v := range variants {
+		c := Check{Check: "block_finished", Variant: v.Name, Expected: 1, Actual: 1, OK: true}
+		for _, f := range b.Failures {
+			if f.Variant == v.Name || f.Variant == "" {
+				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = f.Phase, f.QueryType, 0, false, f.Message
+				break
+			}
+		}
+		b.Checks = append(b.Checks, c)
+	}
+}
+
 // Failure is why a variant, or all of them, has no result in a block.
 type Failure struct {
 	Variant   string `json:"variant"`
