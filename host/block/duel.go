@@ -232,7 +232,7 @@ func (d *duel) start(ctx context.Context) error {
 	if d.Host.Instructions {
 		return d.all(func(v *variant) (err error) {
 			d.counted[v.Name].Close()
-			d.counted[v.Name], err = exchange.CountInstructions(slices.Collect(maps.Values(v.pids()))...)
+			d.counted[v.Name], err = exchange.CountInstructions(listening(v.servers)...)
 			if dead := d.died(v); dead != nil {
 				return dead
 			}

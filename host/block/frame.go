@@ -254,14 +254,6 @@ func (v *variant) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-func (v *variant) pids() map[string]int {
-	pids := map[string]int{}
-	for _, s := range v.servers {
-		pids[s.role] = s.pid
-	}
-	return pids
-}
-
 // freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that is not in use by us.
 func (f *frame) freePort() (int, error) {
 	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {

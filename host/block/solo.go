@@ -57,7 +57,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
 		return f.untouched(v)
 	}
-	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}, Pids: map[string]int{}, PidsEnd: map[string]int{}}
+	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
 	if v.snapshots, err = scrape.Create(filepath.Join(v.dir, "metrics.prom.gz"), v.target.Ticks); err != nil {
 		return err
@@ -135,7 +135,6 @@ func (f *frame) startAlone(ctx context.Context, v *variant, rec *record.SoloReco
 	if rec.StartS, err = f.launch(ctx, v, "", nil); err != nil {
 		return err
 	}
-	rec.Pids = v.pids()
 	s.close(0, 0)
 	return nil
 }
@@ -144,7 +143,6 @@ func (f *frame) stopAlone(ctx context.Context, v *variant, rec *record.SoloRecor
 	if _, err := v.snapshots.Edge(ctx, "stop", "begin", ""); err != nil {
 		return err
 	}
-	rec.PidsEnd = v.pids()
 	s := f.begin(v, record.Solo, "stop", "")
 	if rec.StopS, err = f.shutdown(ctx, v); err != nil {
 		return err
@@ -169,7 +167,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 		return err
 	}
 	s := f.begin(v, record.Solo, "load", "")
-	path := first(data.FeedPath, data.Path)
+	path := cmp.Or(data.FeedPath, data.Path)
 	feed, wait, err := unpacked(path)
 	if err != nil {
 		return err
@@ -347,7 +345,7 @@ var status = regexp.MustCompile(`HTTP status \d+`)
 
 func httpStatus(stderr string) string {
 	last := "nothing"
-	lines(func(line string) { last = first(status.FindString(line), last) }, stderr)
+	lines(func(line string) { last = cmp.Or(status.FindString(line), last) }, stderr)
 	return last
 }
 
@@ -361,7 +359,7 @@ func (f *frame) sent(v *variant, c *client) error {
 			samples = found[1]
 		}
 	}, c.stdout)
-	lines(func(line string) { complaints, complaint = complaints+1, first(complaint, line) }, c.stderr)
+	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
 	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, f.Plan.Workload.Samples)
 	if complaints > 0 {
 		wrong += "; it says: " + clientWords(c.stderr)

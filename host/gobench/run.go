@@ -109,8 +109,7 @@ func (b *block) failing(variant, phase, row string, err error) error {
 
 func (b *block) canary(variant string) error {
 	found, err := canary(b.Scratch)
-	none := map[string]int{}
-	b.Solo[variant] = record.SoloRecord{Canary: found, Pids: none, PidsEnd: none, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
+	b.Solo[variant] = record.SoloRecord{Canary: found, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	return err
 }
 

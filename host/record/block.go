@@ -102,8 +102,6 @@ type Check struct {
 
 // SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
 type SoloRecord struct {
-	Pids     map[string]int   `json:"pids"` // by role
-	PidsEnd  map[string]int   `json:"pids_end"`
 	Canary   *Canary          `json:"canary"`
 	Sizes    map[string]int64 `json:"sizes"`
 	DrainS   *float64         `json:"drain_s"`
@@ -220,17 +218,14 @@ type Limits struct {
 	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
 	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
 	SwapFlagPages         *float64 `json:"swap_flag_pages"`
-	GCFlagPct             *float64 `json:"gc_flag_pct"`
 	PoolS                 float64  `json:"pool_s"` // shorter phases are judged together
 }
 
 // NoiseReport is raw/noise.json: which blocks were spoilt from outside, and by what.
 type NoiseReport struct {
-	Schema        int           `json:"schema"`
-	Limits        *Limits       `json:"limits"`
-	CanaryMedianS Canary        `json:"canary_median_s"`
-	Blocks        []JudgedBlock `json:"blocks"` // without the warm-up
-	Signals       []Signal      `json:"signals"`
+	Schema  int           `json:"schema"`
+	Blocks  []JudgedBlock `json:"blocks"` // without the warm-up
+	Signals []Signal      `json:"signals"`
 }
 
 // What a block is worth as far as the machine goes.
