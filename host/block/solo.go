@@ -492,22 +492,18 @@ func (v *variant) work(body []byte, quiet []string) (busy, still float64, err er
 	return busy, still, nil
 }
 
-// moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. False where the target
-// has no such counter.
-func (v *variant) moved(name string, before, after []byte) (grown float64, counter record.Counter, has bool, err error) {
-	counter, has = v.target.Counters[name]
-	if !has {
-		return 0, counter, false, nil
-	}
+// moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. Missing is what
+// to say where it is not there.
+func (v *variant) moved(check string, counter record.Counter, before, after []byte) (grown float64, missing string, err error) {
 	from, _, err := scrape.Sum(before, counter)
 	if err != nil {
-		return 0, counter, true, err
+		return 0, "", err
 	}
 	to, found, err := scrape.Sum(after, counter)
-	if err == nil && !found {
-		err = faultf("could not be checked: %s is not in /metrics", counter.Name)
+	if !found {
+		from, missing = to, fmt.Sprintf("%s could not be checked: %s is not in /metrics", check, counter.Name)
 	}
-	return to - from, counter, true, err
+	return to - from, missing, err
 }
 
 // stored checks that the database took and kept everything, and threw nothing away.
@@ -521,16 +517,17 @@ func (f *frame) stored(v *variant, before, after []byte) error {
 		{"samples_inserted", "inserted", "accepted", planned}, {"samples_stored", "stored", "stored", planned},
 		{"samples_ignored", "ignored", "ignored", 0}, {"samples_invalid", "invalid", "called invalid", 0},
 	} {
-		grown, counter, has, err := v.moved(c.counter, before, after)
+		counter, has := v.target.Counters[c.counter]
 		if !has {
 			continue
 		}
-		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, grown*a, planned, counter.Name)
-		var missing *fault
-		if errors.As(err, &missing) {
-			grown, wrong = -1, c.check+" "+missing.message
-		} else if err != nil {
+		grown, missing, err := v.moved(c.check, counter, before, after)
+		if err != nil {
 			return err
+		}
+		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, grown*a, planned, counter.Name)
+		if missing != "" {
+			grown, wrong = -1, missing
 		}
 		if err := f.equal(v, c.check, c.expected, grown*a, wrong); err != nil {
 			return err
