@@ -121,7 +121,7 @@ def _busy_client(source: Source) -> list[str]:
         index=["block", "variant", "query_type"], columns="metric", values="value"
     )
     own = len((source.host.get("pin") or {}).get("client") or []) or cpus
-    found = [("duel", table["duel_client_pct"] / 100, own)] if "duel_client_pct" in table else []
+    found = [("duel", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
     for what, workers in (("load", plan.workload.workers), ("query", plan.queries.workers)):
         client, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {client, seconds} <= set(table.columns):
