@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from asking import UNJUDGED
+from fakeproject import agent
 from gitrepo import Repository
 
 from plots import report
-from tsduel.plan import resolve as plan
+from tsduel.plan import resolve
+from tsduel.question import read
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
-from tsduel.workloads import kinds
+
+if TYPE_CHECKING:
+    from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("TSDUEL_CACHE", PROJECT / ".cache"))
@@ -157,10 +162,6 @@ class Run:
     def __init__(self, root: Path) -> None:
         self.directory = root / "results" / "r"
         self.cache = root / "cache"
-        self.scripts = root / "scripts"
-        shutil.copytree(PROJECT / "scripts", self.scripts)
-        canary = self.scripts / "canary"
-        canary.write_text('#!/usr/bin/env bash\necho \'{"cpu_s": 1, "memory_s": 1, "fsync_s": 1}\'\n')
         (SHARED / "go").mkdir(parents=True, exist_ok=True)
         self.cache.mkdir(exist_ok=True)
         for name in ("go", "toolchain"):
@@ -168,23 +169,24 @@ class Run:
                 (self.cache / name).symlink_to(SHARED / name)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "GO"))}
         self.env |= {"TSDUEL_CACHE": str(self.cache), "TSDUEL_LOCK": str(root / "host.lock")}
+        self.env["TSDUEL_PROJECT"] = str(PROJECT)
 
-    def plan(self, variants: dict[str, Any], *, aa: bool = False, **parts: Any) -> dict[str, Any]:
+    def plan(self, variants: dict[str, Any], *, aa: bool = False, **parts: Any) -> Plan:
         """Write the plan of an experiment; `parts` are laid over its sections."""
         base: dict[str, Any] = {
             "name": "small",
             "kind": "gobench",
             "variants": variants,
             "gobench": {"package": "./work", "bench": "^BenchmarkWork$", "seconds": 0.05},
-            "design": {"blocks": 1, "max_failed_rounds": 0},
-            "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
+            "design": {"blocks": 1, "max_failed_blocks": 0},
+            "noise": UNJUDGED,
             "watchdog": {"idle_s": 60, "silent_s": 120},
         }
         for section, fields in parts.items():
             base[section] = {**base.get(section, {}), **fields} if isinstance(fields, dict) else fields
-        resolved = plan.resolve(kinds.validate(base, "test"), run="r", aa=aa)
-        plan._write(self.directory, resolved, plan.ansible_vars(resolved, run_dir=self.directory, cache=self.cache))
-        return resolved
+        plan = resolve.resolve(read.validate(base, "test"), run="r", aa=aa)
+        resolve.write(self.directory, plan, cache=self.cache)
+        return plan
 
     def _call(self, *words: object, expect: int) -> str:
         done = subprocess.run(
@@ -210,12 +212,11 @@ class Run:
         return self._build("baseline", expect)
 
     def _build(self, name: str, expect: int) -> str:
-        script = PROJECT / "ansible" / "roles" / "variant" / "files" / "build-variant"
-        return self._call(script, PROJECT, self.directory, name, expect=expect)
+        return self._call(sys.executable, PROJECT / "ansible/build.py", "variant", self.directory, name, expect=expect)
 
-    def rounds(self, expect: int = 0) -> str:
-        """Run the rounds; return what was said."""
-        return self._call(self.scripts / "run-rounds", self.directory, expect=expect)
+    def blocks(self, expect: int = 0) -> str:
+        """Run the blocks; return what was said."""
+        return self._call(agent(), "run", self.directory, expect=expect)
 
     def read(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Tidy, compare and report; return the rows of the first candidate by unit and benchmark."""

@@ -17,13 +17,13 @@ import pytest
 from gitrepo import Repository
 
 from tsduel.plan import sources
-from tsduel.targets.programs import find_target
+from tsduel.targets import databases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parent.parent
-TARGET = find_target("victoriametrics")
+TARGET = databases()["victoriametrics"].programs["server"]
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 # A stand-in for the database: `make victoria-metrics` writes a script.
 MAKEFILE = "victoria-metrics:\n\tmkdir -p bin && cp server bin/victoria-metrics\n"

@@ -62,7 +62,7 @@ def test_a_known_difference_is_found_and_reported(run, module):
     variants = {"baseline": module.plain, "candidate": module.commit(loops=1100, allocs=11, slow=20_000)}
     run.plan(variants, design={"blocks": 6, "thresholds": WIDE})
     run.build()
-    run.rounds()
+    run.blocks()
     rows = run.read()
     for unit, name in (("allocs/op", "Work/alloc"), ("B/op", "Work/alloc"), ("loops/op", "Work/spin")):
         row = rows[unit, name]
@@ -96,7 +96,7 @@ def test_a_known_difference_is_found_and_reported(run, module):
     # A second call repeats nothing; a round that was interrupted is run again.
     last = next(run.directory.glob("raw/06-2-*"))
     last.rename(f"{last}.partial")
-    said = run.rounds()
+    said = run.blocks()
     assert f" {last.name} begins (measured)" in said
     assert said.count("begins") == 1
 
@@ -107,7 +107,7 @@ def test_one_binary_as_both_sides_differs_in_nothing_but_noise(run, module):
     bench = {"bench": "^BenchmarkWork$/^(spin|alloc)$"}
     run.plan(sides, aa=True, design={"blocks": 6, "thresholds": WIDE}, gobench=bench)
     run.build()
-    run.rounds()
+    run.blocks()
     rows = run.read()
     assert {r["verdict"] for (unit, _), r in rows.items() if unit in {"B/op", "allocs/op", "loops/op"}} == {
         "equivalent"
@@ -126,7 +126,7 @@ def test_one_binary_as_both_sides_differs_in_nothing_but_noise(run, module):
 def test_a_benchmark_gets_a_clean_directory_and_the_package_s_testdata(built):
     """What one process writes the next does not see; what `require:` names must be above zero."""
     run = built(gobench={"bench": "^BenchmarkReads$", "require": [{"output": "rows=([0-9]+)"}]}, design={"blocks": 2})
-    run.rounds()
+    run.blocks()
     run.read()
     with (run.directory / "tidy/checks.csv").open() as stream:
         checks = [row for row in csv.DictReader(stream) if row["check"] == "bench_required"]
@@ -136,7 +136,7 @@ def test_a_benchmark_gets_a_clean_directory_and_the_package_s_testdata(built):
 def test_a_required_metric_of_zero_is_a_failed_check(built):
     """An empty answer cannot pass: its rows are not compared, and the report says which benchmark it was."""
     run = built(gobench={"bench": "^BenchmarkReads$", "require": [{"metric": "empty/op"}]})
-    run.rounds()
+    run.blocks()
     run.read()
     assert run.json("stats/comparison.json")["checks"]["failed"] == 2
     assert "empty/op is not there, or not above zero (`bench_required`)" in run.text("report.md")
@@ -153,7 +153,7 @@ def test_names_that_differ_meet_in_one_row(run, module):
     }
     run.plan(sides, gobench={"rename": [{"match": "/(spin|alloc)$", "to": "/of-$1"}, {"drop": 1}]})
     run.build()
-    run.rounds()
+    run.blocks()
     (row,) = run.json("raw/calibration.json")["rows"]
     assert row["row"] == "Work"
     assert row["names"] == {
@@ -175,7 +175,7 @@ def test_keys_of_the_names_as_columns(run, module):
     run.plan({"baseline": module.plain}, gobench={"bench": "^BenchmarkKeys$", "pivot": {"column": "batch"}},
              design={"blocks": 6, "thresholds": WIDE})  # fmt: skip
     run.build()
-    run.rounds()
+    run.blocks()
     rows = run.read()
     assert run.json("stats/comparison.json")["baseline"] == "1"
     assert {name for _, name in rows} == {"Keys/size=1", "Keys/size=4", "geomean"}
@@ -193,7 +193,7 @@ def test_a_benchmark_of_one_side_is_reported_and_not_compared(run, module):
     run.plan({"baseline": {**module.plain, "bench": "^BenchmarkWork$/^spin$"},
               "candidate": {**module.plain, "bench": "^BenchmarkWork$/^(spin|slow)$"}})  # fmt: skip
     run.build()
-    run.rounds()
+    run.blocks()
     row = run.read()["sec/op", "Work/slow"]
     assert (row["verdict"], row["baseline_median"]) == ("not comparable", None)
     assert row["candidate_median"] > 0
@@ -217,7 +217,7 @@ def test_what_measures_nothing_fails_with_its_reason(built, bench, sentences):
     """No benchmark that fails, skips, panics, hangs, or is not there gets as far as a figure."""
     patience = {"idle_s": 3, "silent_s": 6} if bench[-3:] == "ps$" or bench == "^BenchmarkSpins$" else {}
     run = built(gobench={"bench": bench}, watchdog=patience)
-    said = run.rounds(expect=3)
+    said = run.blocks(expect=3)
     assert any(sentence in said for sentence in sentences), said
     assert not (run.directory / "raw/calibration.json").exists()
     # Nothing of it runs on.
@@ -291,7 +291,7 @@ def test_names_that_do_not_meet_are_refused_before_anything_is_measured(run, mod
              "candidate": {**module.plain, "bench": "^BenchmarkWork$/^alloc$"}}  # fmt: skip
     run.plan(sides)
     run.build()
-    said = run.rounds(expect=2)
+    said = run.blocks(expect=2)
     assert (
         "no benchmark of candidate has the row of one of baseline (Work/alloc and Work/spin): see gobench.rename"
         in said
@@ -301,7 +301,7 @@ def test_names_that_do_not_meet_are_refused_before_anything_is_measured(run, mod
 
 def test_a_rename_that_joins_two_benchmarks_is_refused(built):
     """Every benchmark of a variant needs a row of its own."""
-    said = built(gobench={"rename": [{"drop": 1}]}).rounds(expect=2)
+    said = built(gobench={"rename": [{"drop": 1}]}).blocks(expect=2)
     assert "gobench.rename: BenchmarkWork/" in said
     assert "of baseline would both be the row Work" in said
 
@@ -314,7 +314,7 @@ def test_profiles_on_demand(run, module):
     }
     run.plan(variants, gobench={"seconds": 0.3, "profile": ["cpu", "mem"]})
     run.build()
-    run.rounds()
+    run.blocks()
     kept = {path.name for path in (run.directory / "raw/profiles").iterdir()}
     profiles = {f"{variant}.{kind}.pprof" for variant in ("baseline", "candidate") for kind in ("cpu", "mem")}
     assert kept == {"bench.stderr", "bench.txt"} | profiles
@@ -334,7 +334,7 @@ def test_profiles_on_demand(run, module):
 def test_a_run_without_its_raw_files_is_refused(built):
     """A round that was finished and has lost its text is no round."""
     run = built(gobench={"bench": "^BenchmarkWork$/^spin$"})
-    run.rounds()
+    run.blocks()
     next(run.directory.glob("raw/01-1-*/bench.txt")).unlink()
     with pytest.raises(UserError, match=r"bench\.txt is missing, though its round was finished"):
         run.read()
