@@ -88,6 +88,9 @@ tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) repo
 
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
 
+calibrate: look .venv ## what this machine can tell apart, and in what time: two quick runs, one of a version against itself, one with a slowness of ours
+	@scripts/calibrate
+
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
 plan: .venv ## resolve the experiment and draw the order of blocks
 	$(TSDUEL) plan "$$RUN"
@@ -182,5 +185,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: doctor look calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment import read-logs \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay as they are
@@ -72,14 +72,13 @@ class Builder:
         """Run git, and return what it prints."""
         return self.run("git", *words, cwd=PROJECT, capture=True).rstrip("\n")
 
-    @contextlib.contextmanager
-    def entry(self, directory: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> Iterator[None]:
-        """Hold the entry's lock; ``make`` fills WORK/publish unless the entry is whole."""
+    def publish(self, directory: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> None:
+        """Have ``make`` fill WORK/publish, which becomes the entry, unless it is whole. One at a time."""
+        # It may be of a private checkout.
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            # It may be of a private checkout.
-            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = stack.enter_context(Path(f"{directory}.lock").open("a"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(stack.enter_context(Path(f"{directory}.lock").open("a")), fcntl.LOCK_EX)
             if not is_whole(directory):
                 # What a killed build left; the lock says that nobody is at it.
                 for left in directory.parent.glob(f"{directory.name}.partial.*"):
@@ -87,15 +86,14 @@ class Builder:
                 work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.partial.", dir=directory.parent))
                 stack.callback(remove, work)
                 (work / "publish").mkdir(mode=0o755)
-                self.log.parent.mkdir(parents=True, exist_ok=True)
-                with self.log.open("a", encoding="utf-8") as self.output:
-                    try:
-                        make(work)
-                    except BuildError as failure:
-                        print(failure, file=self.output, flush=True)
-                        last = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
-                        words = f"{self.name}: the build failed; the last lines of {self.log}:\n" + "\n".join(last)
-                        raise BuildError(words) from None
+                self.output = stack.enter_context(self.log.open("a", encoding="utf-8"))
+                try:
+                    make(work)
+                except BuildError as failure:
+                    print(failure, file=self.output, flush=True)
+                    last = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+                    words = f"{self.name}: the build failed; the last lines of {self.log}:\n" + "\n".join(last)
+                    raise BuildError(words) from None
                 remove(directory)
                 # A power cut must not leave the name of an empty program.
                 subprocess.run(["sync", "-f", work], check=True)
@@ -103,7 +101,6 @@ class Builder:
                 print("built", flush=True)
             # What was not used for longest is removed first from a cache that has become too large.
             (directory / ".used").touch()
-            yield
 
 
 def remove(path: Path) -> None:
@@ -142,25 +139,14 @@ def with_go(minimum: str, toolchain: str = "local") -> tuple[str, ...]:
     return (str(PROJECT / "scripts/with-go"), minimum, toolchain)
 
 
-def go_settings(minimum: str, toolchain: str = "local") -> dict[str, str]:
-    """Return GOVERSION, and the settings that builds are recorded with."""
+def go_record(minimum: str, toolchain: str = "local") -> dict[str, Any]:
+    """Return what records of builds have of Go: its version, and the settings that shape what it builds."""
     command = [*with_go(minimum, toolchain), "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
     done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"there is no Go {toolchain}: {done.stderr.strip()}")
-    settings: dict[str, str] = json.loads(done.stdout)
-    return settings
-
-
-def go_record(settings: dict[str, str]) -> dict[str, Any]:
-    """Return what records of builds have of Go."""
-    return {"go_version": settings["GOVERSION"], "go_settings": {name: settings[name] for name in GO_SETTINGS}}
-
-
-def cache_key(contents: bytes, go: str) -> str:
-    """Return 16 hex digits over what shapes a program of ours: its sources, Go, the platform."""
-    machine = os.uname()
-    return hashlib.sha256(contents + f"{go} {machine.sysname} {machine.machine}\n".encode()).hexdigest()[:16]
+    settings = json.loads(done.stdout)
+    return {"go_version": settings.pop("GOVERSION"), "go_settings": settings}
 
 
 def programs(directory: Path) -> dict[str, str]:
@@ -173,23 +159,24 @@ def build_go(
 ) -> dict[str, Any]:
     """Build programs of a module of ours into CACHE/KIND/KEY, CGO_ENABLED=0; return their record."""
     minimum = re.findall(r"^go (\S+)", (source / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0]
-    settings = go_settings(minimum)
-    contents = b"".join(path.read_bytes() for path in key_of)
-    directory = CACHE / kind / cache_key(contents, settings["GOVERSION"])
+    machine, go = os.uname(), go_record(minimum)
+    shaped = f"{go['go_version']} {machine.sysname} {machine.machine}\n".encode()
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in key_of) + shaped).hexdigest()[:16]
+    directory = CACHE / kind / key
     builder = Builder(kind, run / f"build/{kind}.log" if run else Path(f"{directory}.log"))
 
     def make(work: Path) -> None:
         flags = ("-mod=readonly", "-o", f"{work}/publish/{program}", *packages)
         builder.run(*with_go(minimum), "env", "CGO_ENABLED=0", "go", "build", *flags, cwd=source)
-        write_json(work / f"publish/{kind}.json", go_record(settings) | {"sha256": programs(work / "publish")})
+        write_json(work / f"publish/{kind}.json", go | {"sha256": programs(work / "publish")})
 
     def is_whole(found: Path) -> bool:
         recorded = read_json(found / f"{kind}.json").get("sha256")
         return bool(recorded) and recorded == programs(found)
 
-    with builder.entry(directory, is_whole, make):
-        # Where it lies now: a cache that was moved or is reached by another name is as good as before.
-        return {"bin_dir": str(directory), **read_json(directory / f"{kind}.json")}
+    builder.publish(directory, is_whole, make)
+    # Where it lies now: a cache that was moved or is reached by another name is as good as before.
+    return {"bin_dir": str(directory), **read_json(directory / f"{kind}.json")}
 
 
 def agent(run: Path | None = None) -> None:
@@ -234,20 +221,23 @@ class Component:
     def build(self) -> dict[str, Any]:
         """Build it unless it is in the cache; return its record."""
         directory = CACHE / "variants" / self.spec["build_key"]
-        with self.builder.entry(directory, self.is_whole, self.make):
-            told = {name: self.spec[name] for name in ("role", "program", "ref", "version")}
-            return {**read_json(directory / "build.json"), **told, "binary": str(directory / "binary")}
+        self.builder.publish(directory, self.is_whole, self.make)
+        told = {name: self.spec[name] for name in ("role", "program", "ref", "version")}
+        return {**read_json(directory / "build.json"), **told, "binary": str(directory / "binary")}
 
-    def settings(self) -> dict[str, str]:
-        """Return the settings of the Go that builds it."""
-        return go_settings(self.spec["go_minimum"], self.spec["go"])
+    def go(self) -> dict[str, Any]:
+        """Return what is recorded of the Go that builds it; a ready binary says itself what built it."""
+        if self.spec["source"] == "binary":
+            return {"go_version": ""}
+        return go_record(self.spec["go_minimum"], self.spec["go"])
 
     def is_whole(self, directory: Path) -> bool:
         """Return whether it need not be built; a Go that was updated since makes `go: local` mean something else."""
         record, binary = read_json(directory / "build.json"), directory / "binary"
         if not os.access(binary, os.X_OK) or record.get("sha256") != sha256(binary):
             return False
-        return self.spec["source"] == "binary" or record["go_version"] in {"", self.settings()["GOVERSION"]}
+        wanted = self.go()["go_version"]
+        return not wanted or record["go_version"] in {"", wanted}
 
     def make(self, work: Path) -> None:
         """Get the sources, build, and describe what came of it."""
@@ -264,10 +254,9 @@ class Component:
             [*with_go(spec["go_minimum"]), "go", "version", "-m", binary], capture_output=True, text=True, check=False
         ).stdout
         made_by = re.search(r": (go\S+)", found.partition("\n")[0])
-        settings = {} if spec["source"] == "binary" else go_record(self.settings())
         record = {
             **{name: spec[name] for name in ("target", "source", "revision", "build_key")},
-            **settings,
+            **self.go(),
             "go_version": made_by[1] if made_by else "",
             "build_command": " ".join(spec["build_command"]),
             "cgo_enabled": "CGO_ENABLED=1" in found,

@@ -14,7 +14,7 @@ from bench.figures import PROJECT, Figure, run
 PARTS = ("generate", "feed", "overhead", "resume", "view", "analysis", "kills")
 
 # What needs a run that is planned and built.
-OF_A_RUN = {"generate", "feed", "overhead", "resume"}
+OF_A_RUN = {"generate", "feed", "overhead", "resume", "view"}
 
 
 def main() -> int:
@@ -38,8 +38,6 @@ def main() -> int:
     if OF_A_RUN & set(parts):
         for figure in of_a_run(parts, work):
             add(figure)
-    if "view" in parts:
-        add(*view.watching(work))
     if "analysis" in parts:
         add(*analysis.stages(work))
     if "kills" in parts:
@@ -60,9 +58,11 @@ def of_a_run(parts: Sequence[str], work: Path) -> Iterator[Figure]:
     if "feed" in parts:
         yield pipelines.feeding(plan, bin_dir, work)
     if "overhead" in parts:
-        yield overhead.own_cost(run_dir)
+        yield from overhead.own_cost(run_dir, work.parent)
     if "resume" in parts:
         yield faults.resume(run_dir, work)
+    if "view" in parts:
+        yield from view.watching(run_dir, work)
 
 
 def prepare(work: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What kills cost: rounds lost, repeated, processes left; and how soon a run that was cut off measures again."""
+"""What kills cost: blocks lost, repeated, processes left; and how soon a run that was cut off measures again."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 from bench.figures import PROJECT, Figure
 
 SUITES = ("tests/test_faults.py", "tests/test_faults_real.py")
-SAID = re.compile(r"faults: (\d+) kills, (\d+) rounds lost, (\d+) repeated, (\d+) processes left")
-KILLS = 55
+SAID = re.compile(r"faults: (\d+) kills, (\d+) blocks lost, (\d+) repeated, (\d+) processes left")
+KILLS = 33
 RESUME_S = 10.0
 TIMES = 3
 PATIENCE_S = 300.0
@@ -33,15 +33,15 @@ def kills() -> list[Figure]:
     verdict = "all tests passed" if done.returncode == 0 else "and tests FAILED"
     return [
         Figure("kills of driver, database, clients, everything", made, KILLS, at_most=False, unit="kills",
-               detail=f"fakes, the real databases, Go benchmarks, make itself; {verdict}"),
-        Figure("rounds lost by them", lost, 0, at_most=True, unit="rounds", detail="planned, and not there once"),
-        Figure("rounds repeated", repeated, 0, at_most=True, unit="rounds", detail="published, and begun again"),
+               detail=f"fakes, the real database, make itself; {verdict}"),
+        Figure("blocks lost by them", lost, 0, at_most=True, unit="blocks", detail="planned, and not there once"),
+        Figure("blocks repeated", repeated, 0, at_most=True, unit="blocks", detail="published, and begun again"),
         Figure("processes left", left, 0, at_most=True, unit="processes", detail="after the end of each"),
     ]  # fmt: skip
 
 
 def resume(run_dir: Path, work: Path) -> Figure:
-    """Kill a run of real rounds and type `make tsbs RUN=...`, as often as TIMES says; return the slowest start.
+    """Kill a run of real blocks and type `make tsbs RUN=...`, as often as TIMES says; return the slowest start.
 
     That is .venv, plan, provision, build, describing the host, verifying data and queries. ``run_dir`` is a run that is
     built; it is copied below the project's results, where the stages find it by its name.
@@ -53,15 +53,15 @@ def resume(run_dir: Path, work: Path) -> Figure:
     environment = clean | {"TSDUEL_CACHE": str(work.parent)}
     try:
         # The first start makes data and queries, which is no resuming.
-        took = [_until_round(home, environment) for _ in range(TIMES + 1)][1:]
+        took = [_until_block(home, environment) for _ in range(TIMES + 1)][1:]
     finally:
         shutil.rmtree(home, ignore_errors=True)
     each = ", ".join(f"{seconds:.1f}" for seconds in took)
-    return Figure("resume: from `make tsbs` to the first new round", max(took), RESUME_S, at_most=True, unit="s",
+    return Figure("resume: from `make tsbs` to the first new block", max(took), RESUME_S, at_most=True, unit="s",
                   detail=f"the slowest of {TIMES}: {each} s")  # fmt: skip
 
 
-def _until_round(home: Path, environment: dict[str, str]) -> float:
+def _until_block(home: Path, environment: dict[str, str]) -> float:
     """Type `make`, wait for the event, kill all of it; return the seconds between, by the clock of the events."""
     typed = time.time()
     process = subprocess.Popen(
@@ -78,7 +78,7 @@ def _until_round(home: Path, environment: dict[str, str]) -> float:
     try:
         while not began and process.poll() is None and time.time() - typed < PATIENCE_S:
             time.sleep(POLL_S)
-            began = _round_start(home / "raw/events.jsonl", typed)
+            began = _block_start(home / "raw/events.jsonl", typed)
     finally:
         _kill(home.name, process)
     if not began:
@@ -87,10 +87,10 @@ def _until_round(home: Path, environment: dict[str, str]) -> float:
     return began - typed
 
 
-def _round_start(events: Path, after: float) -> float:
+def _block_start(events: Path, after: float) -> float:
     lines = events.read_text(encoding="utf-8").splitlines() if events.exists() else []
     for line in lines:
-        if '"round-start"' in line and (at := float(json.loads(line)["t"])) > after:
+        if '"block-start"' in line and (at := float(json.loads(line)["t"])) > after:
             return at
     return 0.0
 

@@ -1,8 +1,10 @@
 """What the view costs while a phase is timed: the real screen on a pseudo-terminal, above real progress events."""
 
+import json
 import os
 import pty
 import select
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -12,38 +14,35 @@ from bench.figures import PROJECT, Figure
 
 WATCHED_S = 40.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# A load that is timed, after as many events as a run of ten hours has; its watchers' own functions write them.
+# A load that is timed, after as many events as a run of ten hours has.
 DRIVER = """#!/usr/bin/env bash
-. "{project}/scripts/lib/common.sh"
-. "{project}/scripts/lib/tell.sh"
-main() {{
-  RUN_DIR=$1
-  trap 'exit 0' TERM
-  event run-start run bench kind tsbs blocks 10 variants 2 rounds 22 finished 20 place gcp price_h 0.3 machine_since 1
-  event round-start round 10-1-baseline block 10 position 1 variant baseline kind measured phases 21
-  event phase-start round 10-1-baseline phase load query_type ""
-  while true; do
-    pause 1
-    show_progress load "$((SECONDS * 1500000))" 1080000000
-  done
-}}
-main "$@"
+trap 'exit 0' TERM
+event() { printf '{"t":%s,"event":"%s"%s}\\n' "$EPOCHREALTIME" "$1" "$2" >>"$RUN_DIR/raw/events.jsonl"; }
+RUN_DIR=$2
+event run-start ',"run":"bench","kind":"tsbs","blocks":10,"planned":11,"finished":10,"place":"gcp","price_h":0.3'
+event block-start ',"block":10,"kind":"measured","phases":21'
+event phase-start ',"block":10,"part":"solo","variant":"baseline","phase":"load","query_type":""'
+while true; do
+  sleep 2
+  event progress ",\\"phase\\":\\"load\\",\\"done\\":$((SECONDS * 1500000)),\\"total\\":1080000000"
+done
 """
-SCREEN = (
-    "import sys; from pathlib import Path; from tsduel.rounds.view import local; local.main(*map(Path, sys.argv[1:]))"
-)
-FOLLOW = "import os, sys; from pathlib import Path; from tsduel.rounds.view import events, follow, show; follow.Follower(Path(sys.argv[1]), show.choose(os.environ)).here(lambda: True)"  # noqa: E501 - one line for -c
+SCREEN = "import sys; from pathlib import Path; from tsduel.rounds import run; run.main(Path(sys.argv[1]))"
+FOLLOW = "import os, sys; from pathlib import Path; from tsduel.rounds import follow; from tsduel.rounds.view import show; follow.Follower(Path(sys.argv[1]), show.choose(os.environ, {})).here(lambda: True)"  # noqa: E501 - one line for -c
 
 
-def watching(work: Path) -> list[Figure]:
+def watching(run_dir: Path, work: Path) -> list[Figure]:
     """Return the CPU of the screen that `make tsbs` shows, and of `make follow` beside it, in percent of a core."""
     home = work / "view"
-    (home / "raw").mkdir(parents=True)
+    shutil.copytree(run_dir / "plan", home / "plan")
+    for part in ("raw", "build"):
+        (home / part).mkdir()
     driver = home / "driver"
-    driver.write_text(DRIVER.format(project=PROJECT), encoding="utf-8")
+    driver.write_text(DRIVER, encoding="utf-8")
     driver.chmod(0o755)
+    (home / "build/agent.json").write_text(json.dumps({"binary": str(driver)}), encoding="utf-8")
     _history(home / "raw/events.jsonl")
-    screen = _start(["-c", SCREEN, str(driver), str(home)])
+    screen = _start(["-c", SCREEN, str(home)])
     follow = _start(["-c", FOLLOW, str(home)])
     shares, drawn = _watch((screen, follow))
     for pid, _ in (follow, screen):
@@ -51,27 +50,28 @@ def watching(work: Path) -> list[Figure]:
         os.waitpid(pid, 0)
     names = ("the screen of `make tsbs`: % of a core", "`make follow` beside it: % of a core")
     return [
-        Figure(name, 100 * share, 1, at_most=True, unit="%", detail=f"{WATCHED_S:g} s of a timed load, drawn {n} times")
+        Figure(
+            name, 100 * share, 0.5, at_most=True, unit="%", detail=f"{WATCHED_S:g} s of a timed load, drawn {n} times"
+        )
         for name, share, n in zip(names, shares, drawn, strict=True)
     ]
 
 
 def _history(path: Path) -> None:
-    """Write the events of 20 rounds of half an hour."""
+    """Write the events of ten blocks of an hour."""
     with path.open("w", encoding="utf-8") as stream:
-        for number in range(20):
-            t = 1_795_000_000 + 1800 * number
-            name = f"{1 + number // 2:02d}-{1 + number % 2}-baseline"
-            stream.write(
-                f'{{"t":{t},"event":"round-start","round":"{name}","kind":"measured","block":"1","phases":"21"}}\n'
-            )
-            stream.write(f'{{"t":{t},"event":"phase-start","round":"{name}","phase":"load"}}\n')
-            for step in range(900):
-                done = step * 3_000_000
-                stream.write(
-                    f'{{"t":{t + 2 * step},"event":"progress","phase":"load","done":{done},"total":1080000000}}\n'
-                )
-            stream.write(f'{{"t":{t + 1800},"event":"round-end","round":"{name}","status":"ok","seconds":"1800"}}\n')
+
+        def event(t: float, name: str, **fields: object) -> None:
+            stream.write(json.dumps({"t": t, "event": name, **fields}) + "\n")
+
+        for block in range(10):
+            begin = 1_795_000_000.0 + 3600 * block
+            event(begin, "block-start", block=block, kind="measured", phases=21)
+            event(begin, "phase-start", block=block, part="solo", variant="baseline", phase="load")
+            for step in range(1800):
+                event(begin + 2 * step, "progress", phase="load", done=step * 600_000, total=1_080_000_000)
+            ratios = {"candidate": {"load_rate": 0.01 * (block % 3), "duel_typical_ms": 0.001 * (block % 4)}}
+            event(begin + 3600, "block-end", block=block, kind="measured", status="ok", seconds=3600, ratios=ratios)
 
 
 def _start(words: Sequence[str]) -> tuple[int, int]:

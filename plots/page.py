@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 TEMPLATES = Path(__file__).with_name("templates")
 LARGEST_SVG = 250_000
-"""Bytes; a larger SVG is thousands of lines of hundreds of rounds, and its PNG is put in instead."""
+"""Bytes; a larger SVG is thousands of lines of hundreds of blocks, and its PNG is put in instead."""
 # Everything else that looks like HTML is shown as it was typed.
 _OURS = re.compile(r"</?details>|<summary>[^<>]*</summary>")
 

@@ -23,9 +23,9 @@ QUIET = " ".join(f"noise.{name}=null" for name in UNJUDGED)
 
 
 class Checkout:
-    """The files that git knows of, with the project's own .venv and cache."""
+    """The files that git knows of, with the project's own libraries and cache."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, cache: Path = CACHE) -> None:
         """Copy them to ``path``."""
         self.path = path
         command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
@@ -34,9 +34,20 @@ class Checkout:
             if not name.startswith(LEFT_OUT) and (PROJECT / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(PROJECT / name, path / name)
-        (path / ".venv").symlink_to(PROJECT / ".venv")
+        self._make_venv()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "EXPERIMENT"))}
-        self.environment = kept | {"TSDUEL_CACHE": str(CACHE)}
+        self.environment = kept | {"TSDUEL_CACHE": str(cache)}
+
+    def _make_venv(self) -> None:
+        """Make a .venv of the project's own programs, stamped as by scripts/bootstrap: none is installed."""
+        venv = self.path / ".venv"
+        (venv / "bin").mkdir(parents=True)
+        (venv / ".ready").mkdir()
+        for program in ("python", "ansible-playbook"):
+            (venv / "bin" / program).write_text(f'#!/bin/sh\nexec {PROJECT}/.venv/bin/{program} "$@"\n')
+            (venv / "bin" / program).chmod(0o755)
+        locks = "".join((self.path / name).read_text() for name in ("requirements.lock", "requirements-dev.lock"))
+        (venv / ".ready" / "requirements-dev.lock").write_text(f"# {venv}\n{locks}")
 
     def results(self, run: str) -> Path:
         """Return the directory of a run."""

@@ -86,5 +86,5 @@ def pytest_terminal_summary(terminalreporter):
     if found:
         kills, lost, repeated, left = (sum(column) for column in zip(*found, strict=True))
         terminalreporter.write_line(
-            f"faults: {kills} kills, {lost} rounds lost, {repeated} repeated, {left} processes left"
+            f"faults: {kills} kills, {lost} blocks lost, {repeated} repeated, {left} processes left"
         )

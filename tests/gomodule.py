@@ -1,7 +1,4 @@
-"""A small Go module for the tests of Go benchmarks, really built and run: stages as make calls them.
-
-Only the canary is exchanged, which costs two seconds a round and says nothing here.
-"""
+"""A small Go module for the tests of Go benchmarks, really built and run: stages as make calls them."""
 
 from __future__ import annotations
 
@@ -10,31 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from asking import UNJUDGED
-from fakeproject import agent
 from gitrepo import Repository
-
-from plots import report
-from tsduel.plan import resolve
-from tsduel.question import read
-from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
-
-if TYPE_CHECKING:
-    from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("TSDUEL_CACHE", PROJECT / ".cache"))
+BUILD = PROJECT / "ansible/build.py"
 PATIENCE_S = 500.0
 
-GO_MOD = "module example.org/small\n\ngo 1.24\n"
 # Deterministic but for time: `allocs/op`, `B/op` and `loops/op` are the same in every run of one revision.
-WORK = """package work
-
-const Loops, Allocs, Slow = {loops}, {allocs}, {slow}
-"""
+WORK = "package work\n\nconst Loops, Allocs, Slow = {loops}, {allocs}, {slow}\n"
 BENCHMARKS = """package work
 
 import (
@@ -55,9 +38,6 @@ func spin(n int) {
 
 func TestMain(m *testing.M) {
 	fmt.Println("Unit loops/op better=lower")
-	if _, err := os.Stat("left-behind"); err == nil {
-		panic("the directory is not clean")
-	}
 	os.Exit(m.Run())
 }
 
@@ -103,35 +83,17 @@ func BenchmarkReads(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile("left-behind", text, 0o600); err != nil {
-		b.Fatal(err)
-	}
 	for i := 0; i < b.N; i++ {
 		sink += uint64(len(text))
 	}
-	fmt.Printf("rows=%d\\n", len(text))
 	b.ReportMetric(0, "empty/op")
 }
 """
-BAD = """package work
-
-import (
-	"os"
-	"testing"
-	"time"
-)
-
-func BenchmarkFails(b *testing.B)  { b.Fatal("the cluster is down") }
-func BenchmarkSkips(b *testing.B)  { b.Skip("needs an S3 bucket") }
-func BenchmarkPanics(b *testing.B) { panic("index out of range") }
-func BenchmarkLeaves(b *testing.B) { os.Exit(0) }
-func BenchmarkSleeps(b *testing.B) { time.Sleep(time.Hour) }
-func BenchmarkSpins(b *testing.B) {
-	for {
-		spin(1000)
-	}
+BROKEN = {
+    "cgo": 'package cgo\n\n// #include <no_such_header.h>\nimport "C"\n',
+    "linked": 'package linked\n\n// #cgo LDFLAGS: -lno_such_library\n// int f(void);\nimport "C"\n\nvar _ = C.f()\n',
+    "empty": "package empty\n",
 }
-"""
 
 
 class Module:
@@ -139,59 +101,65 @@ class Module:
 
     def __init__(self, path: Path) -> None:
         self.repository = Repository(path)
-        self.repository.write("go.mod", GO_MOD)
+        self.repository.write("go.mod", "module example.org/small\n\ngo 1.24\n")
         self.repository.write("work/work_test.go", BENCHMARKS)
-        self.repository.write("work/bad_test.go", BAD)
         self.repository.write("work/testdata/input", "four\n")
-        self.repository.write("empty/empty.go", "package empty\n")
+        for name, text in BROKEN.items():
+            self.repository.write(f"{name}/{name}.go", text)
+            if name != "empty":
+                self.repository.write(f"{name}/{name}_test.go", f"package {name}\n")
         self.path = str(path)
 
     def commit(self, *, loops: int = 1000, allocs: int = 10, slow: int = 1000) -> dict[str, str]:
         """Commit the module with these constants; return the commit as a variant of an experiment."""
         self.repository.write("work/work.go", WORK.format(loops=loops, allocs=allocs, slow=slow))
-        return self.variant(self.repository.commit_all("constants"))
-
-    def variant(self, revision: str) -> dict[str, str]:
-        """Return a commit as a variant of an experiment."""
-        return {"source": "git", "repo": self.path, "ref": revision}
+        return {"source": "git", "repo": self.path, "ref": self.repository.commit_all("constants")}
 
 
 class Run:
-    """One run directory, and the stages on it."""
+    """One run directory below `root`, and the stages on it."""
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self.directory = root / "results" / "r"
-        self.cache = root / "cache"
-        (SHARED / "go").mkdir(parents=True, exist_ok=True)
-        self.cache.mkdir(exist_ok=True)
-        for name in ("go", "toolchain"):
-            if (SHARED / name).exists():
-                (self.cache / name).symlink_to(SHARED / name)
+        cache = root / "cache"
+        cache.mkdir()
+        # Marked as ours, before it holds anything.
+        environment = os.environ | {"TSDUEL_CACHE": str(cache)}
+        subprocess.run([PROJECT / "scripts/mark-cache"], env=environment, check=True)
+        for name in ("go", "toolchain", "agent"):
+            (SHARED / name).mkdir(parents=True, exist_ok=True)
+            (cache / name).symlink_to(SHARED / name)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "GO"))}
-        self.env |= {"TSDUEL_CACHE": str(self.cache), "TSDUEL_LOCK": str(root / "host.lock")}
-        self.env["TSDUEL_PROJECT"] = str(PROJECT)
+        self.env |= {"TSDUEL_CACHE": str(cache), "TSDUEL_LOCK": str(root / "host.lock"), "PYTHONPATH": str(PROJECT)}
 
-    def plan(self, variants: dict[str, Any], *, aa: bool = False, **parts: Any) -> Plan:
-        """Write the plan of an experiment; `parts` are laid over its sections."""
+    def plan(self, variants: dict[str, Any], *, expect: int = 0, **parts: Any) -> str:
+        """Plan an experiment; `parts` are laid over its sections, knobs in capitals are given as such."""
         base: dict[str, Any] = {
             "name": "small",
             "kind": "gobench",
             "variants": variants,
             "gobench": {"package": "./work", "bench": "^BenchmarkWork$", "seconds": 0.05},
             "design": {"blocks": 1, "max_failed_blocks": 0},
-            "noise": UNJUDGED,
-            "watchdog": {"idle_s": 60, "silent_s": 120},
+            "noise": {"steal_pct": None, "foreign_cpu_pct": None, "canary_pct": None, "clock_step_s": None},
         }
+        knobs = {name: parts.pop(name) for name in list(parts) if name.isupper()}
         for section, fields in parts.items():
             base[section] = {**base.get(section, {}), **fields} if isinstance(fields, dict) else fields
-        plan = resolve.resolve(read.validate(base, "test"), run="r", aa=aa)
-        resolve.write(self.directory, plan, cache=self.cache)
-        return plan
+        written = self.root / "small.yml"
+        written.write_text(json.dumps(base))  # which is YAML
+        return self.stage("plan", expect=expect, KIND="gobench", EXPERIMENT=str(written), **knobs)
 
-    def _call(self, *words: object, expect: int) -> str:
+    def stage(self, name: str, *, expect: int = 0, **more: str) -> str:
+        """Run a stage; return what was said."""
+        return self.call([sys.executable, "-m", "tsduel", name, "r"], expect=expect, **more)
+
+    def call(self, command: list[str], *, expect: int, **more: str) -> str:
+        """Run a command as a stage does."""
         done = subprocess.run(
-            [str(word) for word in words],
-            env=self.env,
+            command,
+            cwd=self.root,
+            env=self.env | more,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -202,32 +170,16 @@ class Run:
         assert done.returncode == expect, done.stdout
         return done.stdout
 
-    def build(self) -> None:
-        """Build all variants."""
-        for variant in self.json("plan/ansible-vars.json")["variants"]:
-            self._build(variant["name"], expect=0)
-
-    def build_first(self, expect: int) -> str:
-        """Build the baseline and require the exit code; return what was said."""
-        return self._build("baseline", expect)
-
-    def _build(self, name: str, expect: int) -> str:
-        return self._call(sys.executable, PROJECT / "ansible/build.py", "variant", self.directory, name, expect=expect)
-
-    def blocks(self, expect: int = 0) -> str:
-        """Run the blocks; return what was said."""
-        return self._call(agent(), "run", self.directory, expect=expect)
-
-    def read(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Tidy, compare and report; return the rows of the first candidate by unit and benchmark."""
-        for stage in (tidy, compare, report):
-            stage.main(self.directory)
+    def all(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Build, run, tidy, compare and report; return the rows of the first candidate by unit and benchmark."""
+        for stage in ("provision", "build", "run", "tidy", "compare", "report"):
+            self.stage(stage)
         rows = self.json("stats/comparison.json")["rows"]
         return {(row["metric"], row["query_type"]): row for row in rows if row["candidate"] == rows[0]["candidate"]}
 
     def json(self, name: str) -> Any:
         """Return a JSON file of the run."""
-        return json.loads((self.directory / name).read_text())
+        return json.loads(self.text(name))
 
     def text(self, name: str) -> str:
         """Return a text file of the run."""

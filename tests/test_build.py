@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -133,10 +134,11 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path, cache):
-    """Make a run whose TSBS is in the cache already."""
-    shared = (cache / "go").resolve().parent / "tsbs"
-    shared.mkdir(parents=True, exist_ok=True)
-    (cache / "tsbs").symlink_to(shared)
+    """Make a run whose TSBS and agent are in the cache already."""
+    for name in ("tsbs", "agent"):
+        shared = (cache / "go").resolve().parent / name
+        shared.mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(shared)
     return Run(tmp_path / "run", cache)
 
 
@@ -146,7 +148,7 @@ def output_of(binary: object) -> str:
 
 
 def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_path):
-    """A commit, a checkout with changes and a file each give their own binary; a second time nothing changes."""
+    """A commit, a checkout with changes and files each give their own binary; a second time nothing changes."""
     first = repository.git("rev-parse", "HEAD")
     repository.write("server", "#!/bin/sh\necho two\n", 0o755)
     repository.write("new file", "untracked")
@@ -154,13 +156,20 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     run.add("baseline", "git", ref="main", repo=str(repository.path))
     run.add("candidate", "path", path=str(repository.path))
     run.add("third", "binary", path=str(script(tmp_path / "server", "echo three")))
+    run.add("third", "binary", role="front", path=str(script(tmp_path / "front", "echo four")))
     code, text = run.build()
     assert code == 0, text
+    front = json.loads((run.directory / "build/third.json").read_text())["components"][1]
+    assert (front["role"], output_of(front["binary"])) == ("front", "four")
     records = [run.record(name) for name in ("baseline", "candidate", "third")]
     assert [output_of(record["binary"]) for record in records] == ["one", "two", "three"]
     assert records[0]["revision"] == records[1]["revision"] == first
     assert records[0]["ref"] == "main"
     assert records[0]["build_command"] == "make victoria-metrics"
+    assert records[0]["go_settings"]["GOFLAGS"] == "-trimpath -buildvcs=false -modcacherw"
+    agent = run.record("agent")
+    assert hashlib.sha256(Path(str(agent["binary"])).read_bytes()).hexdigest() == agent["sha256"]
+    assert agent["version"] == Path(str(agent["binary"])).parent.name
     assert all(Path(str(record["binary"])).parent.name == record["build_key"] for record in records)
     assert (Path(str(records[1]["binary"])).parent / "source.diff").read_text().count("echo two") == 1
     assert repository.git("status", "--porcelain") == before

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 from barehost import USERS, BareHost, our_go, require
+from checkout import PROJECT, QUIET, Checkout
 from fakeproject import wait_for
-from gomodule import Module
-from test_end_to_end import UNJUDGED
 
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.link import Link
 from tsduel.question import knobs
-from tsduel.rounds.attend import Follower
+from tsduel.rounds.attend import Attendant
+from tsduel.rounds.view.show import View
 
-PROJECT = Path(__file__).resolve().parent.parent
-RESULTS = PROJECT / "results"
 # One after the other, whatever runs beside them: they share the cache and load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
@@ -43,76 +41,43 @@ def bare(tmp_path_factory):
         host.stop()
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """Return a checkout of the project for somebody who types no knob and has no agent."""
+    made = Checkout(tmp_path_factory.mktemp("checkout") / "tsduel")
+    for name in (*KNOBS, "SSH_AUTH_SOCK"):
+        made.environment.pop(name, None)
+    return made
+
+
+@pytest.fixture
+def make(checkout):
+    """Return how to type a make command."""
+    return checkout.make
+
+
 @pytest.fixture
 def run_name(request):
-    """Give a run of our own in results/, and leave results/ as it was."""
-    latest = RESULTS / "latest"
-    before = latest.readlink() if latest.is_symlink() else None
-    name = f"ssh-{request.node.name.split('[')[0][5:25]}-{os.getpid()}"
-    yield name
-    shutil.rmtree(RESULTS / name, ignore_errors=True)
-    latest.unlink(missing_ok=True)
-    if before is not None:
-        latest.symlink_to(before)
-
-
-def environment():
-    """Return the environment of somebody who types no knob and has no agent."""
-    drop = (*KNOBS, "SSH_AUTH_SOCK")
-    return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in drop}
+    """Return a name for a run of the test's own."""
+    return f"ssh-{request.node.name.split('[')[0][5:25]}-{os.getpid()}"
 
 
 def words_for(bare, run, user=USERS[0], **more):
     """Return the words of `make` for a run on the bare host."""
     values = {"TARGET": "ssh", "SSH_HOST": f"{user}@{bare.address}", "SSH_CONFIG": str(bare.config), "RUN": run}
-    values |= {"EXPERIMENT": "experiments/smoke.yml", "SET": UNJUDGED} | more
+    values |= {"EXPERIMENT": "experiments/smoke.yml", "SET": QUIET} | more
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def make(*words, expect=0):
-    """Type a make command; return all that it said."""
-    done = subprocess.run(
-        ["make", *words],
-        cwd=PROJECT,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == expect, done.stdout
-    assert "Traceback" not in done.stdout
-    return done.stdout
+def events(run_dir):
+    """Return the names of the events that have come home."""
+    path = run_dir / "raw" / "events.jsonl"
+    return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-@contextlib.contextmanager
-def making(log, *words):
-    """Start a make command in a process group of its own, as a terminal does, its words in a file."""
-    with (
-        log.open("wb") as stream,
-        subprocess.Popen(
-            ["make", *words],
-            cwd=PROJECT,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def events(run):
-    """Return the events that have come home."""
-    path = RESULTS / run / "raw" / "events.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["event"] for line in lines]
+def left(bare):
+    """Return what runs there but sshd."""
+    return [line for line in bare.processes().values() if line and not line.startswith("sshd")]
 
 
 def test_the_doctor_looks_there_and_makes_nothing(bare):

@@ -72,6 +72,14 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	}
 	b.Block.Noise, b.Maintenance, b.Ended = noise.Between(before, edge()), noise.Maintenance(), record.Epoch(time.Now())
 	b.Ratios = b.ratios()
+	for _, name := range b.Row.Order {
+		c := record.Check{Check: "block_finished", Variant: name, Expected: 1, Actual: 1, OK: !b.out[name]}
+		if b.out[name] {
+			i := slices.IndexFunc(b.Failures, func(f record.Failure) bool { return f.Variant == name })
+			c.Actual, c.Message = 0, b.Failures[i].Message
+		}
+		b.Checks = append(b.Checks, c)
+	}
 	return b.Block, err
 }
 
@@ -110,7 +118,8 @@ func (b *block) failing(variant, phase, row string, err error) error {
 
 func (b *block) canary(variant string) error {
 	found, err := canary(b.Scratch)
-	b.Solo[variant] = record.SoloRecord{Canary: found}
+	none := map[string]int{}
+	b.Solo[variant] = record.SoloRecord{Canary: found, Pids: none, PidsEnd: none, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	return err
 }
 
@@ -162,6 +171,12 @@ func (b *block) find(ctx context.Context, s *side) error {
 	}
 	if len(found.results) == 0 {
 		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.near(ctx, s))
+	}
+	for _, r := range found.results {
+		row := record.CalibrationRow{Row: strings.TrimPrefix(r.name, "Benchmark"), Count: r.count, Names: map[string]string{s.name: r.name}}
+		if err := b.checks(s.name, row, output{text: found.text, results: []result{r}}, nil); err != nil {
+			return err
+		}
 	}
 	untimed := found.seconds
 	for _, r := range found.results {
@@ -309,17 +324,26 @@ func (b *block) one(ctx context.Context, p *record.Phase, s *side, row record.Ca
 	if err == nil {
 		_, err = fmt.Fprintf(s.index, "%s\t%d\t%d\n", row.Row, o.from, o.to)
 	}
-	if err = b.check("bench_exit", s.name, row.Row, 0, float64(o.code), err); err != nil {
+	if err = b.checks(s.name, row, o, err); err == nil {
+		b.timed(row.Row, s.name, o.results[0].seconds())
+	}
+	return err
+}
+
+// checks are those of one process of a row.
+func (b *block) checks(variant string, row record.CalibrationRow, o output, err error) error {
+	name := row.Names[variant]
+	if err = b.check("bench_exit", variant, row.Row, 0, float64(o.code), err); err != nil {
 		return err
 	}
 	if len(o.results) == 1 && o.results[0].name == name {
-		err = b.check("bench_result", s.name, row.Row, float64(row.Count), float64(o.results[0].count), nil)
+		err = b.check("bench_result", variant, row.Row, float64(row.Count), float64(o.results[0].count), nil)
 	} else {
 		var names []string
 		for _, r := range o.results[:min(len(o.results), 5)] {
 			names = append(names, r.name)
 		}
-		err = b.check("bench_result", s.name, row.Row, float64(row.Count), 0,
+		err = b.check("bench_result", variant, row.Row, float64(row.Count), 0,
 			failed("%s printed no result, or more than one: %s", name, strings.Join(names, " ")))
 	}
 	for _, rule := range b.require {
@@ -331,10 +355,7 @@ func (b *block) one(ctx context.Context, p *record.Phase, s *side, row record.Ca
 		if !(found > 0) {
 			missing = failed("%s: %s is not there, or not above zero", name, rule.what)
 		}
-		err = b.check("bench_required", s.name, row.Row, 0, found, missing)
-	}
-	if err == nil {
-		b.timed(row.Row, s.name, o.results[0].seconds())
+		err = b.check("bench_required", variant, row.Row, 0, found, missing)
 	}
 	return err
 }

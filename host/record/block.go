@@ -40,7 +40,7 @@ type Block struct {
 
 // NewBlock begins the record of a row.
 func NewBlock(row BlockRow) *Block {
-	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Order: row.Order, QueryTypes: row.QueryTypes,
+	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Order: row.Order, QueryTypes: append([]string{}, row.QueryTypes...),
 		Status: OK, Failures: []Failure{}, Phases: []Phase{}, Solo: map[string]SoloRecord{}, Checks: []Check{}, Ratios: map[string]Ratios{}}
 }
 

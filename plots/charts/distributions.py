@@ -80,7 +80,14 @@ def _axes(axes: Axes, values: pd.DataFrame) -> None:
 def ticks(low: float, high: float) -> list[float]:
     """Return three to five round numbers between two limits of a logarithmic axis."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(1 + i / 10 for i in range(90))):
+    for steps in (
+        (1,),
+        (1, 3),
+        (1, 2, 5),
+        (1, 1.5, 2, 3, 5, 7),
+        tuple(range(1, 10)),
+        tuple(1 + i / 10 for i in range(90)),
+    ):
         found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
         if len(found) >= 3:  # noqa: PLR2004 - fewer say nothing of a logarithmic scale
             return found[:: -(-len(found) // 5)]

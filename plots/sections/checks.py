@@ -48,7 +48,7 @@ def _table(source: Source) -> str:
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
-        rows.append([CHECKS.get(check, ("", check))[1], f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
+        rows.append([CHECKS.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
     return markup.table(["Check", "How often", ""], rows)
 
 
@@ -121,7 +121,7 @@ def _busy_client(source: Source) -> list[str]:
         index=["block", "variant", "query_type"], columns="metric", values="value"
     )
     own = len((source.host.get("pin") or {}).get("client") or []) or cpus
-    found = [("duel", table["duel_client_pct"] / 100, own)] if "duel_client_pct" in table else []
+    found = [("duel", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
     for what, workers in (("load", plan.workload.workers), ("query", plan.queries.workers)):
         client, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {client, seconds} <= set(table.columns):

@@ -116,9 +116,9 @@ def _conditions(source: Source) -> str:
         equal = int((starts["ok"] == "true").sum())
         said.append(f"Equal starts (caches deleted, data read once, as many restarts): {equal} of {len(starts)}.")
     table = source.table("measurements")
-    client = table["value"][table["metric"] == "duel_client_pct"]
+    client = table["value"][table["metric"] == "duel_client_cpu_ratio"]
     if len(client):
-        said.append(f"The client used {client.min():.0f} to {client.max():.0f} % of one CPU.")
+        said.append(f"The client used {client.min():.0%} to {client.max():.0%} of one CPU.")
     if source.host.get("instructions") is False:
         why = markup.text(source.host.get("instructions_why") or "no hardware counters here")
         said.append(f"Instructions were not counted: {why}.")

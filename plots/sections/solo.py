@@ -1,6 +1,9 @@
 """What each variant did alone on the machine: load, process and database, a closed loop of queries."""
 
+import math
 from collections.abc import Sequence
+
+import pandas as pd
 
 from plots import markup, numbers
 from plots.charts import server as server_chart
@@ -9,6 +12,7 @@ from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import duel
 from plots.source import Source
+from tsduel.core.record import SOLO
 
 STATISTICS = {
     "query_rate": "queries/s",
@@ -19,6 +23,7 @@ STATISTICS = {
 }
 RATES = ("load_rate", "load_seconds", "load_first_interval_rate")
 MOST_SIDE_BY_SIDE = 3
+EDGE_S = 0.01
 
 
 def load(source: Source, pictures: Pictures) -> str:
@@ -79,8 +84,7 @@ def server(source: Source, pictures: Pictures) -> str:
     since = imported if source.plan.imported else "Differences over the load:"
     of_load = _tables(source, [name for name in _measured(source, "load") if name not in RATES])
     rest = _tables(source, _measured(source, "", "settle", "start", "stop"))
-    series = source.table("timeseries")
-    drawn = source.counting(series[series["part"] == "solo"])
+    drawn = _course(source)
     figure = server_chart.course(drawn, source.labels) if server_chart.drawable(drawn) else None
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
@@ -92,6 +96,24 @@ def server(source: Source, pictures: Pictures) -> str:
             figure,
         ),
     )  # fmt: skip
+
+
+def _course(source: Source) -> pd.DataFrame:
+    """Return the course of the solo parts, each point with its phase and the seconds since that began."""
+    series, phases = source.table("timeseries"), source.table("phases")
+    whole = source.counting(series[(series["part"] == SOLO) & (series["phase"] == SOLO)])
+    alone = phases[phases["part"] == SOLO]
+    begins = alone.pivot_table(index=["block", "variant"], columns="phase", values="begin", aggfunc="min")
+    rows = begins.reindex(pd.MultiIndex.from_frame(whole[["block", "variant"]]))
+    found, there = [whole.iloc[:0]], [phase for phase in server_chart.PHASES if phase in begins]
+    for phase, following in zip(there, [*there[1:], ""], strict=True):
+        begin = (rows[phase] - rows["load"]).to_numpy()
+        end = (rows[following] - rows["load"]).to_numpy() if following else math.inf
+        # What was read at the edge of two phases belongs to the first, whatever its clock was rounded to.
+        edge = 0.0 if phase == "load" else EDGE_S
+        inside = (whole["elapsed_s"] >= begin + edge) & (whole["elapsed_s"] < end + EDGE_S)
+        found.append(whole[inside].assign(phase=phase, elapsed_s=(whole["elapsed_s"] - begin)[inside]))
+    return pd.concat(found)
 
 
 def _measured(source: Source, *phases: str) -> list[str]:

@@ -66,7 +66,7 @@ _ALL = (
     Metric("duel_instructions", "exchange", "instructions", "lower", "number", 1.0, "shown", "Instructions an operation", per_type=True, together="secondary"),
     Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", "number", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
     Metric("duel_rss_bytes", "exchange", "B", "lower", "bytes", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
-    Metric("duel_client_pct", "exchange", "%", "none", "ratio", _OTHER, "shown", "CPU of the client, of one CPU", per_type=True),
+    Metric("duel_client_cpu_ratio", "exchange", "ratio", "none", "ratio", _OTHER, "shown", "CPU of the client, of one CPU", per_type=True),
     Metric("duel_load_typical_ms", "exchange", "ms", "lower", "number", _SERVICE, "secondary", "Batch of lines, typical"),
     Metric("duel_load_cpu_us", "exchange", "us", "lower", "number", _CPU, "secondary", "CPU a batch of lines"),
     Metric("load_seconds", "load", "s", "lower", "seconds", _RATE, "shown", "Load time"),

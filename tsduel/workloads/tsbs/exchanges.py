@@ -71,7 +71,9 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
         if one.client_cpu_ns is not None:
             # One client asks all of them, so that each has the same share.
-            put.values("duel_client_pct", one.query_type, dict.fromkeys(alive, one.client_cpu_ns), one.seconds * 1e7)
+            put.values(
+                "duel_client_cpu_ratio", one.query_type, dict.fromkeys(alive, one.client_cpu_ns), one.seconds * 1e9
+            )
     operations = sum(one.exchanges for one in duel.types)
     put.per_operation("duel_cpu_us", ALL, _sums([one.cpu_ns for one in duel.types]), operations, 1e3)
     put.per_operation("duel_instructions", ALL, _sums([one.instructions or {} for one in duel.types]), operations, 1.0)

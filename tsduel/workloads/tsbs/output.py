@@ -55,7 +55,6 @@ class LoadOutput:
 
     intervals: tuple[LoadInterval, ...]
     samples: int | None = None
-    rows: int | None = None
     seconds: float | None = None
     rate: float | None = None
     workers: int | None = None
@@ -63,15 +62,11 @@ class LoadOutput:
 
 @dataclass(frozen=True)
 class LoadResults:
-    """The loader's --results-file. `start` and `end` are epoch seconds, `period_s` the reporting period."""
+    """The loader's --results-file: seconds, samples/s, and the seconds of a reporting period."""
 
-    start: float
-    end: float
     seconds: float
     rate: float
     period_s: float
-    workers: int
-    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,6 @@ class QueryOutput:
     """The stdout of run_queries over all its queries; times in ms but `sum_s` and `wall_s`."""
 
     count: int
-    workers: int
     rate: float
     min_ms: float
     median_ms: float
@@ -94,12 +88,9 @@ class QueryOutput:
 class QueryResults:
     """The --results-file of run_queries, over all its queries: seconds, queries/s, quantiles in ms ("q50" ...)."""
 
-    start: float
-    end: float
     seconds: float
     rate: float
     quantiles_ms: dict[str, float]
-    workers: int
 
 
 def visible_lines(text: str) -> list[str]:
@@ -114,7 +105,7 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
     Whatever surrounds the CSV is skipped (make's own lines, "Saving results json file").
     """
     intervals: list[LoadInterval] = []
-    summary: dict[str, re.Match[str]] = {}
+    samples: re.Match[str] | None = None
     in_csv = False
     for number, line in enumerate(visible_lines(text), start=1):
         if _CSV_HEADER.match(line):
@@ -127,14 +118,12 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
             match = _LOADED.match(line)
             if match is None:
                 raise TsbsFormatError(file, number, f"not a summary line of a TSBS loader: {line!r}")
-            summary["rows" if match["what"] == "rows" else "samples"] = match
-    samples, rows = summary.get("samples"), summary.get("rows")
+            samples = samples if match["what"] == "rows" else match
     if samples is None:
         return LoadOutput(tuple(intervals))
     return LoadOutput(
         intervals=tuple(intervals),
         samples=int(samples["total"]),
-        rows=int(rows["total"]) if rows else None,
         seconds=float(samples["seconds"]),
         rate=float(samples["rate"]),
         workers=int(samples["workers"]),
@@ -168,11 +157,10 @@ def parse_query_stdout(text: str, file: str = "query.stdout") -> QueryOutput:
         raise TsbsFormatError(file, len(lines), "no line 'Run complete after N queries': run_queries did not finish")
     if stats is None:
         if int(head["count"]) == 0:
-            return QueryOutput(0, int(head["workers"]), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
+            return QueryOutput(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
         raise TsbsFormatError(file, len(lines), "no line 'min: ... mean: ... count:' after the summary's head")
     return QueryOutput(
         count=int(stats["count"]),
-        workers=int(head["workers"]),
         rate=float(head["rate"]),
         min_ms=float(stats["min"]),
         median_ms=float(stats["med"]),
@@ -199,35 +187,27 @@ def precise_mean_ms(output: QueryOutput) -> float | None:
 
 
 def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
-    """Read the loader's results file, whose times are in seconds."""
+    """Read the loader's results file."""
     found = _json(text, file)
     try:
-        config = found["RunnerConfig"]
         return LoadResults(
-            start=float(found["StartTime"]),
-            end=float(found["EndTime"]),
             seconds=found["DurationMillis"] / 1000,
             rate=float(found["Totals"]["metricRate"]),
-            period_s=config["reporting-period"] / 1e9,
-            workers=int(config["workers"]),
-            batch_size=int(config["batch-size"]),
+            period_s=found["RunnerConfig"]["reporting-period"] / 1e9,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TsbsFormatError(file, 1, f"not a results file of a TSBS loader: {error!r} is missing or wrong") from None
 
 
 def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
-    """Read the results file of run_queries, whose times are in milliseconds."""
+    """Read the results file of run_queries."""
     found = _json(text, file)
     try:
         totals = found["Totals"]
         return QueryResults(
-            start=found["StartTime"] / 1000,
-            end=found["EndTime"] / 1000,
             seconds=found["DurationMillis"] / 1000,
             rate=float(totals["overallQueryRates"]["all_queries"]),
             quantiles_ms={name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()},
-            workers=int(found["RunnerConfig"]["Workers"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TsbsFormatError(file, 1, f"not a results file of run_queries: {error!r} is missing or wrong") from None
