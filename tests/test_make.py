@@ -7,16 +7,26 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from checkout import Checkout
 
-PROJECT = Path(__file__).resolve().parent.parent
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Make a checkout, in which there is one run."""
+    made = Checkout(tmp_path_factory.mktemp("make") / "checkout")
+    made.results("there").mkdir(parents=True)
+    return made.path
+
+
+@pytest.fixture(autouse=True)
+def _at_home(home, monkeypatch):
+    monkeypatch.chdir(home)
 
 
 def make(*arguments, **environment):
-    """Run make in the project; no knob but the given ones."""
+    """Run make where we are; no knob but the given ones."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in KNOBS}
-    return subprocess.run(
-        ["make", *arguments], cwd=PROJECT, env=clean | environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(["make", *arguments], env=clean | environment, capture_output=True, text=True, check=False)
 
 
 KNOBS = (
@@ -73,8 +83,8 @@ def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
     """Neither make nor a shell expands anything in it."""
     done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
     assert done.returncode == 2
-    assert not (PROJECT / "pwned").exists()
-    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
     assert f"tsduel: make gobench with BASELINE {knob}: " in done.stderr
 
@@ -116,8 +126,8 @@ def test_a_knob_is_text_and_nothing_else(knob, value, sentence):
         environment["RUN"] = "test-knobs"
     done = make("plan", *arguments, **environment)
     assert done.returncode == 2
-    assert not (PROJECT / "pwned").exists()
-    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
     assert sentence in done.stderr
 

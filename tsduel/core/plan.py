@@ -151,8 +151,8 @@ class Target(Part):
 
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
     when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; empty
-    where that is not how data gets in.
+    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
+    empty where that is not how data gets in.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
@@ -19,6 +19,12 @@ class _Record(BaseModel):
     """A record that a newer host may say more in."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        """Go writes null for a list that nothing was put into."""
+        return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 class Failure(_Record):

@@ -111,8 +111,8 @@ class Settle(Part):
     """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
 
     `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 %
-    for queries that read much. With `drain: false` it does so at once, and how long the database takes by itself to come
-    to rest (5 s and more for VictoriaMetrics, which keeps parts in memory for so long) is not measured.
+    for queries that read much. With `drain: false` it does so at once, and how long the database takes by itself to
+    come to rest (5 s and more for VictoriaMetrics, which keeps parts in memory for so long) is not measured.
     """
 
     mode: Literal["natural", "merged"] = "merged"
