@@ -174,17 +174,6 @@ func (d *duel) servers() (all []*server) {
 	return all
 }
 
-func (d *duel) remark(v *variant, queryType, message string) {
-	fields := record.Fields{"block": d.block.Block, "message": message}
-	if v != nil {
-		fields["variant"] = v.Name
-	}
-	if queryType != "" {
-		fields["query_type"] = queryType
-	}
-	d.Events.Emit("note", fields)
-}
-
 // start brings all variants up equally: no answers kept from before, their data in the page cache of all or of none,
 // nothing left to do.
 func (d *duel) start(ctx context.Context) error {
@@ -291,7 +280,7 @@ func (d *duel) equalParts() error {
 	case d.Plan.Settle.Mode == "merged":
 		d.block.Void = "unequal starts: " + said + ", though they were merged"
 	default:
-		d.remark(nil, "", said+": SET=\"settle.mode=merged\" makes them alike")
+		d.Events.Note(d.block.Block, "", "", said+": SET=\"settle.mode=merged\" makes them alike")
 	}
 	return nil
 }
@@ -362,10 +351,10 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 			switch {
 			case busy == 0 && share < idleShare:
 			case busy == 0 && steady:
-				d.remark(v, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
+				d.Events.Note(d.block.Block, v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
 			case late:
 				side.IdleTimeout = true
-				d.remark(v, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the like): its exchanges have that beside them", elapsed.Seconds(), 100*share, busy))
+				d.Events.Note(d.block.Block, v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the like): its exchanges have that beside them", elapsed.Seconds(), 100*share, busy))
 			default:
 				waiting = true
 				return nil
@@ -588,7 +577,7 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 	}
 	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
 	if share > bottleneck {
-		d.remark(nil, queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+		d.Events.Note(d.block.Block, "", queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
 }
 

@@ -430,3 +430,16 @@ func TestTypicalIsATrimmedMeanOfLogRatios(t *testing.T) {
 		t.Error(string(text), err)
 	}
 }
+
+// Merging fills the page cache, so where that is to be cold the load's own process merges.
+func TestWhoMerges(t *testing.T) {
+	for _, c := range []struct {
+		mode, cache string
+		drain, want bool
+	}{{"merged", "as-loaded", false, true}, {"merged", "cold", false, false}, {"merged", "warm", true, false}, {"natural", "as-loaded", false, false}} {
+		f := &frame{Spec: record.Spec{Plan: &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache}, Duel: record.Duel{Enabled: true}}}}
+		if got := f.mergesLater(); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}

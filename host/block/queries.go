@@ -181,8 +181,7 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 		if !errors.Is(err, errHung) {
 			break
 		}
-		f.Events.Emit("note", record.Fields{"block": f.block.Block, "variant": v.Name, "query_type": file.Type,
-			"message": "run_queries hung at its start (a fault of the client): started again"})
+		f.Events.Note(f.block.Block, v.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
 		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s", attempts, file.Type, lastWords(v.front().log))

@@ -408,9 +408,10 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 }
 
 // mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
-// graceful stop has written those that the load left, which would otherwise be waited for.
+// graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
+// cold: what was just merged is in it.
 func (f *frame) mergesLater() bool {
-	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled
+	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
 }
 
 // waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
