@@ -399,7 +399,6 @@ def _body(server: _Solo, *, full: bool) -> str:
     lines = [
         f'tsduel_process_cpu_seconds_total{{mode="user",role="server"}} {cpu * 0.94:.2f}',
         f'tsduel_process_cpu_seconds_total{{mode="system",role="server"}} {cpu * 0.06:.2f}',
-        f'tsduel_process_cpu_ns_total{{role="server"}} {cpu * 1e9:.0f}',
         f'tsduel_process_resident_memory_bytes{{role="server"}} {rss:.0f}',
         f'tsduel_process_resident_memory_peak_bytes{{role="server"}} {peak:.0f}',
         'tsduel_process_major_faults_total{role="server"} 0',
@@ -407,9 +406,6 @@ def _body(server: _Solo, *, full: bool) -> str:
         f'tsduel_process_io_written_bytes_total{{role="server"}} {server.written:.0f}',
         'tsduel_process_io_storage_read_bytes_total{role="server"} 0',
         f'tsduel_process_io_storage_written_bytes_total{{role="server"}} {server.written:.0f}',
-        *(f'tsduel_host_cpu_seconds_total{{mode="{m}"}} {cpu * 2:.2f}'
-          for m in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")),
-        *(f'tsduel_host_pressure_seconds_total{{resource="{r}"}} 0.1' for r in ("cpu", "io", "memory")),
         f"process_resident_memory_bytes {rss:.0f}",
         f'vm_rows_inserted_total{{type="influx"}} {server.inserted:.0f}',
         *(f'vm_pending_rows{{type="{t}"}} 0' for t in ("storage", "indexdb")),
