@@ -66,7 +66,7 @@ func (f *frame) afresh(ctx context.Context, v *variant) error {
 
 // dropCaches empties the page cache, which is root's right alone.
 func (f *frame) dropCaches() error {
-	if err := syncDisk(f.Scratch); err != nil {
+	if err := record.SyncDisk(f.Scratch); err != nil {
 		return err
 	}
 	const file = "/proc/sys/vm/drop_caches"

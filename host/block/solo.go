@@ -98,14 +98,14 @@ func (f *frame) keep(loaded bool) error {
 	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
 		return nil
 	}
-	return errors.Join(syncDisk(f.Scratch), record.WriteFile(f.loadedMark(), []byte(f.Plan.Run)))
+	return errors.Join(record.SyncDisk(f.Scratch), record.WriteFile(f.loadedMark(), []byte(f.Plan.Run)))
 }
 
 var takeCanary = noise.Canary // tests have a short one
 
 func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) (err error) {
 	// What others have written is on the disk before this one is measured.
-	if err := syncDisk(f.Scratch); err != nil {
+	if err := record.SyncDisk(f.Scratch); err != nil {
 		return err
 	}
 	if limits := f.Plan.Noise; limits == nil || limits.CanaryPct == nil && limits.CanaryFlagPct == nil && limits.CanaryFsyncFlagPct == nil {
@@ -116,18 +116,6 @@ func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) (e
 		s.close(0, 0)
 	}
 	return err
-}
-
-func syncDisk(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := unix.Syncfs(int(d.Fd())); err != nil {
-		return fmt.Errorf("write the disk of %s: %w", dir, err)
-	}
-	return nil
 }
 
 func (f *frame) startAlone(ctx context.Context, v *variant, rec *record.SoloRecord) (err error) {
