@@ -68,7 +68,7 @@ func runDuel(ctx context.Context, f *frame) (err error) {
 		defer func() { err = errors.Join(err, undo()) }()
 	}
 	if f.Plan.Duel.Load {
-		if err := d.ingest(ctx); err != nil || d.over() {
+		if err := d.ingest(ctx); err != nil || d.decided() {
 			return err
 		}
 	}
@@ -89,26 +89,26 @@ func runDuel(ctx context.Context, f *frame) (err error) {
 func (d *duel) path(name string) string { return filepath.Join(d.Dir, "duel", name) }
 
 func (d *duel) run(ctx context.Context) error {
-	if err := d.start(ctx); err != nil || d.over() {
+	if err := d.start(ctx); err != nil || d.decided() {
 		return err
 	}
-	if err := d.idle(ctx, "before"); err != nil || d.over() {
+	if err := d.idle(ctx, "before"); err != nil || d.decided() {
 		return err
 	}
 	for i, queryType := range d.Row.QueryTypes {
 		if d.Plan.Queries.Cache == "cold" && i > 0 {
-			if err := d.stop(ctx); err != nil || d.over() {
+			if err := d.stop(ctx); err != nil || d.decided() {
 				return err
 			}
-			if err := d.start(ctx); err != nil || d.over() {
+			if err := d.start(ctx); err != nil || d.decided() {
 				return err
 			}
 		}
-		if err := d.exchange(ctx, queryType); err != nil || d.over() {
+		if err := d.exchange(ctx, queryType); err != nil || d.decided() {
 			return err
 		}
 	}
-	if err := d.idle(ctx, "after"); err != nil || d.over() {
+	if err := d.idle(ctx, "after"); err != nil || d.decided() {
 		return err
 	}
 	for _, v := range d.alive() {
@@ -132,8 +132,8 @@ func (d *duel) run(ctx context.Context) error {
 	})
 }
 
-// over says that there is nothing to compare any more.
-func (d *duel) over() bool { return d.block.Void != "" || len(d.alive()) < 2 }
+// decided says that there is nothing to compare any more.
+func (d *duel) decided() bool { return d.block.Void != "" || len(d.alive()) < 2 }
 
 // enter begins a phase of all variants, to which their faults are put down.
 func (d *duel) enter(phase, queryType string) *span {
@@ -197,7 +197,7 @@ func (d *duel) start(ctx context.Context) error {
 		d.record.Start[v.Name] = side
 		return err
 	})
-	if err != nil || d.over() {
+	if err != nil || d.decided() {
 		return err
 	}
 	err = d.all(func(v *variant) error {
@@ -207,16 +207,16 @@ func (d *duel) start(ctx context.Context) error {
 		if err := d.answersKept(ctx, v); err != nil || !d.mergesLater() {
 			return err
 		}
-		_, err := d.frame.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
+		_, err := d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
 		return err
 	})
-	if err != nil || d.over() {
+	if err != nil || d.decided() {
 		return err
 	}
-	if err := d.awaitIdle(ctx); err != nil || d.over() {
+	if err := d.awaitIdle(ctx); err != nil || d.decided() {
 		return err
 	}
-	if err := d.equalParts(); err != nil || d.over() {
+	if err := d.equalParts(); err != nil || d.decided() {
 		return err
 	}
 	if d.Host.Instructions {
@@ -326,7 +326,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 	for waiting := true; waiting; {
 		used, seconds, err := d.watch(ctx, idleLook)
 		if err == nil {
-			err = d.ask(ctx)
+			err = d.readCounters(ctx)
 		}
 		if err != nil {
 			return err
@@ -338,7 +338,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 				return nil
 			}
 			elapsed := time.Since(begin)
-			busy, _, err := v.work(d.bodies[v.Name], v.target.Quiet)
+			busy, _, err := v.leftToDo(d.bodies[v.Name], v.target.Quiet)
 			if err != nil {
 				return err
 			}
@@ -363,7 +363,7 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 			d.record.Start[v.Name] = side
 			return nil
 		})
-		if err != nil || d.over() {
+		if err != nil || d.decided() {
 			return err
 		}
 	}
@@ -378,7 +378,7 @@ func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string
 		return d.all(func(v *variant) error {
 			cpu, err := v.cpu()
 			if err != nil {
-				return d.gone(ctx, v, err.Error())
+				return d.noAnswer(ctx, v, err.Error())
 			}
 			used[v.Name] += sign * int64(cpu)
 			return nil
@@ -399,8 +399,8 @@ func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string
 	return used, seconds, nil
 }
 
-// ask asks all for their /metrics, not before they would give the last answer again.
-func (d *duel) ask(ctx context.Context) error {
+// readCounters asks all for their /metrics, not before they would give the last answer again.
+func (d *duel) readCounters(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -468,7 +468,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	if d.Plan.Queries.Cache == "warm" {
 		warmed, _, _, err := d.send(ctx, job)
 		if err == nil {
-			err = d.ask(ctx)
+			err = d.readCounters(ctx)
 		}
 		if err != nil {
 			return err
@@ -583,20 +583,20 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 
 // judge makes the checks of a phase, for each variant that took part.
 func (d *duel) judge(ctx context.Context, names []string, result *exchange.Result, checks func(v *variant, side int) error) error {
-	if err := d.ask(ctx); err != nil {
+	if err := d.readCounters(ctx); err != nil {
 		return err
 	}
 	return d.all(func(v *variant) error {
 		i := slices.Index(names, v.Name)
 		if failure := result.Sides[i].Failure; failure != "" {
-			return d.gone(ctx, v, failure)
+			return d.noAnswer(ctx, v, failure)
 		}
 		return checks(v, i)
 	})
 }
 
-// gone is the fault of a variant that answers no more: of a process that has died its own last words.
-func (d *duel) gone(ctx context.Context, v *variant, failure string) error {
+// noAnswer is the fault of a variant that answers no more: of a process that has died its own last words.
+func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	for _, s := range v.servers { // a connection breaks a moment before the process is gone
 		select {
 		case <-s.process.Ended():
@@ -633,7 +633,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := d.start(ctx); err != nil || d.over() {
+	if err := d.start(ctx); err != nil || d.decided() {
 		return err
 	}
 	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
@@ -668,7 +668,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 		}
 		return d.stored(v, before[v.Name], d.bodies[v.Name])
 	})
-	if err != nil || d.over() {
+	if err != nil || d.decided() {
 		return err
 	}
 	return d.stop(ctx)

@@ -128,7 +128,7 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := f.keep(loaded); err != nil || !f.Plan.Duel.Enabled {
+	if err := f.markLoaded(loaded); err != nil || !f.Plan.Duel.Enabled {
 		return err
 	}
 	return runDuel(ctx, f)

@@ -33,7 +33,7 @@ func (f *frame) queries(ctx context.Context, v *variant, rec *record.SoloRecord)
 	for i, queryType := range f.Row.QueryTypes {
 		v.part, v.phase = record.Solo, record.Phase{Phase: "query", QueryType: queryType}
 		if i == 0 || f.Plan.Queries.Cache == "cold" {
-			if err := f.afresh(ctx, v); err != nil {
+			if err := f.restart(ctx, v); err != nil {
 				return err
 			}
 			rec.Restarts++
@@ -46,7 +46,7 @@ func (f *frame) queries(ctx context.Context, v *variant, rec *record.SoloRecord)
 	return err
 }
 
-func (f *frame) afresh(ctx context.Context, v *variant) error {
+func (f *frame) restart(ctx context.Context, v *variant) error {
 	if len(v.servers) > 0 {
 		if _, err := f.shutdown(ctx, v); err != nil {
 			return err

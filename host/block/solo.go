@@ -55,7 +55,7 @@ func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "r
 // closed loop of queries.
 func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
-		return f.untouched(v)
+		return f.workOnCopy(v)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
@@ -69,7 +69,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 			}
 		}
 	}
-	if err := f.untouched(v); err != nil {
+	if err := f.workOnCopy(v); err != nil {
 		return err
 	}
 	if f.Plan.Queries.Solo {
@@ -80,8 +80,8 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	return v.close(false)
 }
 
-// untouched has what comes after the load work on a copy, where later blocks need the directory as the load left it.
-func (f *frame) untouched(v *variant) error {
+// workOnCopy has what comes after the load work on a copy, where later blocks need the directory as the load left it.
+func (f *frame) workOnCopy(v *variant) error {
 	if f.Plan.Design.Reload != "once" {
 		return nil
 	}
@@ -93,8 +93,8 @@ func (f *frame) untouched(v *variant) error {
 	return nil
 }
 
-// keep marks the databases as those that later blocks use.
-func (f *frame) keep(loaded bool) error {
+// markLoaded marks the databases as those that later blocks use.
+func (f *frame) markLoaded(loaded bool) error {
 	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
 		return nil
 	}
@@ -412,7 +412,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 			return at, err
 		}
 		now := time.Now()
-		busy, still, err := v.work(body, counters)
+		busy, still, err := v.leftToDo(body, counters)
 		switch {
 		case err != nil:
 			return at, err
@@ -465,8 +465,8 @@ func (v *variant) unread() string {
 	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
 }
 
-// work is how much a database has still to do, and the counters that stand still once it does nothing.
-func (v *variant) work(body []byte, quiet []string) (busy, still float64, err error) {
+// leftToDo is how much a database has still to do, and the counters that stand still once it does nothing.
+func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
 	for _, names := range []struct {
 		of  []string
 		sum *float64

@@ -152,7 +152,7 @@ func (b *block) find(ctx context.Context, s *side) error {
 		return err
 	}
 	if len(found.results) == 0 {
-		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.near(ctx, s))
+		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.benchmarks(ctx, s))
 	}
 	for _, r := range found.results {
 		row := record.CalibrationRow{Row: strings.TrimPrefix(r.name, "Benchmark"), Count: r.count, Names: map[string]string{s.name: r.name}}
@@ -193,8 +193,8 @@ func (b *block) probe(ctx context.Context, s *side, found []result) error {
 	return os.WriteFile(filepath.Join(b.Dir, s.name, setupFile), []byte(table.String()), 0o644)
 }
 
-// near are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
-func (b *block) near(ctx context.Context, s *side) string {
+// benchmarks are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
+func (b *block) benchmarks(ctx context.Context, s *side) string {
 	var names []string
 	from := size(s.stdout)
 	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // it does not end with PASS

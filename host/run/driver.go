@@ -101,7 +101,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.checkHost(); err != nil {
 		return err
 	}
-	d.tellBegin()
+	d.emitRunStart()
 	facts, err := d.describe()
 	if err != nil {
 		return err
@@ -339,8 +339,8 @@ func (d *driver) describe() (*record.Facts, error) {
 	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
 }
 
-// tellBegin tells all that somebody who watches needs to know of the plan, so that the events are enough.
-func (d *driver) tellBegin() {
+// emitRunStart tells all that somebody who watches needs to know of the plan, so that the events are enough.
+func (d *driver) emitRunStart() {
 	planned, finished := 0, 0
 	for _, row := range d.rows {
 		if row.Kind != "spare" {
