@@ -239,6 +239,7 @@ func (d *duel) answersKept(ctx context.Context, v *variant) error {
 		return nil
 	}
 	body := v.metrics(ctx)
+	d.asked = time.Now()
 	if len(body) == 0 {
 		return faultf("equal_start could not be checked: %s", v.unread())
 	}
