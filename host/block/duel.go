@@ -630,7 +630,11 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	for _, v := range d.alive() {
 		loaded[v], v.data = v.data, v.data+".exchanged"
 		// One that was killed may have left its own.
-		if err := errors.Join(record.RemoveTree(v.data), os.MkdirAll(v.data, 0o777)); err != nil {
+		err = record.RemoveTree(v.data)
+		for _, c := range v.Components {
+			err = errors.Join(err, os.MkdirAll(filepath.Join(v.data, c.Role), 0o777))
+		}
+		if err != nil {
 			return err
 		}
 	}
