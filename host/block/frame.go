@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
 	"os"
@@ -254,20 +253,12 @@ func (v *variant) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that is not in use by us.
+// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on. Those of ours answer before another is asked for.
 func (f *frame) freePort() (int, error) {
 	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil && !f.given(port) {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
-		} else if err == nil {
-			_ = l.Close()
 		}
 	}
 	return 0, record.UserError(`no port from %d on is free on 127.0.0.1: choose others with SET="host.port=..."`, f.Plan.Host.Port)
-}
-
-func (f *frame) given(port int) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(f.variants)), func(v *variant) bool {
-		return slices.ContainsFunc(v.servers, func(s *server) bool { return s.port == port })
-	})
 }

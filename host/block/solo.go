@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,7 +56,7 @@ func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "r
 // closed loop of queries.
 func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
-		return f.workOnCopy(v)
+		return f.workOnCopy(ctx, v)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
@@ -69,7 +70,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 			}
 		}
 	}
-	if err := f.workOnCopy(v); err != nil {
+	if err := f.workOnCopy(ctx, v); err != nil {
 		return err
 	}
 	if f.Plan.Queries.Solo {
@@ -81,16 +82,29 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 }
 
 // workOnCopy has what comes after the load work on a copy, where later blocks need the directory as the load left it.
-func (f *frame) workOnCopy(v *variant) error {
+func (f *frame) workOnCopy(ctx context.Context, v *variant) error {
 	if f.Plan.Design.Reload != "once" {
 		return nil
 	}
 	from := v.data
 	v.data = filepath.Join(f.Scratch, "data", "copies", v.Name)
-	if err := errors.Join(record.RemoveTree(v.data), os.CopyFS(v.data, os.DirFS(from))); err != nil {
+	if err := errors.Join(record.RemoveTree(v.data), os.CopyFS(v.data, until{ctx, os.DirFS(from).(fs.ReadLinkFS)})); err != nil {
 		return fmt.Errorf("copy the database of %s: %w", v.Name, err)
 	}
 	return nil
+}
+
+// until is a file system of which nothing is opened any more once ctx has ended: copying a database takes minutes.
+type until struct {
+	ctx context.Context
+	fs.ReadLinkFS
+}
+
+func (u until) Open(name string) (fs.File, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return u.ReadLinkFS.Open(name)
 }
 
 // markLoaded marks the databases as those that later blocks use.
