@@ -5,26 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
-	"time"
-
-	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
-
-// watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
-const watchEvery = time.Second
 
 // prepare makes the block's directories; loaded says that the databases of an earlier block are used (design.reload once).
 func (f *frame) prepare() (loaded bool, err error) {
@@ -239,118 +230,6 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	return f.sameProcess(v)
 }
 
-// unpacked gives a file through a pipe, unpacked by us, where it is packed; wait returns what went wrong with that.
-func unpacked(path string) (feed *os.File, wait func() error, err error) {
-	if !strings.HasSuffix(path, ".zst") {
-		return nil, func() error { return nil }, nil
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	unpack, err := zstd.NewReader(file)
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
-	}
-	feed, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(in, unpack)
-		unpack.Close()
-		_, _ = file.Close(), in.Close()
-		if errors.Is(err, unix.EPIPE) {
-			err = nil // the loader has ended, and says itself why
-		}
-		done <- err
-	}()
-	return feed, func() error { _ = feed.Close(); return <-done }, nil
-}
-
-// client is a command of TSBS that is watched. progress is any number that changes while it works; hung says that it never
-// will, which is its own fault and no database's.
-type client struct {
-	verb
-	stdout, stderr string
-	stallS         float64
-	progress       func(*proc.Process) (float64, error)
-	stalled        func() error
-	hung           func(quiet time.Duration) bool
-}
-
-// errHung is a client that has to be started again.
-var errHung = errors.New("the client hangs")
-
-// drive runs a client to its end, or to the fault of who does not go on.
-func (f *frame) drive(ctx context.Context, v *variant, c *client) (exit proc.Exit, err error) {
-	for _, out := range []struct {
-		path string
-		file **os.File
-	}{{c.stdout, &c.verb.stdout}, {c.stderr, &c.verb.stderr}} {
-		if *out.file, err = os.Create(out.path); err != nil {
-			return exit, err
-		}
-		defer (*out.file).Close()
-	}
-	p, err := f.start(v, v.front(), c.verb)
-	if err != nil {
-		return exit, err
-	}
-	if c.stdin != nil {
-		_ = c.stdin.Close() // the client's now: with ours open the feed would not see it end
-	}
-	clock := time.NewTicker(watchEvery)
-	defer clock.Stop()
-	for last, moved := -1.0, time.Now(); ; {
-		select {
-		case <-p.Ended():
-			return p.Wait(ctx)
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-clock.C:
-			if err = f.died(v); err != nil {
-				break
-			}
-			var at float64
-			if at, err = c.progress(p); err == nil && at != last {
-				last, moved = at, time.Now()
-			} else if quiet := time.Since(moved); err == nil && quiet >= record.Seconds(c.stallS) {
-				err = c.stalled()
-			} else if err == nil && c.hung != nil && c.hung(quiet) {
-				err = errHung
-			}
-		}
-		if err != nil {
-			if killed := p.Kill(); killed != nil {
-				return exit, killed
-			}
-			return exit, err
-		}
-	}
-}
-
-// acknowledged is the third field of the last whole line of the loader's CSV: samples so far.
-func acknowledged(csv string) (samples float64) {
-	lines(func(line string) {
-		if field := strings.Split(line, ","); strings.HasSuffix(line, "\n") && len(field) > 2 {
-			if n, err := strconv.ParseFloat(field[2], 64); err == nil {
-				samples = n
-			}
-		}
-	}, csv)
-	return samples
-}
-
-var status = regexp.MustCompile(`HTTP status \d+`)
-
-func httpStatus(stderr string) string {
-	last := "nothing"
-	lines(func(line string) { last = cmp.Or(status.FindString(line), last) }, stderr)
-	return last
-}
-
 var loaded = regexp.MustCompile(`^loaded (\d+) (metrics|samples) `)
 
 // sent checks what the loader says of itself, before an hour of queries on half the data.
@@ -371,129 +250,6 @@ func (f *frame) sent(v *variant, c *client) error {
 		return err
 	}
 	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines of stderr, the first: %s", complaints, scrape.OneLine(complaint)))
-}
-
-// drain is how long after the last acknowledged sample the database was quiet, and its servers' CPU clock then.
-type drain struct {
-	seconds float64
-	cpu     time.Duration
-}
-
-// settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
-func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at drain, err error) {
-	s := f.begin(v, record.Solo, "settle", "")
-	s.listen(v.servers...)
-	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
-	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
-	if f.mergesLater() {
-		natural, polls = v.target.BeforeMerge, 1
-	}
-	rest := func(mode string, quiet []string, polls int) (drain, error) {
-		if _, err := f.ask(ctx, v, v.front(), record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
-			return drain{}, err
-		}
-		return f.waitQuiet(ctx, v, quiet, polls, loadEnd, deadline)
-	}
-	if at, err = rest("natural", natural, polls); err != nil {
-		return at, err
-	}
-	if f.Plan.Settle.Mode == "merged" && !f.mergesLater() {
-		v.snapshots.Mark("settle", "begin", "")
-		// Merging because we ask for it is no part of the load's work.
-		if _, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls); err != nil {
-			return at, err
-		}
-	}
-	s.over(v.servers...)
-	s.close(0, 0)
-	return at, nil
-}
-
-// mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
-// graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
-// cold: what was just merged is in it.
-func (f *frame) mergesLater() bool {
-	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
-}
-
-// waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
-func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, polls int, loadEnd, deadline time.Time) (at drain, err error) {
-	quiet, lastStill := 0, -1.0
-	// The first look ends the snapshot of the load's end, and is not older than that.
-	body, err := v.snapshots.Body(ctx, true)
-	for {
-		if err != nil {
-			return at, err
-		}
-		now := time.Now()
-		busy, still, err := v.leftToDo(body, counters)
-		switch {
-		case err != nil:
-			return at, err
-		case len(body) > 0 && busy == 0 && (still == lastStill || quiet == 0):
-			if quiet++; quiet == 1 {
-				at.seconds = now.Sub(loadEnd).Seconds()
-				if at.cpu, err = v.cpu(); err != nil {
-					return at, f.died(v)
-				}
-			}
-		default:
-			quiet = 0
-		}
-		if lastStill = still; quiet >= polls && len(body) > 0 {
-			return at, nil
-		}
-		if err := f.died(v); err != nil {
-			return at, err
-		}
-		if now.After(deadline) {
-			left := fmt.Sprintf("%v still to do", busy)
-			if len(body) == 0 {
-				left = v.unread()
-			}
-			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
-		}
-		select {
-		case <-ctx.Done():
-			return at, ctx.Err()
-		case <-time.After(record.Seconds(f.Plan.Settle.PollS)):
-		}
-		body = v.metrics(ctx)
-	}
-}
-
-// metrics are the texts of all components; empty where one does not answer.
-func (v *variant) metrics(ctx context.Context) (all []byte) {
-	for _, s := range v.servers {
-		body, err := s.counters(ctx)
-		if err != nil {
-			return nil
-		}
-		all = append(append(all, body...), '\n')
-	}
-	return all
-}
-
-// unread is for a sentence where metrics gave nothing.
-func (v *variant) unread() string {
-	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
-}
-
-// leftToDo is how much a database has still to do, and the counters that stand still once it does nothing.
-func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
-	for _, names := range []struct {
-		of  []string
-		sum *float64
-	}{{quiet, &busy}, {v.target.Still, &still}} {
-		for _, name := range names.of {
-			value, _, err := scrape.Sum(body, v.target.Counters[name])
-			if err != nil {
-				return 0, 0, err
-			}
-			*names.sum += value
-		}
-	}
-	return busy, still, nil
 }
 
 // moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. Missing is what
