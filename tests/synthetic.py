@@ -488,7 +488,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     _phase(record, "", "duel", "start", (clock, clock + 1.0))
     _phase(record, "", "duel", "idle", (clock + 1, clock + 2), query_type="before")
     clock += 2.0
-    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in alive)]
+    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in spec.variants)]
     truth = {name: math.log(spec.factor(name, "service")) for name in alive}
     shift = {name: float(draw.normal(0, spec.between / math.sqrt(2))) for name in alive}
     types = []
@@ -500,10 +500,11 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             for name in alive
         }
         orders = [_turn(k, len(alive)) for k in range(n)]
-        columns = [np.round(ns[name]).astype(int).tolist() for name in alive]
+        # As the host: a variant that has died has a column with nothing in it.
+        columns = [np.round(ns[name]).astype(int).tolist() if name in alive else [""] * n for name in spec.variants]
         for k, row in enumerate(zip(*columns, strict=True)):
             lines.append(f"{query_type},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
-        seconds = float(sum(sum(one) for one in columns)) / 1e9
+        seconds = float(sum(sum(one) for name, one in zip(spec.variants, columns, strict=True) if name in alive)) / 1e9
         per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
         different = spec.differences.get(record["block"]) == query_type
         types.append({
@@ -559,9 +560,10 @@ def _turn(k: int, variants: int) -> str:
 def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Generator) -> dict[str, Any]:
     n = 200
     ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
-    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in alive)]
+    columns = [ns[alive.index(v)] if v in alive else [""] * n for v in spec.variants]
+    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
     lines += [
-        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*ns, strict=True))
+        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*columns, strict=True))
     ]
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
