@@ -382,10 +382,8 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	s := f.begin(v, record.Solo, "settle", "")
 	s.listen(v.servers...)
 	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
-	merged, natural := f.Plan.Settle.Mode == "merged", v.target.Quiet
-	polls := f.Plan.Settle.Polls
-	if merged && !f.Plan.Settle.Drain {
-		// A merge that is forced while others run is ignored; what is in memory it takes along.
+	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
+	if f.mergesLater() {
 		natural, polls = v.target.BeforeMerge, 1
 	}
 	rest := func(mode string, quiet []string, polls int) (drain, error) {
@@ -397,19 +395,22 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	if at, err = rest("natural", natural, polls); err != nil {
 		return at, err
 	}
-	if merged {
+	if f.Plan.Settle.Mode == "merged" && !f.mergesLater() {
 		v.snapshots.Mark("settle", "begin", "")
-		done, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls)
-		if err != nil {
+		// Merging because we ask for it is no part of the load's work.
+		if _, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls); err != nil {
 			return at, err
 		}
-		if !f.Plan.Settle.Drain {
-			at = done
-		} // else merging because we ask for it is no part of the load's work
 	}
 	s.over(v.servers...)
 	s.close(0, 0)
 	return at, nil
+}
+
+// mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
+// graceful stop has written those that the load left, which would otherwise be waited for.
+func (f *frame) mergesLater() bool {
+	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled
 }
 
 // waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
