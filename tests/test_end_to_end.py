@@ -10,7 +10,7 @@ import pytest
 from checkout import QUIET, Checkout
 from fakeproject import free_port
 
-# One after the other, whatever runs beside them: they share the cache and load the machine.
+# One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 RUN = "end-to-end"
 
