@@ -144,7 +144,7 @@ def test_a_path_is_text_and_nothing_else(knob):
     """Neither make nor a shell expands anything in it."""
     value = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
     target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
-    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "Makefile"))
+    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
     done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
     assert done.returncode == 2
     assert not Path("pwned").exists()
