@@ -146,9 +146,8 @@ def write_run(path: Path, spec: Spec) -> Path:
         if kind != "warmup":
             judged.append({"block": block, "kind": kind, "causes": causes, "state": state})
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    medians = {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}
     _dump(path / "raw/noise.json", {
-        "schema": 2, "limits": NOISE, "canary_median_s": medians, "blocks": judged, "signals": signals,
+        "schema": 2, "blocks": judged, "signals": signals,
     })  # fmt: skip
     write_host(path, spec)
     _dump(path / "build/tsbs.json", {
@@ -324,7 +323,6 @@ class _Solo:
         self.phase("start", clock + 1.5, clock + 1.5 + start_s)
         clock += 2.0 + start_s
         solo: dict[str, Any] = {
-            "pids": {"server": 100}, "pids_end": {"server": 100},
             "canary": {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}, "sizes": {}, "drain_s": None,
             "start_s": round(start_s, 6), "stop_s": None, "restarts": 0, "cpu_ns": {},
         }  # fmt: skip

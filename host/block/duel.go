@@ -151,12 +151,16 @@ func (d *duel) timed(phase, queryType string) *span {
 	return s
 }
 
-// all does something with every variant that is left; a fault is that variant's own.
+// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
+// is loaded first. A fault is that variant's own.
 func (d *duel) all(do func(*variant) error) error {
-	for _, v := range d.alive() {
-		if err := do(v); err != nil {
-			if err := d.blame(v, err); err != nil {
-				return err
+	alive := d.alive()
+	for _, name := range d.Row.Order {
+		if v := d.variants[name]; slices.Contains(alive, v) {
+			if err := do(v); err != nil {
+				if err := d.blame(v, err); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -168,17 +172,6 @@ func (d *duel) servers() (all []*server) {
 		all = append(all, v.servers...)
 	}
 	return all
-}
-
-func (d *duel) remark(v *variant, queryType, message string) {
-	fields := record.Fields{"block": d.block.Block, "message": message}
-	if v != nil {
-		fields["variant"] = v.Name
-	}
-	if queryType != "" {
-		fields["query_type"] = queryType
-	}
-	d.Events.Emit("note", fields)
 }
 
 // start brings all variants up equally: no answers kept from before, their data in the page cache of all or of none,
@@ -200,7 +193,7 @@ func (d *duel) start(ctx context.Context) error {
 			return err
 		}
 		side.CachesDeleted = d.equalStart(v, sizes["cache_bytes"], "bytes of answers on disk")
-		side.DataReadBytes, err = readOnce(v.data, d.Plan.Queries.Cache == "cold")
+		side.DataReadBytes, err = readOnce(ctx, v.data, d.Plan.Queries.Cache == "cold")
 		d.record.Start[v.Name] = side
 		return err
 	})
@@ -211,16 +204,8 @@ func (d *duel) start(ctx context.Context) error {
 		if _, err := d.launch(ctx, v, "duel-", d.Host.Pin.Server); err != nil {
 			return err
 		}
-		// Answers may be kept elsewhere than under its directory: the server itself says what it came up with.
-		if counter, has := v.target.Counters["answers_kept"]; has {
-			kept, _, err := scrape.Sum(v.metrics(ctx), counter)
-			if err != nil {
-				return err
-			}
-			d.equalStart(v, int64(kept), "cached answers in its memory")
-		}
-		if !d.mergesLater() {
-			return nil
+		if err := d.answersKept(ctx, v); err != nil || !d.mergesLater() {
+			return err
 		}
 		_, err := d.frame.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
 		return err
@@ -237,7 +222,7 @@ func (d *duel) start(ctx context.Context) error {
 	if d.Host.Instructions {
 		return d.all(func(v *variant) (err error) {
 			d.counted[v.Name].Close()
-			d.counted[v.Name], err = exchange.CountInstructions(slices.Collect(maps.Values(v.pids()))...)
+			d.counted[v.Name], err = exchange.CountInstructions(listening(v.servers)...)
 			if dead := d.died(v); dead != nil {
 				return dead
 			}
@@ -245,6 +230,23 @@ func (d *duel) start(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// answersKept asks a server that has just started what it came up with: answers may be kept elsewhere than under its directory.
+func (d *duel) answersKept(ctx context.Context, v *variant) error {
+	counter, has := v.target.Counters["answers_kept"]
+	if !has {
+		return nil
+	}
+	body := v.metrics(ctx)
+	if len(body) == 0 {
+		return faultf("equal_start could not be checked: %s", v.unread())
+	}
+	kept, _, err := scrape.Sum(body, counter)
+	if err == nil {
+		d.equalStart(v, int64(kept), "cached answers in its memory")
+	}
+	return err
 }
 
 // equalStart voids the block where a side comes with answers of an earlier process: that makes everything which follows
@@ -278,14 +280,14 @@ func (d *duel) equalParts() error {
 	case d.Plan.Settle.Mode == "merged":
 		d.block.Void = "unequal starts: " + said + ", though they were merged"
 	default:
-		d.remark(nil, "", said+": SET=\"settle.mode=merged\" makes them alike")
+		d.Events.Note(d.block.Block, "", "", said+": SET=\"settle.mode=merged\" makes them alike")
 	}
 	return nil
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
-// what it has of them, which needs no rights. What a database has written it has synced when it was stopped.
-func readOnce(dir string, drop bool) (bytes int64, err error) {
+// what it has of them, which needs no rights. It keeps what is not on the disk yet, as of a copy that was just made.
+func readOnce(ctx context.Context, dir string, drop bool) (bytes int64, err error) {
 	buffer := make([]byte, 1<<20)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -297,16 +299,23 @@ func readOnce(dir string, drop bool) (bytes int64, err error) {
 		}
 		defer file.Close()
 		if drop {
-			return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 		}
-		n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{file}, buffer)
-		bytes += n
+		for err == nil {
+			var n int
+			n, err = file.Read(buffer)
+			bytes += int64(n)
+			err = cmp.Or(ctx.Err(), err)
+		}
+		if err == io.EOF {
+			err = nil
+		}
 		return err
 	})
-	if err != nil {
-		return bytes, fmt.Errorf("reading the databases' files once: %w", err)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("reading the databases' files once: %w", err)
 	}
-	return bytes, nil
+	return bytes, err
 }
 
 // awaitIdle waits until no server has anything left to do: no merges, and under 1 % of a CPU over a second. One that keeps
@@ -342,10 +351,10 @@ func (d *duel) awaitIdle(ctx context.Context) error {
 			switch {
 			case busy == 0 && share < idleShare:
 			case busy == 0 && steady:
-				d.remark(v, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
+				d.Events.Note(d.block.Block, v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
 			case late:
 				side.IdleTimeout = true
-				d.remark(v, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the like): its exchanges have that beside them", elapsed.Seconds(), 100*share, busy))
+				d.Events.Note(d.block.Block, v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the like): its exchanges have that beside them", elapsed.Seconds(), 100*share, busy))
 			default:
 				waiting = true
 				return nil
@@ -433,7 +442,7 @@ func (d *duel) stop(ctx context.Context) error {
 }
 
 // exchange is the phase of one query type.
-func (d *duel) exchange(ctx context.Context, queryType string) error {
+func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	target := d.variants[d.Plan.Variants[0].Name].target
 	file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
 	if !ok {
@@ -443,7 +452,6 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
 	if target.Volatile != "" {
-		var err error
 		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
 			return fmt.Errorf("the target's volatile: %w", err)
 		}
@@ -453,19 +461,25 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Block * job.Until.Count
 	}
-	open := func() (exchange.Source, error) { return exchange.OpenQueries(file.Path, first) }
+	// Opened before the phase begins: finding this block's slice takes its time.
+	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+		return err
+	}
 	if d.Plan.Queries.Cache == "warm" {
-		warmed, _, _, err := d.send(ctx, job, open)
+		warmed, _, _, err := d.send(ctx, job)
 		if err == nil {
 			err = d.ask(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		job.Until = exchange.Until{Count: max(1, len(warmed.Exchanges))}
+		job.Until = exchange.Until{Count: max(1, job.Until.Count, len(warmed.Exchanges))}
+		if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+			return err
+		}
 	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
-	result, names, places, err := d.send(ctx, job, open)
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -474,7 +488,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		return err
 	}
 	d.keep(queryType, first, names, result)
-	asked := max(job.Until.Count, len(result.Exchanges))
+	asked := max(1, job.Until.Count, len(result.Exchanges))
 	return d.judge(ctx, names, result, func(v *variant, i int) error {
 		side := result.Sides[i]
 		check := func(name string, expected, actual int, wrong string) error {
@@ -500,8 +514,10 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	})
 }
 
-// send exchanges what a source gives between all variants that are left; places are the sides' columns in files.
-func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange.Source, error)) (result *exchange.Result, names []string, places []int, err error) {
+// send exchanges what a job's source gives between all variants that are left, and closes it; places are the sides' columns
+// in files.
+func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
+	defer job.Source.Close()
 	for place, one := range d.Plan.Variants {
 		v := d.variants[one.Name]
 		if v.failed {
@@ -521,10 +537,6 @@ func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange
 		}
 		d.Events.Progress("exchange", int64(done), int64(total))
 	}
-	if job.Source, err = open(); err != nil {
-		return nil, nil, nil, err
-	}
-	defer job.Source.Close()
 	result, err = exchange.Run(ctx, job)
 	return result, names, places, err
 }
@@ -565,7 +577,7 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 	}
 	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
 	if share > bottleneck {
-		d.remark(nil, queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+		d.Events.Note(d.block.Block, "", queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
 }
 
@@ -616,17 +628,20 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}()
 	for _, v := range d.alive() {
 		loaded[v], v.data = v.data, v.data+".exchanged"
-		if err := os.MkdirAll(v.data, 0o777); err != nil {
+		// One that was killed may have left its own.
+		if err := errors.Join(record.RemoveTree(v.data), os.MkdirAll(v.data, 0o777)); err != nil {
 			return err
 		}
 	}
 	if err := d.start(ctx); err != nil || d.over() {
 		return err
 	}
+	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
+	if job.Source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize); err != nil {
+		return err
+	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
-	result, names, places, err := d.send(ctx, exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}, func() (exchange.Source, error) {
-		return exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
-	})
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}

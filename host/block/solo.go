@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
 		return f.untouched(v)
 	}
-	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}, Pids: map[string]int{}, PidsEnd: map[string]int{}}
+	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
 	if v.snapshots, err = scrape.Create(filepath.Join(v.dir, "metrics.prom.gz"), v.target.Ticks); err != nil {
 		return err
@@ -134,7 +135,6 @@ func (f *frame) startAlone(ctx context.Context, v *variant, rec *record.SoloReco
 	if rec.StartS, err = f.launch(ctx, v, "", nil); err != nil {
 		return err
 	}
-	rec.Pids = v.pids()
 	s.close(0, 0)
 	return nil
 }
@@ -143,7 +143,6 @@ func (f *frame) stopAlone(ctx context.Context, v *variant, rec *record.SoloRecor
 	if _, err := v.snapshots.Edge(ctx, "stop", "begin", ""); err != nil {
 		return err
 	}
-	rec.PidsEnd = v.pids()
 	s := f.begin(v, record.Solo, "stop", "")
 	if rec.StopS, err = f.shutdown(ctx, v); err != nil {
 		return err
@@ -168,7 +167,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 		return err
 	}
 	s := f.begin(v, record.Solo, "load", "")
-	path := first(data.FeedPath, data.Path)
+	path := cmp.Or(data.FeedPath, data.Path)
 	feed, wait, err := unpacked(path)
 	if err != nil {
 		return err
@@ -193,6 +192,10 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	}
 	s.listen(v.servers...)
 	exit, err := f.drive(ctx, v, &c)
+	// At once: the last tick may have to wait for an answer.
+	if now, gone := v.cpu(); gone == nil {
+		rec.CPUNS["load"] = int64(now - cpu)
+	}
 	stopTicks()
 	fed := wait()
 	if err != nil {
@@ -201,9 +204,6 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	v.snapshots.Mark("load", "end", "")
 	s.over(v.servers...)
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	if now, err := v.cpu(); err == nil {
-		rec.CPUNS["load"] = int64(now - cpu)
-	}
 	s.close(exit.Code, f.Plan.Workload.Samples)
 	if err := f.died(v); err != nil {
 		return err
@@ -345,7 +345,7 @@ var status = regexp.MustCompile(`HTTP status \d+`)
 
 func httpStatus(stderr string) string {
 	last := "nothing"
-	lines(func(line string) { last = first(status.FindString(line), last) }, stderr)
+	lines(func(line string) { last = cmp.Or(status.FindString(line), last) }, stderr)
 	return last
 }
 
@@ -359,7 +359,7 @@ func (f *frame) sent(v *variant, c *client) error {
 			samples = found[1]
 		}
 	}, c.stdout)
-	lines(func(line string) { complaints, complaint = complaints+1, first(complaint, line) }, c.stderr)
+	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
 	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, f.Plan.Workload.Samples)
 	if complaints > 0 {
 		wrong += "; it says: " + clientWords(c.stderr)
@@ -408,9 +408,10 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 }
 
 // mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
-// graceful stop has written those that the load left, which would otherwise be waited for.
+// graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
+// cold: what was just merged is in it.
 func (f *frame) mergesLater() bool {
-	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled
+	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
 }
 
 // waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
@@ -446,7 +447,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 		if now.After(deadline) {
 			left := fmt.Sprintf("%v still to do", busy)
 			if len(body) == 0 {
-				left = "its counters cannot be read at " + first(v.front().metrics, v.Target+"/metrics")
+				left = v.unread()
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
 		}
@@ -471,6 +472,11 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 	return all
 }
 
+// unread is for a sentence where metrics gave nothing.
+func (v *variant) unread() string {
+	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
+}
+
 // work is how much a database has still to do, and the counters that stand still once it does nothing.
 func (v *variant) work(body []byte, quiet []string) (busy, still float64, err error) {
 	for _, names := range []struct {
@@ -488,22 +494,18 @@ func (v *variant) work(body []byte, quiet []string) (busy, still float64, err er
 	return busy, still, nil
 }
 
-// moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. False where the target
-// has no such counter.
-func (v *variant) moved(name string, before, after []byte) (grown float64, counter record.Counter, has bool, err error) {
-	counter, has = v.target.Counters[name]
-	if !has {
-		return 0, counter, false, nil
-	}
+// moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. Missing is what
+// to say where it is not there.
+func (v *variant) moved(check string, counter record.Counter, before, after []byte) (grown float64, missing string, err error) {
 	from, _, err := scrape.Sum(before, counter)
 	if err != nil {
-		return 0, counter, true, err
+		return 0, "", err
 	}
 	to, found, err := scrape.Sum(after, counter)
-	if err == nil && !found {
-		err = faultf("could not be checked: %s is not in /metrics", counter.Name)
+	if !found {
+		from, missing = to, fmt.Sprintf("%s could not be checked: %s is not in /metrics", check, counter.Name)
 	}
-	return to - from, counter, true, err
+	return to - from, missing, err
 }
 
 // stored checks that the database took and kept everything, and threw nothing away.
@@ -517,16 +519,17 @@ func (f *frame) stored(v *variant, before, after []byte) error {
 		{"samples_inserted", "inserted", "accepted", planned}, {"samples_stored", "stored", "stored", planned},
 		{"samples_ignored", "ignored", "ignored", 0}, {"samples_invalid", "invalid", "called invalid", 0},
 	} {
-		grown, counter, has, err := v.moved(c.counter, before, after)
+		counter, has := v.target.Counters[c.counter]
 		if !has {
 			continue
 		}
-		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, grown*a, planned, counter.Name)
-		var missing *fault
-		if errors.As(err, &missing) {
-			grown, wrong = -1, c.check+" "+missing.message
-		} else if err != nil {
+		grown, missing, err := v.moved(c.check, counter, before, after)
+		if err != nil {
 			return err
+		}
+		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, grown*a, planned, counter.Name)
+		if missing != "" {
+			grown, wrong = -1, missing
 		}
 		if err := f.equal(v, c.check, c.expected, grown*a, wrong); err != nil {
 			return err

@@ -446,7 +446,11 @@ func TestProfiles(t *testing.T) {
 	}
 	bytes := map[string]float64{}
 	for _, variant := range []string{"baseline", "candidate"} {
-		p, err := readProfile(filepath.Join(r.RunDir, "raw/profiles", variant+".mem.pprof"))
+		text, err := os.ReadFile(filepath.Join(r.RunDir, "raw/profiles", variant+".mem.pprof"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := profile.ParseData(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,11 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	}
 	blocks = slices.Clone(blocks)
 	slices.SortFunc(blocks, func(a, b *record.Block) int { return a.Block - b.Block })
-	r := &record.NoiseReport{Schema: 2, Limits: plan.Noise, CanaryMedianS: medians(blocks), Blocks: []record.JudgedBlock{}, Signals: []record.Signal{}}
+	r := &record.NoiseReport{Schema: 2, Blocks: []record.JudgedBlock{}, Signals: []record.Signal{}}
+	usual := medians(blocks)
 	for _, b := range blocks {
 		j := judge{block: b, limits: plan.Noise}
-		j.canaries(r.CanaryMedianS)
+		j.canaries(usual)
 		j.phases()
 		j.whole()
 		r.Signals = append(r.Signals, j.signals...)

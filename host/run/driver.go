@@ -107,7 +107,7 @@ func (d *driver) run(ctx context.Context) error {
 		return err
 	}
 	d.spec.Host = *facts
-	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Note(-1, line) }); err != nil {
+	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Emit("note", record.Fields{"message": line}) }); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.plan.Workload != nil {
@@ -265,7 +265,7 @@ func (d *driver) replaceSpoilt(ctx context.Context) error {
 			}
 			if next >= len(spares) {
 				if !told[row.Block] {
-					d.events.Note(row.Block, "it does not count, and no spare block is left: "+causes)
+					d.events.Note(row.Block, "", "", "it does not count, and no spare block is left: "+causes)
 				}
 				told[row.Block] = true
 				continue
