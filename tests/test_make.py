@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import PROJECT, Checkout
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +137,24 @@ def test_a_run_that_is_not_there():
     """A stage of a run that does not exist names those that do, or says how to make one."""
     for target in ("run", "tidy", "status", "stop"):
         assert "results/no-such: no such run; there are: " in make(target, "RUN=no-such").stderr
+
+
+@pytest.mark.parametrize("knob", ["BASELINE_LOG", "CANDIDATE_LOG", "TSBS_LOAD_RESULT_CSV_FILE"])
+def test_a_path_is_text_and_nothing_else(knob):
+    """Neither make nor a shell expands anything in it."""
+    value = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
+    target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
+    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
+    done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
+    assert done.returncode == 2
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
+    assert f"tsduel: {value}: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_make_import_is_four_stages():
+    """Import, tidy, compare, report, of one run that is named for it."""
+    done = make("-n", "import", "BASELINE_LOG=a", "CANDIDATE_LOG=b")
+    stages = re.findall(r"-m tsduel (\w+)", done.stdout)
+    assert stages == ["import", "tidy", "compare", "report"]
