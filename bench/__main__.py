@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import analysis, faults, overhead, pipelines, view
 from bench.figures import PROJECT, Figure, run
 
-PARTS = ("generate", "feed", "overhead", "resume", "view", "analysis", "kills")
+PARTS = ("generate", "feed", "overhead", "exchange", "duty", "resume", "view", "analysis", "kills")
 
 # What needs a run that is planned and built.
 OF_A_RUN = {"generate", "feed", "overhead", "resume", "view"}
@@ -38,6 +38,10 @@ def main() -> int:
     if OF_A_RUN & set(parts):
         for figure in of_a_run(parts, work):
             add(figure)
+    if "exchange" in parts:
+        add(overhead.exchange_cost(work))
+    if "duty" in parts:
+        add(*overhead.duty_cycle(PROJECT / "results"))
     if "analysis" in parts:
         add(*analysis.stages(work))
     if "kills" in parts:
@@ -58,7 +62,7 @@ def of_a_run(parts: Sequence[str], work: Path) -> Iterator[Figure]:
     if "feed" in parts:
         yield pipelines.feeding(plan, bin_dir, work)
     if "overhead" in parts:
-        yield from overhead.own_cost(run_dir, work.parent)
+        yield overhead.own_cost(run_dir, work.parent)
     if "resume" in parts:
         yield faults.resume(run_dir, work)
     if "view" in parts:

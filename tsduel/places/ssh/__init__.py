@@ -1,1 +1,1 @@
-"""The rounds on another machine: how it is reached, what is brought there, and how they are followed from here."""
+"""A run on another machine: how it is reached, what is brought there, and how it is followed from here."""

@@ -1,4 +1,4 @@
-"""Can the rounds run there? Asked once, before anything is brought to the other machine."""
+"""Can the blocks run there? Asked once, before anything is brought to the other machine."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from tsduel.core.errors import UserError
 from tsduel.places.ssh.ssh import Host
 
 ARCHITECTURES = ("x86_64", "aarch64")
-# Toolchain, modules and build cache of two versions; data and database come on top and are asked for by the round.
+# Toolchain, modules and build cache of two versions; data and database come on top and are asked for by the plan.
 LEAST_FREE_MIB = 4096
 
 # For any shell of POSIX: the machine may have nothing else. Prints name=value lines. With a second word it only looks.
@@ -55,11 +55,11 @@ def _facts(host: Host, directory: str, only_look: str) -> dict[str, str]:
 
 
 def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[str]:
-    """Yield why the rounds cannot run on a machine that has said these facts of itself, the weightiest first."""
+    """Yield why the blocks cannot run on a machine that has said these facts of itself, the weightiest first."""
     system, architecture = facts.get("system", "?"), facts.get("architecture", "?")
     if system != "Linux" or architecture not in ARCHITECTURES:
         yield (
-            f"{name} is {system} on {architecture}; the rounds run on Linux on {' or '.join(ARCHITECTURES)}: "
+            f"{name} is {system} on {architecture}; the blocks run on Linux on {' or '.join(ARCHITECTURES)}: "
             "give another SSH_HOST"
         )
     for program in ("python3", "bash"):

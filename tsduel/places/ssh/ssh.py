@@ -38,7 +38,7 @@ class RefusedError(UserError):
 
 @dataclass(frozen=True)
 class Host:
-    """How to reach the machine where the rounds run."""
+    """How to reach the machine where the blocks run."""
 
     address: str
     user: str | None = None

@@ -20,7 +20,7 @@ TRIES = 4
 def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
     """Yield the whole lines of events.jsonl there from the ``first`` on (from 1), and None whenever a pause is over.
 
-    It ends with the rounds; a connection that breaks is raised.
+    It ends with the run; a connection that breaks is raised.
     """
     command = link.host.command(*link.detached("follow", str(first)))
     pipe = subprocess.PIPE

@@ -110,9 +110,7 @@ class Screen(View):
             foreseen = self._advance(event)
             if not self._said and (line := lines.plain(event)):
                 log(line)
-            # Why it has failed, the Go program says on stderr.
-            told = self._said and event.name == "run-end" and self.state.over == "failed"
-            if not told and (text := screen.history(event, self.state)):
+            if text := screen.history(event, self.state):
                 staying.append(text)
             if foreseen:
                 log(foreseen)
