@@ -89,8 +89,8 @@ def test_a_toy_is_added_by_a_directory_and_a_module(toy, project):
     assert (block.status, block.failures) == ("ok", ())
     stored = [check.actual for check in block.checks if check.check == "samples_stored"]
     assert stored == [plan.workload.samples] * 2
-    (of_type,) = block.duel.types
-    assert (of_type.compared, of_type.differences, of_type.errors) == (of_type.exchanges, 0, 0)
+    (of_type,) = run.json("raw/001/block.json")["duel"]["types"]
+    assert (of_type["compared"], of_type["differences"], of_type["errors"]) == (of_type["exchanges"], 0, 0)
     assert (run.path / "raw/001/candidate/server.log").read_text().startswith("toy red\n")
     tidy.main(run.path)
     assert "load_rate" in (run.path / "tidy/measurements.csv").read_text()
