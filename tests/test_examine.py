@@ -22,8 +22,6 @@ EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
 LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")
 # Ahead of what else runs, where that may be.
 BURNER = "import os, signal; signal.alarm(60); os.geteuid() or os.nice(-15)\nwhile True: pass"
-    "import os, time; os.geteuid() or os.nice(-15)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
-)
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {})); print('on', flush=True); time.sleep(60)"
 
 
