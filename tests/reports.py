@@ -1,9 +1,7 @@
 """Runs taken all the way to their report, for several test files."""
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import synthetic
 
@@ -11,7 +9,6 @@ from plots import report
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
-GOLDEN = Path(__file__).with_name("golden")
 SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, solo_s=0.5)
 NAME = "20261120T140000Z-synthetic"
 
@@ -44,11 +41,3 @@ def edit_plan(run, change):
 def text(run):
     """Return the report."""
     return (run / "report.md").read_text()
-
-
-def golden(name, found):
-    """Compare with a recorded file; UPDATE_GOLDEN=1 records it again, to be looked at before it is committed."""
-    path = GOLDEN / name
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(found)
-    assert found == path.read_text()

@@ -9,7 +9,9 @@ import re
 import statistics
 
 import pytest
+from asking import planned
 
+from tsduel.plan import foresight
 from tsduel.rounds.view import forecast, model
 from tsduel.rounds.view.events import parse
 from tsduel.stats.power import blocks_needed, effect_seen, mde
@@ -116,6 +118,15 @@ class TestAsCompare:
         needed = blocks_needed(math.log1p(0.03), told.spread("load_rate"))
         assert needed > 8
         assert f"; for 3 % in load rate {needed} blocks would be needed" in told.say()
+
+    def test_it_reads_what_the_plan_writes(self):
+        """plan/forecast.json of an experiment, with its own primary metrics."""
+        told = Told().noisy(4)
+        told.section = foresight.section(planned(design={"blocks": 8}), {}, None)
+        said = told.say()
+        assert said.startswith("after block 4 of 8: at this noise 8 blocks can show ")
+        assert said.count(" % in ") == 3
+        assert "service time, typical (you asked for 2 %)" in said
 
 
 class TestBlocksThatCount:

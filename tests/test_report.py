@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 import synthetic
+from goldens import golden
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import NAME, edit_plan, golden, made, text
+from reports import NAME, edit_plan, made, text
 
 from plots import comment, numbers, pictures, report
 from plots.sentences import SUBJECTS, sentence

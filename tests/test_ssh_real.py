@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -113,9 +114,13 @@ def test_a_host_without_root_and_packages_is_told_the_one_command(bare, make, ru
     assert {"gcc", "git", "make", "ca-certificates"} <= set(found[1].split())
 
 
+@functools.cache
 def seed(bare):
-    """Give the bare host our module and build caches, unless it has them."""
-    bare.ssh(f"umask 077; mkdir -p {OURS}/cache && {{ [ -e {OURS}/cache/go ] || cp -r /seed {OURS}/cache/go; }}")
+    """Give the bare host our module and build caches, in a cache with our marker as a new one has it."""
+    text = (PROJECT / "scripts/lib/cache.sh").read_text()
+    words = re.search(r'^readonly CACHE_WORDS="(.*)"$', text, re.MULTILINE)
+    bare.ssh(f"umask 077; mkdir -p {OURS}/cache; cp -r /seed {OURS}/cache/go")
+    bare.ssh(f"umask 077; printf '%s\\n' '{words[1]}' >{OURS}/cache/.tsduel-cache")
 
 
 def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path):
@@ -267,12 +272,14 @@ def test_a_login_that_fails_is_a_sentence(bare, checkout, run_name, tmp_path):
 
 def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
     """Nothing while its blocks run; then all of ours goes, and the packages that came for us are in one command."""
+    seed(bare)
     make("plan", *words_for(bare, run_name))
     for stage in ("provision", "build"):
         make(stage, f"RUN={run_name}")
     there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
     bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
-    assert "were not all brought home: make tsbs RUN=" in make("uninstall", *there, expect=2)
+    said = make("uninstall", *there, expect=2)
+    assert "were not all brought home: make tsbs RUN=" in said, said
     hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
     bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
     assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
