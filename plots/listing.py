@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tsduel.core.plan import Plan
 
 # What else lies in results/ and is no run.
-NO_RUNS = {"latest", "aa", "plot-load"}
+NO_RUNS = {"latest", "aa", "plot-load", "trend"}
 BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
 WIDTH = 120

@@ -23,8 +23,10 @@ _OURS = re.compile(r"</?details>|<summary>[^<>]*</summary>")
 
 
 def render(markdown: str, title: str, run_dir: Path) -> str:
-    """Return the page of a report; pictures are read from the run's directory. What stands before the first section is
-    its first screen."""
+    """Return the page of a report, what stands before its first section as its first screen.
+
+    Pictures are read from the run's directory.
+    """
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.add_render_rule("html_block", _html)
     parser.add_render_rule("html_inline", _html)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from plots import markup
 from plots.charts import style
-
 
 NARROW = "-narrow"
 
@@ -24,7 +22,8 @@ class Pictures:
     ) -> str:
         """Draw a picture and return it as Markdown; without a figure note that it is missing, and return nothing.
 
-        `alt` is Markdown. A narrow one takes its place where report.html is read on a phone. What an earlier report has drawn from other data does not stay.
+        `alt` is Markdown. A narrow one takes its place where report.html is read on a phone.
+        What an earlier report has drawn from other data does not stay.
         """
         path = self.run_dir / "plots" / file
         for old in (file, file + NARROW):

@@ -505,6 +505,17 @@ func (v *variant) moved(name string, before, after []byte) (grown float64, count
 	return to - from, counter, true, err
 }
 
+// grown is the growth of every counter of the target that the server has.
+func (v *variant) grown(before, after []byte) map[string]float64 {
+	all := map[string]float64{}
+	for name := range v.target.Counters {
+		if growth, _, _, err := v.moved(name, before, after); err == nil {
+			all[name] = growth
+		}
+	}
+	return all
+}
+
 // stored checks that the database took and kept everything, and threw nothing away.
 func (f *frame) stored(v *variant, before, after []byte) error {
 	planned := float64(f.Plan.Workload.Samples)

@@ -18,8 +18,8 @@ _NARROW_ROW_IN, _NARROW_IN = 0.3, 3.7
 MOST_ROWS = 44
 READ = (
     "The pale band is the metric's threshold both ways, the dark one in it what as many blocks show here of a binary "
-    "against itself (95 %). A filled mark is more than chance (adjusted p of at most 0.05), a hollow one may be chance. "
-    "Below six blocks there is no interval: dotted lines are the range of the blocks."
+    "against itself (95 %). A filled mark is more than chance (adjusted p of at most 0.05), a hollow one may be "
+    "chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
 )
 _SURE = {"regression", "improvement", "negligible"}
 

@@ -1,7 +1,6 @@
 """What all charts share: the look of each variant, titles and legends, harmless text, how a file is written."""
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,9 +125,10 @@ def _titled(svg: str) -> str:
         if len(lines) == 1:
             head += f"<g><title>{lines[0]}</title>{rest}"
             continue
-        left = iter(lines)
-        head += "<g>" + re.sub(
-            r"<use ([^>]*)/>", lambda use: f"<use {use[1]}><title>{next(left)}</title></use>", rest, count=len(lines)
+        first, *marks = rest.split("<use ", len(lines))
+        titled = zip(marks, lines, strict=False)
+        head += f"<g>{first}" + "".join(
+            "<use " + mark.replace("/>", f"><title>{line}</title></use>", 1) for mark, line in titled
         )
     return head
 

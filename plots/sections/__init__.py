@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, noise, solo
+from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
 SECTIONS: dict[str, tuple[str, Section]] = {
     "compared": ("What differs", compared.section),
+    "moved": ("What moved with it", moved.section),
     "duel": ("Queries, asked of both in turn", duel.section),
     "load": ("Load", solo.load),
     "server": ("The server's process and its database", solo.server),

@@ -39,8 +39,8 @@ def section(source: Source, pictures: Pictures) -> str:
         *(shifts(one, source, PERCENTILES) for one in source.comparisons),
         markup.folded(
             "How to read these, and what was beside the queries", NOTE,
-            "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 of "
-            "what was added to a query: the slowest queries of both need not be the same ones.",
+            "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 "
+            "of what was added to a query: the slowest queries of both need not be the same ones.",
             _conditions(source), *(_beside(one) for one in source.comparisons),
         ),
     )  # fmt: skip

@@ -114,7 +114,7 @@ def _picture(source: Source, pictures: Pictures) -> str:
 
 def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str, Any] | None) -> list[Change]:
     def change(row: Row, group: str, name: str) -> Change:
-        floor = kept and calibration_of.floor_pct(kept, row["metric"], row["query_type"], row["blocks"])
+        floor = calibration_of.floor_pct(kept, row["metric"], row["query_type"], row["blocks"]) if kept else None
         return Change.of(row, group, name, floor)
 
     rows = [row for row in comparison.rows if row["family"] == "primary" and row["change_pct"] is not None]

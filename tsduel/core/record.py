@@ -126,6 +126,7 @@ class DuelType(_Record):
     client_cpu_ns: int | None = None
     instructions: dict[str, int] | None = None
     stopped: str = ""
+    counters: dict[str, dict[str, float]] = {}
 
 
 class DuelLoad(_Record):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsduel.core.rundir import Run
 
 SECTIONS: tuple[str, ...] = (
-    *("compared", "duel", "load", "server", "queries"),
+    *("compared", "moved", "duel", "load", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _NAMED = {
