@@ -56,7 +56,7 @@ def _escaped(text: str) -> str:
 
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
     path = env["run_dir"] / str(tokens[at].attrs["src"])
-    alt = _escaped(tokens[at].content).replace('"', "&quot;")
+    alt = _escaped("".join(part.content for part in tokens[at].children or ())).replace('"', "&quot;")
     narrow = path.with_stem(path.stem + NARROW)
     if not narrow.exists():
         return _picture(path, alt, "")

@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 CHROMIUM = shutil.which("chromium")
+CHECKS = Path(__file__).with_name("browser.js")
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--remote-debugging-pipe"),
@@ -68,6 +70,7 @@ class Browser:
         self.call("Page.navigate", url=path.as_uri())
         while self._message().get("method") != "Page.loadEventFired":
             pass
+        self.call("Runtime.evaluate", expression=CHECKS.read_text())
 
     def run(self, script):
         """Return the value of an expression on the page."""

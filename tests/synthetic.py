@@ -520,7 +520,8 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             "stopped": "",
             "counters": {
                 name: {"rows_read": n * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
-                       "cache_requests": n * 10.0, "cache_misses": 0.0, "gc_cpu": per_op[name] * n * 1e-10}
+                       "index_searches": n * 3.0, "cache_requests": n * 10.0, "cache_misses": 0.0,
+                       "gc_cpu": per_op[name] * n * 1e-10}
                 for name in alive
             },
         })  # fmt: skip

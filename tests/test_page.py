@@ -36,7 +36,7 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag):
         """Close the innermost element, which has to be of this tag."""
-        assert self.open.pop() == tag
+        assert tag in VOID or self.open.pop() == tag
 
     def handle_data(self, data):
         """Note the text."""
@@ -66,7 +66,7 @@ def test_the_page_stands_alone(nasty):
     html = (nasty / "report.html").read_text()
     found = Page(html)
     assert not {"link", "a", "iframe", "b", "i", "em", "s"} & {tag for tag, _ in found.found}
-    assert found.all("script") == [{}]
+    assert found.all("script") == [{"type": "module"}]
     assert not any(name.startswith("on") for _, attributes in found.found for name in attributes)
     assert not re.findall(r"url\((?!#)|@import|src=\"(?!data:)|href=\"(?!#)", html)
     assert "default-src 'none'" in html

@@ -19,7 +19,7 @@ from tsduel.stats.verdict import VERDICTS
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Leave the pictures out where a test is about words: they take longer than all the rest."""
-    monkeypatch.setattr(pictures.Pictures, "show", lambda *_: "")
+    monkeypatch.setattr(pictures.Pictures, "show", lambda *_, **__: "")
 
 
 def test_report_summary_and_comment_are_as_recorded(tmp_path, capsys):
@@ -47,7 +47,8 @@ def test_same_data_same_bytes(tmp_path):
 
 
 SECTIONS = (
-    "What differs", "What moved with it", "Queries, asked of both in turn", "Load", "The server's process and its database",
+    "What differs", "What moved with it", "Queries, asked of both in turn", "Load",
+    "The server's process and its database",
     "Queries of several workers", "Block by block", "Noise", "Checks", "How it was measured", "How to reproduce",
     "Limitations",
 )  # fmt: skip
@@ -120,7 +121,7 @@ def test_marks_follow_the_metrics_direction(tmp_path):
     """More of what should be less is worse; below the threshold it is negligible; digits follow the interval."""
     factors = {"candidate": {"rate": 1.2, "service": 1.25, "bytes": 1.02, "rss": 1.3}}
     found = text(made(tmp_path, factors=factors, noise=0.0, between=0.0, within=0.001))
-    assert re.search(r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d\d\) ✗", found)
+    assert re.search(r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d\d %\) ✗", found)
     assert re.search(r"Peak RSS .*\+30\.0 \|.*\| ✗ clearly worse", found)
     assert re.search(r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible", found)
     assert "I.e. v1.133.0 was 20.0 % faster" in found
@@ -144,7 +145,7 @@ def test_failures_are_sentences(tmp_path):
     assert "Block 3 cpu-max-all-1: 3 of 120 answers differ, the first is exchange 7" in found
     assert "of them differ**" in found
     assert "FAILED" in found
-    assert comment.main(run).splitlines()[0].split("): ")[1].startswith("**✗ a check failed**: ")
+    assert comment.main(run).splitlines()[2].split("): ")[1].startswith("**✗ a check failed**: ")
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -1,4 +1,3 @@
-"use strict";
 // Rows with a verdict are filtered, all rows are searched, sorted and linked to; the page reads the same without this.
 const slug = text => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
