@@ -30,8 +30,7 @@ const usage = `usage: tsduel-host COMMAND
     start, state, follow, sums, collected, stop, rounds: the same, whether or not somebody watches
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
-  describe DIR                     print what this machine is, with the disk of DIR
-  canary DIR                       print how fast this machine is right now`
+  describe DIR                     print what this machine is, with the disk of DIR`
 
 // kinds is what the blocks of each kind of run do.
 var kinds = map[string]run.Kind{
@@ -103,8 +102,6 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		return 0, get(ctx, args)
 	case name == "describe" && len(args) == 1:
 		return 0, show(noise.Describe(args[0]))
-	case name == "canary" && len(args) == 1:
-		return 0, show(noise.Canary(args[0]))
 	}
 	return 0, record.UserError("%s", usage)
 }

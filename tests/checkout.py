@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,46 @@ from fakeproject import UNJUDGED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tsduel.core.plan import Plan
+
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
 LEFT_OUT = ("results/", "docs/", "tests/")
 QUIET = " ".join(f"noise.{name}=null" for name in UNJUDGED)
 """For SET=: no block is spoilt, since other tests run beside, and there is no canary."""
+BUILDS = ("go", "toolchain", "bin", "agent", "tsbs", "variants")
+"""What may be shared of a cache. One run at a time uses it, so a test that runs something has one of its own."""
+
+
+def share(cache: Path, *parts: str) -> None:
+    """Make a cache of a test's own, whose parts of these names are the project's."""
+    # Marked as ours, before it holds anything.
+    environment = os.environ | {"TSDUEL_CACHE": str(cache)}
+    subprocess.run([PROJECT / "scripts/mark-cache"], env=environment, check=True)
+    for name in parts:
+        (CACHE / name).mkdir(parents=True, exist_ok=True)
+        (cache / name).symlink_to(CACHE / name)
+
+
+def build(run_dir: Path, plan: Plan) -> None:
+    """Build what a planned run needs in the project's cache, unless it is there, with records in the run."""
+    tsbs = [("tsbs", plan.tsbs.version)] if plan.tsbs else []
+    for name, *more in (("agent",), *tsbs, *(("variant", variant.name) for variant in plan.variants)):
+        subprocess.run(
+            [sys.executable, PROJECT / "ansible/build.py", name, run_dir, *more],
+            env=os.environ | {"TSDUEL_CACHE": str(CACHE)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
 
 
 class Checkout:
-    """The files that git knows of, with the project's own libraries and cache."""
+    """The files that git knows of, with the project's own libraries and builds, and a cache of its own."""
 
-    def __init__(self, path: Path, cache: Path = CACHE) -> None:
-        """Copy them to ``path``."""
+    def __init__(self, path: Path, cache: Path | None = None) -> None:
+        """Copy them to ``path``; without a ``cache`` there is one in it, with the project's builds."""
         self.path = path
+        self.cache = cache or path / ".cache"
         command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
         listed = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, listed.split("\0")):
@@ -36,7 +64,9 @@ class Checkout:
                 shutil.copy2(PROJECT / name, path / name)
         self._make_venv()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "EXPERIMENT"))}
-        self.environment = kept | {"TSDUEL_CACHE": str(cache)}
+        self.environment = kept | {"TSDUEL_CACHE": str(self.cache)}
+        if not cache:
+            share(self.cache, *BUILDS)
 
     def _make_venv(self) -> None:
         """Make a .venv of the project's own programs, stamped as by scripts/bootstrap: none is installed."""

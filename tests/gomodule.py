@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from checkout import PROJECT, share
 from gitrepo import Repository
 
-PROJECT = Path(__file__).resolve().parent.parent
-SHARED = Path(os.environ.get("TSDUEL_CACHE", PROJECT / ".cache"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 BUILD = PROJECT / "ansible/build.py"
 PATIENCE_S = 500.0
 
@@ -123,13 +124,7 @@ class Run:
         self.root = root
         self.directory = root / "results" / "r"
         cache = root / "cache"
-        cache.mkdir()
-        # Marked as ours, before it holds anything.
-        environment = os.environ | {"TSDUEL_CACHE": str(cache)}
-        subprocess.run([PROJECT / "scripts/mark-cache"], env=environment, check=True)
-        for name in ("go", "toolchain", "agent"):
-            (SHARED / name).mkdir(parents=True, exist_ok=True)
-            (cache / name).symlink_to(SHARED / name)
+        share(cache, "go", "toolchain", "bin", "agent")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TSDUEL", "GO"))}
         self.env |= {"TSDUEL_CACHE": str(cache), "TSDUEL_LOCK": str(root / "host.lock"), "PYTHONPATH": str(PROJECT)}
 

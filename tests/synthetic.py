@@ -146,9 +146,8 @@ def write_run(path: Path, spec: Spec) -> Path:
         if kind != "warmup":
             judged.append({"block": block, "kind": kind, "causes": causes, "state": state})
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    medians = {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}
     _dump(path / "raw/noise.json", {
-        "schema": 2, "limits": NOISE, "canary_median_s": medians, "blocks": judged, "signals": signals,
+        "schema": 2, "blocks": judged, "signals": signals,
     })  # fmt: skip
     write_host(path, spec)
     _dump(path / "build/tsbs.json", {
@@ -324,7 +323,6 @@ class _Solo:
         self.phase("start", clock + 1.5, clock + 1.5 + start_s)
         clock += 2.0 + start_s
         solo: dict[str, Any] = {
-            "pids": {"server": 100}, "pids_end": {"server": 100},
             "canary": {"cpu_s": 0.5, "memory_s": 0.5, "fsync_s": 0.2}, "sizes": {}, "drain_s": None,
             "start_s": round(start_s, 6), "stop_s": None, "restarts": 0, "cpu_ns": {},
         }  # fmt: skip
@@ -401,7 +399,6 @@ def _body(server: _Solo, *, full: bool) -> str:
     lines = [
         f'tsduel_process_cpu_seconds_total{{mode="user",role="server"}} {cpu * 0.94:.2f}',
         f'tsduel_process_cpu_seconds_total{{mode="system",role="server"}} {cpu * 0.06:.2f}',
-        f'tsduel_process_cpu_ns_total{{role="server"}} {cpu * 1e9:.0f}',
         f'tsduel_process_resident_memory_bytes{{role="server"}} {rss:.0f}',
         f'tsduel_process_resident_memory_peak_bytes{{role="server"}} {peak:.0f}',
         'tsduel_process_major_faults_total{role="server"} 0',
@@ -409,9 +406,6 @@ def _body(server: _Solo, *, full: bool) -> str:
         f'tsduel_process_io_written_bytes_total{{role="server"}} {server.written:.0f}',
         'tsduel_process_io_storage_read_bytes_total{role="server"} 0',
         f'tsduel_process_io_storage_written_bytes_total{{role="server"}} {server.written:.0f}',
-        *(f'tsduel_host_cpu_seconds_total{{mode="{m}"}} {cpu * 2:.2f}'
-          for m in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")),
-        *(f'tsduel_host_pressure_seconds_total{{resource="{r}"}} 0.1' for r in ("cpu", "io", "memory")),
         f"process_resident_memory_bytes {rss:.0f}",
         f'vm_rows_inserted_total{{type="influx"}} {server.inserted:.0f}',
         *(f'vm_pending_rows{{type="{t}"}} 0' for t in ("storage", "indexdb")),
@@ -494,7 +488,7 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     _phase(record, "", "duel", "start", (clock, clock + 1.0))
     _phase(record, "", "duel", "idle", (clock + 1, clock + 2), query_type="before")
     clock += 2.0
-    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in alive)]
+    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in spec.variants)]
     truth = {name: math.log(spec.factor(name, "service")) for name in alive}
     shift = {name: float(draw.normal(0, spec.between / math.sqrt(2))) for name in alive}
     types = []
@@ -506,10 +500,11 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             for name in alive
         }
         orders = [_turn(k, len(alive)) for k in range(n)]
-        columns = [np.round(ns[name]).astype(int).tolist() for name in alive]
+        # As the host: a variant that has died has a column with nothing in it.
+        columns = [np.round(ns[name]).astype(int).tolist() if name in alive else [""] * n for name in spec.variants]
         for k, row in enumerate(zip(*columns, strict=True)):
             lines.append(f"{query_type},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
-        seconds = float(sum(sum(one) for one in columns)) / 1e9
+        seconds = float(sum(sum(one) for name, one in zip(spec.variants, columns, strict=True) if name in alive)) / 1e9
         per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
         different = spec.differences.get(record["block"]) == query_type
         types.append({
@@ -571,9 +566,10 @@ def _turn(k: int, variants: int) -> str:
 def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Generator) -> dict[str, Any]:
     n = 200
     ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
-    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in alive)]
+    columns = [ns[alive.index(v)] if v in alive else [""] * n for v in spec.variants]
+    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
     lines += [
-        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*ns, strict=True))
+        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*columns, strict=True))
     ]
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
         stream.write(("\n".join(lines) + "\n").encode())

@@ -108,7 +108,7 @@ def _build(mirror: Path) -> None:
         [*go, "build", "-C", SOURCE, "-ldflags", "-s -w", "-o", binary, "."],
         env=ENVIRONMENT | {"TSDUEL_CACHE": str(scratch)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    shutil.rmtree(scratch)
+    subprocess.run(["rm", "-rf", scratch], check=True)  # 100,000 files, which take Python a minute
     if done.returncode:
         pytest.skip(f"the google provider cannot be built here: {done.stderr.strip()[-300:]}")
     for host in _hosts():

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from checkout import CACHE, PROJECT, build
 from fakeproject import UNJUDGED, free_port, marked, wait_for
 
 from tsduel.plan import resolve
 from tsduel.question import read
 
-PROJECT = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
-# One after the other, whatever runs beside them: they share the cache and load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("blocks")]
 
 
 @pytest.fixture
@@ -39,10 +35,7 @@ def failure(project):
         data["variants"]["candidate"] = data["variants"]["baseline"] | {"flags": list(flags)}
         plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
-        for words in (("agent",), ("tsbs", plan.tsbs.version), ("variant", "baseline"), ("variant", "candidate")):
-            command = [sys.executable, PROJECT / "ansible/build.py", words[0], project.run_dir, *words[1:]]
-            environment = os.environ | {"TSDUEL_CACHE": str(CACHE)}
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        build(project.run_dir, plan)
         process = project.start()
         if meanwhile:
             meanwhile(process)

@@ -95,8 +95,8 @@ class Run:
         self.variants[-1]["components"].append(part)
         return part
 
-    def start(self) -> subprocess.Popen[str]:
-        """Start the stage in a process group of its own, as a terminal does."""
+    def start(self, variant: str = "") -> subprocess.Popen[str]:
+        """Start the stage, or what it does for one variant, in a process group of its own, as a terminal does."""
         for part in ("plan", "host"):
             (self.directory / part).mkdir(parents=True, exist_ok=True)
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -107,8 +107,11 @@ class Run:
         planned |= {"target": "local", "kind": "tsbs", "go_minimum": TARGET.go_minimum, "tsbs_version": TSBS_VERSION}
         values.write_text(json.dumps(planned | {"variants": self.variants}))
         command = [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, "-e", f"@{values}"]
+        command.append(PROJECT / "ansible" / "site.yml")
+        if variant:
+            command = [PROJECT / "ansible" / "build.py", "variant", self.directory, variant]
         return subprocess.Popen(
-            [*command, PROJECT / "ansible" / "site.yml"],
+            command,
             env=os.environ | {"ANSIBLE_CONFIG": str(PROJECT / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -117,9 +120,9 @@ class Run:
             start_new_session=True,
         )
 
-    def build(self) -> tuple[int, str]:
-        """Run the stage; return its exit code and what it said."""
-        with self.start() as process:
+    def build(self, variant: str = "") -> tuple[int, str]:
+        """Run the stage, or what it does for one variant; return its exit code and what it said."""
+        with self.start(variant) as process:
             text, _ = process.communicate(timeout=900)
         return process.returncode, text
 
@@ -200,12 +203,12 @@ def test_a_url_is_cloned_without_old_contents_and_built(run, repository):
     repository.git("config", "uploadpack.allowFilter", "true")
     url = f"file://{repository.path}"
     run.add("baseline", "git", ref="main", repo=url)
-    code, text = run.build()
+    code, text = run.build("baseline")
     assert code == 0, text
     repository.write("server", "#!/bin/sh\necho later\n", 0o755)
     repository.commit_all("second")
     run.add("candidate", "git", ref="main", repo=url)
-    code, text = run.build()
+    code, text = run.build("candidate")
     assert code == 0, text
     assert output_of(run.record("candidate")["binary"]) == "later"
 
@@ -233,13 +236,13 @@ def test_sources_that_changed_since_the_plan_are_not_built(run, repository):
     """What the plan says was measured is what is measured."""
     run.add("candidate", "path", path=str(repository.path))
     repository.write("server", "#!/bin/sh\necho changed\n", 0o755)
-    code, text = run.build()
+    code, text = run.build("candidate")
     assert code != 0
     assert f"{repository.path} changed since the plan was made; plan again" in text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_build_leaves_nothing(run, repository, number):
+@pytest.mark.parametrize(("number", "of"), [(signal.SIGINT, ""), (signal.SIGTERM, "candidate")])
+def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
     """Ctrl-C and SIGTERM end the build's processes, and the cache holds no half of it."""
     mark = f"86{os.getpid()}"
     repository.write("Makefile", f"victoria-metrics:\n\tsleep {mark}\n")
@@ -261,7 +264,7 @@ def test_an_interrupted_build_leaves_nothing(run, repository, number):
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    with run.start() as process:
+    with run.start(of) as process:
         wait(60, lambda: sleeps() or process.poll() is not None)
         assert sleeps()
         os.killpg(process.pid, number)
@@ -409,7 +412,7 @@ def test_the_pinned_wheel_is_a_go_that_builds(tmp_path):
 def test_released_versions_and_the_projects_own_build_really_build(run, tmp_path):
     """Module: says its version. Git: `make victoria-metrics` on a repository made of the module's files."""
     run.add("baseline", "module", ref="v1.132.0")
-    code, text = run.build()
+    code, text = run.build("baseline")
     assert code == 0, text
     module = run.cache / "go/mod/github.com/!victoria!metrics/!victoria!metrics@v1.132.0"
     source = tmp_path / "vm"
@@ -418,7 +421,7 @@ def test_released_versions_and_the_projects_own_build_really_build(run, tmp_path
     revision = repository.commit_all("v1.132.0")
     repository.git("tag", "v1.132.0")
     run.add("candidate", "git", ref="v1.132.0", repo=str(source))
-    code, text = run.build()
+    code, text = run.build("candidate")
     assert code == 0, text
     module_record, git_record = run.record("baseline"), run.record("candidate")
     assert git_record["revision"] == revision

@@ -6,13 +6,11 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from checkout import CACHE, PROJECT, QUIET, Checkout
+from checkout import CACHE, PROJECT, QUIET, Checkout, build
 from fakeproject import PATIENCE_S, UNJUDGED, free_port, wait_for
 from faults import Disturbed, kill, planned_blocks
 from listening import not_loopback
@@ -20,7 +18,7 @@ from listening import not_loopback
 from tsduel.plan import resolve
 from tsduel.question import read
 
-# One after the other, whatever runs beside them: they share the cache and load the machine.
+# One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 PHASES = ("load", "settle", "exchange", "stop")
 KINDS = ("driver", "everything", "power", "database", "loader")
@@ -39,10 +37,7 @@ def real(project):
         planned = resolve.resolve(read.validate(data, "test"), run="r", aa=True)
         project.cache.mkdir(exist_ok=True)
         resolve.write(project.run_dir, planned, cache=CACHE)
-        for words in (("agent",), ("tsbs", planned.tsbs.version), ("variant", "baseline"), ("variant", "candidate")):
-            command = [sys.executable, PROJECT / "ansible/build.py", words[0], project.run_dir, *words[1:]]
-            environment = os.environ | {"TSDUEL_CACHE": str(CACHE)}
-            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        build(project.run_dir, planned)
 
     return plan
 

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import shlex
-import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,14 +15,17 @@ import fakecompute
 import pytest
 import terraforming
 from barehost import BareHost, our_go
-from checkout import CACHE, QUIET, Checkout
+from checkout import CACHE, PROJECT, QUIET, Checkout, build
 from fakecompute import FakeCompute
 from fakeproject import free_port
 
 from tsduel.places.gcp.place import DIRECTORY
+from tsduel.plan import resolve
+from tsduel.question import read
 
-# It builds and measures, as the other real ones do.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real"), pytest.mark.timeout(2400)]
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare"), pytest.mark.timeout(2400)]
+SEEDS = ("agent", "tsbs", "variants")
 
 
 class Machines:
@@ -42,8 +44,8 @@ class Machines:
         return host.address
 
     def _start(self):
-        # To save minutes it sees our Go, and copies our module and build caches.
-        mounts = {CACHE / "go": "/seed", our_go(): "/usr/local/go"}
+        # To save minutes it sees our Go, and copies what is built here: tests/test_ssh_real.py builds there.
+        mounts = {CACHE / name: f"/seed/{name}" for name in SEEDS} | {our_go(): "/usr/local/go"}
         host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
         self.hosts.append(host)
         return host.start()
@@ -53,7 +55,7 @@ class Machines:
         for line in (
             f"useradd --create-home --shell /bin/bash {user}",
             f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
-            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed {DIRECTORY}/cache/go",
+            f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed/* {DIRECTORY}/cache",
             f"chown -R {user}: {DIRECTORY}",
             f"umask 077; mkdir /home/{user}/.ssh",
             f"umask 077; printf '%s\\n' {shlex.quote(key)} >/home/{user}/.ssh/authorized_keys",
@@ -82,6 +84,10 @@ def google(tmp_path):
     barehost.require()
     # What takes a minute the first time is not to be waited for in a request.
     barehost.tree()
+    asked = read.read_file(PROJECT / "experiments/smoke.yml")
+    plan = resolve.resolve(read.validate(asked, "smoke.yml"), run="built")
+    resolve.write(tmp_path / "built", plan, cache=CACHE)
+    build(tmp_path / "built", plan)
     machines = Machines(tmp_path)
     fake = FakeCompute(boot=machines.boot, shut_down=machines.shut_down, host_keys=machines.host_keys)
     fake.machines = machines
@@ -95,13 +101,13 @@ def rented(google, tmp_path):
     """Return a checkout where `make` rents from the fake Google, and a run's name."""
     environment, pinned = terraforming.provider()
     name = f"rented-{os.getpid()}"
-    work = CACHE / "terraform" / name
+    checkout = Checkout(tmp_path / "checkout")
+    work = checkout.cache / "terraform" / name
     work.mkdir(parents=True)
     (work / "test_override.tf").write_text(pinned)
-    checkout = Checkout(tmp_path / "checkout")
-    checkout.environment |= terraforming.ENVIRONMENT | environment | google.environment()
-    yield checkout, name
-    shutil.rmtree(work)
+    theirs = terraforming.ENVIRONMENT | environment | google.environment()
+    checkout.environment = theirs | {"TSDUEL_CACHE": str(checkout.cache)}
+    return checkout, name
 
 
 KNOBS = (

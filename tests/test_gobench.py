@@ -12,7 +12,7 @@ from gomodule import BUILD, Module, Run
 
 from tsduel.workloads.gobench import parse
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("blocks")]
 # Of time, on a machine that runs other tests: only a factor is seen.
 WIDE = {"sec/op": 99.0}
 

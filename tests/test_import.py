@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from test_make import make
 
 from plots import exports, plot_load, report
 from tsduel.build import ansible as build
@@ -360,28 +359,6 @@ def test_a_wrong_file_is_a_sentence(tmp_path):
     run.mkdir(parents=True)
     with pytest.raises(UserError, match="is there already"):
         importing.main(run, {"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)})
-
-
-@pytest.mark.parametrize("knob", ["BASELINE_LOG", "CANDIDATE_LOG", "TSBS_LOAD_RESULT_CSV_FILE"])
-def test_a_path_is_text_and_nothing_else(knob):
-    """Neither make nor a shell expands anything in it."""
-    value = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
-    target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
-    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(LOGS / "baseline.log"))
-    done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
-    assert done.returncode == 2
-    project = Path(__file__).parent.parent
-    assert not (project / "pwned").exists()
-    assert not (project / "results/test-knobs").exists()
-    assert f"tsduel: {value}: No such file or directory" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_make_import_is_four_stages():
-    """Import, tidy, compare, report, of one run that is named for it."""
-    done = make("-n", "import", "BASELINE_LOG=a", "CANDIDATE_LOG=b")
-    stages = re.findall(r"-m tsduel (\w+)", done.stdout)
-    assert stages == ["import", "tidy", "compare", "report"]
 
 
 def drawn(tmp_path, monkeypatch, capsys, *logs):

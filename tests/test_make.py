@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from checkout import PROJECT, Checkout
 
-PROJECT = Path(__file__).resolve().parent.parent
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Make a checkout, in which there is one run."""
+    made = Checkout(tmp_path_factory.mktemp("make") / "checkout")
+    made.results("there").mkdir(parents=True)
+    return made.path
+
+
+@pytest.fixture(autouse=True)
+def _at_home(home, monkeypatch):
+    monkeypatch.chdir(home)
 
 
 def make(*arguments, **environment):
-    """Run make in the project; no knob but the given ones."""
+    """Run make where we are; no knob but the given ones."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in KNOBS}
-    return subprocess.run(
-        ["make", *arguments], cwd=PROJECT, env=clean | environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(["make", *arguments], env=clean | environment, capture_output=True, text=True, check=False)
 
 
 KNOBS = (
@@ -73,8 +84,8 @@ def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
     """Neither make nor a shell expands anything in it."""
     done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
     assert done.returncode == 2
-    assert not (PROJECT / "pwned").exists()
-    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
     assert f"tsduel: make gobench with BASELINE {knob}: " in done.stderr
 
@@ -116,8 +127,8 @@ def test_a_knob_is_text_and_nothing_else(knob, value, sentence):
         environment["RUN"] = "test-knobs"
     done = make("plan", *arguments, **environment)
     assert done.returncode == 2
-    assert not (PROJECT / "pwned").exists()
-    assert not (PROJECT / "results" / "test-knobs").exists()
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
     assert sentence in done.stderr
 
@@ -126,3 +137,24 @@ def test_a_run_that_is_not_there():
     """A stage of a run that does not exist names those that do, or says how to make one."""
     for target in ("run", "tidy", "status", "stop"):
         assert "results/no-such: no such run; there are: " in make(target, "RUN=no-such").stderr
+
+
+@pytest.mark.parametrize("knob", ["BASELINE_LOG", "CANDIDATE_LOG", "TSBS_LOAD_RESULT_CSV_FILE"])
+def test_a_path_is_text_and_nothing_else(knob):
+    """Neither make nor a shell expands anything in it."""
+    value = "$(touch pwned)$(shell touch pwned)'; touch pwned; '`touch${IFS}pwned`"
+    target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
+    both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
+    done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
+    assert done.returncode == 2
+    assert not Path("pwned").exists()
+    assert not Path("results/test-knobs").exists()
+    assert f"tsduel: {value}: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_make_import_is_four_stages():
+    """Import, tidy, compare, report, of one run that is named for it."""
+    done = make("-n", "import", "BASELINE_LOG=a", "CANDIDATE_LOG=b")
+    stages = re.findall(r"-m tsduel (\w+)", done.stdout)
+    assert stages == ["import", "tidy", "compare", "report"]

@@ -22,8 +22,8 @@ from tsduel.question import knobs
 from tsduel.rounds.attend import Attendant
 from tsduel.rounds.view.show import View
 
-# One after the other, whatever runs beside them: they share the cache and load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 KNOBS = ("EXPERIMENT", "RUN", *knobs.NAMES)
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 

@@ -295,19 +295,19 @@ class TestFaults:
         assert rented.api.names() == []
 
     def test_a_machine_that_is_gone(self, rented):
-        """Preempted: the next provision says where its rounds are, and rents another with a deadline of its own."""
+        """Preempted: the next provision says where its blocks are, and rents another with a deadline of its own."""
         rented.plan()
         _, first = rented.provision()
-        a_round = rented.run_dir / "raw" / "01-1-baseline"
-        a_round.mkdir(parents=True)
-        (a_round / "round.json").write_text("{}")
+        block = rented.run_dir / "raw" / "001"
+        block.mkdir(parents=True)
+        (block / "block.json").write_text("{}")
         rented.api.preempt()
         time.sleep(1.1)
         done, second = rented.provision()
         assert done.returncode == 0, done.stderr
         assert second["expires"] > first["expires"]
-        assert "rounds of two machines are not compared" in done.stderr
-        assert (rented.run_dir / "raw-of-lost-machine-1" / "01-1-baseline" / "round.json").exists()
+        assert "blocks of two machines are not compared" in done.stderr
+        assert (rented.run_dir / "raw-of-lost-machine-1" / "001" / "block.json").exists()
         assert not (rented.run_dir / "raw").exists()
         rented.destroy()
 

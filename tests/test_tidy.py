@@ -209,6 +209,8 @@ class TestBlocks:
         run = made(tmp_path, variants=THREE, failed={1: ("third", "duel", "it died")})
         of = {(row["block"], row["candidate"]) for row in table(run, "pairs")}
         assert ("1", "candidate") in of
+        typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
+        assert {row["candidate"] for row in typical} == {"candidate"}
         assert ("1", "third") not in of
         assert ("load_rate", "") in values_of(run, 1, "third")
 

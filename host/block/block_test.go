@@ -18,6 +18,8 @@ import (
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // TestMain lets the test's binary be tsduel-host, as far as adapters ask it.
@@ -101,7 +103,7 @@ func generate(t *testing.T, tsbs, what string, args ...string) []byte {
 
 func addVariant(spec record.Spec, name string) {
 	spec.Plan.Variants = append(spec.Plan.Variants, record.Variant{Name: name, Target: "fake", Components: []record.Component{{Role: "server", Env: map[string]string{}}}})
-	spec.Builds.Variants[name] = record.Build{Variant: name, Binary: filepath.Join(spec.Builds.TSBSBin, "database")}
+	spec.Builds.Variants[name] = record.Build{Binary: filepath.Join(spec.Builds.TSBSBin, "database")}
 }
 
 // does has a variant's database do something wrong.
@@ -208,7 +210,7 @@ func TestWholeBlock(t *testing.T) {
 		t.Errorf("calls %q", seen)
 	}
 	for name, solo := range b.Solo {
-		if solo.Sizes["data_bytes"] < 8192 || solo.Pids["server"] == 0 || solo.Pids["server"] != solo.PidsEnd["server"] || solo.Restarts != 1 ||
+		if solo.Sizes["data_bytes"] < 8192 || solo.Restarts != 1 ||
 			solo.CPUNS["load"] <= 0 || solo.CPUNS["drained"] < solo.CPUNS["load"] || solo.CPUNS["query:"+types[0]] <= 0 || solo.Canary.CPUS <= 0 {
 			t.Errorf("%s: %+v", name, solo)
 		}
@@ -283,8 +285,8 @@ func TestMisbehaviour(t *testing.T) {
 		{"open", "start", "candidate listens for others, at 0.0.0.0:", nil},
 		{"die-in-load", "load", ") died: ", nil},
 		{"503", "load", "no sample was acknowledged for 2 s: the server answers HTTP status 503; ", func(p *record.Plan) { p.Watchdog.LoadStallS = 2 }},
-		{"hang-metrics", "settle", "the database did not settle within 1 s: its counters cannot be read at http://127.0.0.1:", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
-		{"merging", "settle", "the database did not settle within 1 s: 1 still to do", func(p *record.Plan) { p.Settle.TimeoutS = 1 }},
+		{"hang-metrics", "settle", "the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:", func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
+		{"merging", "settle", "the database did not settle within 4 s: 1 still to do", func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
 		{"drop", "settle", "the database stored 0 samples of 480 (vm_rows_added_to_storage_total)", nil},
 		{"ignore-term", "stop", "had to be killed: it did not stop within 1s", func(p *record.Plan) { p.Watchdog.StopS = 1 }},
 		{"blow-up", "stop", "the server's log has a panic or a fatal error: panic: BUG: at the very end", nil},
@@ -357,7 +359,8 @@ func TestClients(t *testing.T) {
 		defer l.Close()
 		spec.Row.Order = []string{"baseline"}
 		packed := spec.Workload.Data[0].Path + ".zst"
-		check(t, exec.Command("zstd", "-qo", packed, spec.Workload.Data[0].Path).Run())
+		encoder := must(zstd.NewWriter(nil))
+		check(t, os.WriteFile(packed, encoder.EncodeAll(must(os.ReadFile(spec.Workload.Data[0].Path)), nil), 0o644))
 		spec.Workload.Data[0] = record.DataFile{Format: "f", Path: packed, FeedPath: packed}
 		if b := run(t, spec); b.Status != record.OK {
 			t.Errorf("%+v", b.Failures)

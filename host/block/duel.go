@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -15,25 +13,13 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
 	"tsduel/host/record"
-	"tsduel/host/scrape"
 )
 
-const (
-	idleShare  = 0.01 // of a CPU: a server that uses less has nothing to do
-	steadyFor  = 3    // looks in a row at the same share: so much it uses at rest
-	bottleneck = 0.8  // of its CPUs: a client that uses more is what is measured
-)
-
-// Tests wait less.
-var (
-	idleLook = time.Second // over which idleShare is seen
-	askAgain = scrape.CacheAge
-)
+// bottleneck is the share of its CPUs from which on a client is what is measured.
+const bottleneck = 0.8
 
 // duel is the part of a block in which all variants are resident and are asked the same in turn.
 type duel struct {
@@ -68,7 +54,7 @@ func runDuel(ctx context.Context, f *frame) (err error) {
 		defer func() { err = errors.Join(err, undo()) }()
 	}
 	if f.Plan.Duel.Load {
-		if err := d.ingest(ctx); err != nil || d.over() {
+		if err := d.ingest(ctx); err != nil || d.decided() {
 			return err
 		}
 	}
@@ -89,26 +75,26 @@ func runDuel(ctx context.Context, f *frame) (err error) {
 func (d *duel) path(name string) string { return filepath.Join(d.Dir, "duel", name) }
 
 func (d *duel) run(ctx context.Context) error {
-	if err := d.start(ctx); err != nil || d.over() {
+	if err := d.start(ctx); err != nil || d.decided() {
 		return err
 	}
-	if err := d.idle(ctx, "before"); err != nil || d.over() {
+	if err := d.idle(ctx, "before"); err != nil || d.decided() {
 		return err
 	}
 	for i, queryType := range d.Row.QueryTypes {
 		if d.Plan.Queries.Cache == "cold" && i > 0 {
-			if err := d.stop(ctx); err != nil || d.over() {
+			if err := d.stop(ctx); err != nil || d.decided() {
 				return err
 			}
-			if err := d.start(ctx); err != nil || d.over() {
+			if err := d.start(ctx); err != nil || d.decided() {
 				return err
 			}
 		}
-		if err := d.exchange(ctx, queryType); err != nil || d.over() {
+		if err := d.exchange(ctx, queryType); err != nil || d.decided() {
 			return err
 		}
 	}
-	if err := d.idle(ctx, "after"); err != nil || d.over() {
+	if err := d.idle(ctx, "after"); err != nil || d.decided() {
 		return err
 	}
 	for _, v := range d.alive() {
@@ -119,11 +105,21 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 	}
-	return d.stop(ctx)
+	if err := d.stop(ctx); err != nil || !d.mergesLater() {
+		return err
+	}
+	// What lies on disk is what was merged; before, it was as many parts as chance had it.
+	return d.all(func(v *variant) (err error) {
+		if solo, has := d.block.Solo[v.Name]; has {
+			solo.Sizes, err = d.sizes(ctx, v)
+			d.block.Solo[v.Name] = solo
+		}
+		return err
+	})
 }
 
-// over says that there is nothing to compare any more.
-func (d *duel) over() bool { return d.block.Void != "" || len(d.alive()) < 2 }
+// decided says that there is nothing to compare any more.
+func (d *duel) decided() bool { return d.block.Void != "" || len(d.alive()) < 2 }
 
 // enter begins a phase of all variants, to which their faults are put down.
 func (d *duel) enter(phase, queryType string) *span {
@@ -141,12 +137,16 @@ func (d *duel) timed(phase, queryType string) *span {
 	return s
 }
 
-// all does something with every variant that is left; a fault is that variant's own.
+// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
+// is loaded first. A fault is that variant's own.
 func (d *duel) all(do func(*variant) error) error {
-	for _, v := range d.alive() {
-		if err := do(v); err != nil {
-			if err := d.blame(v, err); err != nil {
-				return err
+	alive := d.alive()
+	for _, name := range d.Row.Order {
+		if v := d.variants[name]; slices.Contains(alive, v) {
+			if err := do(v); err != nil {
+				if err := d.blame(v, err); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -158,232 +158,6 @@ func (d *duel) servers() (all []*server) {
 		all = append(all, v.servers...)
 	}
 	return all
-}
-
-func (d *duel) remark(v *variant, queryType, message string) {
-	fields := record.Fields{"block": d.block.Block, "message": message}
-	if v != nil {
-		fields["variant"] = v.Name
-	}
-	if queryType != "" {
-		fields["query_type"] = queryType
-	}
-	d.Events.Emit("note", fields)
-}
-
-// start brings all variants up equally: no answers kept from before, their data in the page cache of all or of none,
-// nothing left to do.
-func (d *duel) start(ctx context.Context) error {
-	s := d.enter("start", "")
-	defer func() { s.close(0, 0) }()
-	err := d.all(func(v *variant) error {
-		side, again := d.record.Start[v.Name]
-		if again {
-			side.Restarts++
-		}
-		side.IdleS = 0
-		if err := d.forget(ctx, v); err != nil {
-			return err
-		}
-		sizes, err := d.sizes(ctx, v)
-		if err != nil {
-			return err
-		}
-		side.CachesDeleted = d.equalStart(v, sizes["cache_bytes"], "bytes of answers on disk")
-		side.DataReadBytes, err = readOnce(v.data, d.Plan.Queries.Cache == "cold")
-		d.record.Start[v.Name] = side
-		return err
-	})
-	if err != nil || d.over() {
-		return err
-	}
-	err = d.all(func(v *variant) error {
-		if _, err := d.launch(ctx, v, "duel-", d.Host.Pin.Server); err != nil {
-			return err
-		}
-		// Answers may be kept elsewhere than under its directory: the server itself says what it came up with.
-		if counter, has := v.target.Counters["answers_kept"]; has {
-			kept, _, err := scrape.Sum(v.metrics(ctx), counter)
-			if err != nil {
-				return err
-			}
-			d.equalStart(v, int64(kept), "cached answers in its memory")
-		}
-		return nil
-	})
-	if err != nil || d.over() {
-		return err
-	}
-	if err := d.awaitIdle(ctx); err != nil || d.over() {
-		return err
-	}
-	if err := d.alike(); err != nil {
-		return err
-	}
-	if d.Host.Instructions {
-		return d.all(func(v *variant) (err error) {
-			d.counted[v.Name].Close()
-			d.counted[v.Name], err = exchange.CountInstructions(slices.Collect(maps.Values(v.pids()))...)
-			if dead := d.died(v); dead != nil {
-				return dead
-			}
-			return err
-		})
-	}
-	return nil
-}
-
-// equalStart voids the block where a side comes with answers of an earlier process: that makes everything which follows
-// wrong, and precisely so (MEASUREMENT.md 0).
-func (d *duel) equalStart(v *variant, kept int64, what string) bool {
-	c := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
-		Message: fmt.Sprintf("unequal starts: %s began with %d %s, which an earlier process left", v.Name, kept, what)}
-	if err := d.check(v, c); err != nil && d.block.Void == "" {
-		d.block.Void = err.Error()
-	}
-	return c.OK
-}
-
-// alike notes it where the data lie in different numbers of parts, which is chance: one part or two was 20 % for queries
-// that read much (docs/method.md). settle.mode: merged makes them one.
-func (d *duel) alike() error {
-	least, most := math.Inf(1), math.Inf(-1)
-	for _, v := range d.alive() {
-		counter, has := v.target.Counters["parts"]
-		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
-		if err != nil {
-			return err
-		}
-		if !has || !found {
-			return nil
-		}
-		least, most = min(least, parts), max(most, parts)
-	}
-	if least != most {
-		d.remark(nil, "", fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance: SET=\"settle.mode=merged\" makes them alike", least, most))
-	}
-	return nil
-}
-
-// readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
-// what it has of them, which needs no rights. What a database has written it has synced when it was stopped.
-func readOnce(dir string, drop bool) (bytes int64, err error) {
-	buffer := make([]byte, 1<<20)
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if drop {
-			return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
-		}
-		n, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{file}, buffer)
-		bytes += n
-		return err
-	})
-	if err != nil {
-		return bytes, fmt.Errorf("reading the databases' files once: %w", err)
-	}
-	return bytes, nil
-}
-
-// awaitIdle waits until no server has anything left to do: no merges, and under 1 % of a CPU over a second. One that keeps
-// using the same share does so at rest; it is named, as is one that finds no rest in time.
-func (d *duel) awaitIdle(ctx context.Context) error {
-	begin := time.Now()
-	shares := map[string][]float64{}
-	for waiting := true; waiting; {
-		used, seconds, err := d.watch(ctx, idleLook)
-		if err == nil {
-			err = d.ask(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		waiting = false
-		err = d.all(func(v *variant) error {
-			side := d.record.Start[v.Name]
-			if side.IdleS > 0 {
-				return nil
-			}
-			elapsed := time.Since(begin)
-			busy, _, err := v.work(d.bodies[v.Name], v.target.Quiet)
-			if err != nil {
-				return err
-			}
-			seen := append(shares[v.Name], float64(used[v.Name])/seconds/1e9)
-			last := seen[max(0, len(seen)-steadyFor):]
-			shares[v.Name] = seen
-			share := last[len(last)-1]
-			steady := len(last) == steadyFor && slices.Max(last)-slices.Min(last) < idleShare
-			late := elapsed >= record.Seconds(d.Plan.Watchdog.IdleTimeoutS)
-			switch {
-			case busy == 0 && share < idleShare:
-			case busy == 0 && steady:
-				d.remark(v, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
-			case late:
-				side.IdleTimeout = true
-				d.remark(v, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the like): its exchanges have that beside them", elapsed.Seconds(), 100*share, busy))
-			default:
-				waiting = true
-				return nil
-			}
-			side.IdleS = elapsed.Seconds()
-			d.record.Start[v.Name] = side
-			return nil
-		})
-		if err != nil || d.over() {
-			return err
-		}
-	}
-	return nil
-}
-
-// watch is the CPU time in ns that each variant uses while nobody asks.
-func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string]int64, seconds float64, err error) {
-	used = map[string]int64{}
-	begin := time.Now()
-	read := func(sign int64) error {
-		return d.all(func(v *variant) error {
-			cpu, err := v.cpu()
-			if err != nil {
-				return d.gone(ctx, v, err.Error())
-			}
-			used[v.Name] += sign * int64(cpu)
-			return nil
-		})
-	}
-	if err := read(-1); err != nil {
-		return nil, 0, err
-	}
-	select {
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
-	case <-time.After(length):
-	}
-	seconds = time.Since(begin).Seconds()
-	if err := read(1); err != nil {
-		return nil, 0, err
-	}
-	return used, seconds, nil
-}
-
-// ask asks all for their /metrics, not before they would give the last answer again.
-func (d *duel) ask(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(d.asked.Add(askAgain))):
-	}
-	for _, v := range d.alive() {
-		d.bodies[v.Name] = v.metrics(ctx)
-	}
-	d.asked = time.Now()
-	return nil
 }
 
 // idle is a phase in which nobody asks.
@@ -415,7 +189,7 @@ func (d *duel) stop(ctx context.Context) error {
 }
 
 // exchange is the phase of one query type.
-func (d *duel) exchange(ctx context.Context, queryType string) error {
+func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	target := d.variants[d.Plan.Variants[0].Name].target
 	file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
 	if !ok {
@@ -425,7 +199,6 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
 	if target.Volatile != "" {
-		var err error
 		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
 			return fmt.Errorf("the target's volatile: %w", err)
 		}
@@ -435,19 +208,25 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Block * job.Until.Count
 	}
-	open := func() (exchange.Source, error) { return exchange.OpenQueries(file.Path, first) }
+	// Opened before the phase begins: finding this block's slice takes its time.
+	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+		return err
+	}
 	if d.Plan.Queries.Cache == "warm" {
-		warmed, _, _, err := d.send(ctx, job, open)
+		warmed, _, _, err := d.send(ctx, job)
 		if err == nil {
-			err = d.ask(ctx)
+			err = d.readCounters(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		job.Until = exchange.Until{Count: max(1, len(warmed.Exchanges))}
+		job.Until = exchange.Until{Count: max(1, job.Until.Count, len(warmed.Exchanges))}
+		if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+			return err
+		}
 	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
-	result, names, places, err := d.send(ctx, job, open)
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -456,7 +235,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 		return err
 	}
 	d.keep(queryType, first, names, result)
-	asked := max(job.Until.Count, len(result.Exchanges))
+	asked := max(1, job.Until.Count, len(result.Exchanges))
 	return d.judge(ctx, names, result, func(v *variant, i int) error {
 		side := result.Sides[i]
 		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
@@ -483,8 +262,10 @@ func (d *duel) exchange(ctx context.Context, queryType string) error {
 	})
 }
 
-// send exchanges what a source gives between all variants that are left; places are the sides' columns in files.
-func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange.Source, error)) (result *exchange.Result, names []string, places []int, err error) {
+// send exchanges what a job's source gives between all variants that are left, and closes it; places are the sides' columns
+// in files.
+func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
+	defer job.Source.Close()
 	for place, one := range d.Plan.Variants {
 		v := d.variants[one.Name]
 		if v.failed {
@@ -504,10 +285,6 @@ func (d *duel) send(ctx context.Context, job exchange.Job, open func() (exchange
 		}
 		d.Events.Progress("exchange", int64(done), int64(total))
 	}
-	if job.Source, err = open(); err != nil {
-		return nil, nil, nil, err
-	}
-	defer job.Source.Close()
 	result, err = exchange.Run(ctx, job)
 	return result, names, places, err
 }
@@ -548,26 +325,26 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 	}
 	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
 	if share > bottleneck {
-		d.remark(nil, queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+		d.Events.Note(d.block.Block, "", queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
 }
 
 // judge makes the checks of a phase, for each variant that took part.
 func (d *duel) judge(ctx context.Context, names []string, result *exchange.Result, checks func(v *variant, side int) error) error {
-	if err := d.ask(ctx); err != nil {
+	if err := d.readCounters(ctx); err != nil {
 		return err
 	}
 	return d.all(func(v *variant) error {
 		i := slices.Index(names, v.Name)
 		if failure := result.Sides[i].Failure; failure != "" {
-			return d.gone(ctx, v, failure)
+			return d.noAnswer(ctx, v, failure)
 		}
 		return checks(v, i)
 	})
 }
 
-// gone is the fault of a variant that answers no more: of a process that has died its own last words.
-func (d *duel) gone(ctx context.Context, v *variant, failure string) error {
+// noAnswer is the fault of a variant that answers no more: of a process that has died its own last words.
+func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	for _, s := range v.servers { // a connection breaks a moment before the process is gone
 		select {
 		case <-s.process.Ended():
@@ -599,17 +376,24 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}()
 	for _, v := range d.alive() {
 		loaded[v], v.data = v.data, v.data+".exchanged"
-		if err := os.MkdirAll(v.data, 0o777); err != nil {
+		// One that was killed may have left its own.
+		err = record.RemoveTree(v.data)
+		for _, c := range v.Components {
+			err = errors.Join(err, os.MkdirAll(filepath.Join(v.data, c.Role), 0o777))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if err := d.start(ctx); err != nil || d.over() {
+	if err := d.start(ctx); err != nil || d.decided() {
+		return err
+	}
+	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
+	if job.Source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize); err != nil {
 		return err
 	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
-	result, names, places, err := d.send(ctx, exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}, func() (exchange.Source, error) {
-		return exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
-	})
+	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -636,7 +420,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 		}
 		return d.stored(v, before[v.Name], d.bodies[v.Name])
 	})
-	if err != nil || d.over() {
+	if err != nil || d.decided() {
 		return err
 	}
 	return d.stop(ctx)

@@ -128,6 +128,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 			Duel:     record.Duel{Seconds: 0.2, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}}}
 	for i, what := range wrong {
 		name := []string{"baseline", "candidate", "third"}[i]
+		f.Row.Order = append(f.Row.Order, name)
 		v := record.Variant{Name: name, Target: "victoriametrics", Components: []record.Component{{Role: "server", Env: map[string]string{toy: what}}}}
 		f.Plan.Variants = append(f.Plan.Variants, v)
 		f.Builds.Variants[name] = record.Build{Binary: self}
@@ -217,6 +218,7 @@ func noted(t *testing.T, f *frame, what string) bool {
 
 func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 	f := toys(t, "", "")
+	f.Row.Order = []string{"candidate", "baseline"}
 	f.Row.QueryTypes, f.Host.Pin = []string{"u", "t"}, record.Pin{Mode: "fixed", Server: proc.Allowed()[:1], Client: proc.Allowed()[:1]}
 	before := proc.Allowed()
 	b := fight(t, f)
@@ -255,6 +257,9 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 	}
 	for _, c := range b.Checks {
 		checks = append(checks, c.Check)
+	}
+	if b.Checks[0].Variant != "candidate" {
+		t.Error("the candidate was not started first, as the block's order says")
 	}
 	if got := strings.Join(phases, " "); got != "start idlebefore exchangeu exchanget idleafter stop" {
 		t.Error(got)
@@ -387,6 +392,11 @@ func TestIngestionIsExchangedOnDirectoriesOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Workload.Data = []record.DataFile{{Format: "f", Path: path, Lines: 250}}
+	// As a block that was killed leaves it: what would be stored twice.
+	left := f.variants["candidate"].data + ".exchanged"
+	if err := errors.Join(os.Mkdir(left, 0o755), os.WriteFile(filepath.Join(left, "server"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	b := fight(t, f)
 	if b.Status != record.OK || b.Duel.Load == nil || b.Duel.Load.Exchanges != 3 || b.Duel.Load.Lines != 250 || b.Duel.Load.CPUNS["baseline"] <= 0 || len(b.Duel.Types) != 1 {
 		t.Fatalf("%+v %+v", b.Failures, b.Duel)
@@ -418,5 +428,18 @@ func TestTypicalIsATrimmedMeanOfLogRatios(t *testing.T) {
 	}
 	if text, err := json.Marshal(record.Ratios{}); err != nil || !strings.Contains(string(text), `"duel_typical_ms":null`) {
 		t.Error(string(text), err)
+	}
+}
+
+// Merging fills the page cache, so where that is to be cold the load's own process merges.
+func TestWhoMerges(t *testing.T) {
+	for _, c := range []struct {
+		mode, cache string
+		drain, want bool
+	}{{"merged", "as-loaded", false, true}, {"merged", "cold", false, false}, {"merged", "warm", true, false}, {"natural", "as-loaded", false, false}} {
+		f := &frame{Spec: record.Spec{Plan: &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache}, Duel: record.Duel{Enabled: true}}}}
+		if got := f.mergesLater(); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net"
 	"os"
@@ -70,8 +69,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
 		return nil, err
 	}
-	f.block.Started, f.block.BootID = record.Epoch(time.Now()), noise.BootID()
-	before := noise.Take(nil)
+	end := noise.Watch(f.block)
 	err = f.run(ctx)
 	if ended := proc.EndAll(); err == nil {
 		err = ended
@@ -82,14 +80,13 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.block.Ended, f.block.Maintenance = record.Epoch(time.Now()), noise.Maintenance()
-	f.block.Noise = noise.Between(before, noise.Take(nil))
+	end()
 	for _, p := range f.block.Phases {
 		if slices.Contains([]string{"load", "query", "exchange"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
 		}
 	}
-	f.finished()
+	f.block.Finish(f.Plan.Variants)
 	f.loadRatios()
 	return f.block, nil
 }
@@ -130,7 +127,7 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := f.keep(loaded); err != nil || !f.Plan.Duel.Enabled {
+	if err := f.markLoaded(loaded); err != nil || !f.Plan.Duel.Enabled {
 		return err
 	}
 	return runDuel(ctx, f)
@@ -174,20 +171,6 @@ func (v *variant) close(kill bool) (err error) {
 	return err
 }
 
-// finished adds one check a variant: it came to the block's end.
-func (f *frame) finished() {
-	for _, v := range f.Plan.Variants {
-		c := record.Check{Check: "block_finished", Variant: v.Name, Expected: 1, Actual: 1, OK: true}
-		for _, failure := range f.block.Failures {
-			if failure.Variant == v.Name || failure.Variant == "" {
-				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = failure.Phase, failure.QueryType, 0, false, failure.Message
-				break
-			}
-		}
-		f.block.Checks = append(f.block.Checks, c)
-	}
-}
-
 // check records a check; one that fails is a fault.
 func (f *frame) check(v *variant, c record.Check) error {
 	c.Variant = v.Name
@@ -228,7 +211,7 @@ func (f *frame) begin(v *variant, part, phase, queryType string) *span {
 
 // listen takes an edge of the host's counters just before what is timed begins; the other one is taken by over.
 func (s *span) listen(servers ...*server) {
-	e := noise.Take(used(servers))
+	e := noise.Take(listening(servers)...)
 	s.from = &e
 	s.Begin = record.Epoch(time.Now())
 }
@@ -237,20 +220,15 @@ func (s *span) listen(servers ...*server) {
 func (s *span) over(servers ...*server) {
 	s.End = record.Epoch(time.Now())
 	if s.from != nil {
-		s.Noise = noise.Between(*s.from, noise.Take(used(servers)))
+		s.Noise = noise.Between(*s.from, noise.Take(listening(servers)...))
 	}
 }
 
-func used(servers []*server) *noise.Ours {
-	var pids []int
+func listening(servers []*server) (pids []int) {
 	for _, s := range servers {
 		pids = append(pids, s.pid)
 	}
-	server, own, err := proc.UsedByUs(pids...)
-	if err != nil {
-		return nil
-	}
-	return &noise.Ours{Server: server, Own: own}
+	return pids
 }
 
 // close records the phase, and tells of it.
@@ -275,28 +253,12 @@ func (v *variant) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-func (v *variant) pids() map[string]int {
-	pids := map[string]int{}
-	for _, s := range v.servers {
-		pids[s.role] = s.pid
-	}
-	return pids
-}
-
-// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that is not in use by us.
+// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on. Those of ours answer before another is asked for.
 func (f *frame) freePort() (int, error) {
 	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil && !f.given(port) {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
-		} else if err == nil {
-			_ = l.Close()
 		}
 	}
 	return 0, record.UserError(`no port from %d on is free on 127.0.0.1: choose others with SET="host.port=..."`, f.Plan.Host.Port)
-}
-
-func (f *frame) given(port int) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(f.variants)), func(v *variant) bool {
-		return slices.ContainsFunc(v.servers, func(s *server) bool { return s.port == port })
-	})
 }

@@ -322,30 +322,34 @@ func (f *frame) shutdown(ctx context.Context, v *variant) (seconds float64, err 
 
 // forget deletes what the stopped components keep on disk of answers.
 func (f *frame) forget(ctx context.Context, v *variant) error {
-	return f.each(ctx, v, "forget", func(string) {})
+	return f.each(ctx, v, "forget", func(string) error { return nil })
 }
 
 // sizes adds up what the stopped components have on disk.
 func (f *frame) sizes(ctx context.Context, v *variant) (map[string]int64, error) {
 	sum := map[string]int64{}
-	return sum, f.each(ctx, v, "size", func(said string) {
+	return sum, f.each(ctx, v, "size", func(said string) error {
 		for line := range strings.Lines(said) {
 			name, bytes, _ := strings.Cut(strings.TrimSpace(line), " ")
 			n, err := strconv.ParseInt(bytes, 10, 64)
-			if err == nil {
-				sum[name] += n
+			if err != nil {
+				return faultf("%s/size printed no NAME BYTES: %s", v.Target, scrape.OneLine(line))
 			}
+			sum[name] += n
 		}
+		return nil
 	})
 }
 
-func (f *frame) each(ctx context.Context, v *variant, verb string, see func(string)) error {
+func (f *frame) each(ctx context.Context, v *variant, verb string, take func(string) error) error {
 	for _, c := range v.Components {
 		said, err := f.ask(ctx, v, &server{role: c.Role}, record.Seconds(f.Plan.Watchdog.StopS), verb)
+		if err == nil {
+			err = take(said)
+		}
 		if err != nil {
 			return err
 		}
-		see(said)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package block
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -51,7 +52,7 @@ func lastWords(log string) string {
 		}
 		last = line
 	}, log)
-	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(first(crashed, complained, last, "it said nothing")), strings.Replace(log, ".partial", "", 1))
+	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(crashed, complained, last, "it said nothing")), strings.Replace(log, ".partial", "", 1))
 }
 
 // clientWords are those of a client: the line before the stack that Go prints, else its last one.
@@ -63,16 +64,7 @@ func clientWords(paths ...string) string {
 		}
 		last = line
 	}, paths...)
-	return scrape.OneLine(first(failed, last, "it said nothing"))
-}
-
-func first(words ...string) string {
-	for _, word := range words {
-		if strings.TrimSpace(word) != "" {
-			return word
-		}
-	}
-	return ""
+	return scrape.OneLine(cmp.Or(failed, last, "it said nothing"))
 }
 
 // exitWords are an exit code and the signal that it stands for.
@@ -80,7 +72,7 @@ func exitWords(code int) string {
 	if code <= 128 {
 		return fmt.Sprintf("exit code %d", code)
 	}
-	return fmt.Sprintf("exit code %d (%s)", code, first(strings.TrimPrefix(unix.SignalName(unix.Signal(code-128)), "SIG"), "no signal"))
+	return fmt.Sprintf("exit code %d (%s)", code, cmp.Or(strings.TrimPrefix(unix.SignalName(unix.Signal(code-128)), "SIG"), "no signal"))
 }
 
 // wantOfMemory is a word on it, where it came to that in this block.
@@ -103,7 +95,7 @@ func (f *frame) quietLog(v *variant, log string) error {
 	count, worst := 0, ""
 	lines(func(line string) {
 		if trouble.MatchString(line) {
-			count, worst = count+1, first(worst, line)
+			count, worst = count+1, cmp.Or(worst, line)
 		}
 	}, log)
 	return f.equal(v, "server_log", 0, float64(count), "the server's log has a panic or a fatal error: "+scrape.OneLine(worst))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -96,13 +97,13 @@ func differPrometheus(names [2]string, a, b []byte) (string, error) {
 			x.Data.ResultType, x.Status, x.IsPartial, y.Data.ResultType, y.Status, y.IsPartial), nil
 	}
 	for i := range series {
-		for _, key := range sorted(series[i]) {
+		for _, key := range slices.Sorted(maps.Keys(series[i])) {
 			if _, both := series[1-i][key]; !both {
 				return fmt.Sprintf("series %s is only in the answer of %s", key, names[i]), nil
 			}
 		}
 	}
-	for _, key := range sorted(series[0]) {
+	for _, key := range slices.Sorted(maps.Keys(series[0])) {
 		if what := differPoints(series[0][key], series[1][key]); what != "" {
 			return fmt.Sprintf("series %s: %s", key, what), nil
 		}
@@ -126,7 +127,7 @@ func readPrometheus(body []byte, answer *prometheusAnswer) (map[string][]prometh
 	series := make(map[string][]prometheusPoint, len(all))
 	for _, one := range all {
 		var key strings.Builder
-		for i, name := range sorted(one.Metric) {
+		for i, name := range slices.Sorted(maps.Keys(one.Metric)) {
 			fmt.Fprintf(&key, "%s%s=%q", []string{"", ","}[min(i, 1)], name, one.Metric[name])
 		}
 		if one.Value != nil {
@@ -169,12 +170,3 @@ func sameValue(a, b string) bool {
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}

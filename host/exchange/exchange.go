@@ -46,10 +46,10 @@ type Job struct {
 }
 
 // Until ends a phase. With a Count it lasts that many exchanges. Without one it lasts Lasts and at least Least
-// exchanges, unless those take longer than Longest: then as many as fit, and at least Fewest; but never more than Most.
+// exchanges, unless those take longer than Longest: then as many as fit, and at least Fewest.
 // The zero Until is the end of the source.
 type Until struct {
-	Count, Most    int
+	Count          int
 	Lasts, Longest time.Duration
 	Least, Fewest  int
 }
@@ -63,11 +63,8 @@ func (u Until) over(done int, elapsed time.Duration) bool {
 
 // room is how many more exchanges may follow.
 func (u Until) room(done int) int {
-	switch {
-	case u.Count > 0:
+	if u.Count > 0 {
 		return u.Count - done
-	case u.Most > 0:
-		return u.Most - done
 	}
 	return math.MaxInt
 }
@@ -135,6 +132,17 @@ func orders(sides int) (all [][]int) {
 	return all
 }
 
+// Cycle is how many exchanges it takes until every side has been asked as often in every place.
+func Cycle(sides, inFlight int) int { return len(orders(sides)) * burst(inFlight) }
+
+// burst is how many operations go to a side before the next one is asked.
+func burst(inFlight int) int {
+	if inFlight > 1 {
+		return 4 * inFlight
+	}
+	return 1
+}
+
 // side is a Side at work: its connections, and a slot for each operation of a burst.
 type side struct {
 	Side
@@ -156,10 +164,7 @@ const (
 // compare with.
 func Run(ctx context.Context, job Job) (*Result, error) {
 	result := &Result{Sides: make([]Tally, len(job.Sides))}
-	burst := 1
-	if job.InFlight > 1 {
-		burst = 4 * job.InFlight
-	}
+	burst := burst(job.InFlight)
 	sides := make([]*side, len(job.Sides))
 	for i := range sides {
 		s := &side{Side: job.Sides[i], tally: &result.Sides[i], bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst)}
@@ -193,7 +198,9 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 		return nil, err
 	}
 	for i := range sides {
-		result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
+		if after[i] != (Used{}) { // else it is gone
+			result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
+		}
 	}
 	result.ClientCPU = after[len(sides)].CPU - before[len(sides)].CPU
 	return result, nil
@@ -278,6 +285,9 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 					k := len(result.Exchanges) - len(operations) + i
 					s.tally.Failure = fmt.Sprintf("operation %d (%s): %v", k, firstLine([]byte(operations[i].Path)), err)
 				}
+			}
+			if s.tally.Failure != "" {
+				clear(s.ns) // it is asked no more, and the others go on
 			}
 		}
 		now := time.Now()

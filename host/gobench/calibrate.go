@@ -135,15 +135,15 @@ func rows(all []found, plan *record.Plan) ([]record.CalibrationRow, error) {
 			row.Count = max(row.Count, f.count)
 		}
 		if len(by[name]) > 1 && (plan.GoBench.Alternate == nil || *plan.GoBench.Alternate) {
-			share(&row, by[name])
+			splitIntoTurns(&row, by[name])
 		}
 		rows = append(rows, row)
 	}
-	return rows, together(rows, plan)
+	return rows, rowsInCommon(rows, plan)
 }
 
-// share splits a row's operations over short turns where its set-up allows that.
-func share(row *record.CalibrationRow, of []found) {
+// splitIntoTurns splits a row's operations over short turns where its set-up allows that.
+func splitIntoTurns(row *record.CalibrationRow, of []found) {
 	timed, setup := math.Inf(1), 0.0
 	for _, f := range of {
 		timed, setup = min(timed, float64(row.Count)*f.seconds()), max(setup, f.setup)
@@ -159,8 +159,8 @@ func share(row *record.CalibrationRow, of []found) {
 	}
 }
 
-// together says which candidate has no row in common with the baseline.
-func together(rows []record.CalibrationRow, plan *record.Plan) error {
+// rowsInCommon says which candidate has no row in common with the baseline.
+func rowsInCommon(rows []record.CalibrationRow, plan *record.Plan) error {
 	baseline := plan.Variants[0].Name
 	first := func(variant string) string {
 		i := slices.IndexFunc(rows, func(r record.CalibrationRow) bool { return r.Names[variant] != "" })

@@ -17,8 +17,8 @@ import (
 
 const (
 	// How often a process is looked at. A hundredth of a core is a timer that ticks, not work.
-	look     = 500 * time.Millisecond
-	idleCore = 100
+	watchEvery = 500 * time.Millisecond
+	idleCore   = 100
 	// For Go to say what its goroutines wait for.
 	stacksWithin = time.Second
 )
@@ -141,7 +141,7 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 // watch returns when the process has ended, or an error when it has to be: by ctx, since it hangs, or since it does not end.
 func (s *side) watch(ctx context.Context, p *proc.Process, what string) error {
 	idle, silent := record.Seconds(s.spec.Plan.Watchdog.IdleS), record.Seconds(s.spec.Plan.Watchdog.SilentS)
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var seen int64
 	var used time.Duration
@@ -157,7 +157,7 @@ func (s *side) watch(ctx context.Context, p *proc.Process, what string) error {
 				seen, heard, busy = written, now, now
 			}
 			cpu, _ := proc.CPU(p.Pid) // it has ended: the next turn sees that
-			if cpu-used > look/idleCore {
+			if cpu-used > watchEvery/idleCore {
 				busy = now
 			}
 			used = cpu

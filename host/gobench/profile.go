@@ -1,6 +1,7 @@
 package gobench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -66,9 +67,13 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 			return err
 		}
 		for _, kind := range spec.Plan.GoBench.Profile {
-			one, err := readProfile(filepath.Join(single, kind))
+			text, err := os.ReadFile(filepath.Join(single, kind))
 			if err != nil {
 				return err
+			}
+			one, err := profile.ParseData(text)
+			if err != nil {
+				return fmt.Errorf("reading the %s profile of %s: %w", kind, name, err)
 			}
 			all[kind] = append(all[kind], one)
 		}
@@ -78,30 +83,13 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 		if err != nil {
 			return fmt.Errorf("merging its %s profiles: %w", kind, err)
 		}
-		if err := writeProfile(merged, filepath.Join(dir, variant+"."+kind+".pprof")); err != nil {
+		var packed bytes.Buffer
+		if err := merged.Write(&packed); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, variant+"."+kind+".pprof"), packed.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
 	return os.Remove(filepath.Join(dir, "outputs.tsv"))
-}
-
-func readProfile(path string) (*profile.Profile, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return profile.Parse(f)
-}
-
-func writeProfile(p *profile.Profile, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := p.Write(f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"tsduel/host/noise"
-	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -58,8 +57,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 		}
 		b.require = append(b.require, r)
 	}
-	b.Started, b.BootID = record.Epoch(time.Now()), noise.BootID()
-	before := edge()
+	end := noise.Watch(b.Block)
 	err := b.run(ctx)
 	for _, s := range b.sides {
 		err = errors.Join(err, s.close())
@@ -70,16 +68,9 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	b.Block.Noise, b.Maintenance, b.Ended = noise.Between(before, edge()), noise.Maintenance(), record.Epoch(time.Now())
+	end()
 	b.Ratios = b.ratios()
-	for _, name := range b.Row.Order {
-		c := record.Check{Check: "block_finished", Variant: name, Expected: 1, Actual: 1, OK: !b.out[name]}
-		if b.out[name] {
-			i := slices.IndexFunc(b.Failures, func(f record.Failure) bool { return f.Variant == name })
-			c.Actual, c.Message = 0, b.Failures[i].Message
-		}
-		b.Checks = append(b.Checks, c)
-	}
+	b.Finish(b.Plan.Variants)
 	return b.Block, err
 }
 
@@ -118,28 +109,19 @@ func (b *block) failing(variant, phase, row string, err error) error {
 
 func (b *block) canary(variant string) error {
 	found, err := canary(b.Scratch)
-	none := map[string]int{}
-	b.Solo[variant] = record.SoloRecord{Canary: found, Pids: none, PidsEnd: none, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
+	b.Solo[variant] = record.SoloRecord{Canary: found, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	return err
-}
-
-func edge() noise.Edge {
-	server, own, err := proc.UsedByUs()
-	if err != nil {
-		return noise.Take(nil)
-	}
-	return noise.Take(&noise.Ours{Server: server, Own: own})
 }
 
 // phase runs what is measured between two looks at the machine.
 func (b *block) phase(p record.Phase, measure func(*record.Phase) error) error {
 	p.Part, p.Attempts = record.Bench, 1
 	b.Events.PhaseStart(b.Row.Block, p)
-	before := edge()
+	before := noise.Take()
 	p.Begin = record.Epoch(time.Now())
 	err := measure(&p)
 	p.End = record.Epoch(time.Now())
-	p.Noise = noise.Between(before, edge())
+	p.Noise = noise.Between(before, noise.Take())
 	if err == nil {
 		b.Phases, b.TimedS = append(b.Phases, p), b.TimedS+p.End-p.Begin
 		b.Events.PhaseEnd(b.Row.Block, p)
@@ -170,7 +152,7 @@ func (b *block) find(ctx context.Context, s *side) error {
 		return err
 	}
 	if len(found.results) == 0 {
-		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.near(ctx, s))
+		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.benchmarks(ctx, s))
 	}
 	for _, r := range found.results {
 		row := record.CalibrationRow{Row: strings.TrimPrefix(r.name, "Benchmark"), Count: r.count, Names: map[string]string{s.name: r.name}}
@@ -211,8 +193,8 @@ func (b *block) probe(ctx context.Context, s *side, found []result) error {
 	return os.WriteFile(filepath.Join(b.Dir, s.name, setupFile), []byte(table.String()), 0o644)
 }
 
-// near are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
-func (b *block) near(ctx context.Context, s *side) string {
+// benchmarks are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
+func (b *block) benchmarks(ctx context.Context, s *side) string {
 	var names []string
 	from := size(s.stdout)
 	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // it does not end with PASS

@@ -17,25 +17,42 @@ const (
 	kernelThread = 0x200000 // PF_KTHREAD; their parent says nothing, since in a container pid 2 may be anybody
 )
 
-// Ours is the CPU time that proc.UsedByUs says.
-type Ours struct{ Server, Own time.Duration }
+// ours is the CPU time that proc.UsedByUs says.
+type ours struct{ server, own time.Duration }
 
 // Edge is what the kernel has counted at one moment.
 type Edge struct {
 	at, uptime          float64
 	cpus                int
 	busy, steal, iowait float64
-	ours                *Ours
+	ours                *ours // nil where a server of ours is gone
 	kernel              map[int]float64
 	switches, swapped   float64
 	pressure            map[string]float64
 	temperature         *float64
 }
 
-// Take reads the counters at this moment; ours is nil where no server runs.
-func Take(ours *Ours) Edge {
+// Watch notes in a block what the machine does from now on, until its end is called.
+func Watch(b *record.Block) (end func()) {
+	b.Started, b.BootID = record.Epoch(time.Now()), BootID()
+	before := Take()
+	return func() {
+		b.Noise, b.Maintenance, b.Ended = Between(before, Take()), Maintenance(), record.Epoch(time.Now())
+	}
+}
+
+// Take reads the counters at this moment; what else of ours runs than these servers is the clients' and our own.
+func Take(servers ...int) Edge {
+	server, own, err := proc.UsedByUs(servers...)
+	if err != nil {
+		return take(nil)
+	}
+	return take(&ours{server, own})
+}
+
+func take(used *ours) Edge {
 	fs := proc.FS()
-	e := Edge{ours: ours, kernel: map[int]float64{}, pressure: map[string]float64{}}
+	e := Edge{ours: used, kernel: map[int]float64{}, pressure: map[string]float64{}}
 	up, _, _ := strings.Cut(proc.Text(proc.Root(), "uptime"), " ")
 	e.uptime, _ = strconv.ParseFloat(up, 64)
 	e.at = record.Epoch(time.Now())
@@ -92,7 +109,7 @@ func Between(from, to Edge) *record.Noise {
 		TemperatureC: hotter(from.temperature, to.temperature), PressureS: map[string]float64{},
 	}
 	if from.ours != nil && to.ours != nil {
-		server, own := (to.ours.Server - from.ours.Server).Seconds(), (to.ours.Own - from.ours.Own).Seconds()
+		server, own := (to.ours.server - from.ours.server).Seconds(), (to.ours.own - from.ours.own).Seconds()
 		n.ServerS, n.OwnS = ptr(round(server)), ptr(round(own))
 		// Processes and the host are counted in two ways, so the rest can be a tick below nothing.
 		n.ForeignS = ptr(round(max(0, to.busy-from.busy-server-own-kernel)))

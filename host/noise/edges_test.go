@@ -23,7 +23,7 @@ type host struct {
 	others   map[int]int
 }
 
-func (h host) take(t *testing.T, ours *Ours) Edge {
+func (h host) take(t *testing.T, used *ours) Edge {
 	t.Helper()
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
@@ -39,7 +39,7 @@ func (h host) take(t *testing.T, ours *Ours) Edge {
 			write(t, root, fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (kworker) R 2) S 2 1 1 0 -1 %d 0 0 0 0 0 %d 0 0 20 0 1 0 11 0 0%s\n", pid, flags, ticks, strings.Repeat(" 0", 30)))
 		}
 	}
-	return Take(ours)
+	return take(used)
 }
 
 func write(t *testing.T, root, name, text string) {
@@ -60,9 +60,9 @@ func TestCounted(t *testing.T) {
 	t.Setenv("TSDUEL_SYS", sys)
 	write(t, sys, "class/thermal/thermal_zone0/temp", "61500\n")
 	before := host{cpu: "1000 10 500 9000 7 1 2 30", uptime: 100, pressure: []int{0, 0, 0},
-		kernel: map[int]int{9: 40, 10: 5000, 12: 50}}.take(t, &Ours{440 * time.Millisecond, time.Second})
+		kernel: map[int]int{9: 40, 10: 5000, 12: 50}}.take(t, &ours{440 * time.Millisecond, time.Second})
 	after := host{cpu: "1500 30 680 9900 19 1 2 130", uptime: 112.5, switches: 5000, swap: [2]int{3, 4}, pressure: []int{2_500_000, 1_000_000, 1},
-		kernel: map[int]int{9: 60, 11: 10, 12: 40}, others: map[int]int{13: 600}}.take(t, &Ours{3040 * time.Millisecond, 2650 * time.Millisecond})
+		kernel: map[int]int{9: 60, 11: 10, 12: 40}, others: map[int]int{13: 600}}.take(t, &ours{3040 * time.Millisecond, 2650 * time.Millisecond})
 	n := Between(before, after)
 	for name, c := range map[string][2]float64{
 		"seconds": {n.Seconds, 12.5}, "cpus": {float64(n.CPUs), 2}, "busy": {n.BusyS, 7}, "steal": {n.StealS, 1}, "iowait": {n.IowaitS, 0.12},
@@ -86,7 +86,7 @@ func TestMissing(t *testing.T) {
 	if n.ServerS != nil || n.ForeignS != nil || n.TemperatureC != nil || len(n.PressureS) != 0 || n.StealS != 0 {
 		t.Errorf("%+v", n)
 	}
-	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &Ours{}), host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &Ours{Server: 110 * time.Millisecond}))
+	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &ours{}), host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &ours{server: 110 * time.Millisecond}))
 	if *n.ForeignS != 0 {
 		t.Errorf("%+v", n)
 	}

@@ -20,10 +20,11 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	}
 	blocks = slices.Clone(blocks)
 	slices.SortFunc(blocks, func(a, b *record.Block) int { return a.Block - b.Block })
-	r := &record.NoiseReport{Schema: 2, Limits: plan.Noise, CanaryMedianS: medians(blocks), Blocks: []record.JudgedBlock{}, Signals: []record.Signal{}}
+	r := &record.NoiseReport{Schema: 2, Blocks: []record.JudgedBlock{}, Signals: []record.Signal{}}
+	usual := medians(blocks)
 	for _, b := range blocks {
 		j := judge{block: b, limits: plan.Noise}
-		j.canaries(r.CanaryMedianS)
+		j.canaries(usual)
 		j.phases()
 		j.whole()
 		r.Signals = append(r.Signals, j.signals...)
@@ -71,9 +72,9 @@ type judge struct {
 	signals []record.Signal
 }
 
-// see adds a line: what was seen, what it is held against (at a limit the block is spoilt, at a flag it is told), and a
+// add adds a line: what was seen, what it is held against (at a limit the block is spoilt, at a flag it is told), and a
 // sentence without its limit.
-func (j *judge) see(of record.Phase, signal string, value float64, unit string, limit, flag *float64, said string) {
+func (j *judge) add(of record.Phase, signal string, value float64, unit string, limit, flag *float64, said string) {
 	s := record.Signal{Block: j.block.Block, Variant: of.Variant, Phase: of.Phase, QueryType: of.QueryType, Signal: signal,
 		Value: math.Round(value*1000) / 1000, Unit: unit, Limit: cmp.Or(flag, limit), Effect: "ok"}
 	reached := func(at *float64) bool { return at != nil && math.Abs(value) >= *at }
@@ -111,7 +112,7 @@ func (j *judge) canaries(medians record.Canary) {
 			if off < 0 {
 				direction = "less"
 			}
-			j.see(record.Phase{Variant: variant}, "canary_"+part+"_pct", off, "%", limit, flag,
+			j.add(record.Phase{Variant: variant}, "canary_"+part+"_pct", off, "%", limit, flag,
 				fmt.Sprintf("the canary before %s of block %d took %s %% %s than the run's median for its %s", variant, j.block.Block, short(math.Abs(off)), direction, what))
 		}
 		see("cpu", c.CPUS, medians.CPUS, j.limits.CanaryPct, j.limits.CanaryFlagPct, "CPU spin")
@@ -178,19 +179,19 @@ func (j *judge) phases() {
 			continue
 		}
 		steal := n.StealS / percent
-		j.see(p, "steal_pct", steal, "%", j.limits.StealPct, j.limits.StealFlagPct, fmt.Sprintf("steal %s %% of the machine during %s", short(steal), where))
+		j.add(p, "steal_pct", steal, "%", j.limits.StealPct, j.limits.StealFlagPct, fmt.Sprintf("steal %s %% of the machine during %s", short(steal), where))
 		if n.ForeignS != nil {
 			foreign := *n.ForeignS / percent
-			j.see(p, "foreign_cpu_pct", foreign, "%", j.limits.ForeignCPUPct, j.limits.ForeignCPUFlagPct,
+			j.add(p, "foreign_cpu_pct", foreign, "%", j.limits.ForeignCPUPct, j.limits.ForeignCPUFlagPct,
 				fmt.Sprintf("foreign CPU %s %% of the machine during %s", short(foreign), where))
 		}
 		for _, resource := range slices.Sorted(maps.Keys(n.PressureS)) {
 			share := n.PressureS[resource] / n.Seconds * 100
-			j.see(p, "pressure_"+resource+"_pct", share, "%", nil, flags[resource],
+			j.add(p, "pressure_"+resource+"_pct", share, "%", nil, flags[resource],
 				fmt.Sprintf("somebody waited for %s during %s %% of %s", resource, short(share), where))
 		}
-		j.see(p, "iowait_pct", n.IowaitS/percent, "%", nil, nil, "")
-		j.see(p, "context_switches", float64(n.ContextSwitches)/n.Seconds, "1/s", nil, nil, "")
+		j.add(p, "iowait_pct", n.IowaitS/percent, "%", nil, nil, "")
+		j.add(p, "context_switches", float64(n.ContextSwitches)/n.Seconds, "1/s", nil, nil, "")
 	}
 }
 
@@ -199,14 +200,14 @@ func (j *judge) whole() {
 	if n := j.block.Noise; n != nil {
 		if n.ClockStepS != nil {
 			step := *n.ClockStepS
-			j.see(none, "clock_step_s", step, "s", j.limits.ClockStepS, nil, fmt.Sprintf("the clock was set by %.3g s during %s", step, in))
+			j.add(none, "clock_step_s", step, "s", j.limits.ClockStepS, nil, fmt.Sprintf("the clock was set by %.3g s during %s", step, in))
 		}
-		j.see(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.limits.SwapFlagPages, fmt.Sprintf("%d pages were swapped during %s", n.SwapPages, in))
+		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.limits.SwapFlagPages, fmt.Sprintf("%d pages were swapped during %s", n.SwapPages, in))
 		if n.TemperatureC != nil {
-			j.see(none, "temperature_c", *n.TemperatureC, "C", nil, nil, "")
+			j.add(none, "temperature_c", *n.TemperatureC, "C", nil, nil, "")
 		}
 	}
 	if m := j.block.Maintenance; m != "" && m != "NONE" {
-		j.see(none, "maintenance", 1, "", ptr(1.0), nil, fmt.Sprintf("the host was under maintenance (%s) during %s", m, in))
+		j.add(none, "maintenance", 1, "", ptr(1.0), nil, fmt.Sprintf("the host was under maintenance (%s) during %s", m, in))
 	}
 }

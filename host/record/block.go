@@ -49,6 +49,20 @@ func (b *Block) Fail(f Failure) {
 	b.Status, b.Failures = Failed, append(b.Failures, f)
 }
 
+// Finish adds one check for each variant: it came to the block's end.
+func (b *Block) Finish(variants []Variant) {
+	for _, v := range variants {
+		c := Check{Check: "block_finished", Variant: v.Name, Expected: 1, Actual: 1, OK: true}
+		for _, f := range b.Failures {
+			if f.Variant == v.Name || f.Variant == "" {
+				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = f.Phase, f.QueryType, 0, false, f.Message
+				break
+			}
+		}
+		b.Checks = append(b.Checks, c)
+	}
+}
+
 // Failure is why a variant, or all of them, has no result in a block.
 type Failure struct {
 	Variant   string `json:"variant"`
@@ -88,8 +102,6 @@ type Check struct {
 
 // SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
 type SoloRecord struct {
-	Pids     map[string]int   `json:"pids"` // by role
-	PidsEnd  map[string]int   `json:"pids_end"`
 	Canary   *Canary          `json:"canary"`
 	Sizes    map[string]int64 `json:"sizes"`
 	DrainS   *float64         `json:"drain_s"`
@@ -208,17 +220,14 @@ type Limits struct {
 	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
 	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
 	SwapFlagPages         *float64 `json:"swap_flag_pages"`
-	GCFlagPct             *float64 `json:"gc_flag_pct"`
 	PoolS                 float64  `json:"pool_s"` // shorter phases are judged together
 }
 
 // NoiseReport is raw/noise.json: which blocks were spoilt from outside, and by what.
 type NoiseReport struct {
-	Schema        int           `json:"schema"`
-	Limits        *Limits       `json:"limits"`
-	CanaryMedianS Canary        `json:"canary_median_s"`
-	Blocks        []JudgedBlock `json:"blocks"` // without the warm-up
-	Signals       []Signal      `json:"signals"`
+	Schema  int           `json:"schema"`
+	Blocks  []JudgedBlock `json:"blocks"` // without the warm-up
+	Signals []Signal      `json:"signals"`
 }
 
 // What a block is worth as far as the machine goes.

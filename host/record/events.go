@@ -91,11 +91,13 @@ func PhaseFields(p Phase) Fields {
 	return fields
 }
 
-// Note is a remark, of a block or (with block < 0) of the run.
-func (e *Events) Note(block int, message string) {
-	fields := Fields{"message": message}
-	if block >= 0 {
-		fields["block"] = block
+// Note is a remark on a block, on a variant and a query type of it where they are not empty.
+func (e *Events) Note(block int, variant, queryType, message string) {
+	fields := Fields{"block": block, "message": message}
+	for key, value := range map[string]string{"variant": variant, "query_type": queryType} {
+		if value != "" {
+			fields[key] = value
+		}
 	}
 	e.Emit("note", fields)
 }

@@ -77,18 +77,25 @@ func WriteFile(path string, text []byte) error {
 
 // Publish gives a directory its name, once all of it is on the disk: the name says that it is whole.
 func Publish(partial, final string) error {
-	dir, err := os.Open(partial)
-	if err != nil {
+	if err := SyncDisk(partial); err != nil {
 		return err
-	}
-	err = errors.Join(unix.Syncfs(int(dir.Fd())), dir.Close())
-	if err != nil {
-		return fmt.Errorf("writing %s to the disk: %w", partial, err)
 	}
 	if err := os.Rename(partial, final); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(final))
+}
+
+// SyncDisk writes out all that is not yet on the disk of a path.
+func SyncDisk(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
+		return fmt.Errorf("writing the disk of %s: %w", path, err)
+	}
+	return nil
 }
 
 func syncDir(path string) error {

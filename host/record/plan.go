@@ -109,7 +109,6 @@ type Watchdog struct {
 
 // HostSettings is what a run may do with the machine. CacheLimitGB is nil for no limit.
 type HostSettings struct {
-	Machine      string   `json:"machine"`
 	Port         int      `json:"port"`
 	CacheLimitGB *float64 `json:"cache_limit_gb"`
 	DropCaches   bool     `json:"drop_caches"`
@@ -163,7 +162,6 @@ type Queries struct {
 	Seconds  float64     `json:"seconds"`
 	MaxCount int         `json:"max_count"`
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
-	Seed     int64       `json:"seed"`
 }
 
 // QueryType is one of them; Keys are those of its file in the cache, by format.
@@ -197,12 +195,9 @@ type Settle struct {
 
 // GoBench is what is run of Go benchmarks. Count and CPU are nil where the warm-up or the machine says.
 type GoBench struct {
-	Package string   `json:"package"`
-	Bench   string   `json:"bench"`
-	Seconds float64  `json:"seconds"`
-	Count   *int64   `json:"count"`
-	CPU     *int     `json:"cpu"`
-	Files   []string `json:"files"`
+	Seconds float64 `json:"seconds"`
+	Count   *int64  `json:"count"`
+	CPU     *int    `json:"cpu"`
 	Rename  []struct {
 		Match string `json:"match"`
 		To    string `json:"to"`
@@ -258,9 +253,7 @@ type Builds struct {
 
 // Build is build/VARIANT.json; Binary is that of the only or first component.
 type Build struct {
-	Variant    string  `json:"variant"`
 	Binary     string  `json:"binary"`
-	SHA256     string  `json:"sha256"`
 	Components []Built `json:"components"`
 }
 
@@ -268,7 +261,6 @@ type Build struct {
 type Built struct {
 	Role   string `json:"role"`
 	Binary string `json:"binary"`
-	SHA256 string `json:"sha256"`
 }
 
 // Variant returns the variant of a name; false if there is none.

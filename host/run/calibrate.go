@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"tsduel/host/exchange"
 	"tsduel/host/record"
 )
 
@@ -47,19 +48,22 @@ func (d *driver) counts() (*record.Calibration, error) {
 		if (d.plan.Duel.Enabled && count == 0) || (d.plan.Queries.Solo && solo == 0) {
 			return nil, record.FailedError("the warm-up block did not get through %s, so no count could be chosen: see %s", t.Name, d.raw("000/block.json"))
 		}
+		if !d.plan.Duel.Enabled {
+			continue
+		}
 		// Every block has a slice of its own of the file, and the shortest file is enough for all.
-		step := 4 * max(1, d.plan.Duel.InFlight)
 		for _, file := range d.spec.Workload.Queries {
-			if most := file.Count / (last + 1); file.Type == t.Name && count > most {
-				count = most
+			if file.Type == t.Name {
+				count = min(count, file.Count/(last+1))
 			}
 		}
-		if count > step {
-			count -= count % step
+		if count == 0 {
+			return nil, record.UserError("the files of %s have fewer queries than there are blocks: make queries.max_count larger", t.Name)
 		}
-		if d.plan.Duel.Enabled {
-			c.Counts[t.Name] = count
+		if cycle := d.cycle(); count > cycle {
+			count -= count % cycle
 		}
+		c.Counts[t.Name] = count
 	}
 	return c, nil
 }
@@ -68,7 +72,7 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 	if b.Duel != nil {
 		for _, t := range b.Duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
-				c.Counts[t.QueryType] = exchanges(d.plan.Duel, float64(t.Exchanges)/t.Seconds)
+				c.Counts[t.QueryType] = exchanges(d.plan.Duel, d.cycle(), float64(t.Exchanges)/t.Seconds)
 			}
 		}
 	}
@@ -89,13 +93,15 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 	}
 }
 
+// cycle is the least number of exchanges in which no variant is asked first more often than another.
+func (d *driver) cycle() int { return exchange.Cycle(len(d.plan.Variants), d.plan.Duel.InFlight) }
+
 // exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
-// longest_s, what fits into that, but at least `fewest`. Whole groups of B C C B, so that both orders are as frequent.
-func exchanges(duel record.Duel, rate float64) int {
+// longest_s, what fits into that, but at least `fewest`. Whole cycles (B C C B), so that all orders are as frequent.
+func exchanges(duel record.Duel, cycle int, rate float64) int {
 	count := rate * duel.Seconds
 	if least := float64(duel.Least); count < least {
 		count = math.Max(math.Min(least, rate*duel.LongestS), float64(duel.Fewest))
 	}
-	step := 4 * max(1, duel.InFlight)
-	return int(math.Ceil(count/float64(step))) * step
+	return int(math.Ceil(count/float64(cycle))) * cycle
 }

@@ -90,11 +90,7 @@ var systemd = "/run/systemd/system"
 
 // launch makes the blocks a unit of their own where there is systemd, a session of their own elsewhere: neither ends with the connection.
 func (d *Detached) launch() error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	log, err := os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	program, log, err := d.programAndLog()
 	if err != nil {
 		return err
 	}
@@ -133,13 +129,16 @@ func (d *Detached) launch() error {
 	return c.Start()
 }
 
+func (d *Detached) programAndLog() (program string, log *os.File, err error) {
+	if program, err = os.Executable(); err == nil {
+		log, err = os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	}
+	return program, log, err
+}
+
 // Rounds runs the blocks here: what Start starts. A signal ends the driver, not us: we say how it ended.
 func (d *Detached) Rounds() error {
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	log, err := os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	program, log, err := d.programAndLog()
 	if err != nil {
 		return err
 	}

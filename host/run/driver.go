@@ -101,13 +101,13 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.checkHost(); err != nil {
 		return err
 	}
-	d.tellBegin()
+	d.emitRunStart()
 	facts, err := d.describe()
 	if err != nil {
 		return err
 	}
 	d.spec.Host = *facts
-	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Note(-1, line) }); err != nil {
+	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Emit("note", record.Fields{"message": line}) }); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.plan.Workload != nil {
@@ -265,7 +265,7 @@ func (d *driver) replaceSpoilt(ctx context.Context) error {
 			}
 			if next >= len(spares) {
 				if !told[row.Block] {
-					d.events.Note(row.Block, "it does not count, and no spare block is left: "+causes)
+					d.events.Note(row.Block, "", "", "it does not count, and no spare block is left: "+causes)
 				}
 				told[row.Block] = true
 				continue
@@ -339,8 +339,8 @@ func (d *driver) describe() (*record.Facts, error) {
 	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
 }
 
-// tellBegin tells all that somebody who watches needs to know of the plan, so that the events are enough.
-func (d *driver) tellBegin() {
+// emitRunStart tells all that somebody who watches needs to know of the plan, so that the events are enough.
+func (d *driver) emitRunStart() {
 	planned, finished := 0, 0
 	for _, row := range d.rows {
 		if row.Kind != "spare" {

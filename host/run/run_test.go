@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/exchange"
 	"tsduel/host/noise"
 	"tsduel/host/record"
 
@@ -59,13 +60,12 @@ func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
 func TestCounts(t *testing.T) {
 	duel := record.Duel{Seconds: 2, Least: 64, LongestS: 10, Fewest: 16, InFlight: 1}
 	for _, c := range []struct {
-		rate     float64
-		inFlight int
-		want     int
-	}{{1000, 1, 2000}, {999, 1, 2000}, {10, 1, 64}, {5, 1, 52}, {0.1, 1, 16}, {1000, 3, 2004}, {0.1, 8, 32}} {
-		duel.InFlight = c.inFlight
-		if got := exchanges(duel, c.rate); got != c.want {
-			t.Errorf("%g a second, %d in flight: %d and not %d", c.rate, c.inFlight, got, c.want)
+		rate            float64
+		sides, inFlight int
+		want            int
+	}{{1000, 2, 1, 2000}, {999, 2, 1, 2000}, {10, 2, 1, 64}, {5, 2, 1, 52}, {0.1, 2, 1, 16}, {1000, 3, 1, 2004}, {0.1, 3, 1, 24}, {1000, 2, 3, 2016}, {0.1, 2, 8, 128}} {
+		if got := exchanges(duel, exchange.Cycle(c.sides, c.inFlight), c.rate); got != c.want {
+			t.Errorf("%g a second to %d sides, %d in flight: %d and not %d", c.rate, c.sides, c.inFlight, got, c.want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type Source struct {
 	Slow     bool
 }
 
-// Snapshots is a metrics.prom.gz: what the kernel says of the processes and the host, then their own /metrics.
+// Snapshots is a metrics.prom.gz: what the kernel says of the processes, then their own /metrics.
 type Snapshots struct {
 	Sources []Source // those of now; a restart exchanges them
 	file    *os.File
@@ -168,7 +168,6 @@ func (s *Snapshots) head(what string) []byte {
 	for _, source := range s.Sources {
 		processLines(&b, source)
 	}
-	hostLines(&b)
 	return b.Bytes()
 }
 
@@ -181,7 +180,6 @@ func processLines(b *bytes.Buffer, source Source) {
 	line := func(name, label string, value any) {
 		fmt.Fprintf(b, "tsduel_process_%s{%srole=%q} %v\n", name, label, source.Role, value)
 	}
-	line("cpu_ns_total", "", c.CPU.Nanoseconds())
 	line("cpu_seconds_total", `mode="user",`, seconds(c.User))
 	line("cpu_seconds_total", `mode="system",`, seconds(c.System))
 	line("major_faults_total", "", c.MajorFaults)
@@ -194,21 +192,3 @@ func processLines(b *bytes.Buffer, source Source) {
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
-
-func hostLines(b *bytes.Buffer) {
-	fs := proc.FS()
-	if stat, err := fs.Stat(); err == nil {
-		c := stat.CPUTotal
-		for _, mode := range []struct {
-			name  string
-			value float64
-		}{{"user", c.User}, {"nice", c.Nice}, {"system", c.System}, {"idle", c.Idle}, {"iowait", c.Iowait}, {"irq", c.IRQ}, {"softirq", c.SoftIRQ}, {"steal", c.Steal}} {
-			fmt.Fprintf(b, "tsduel_host_cpu_seconds_total{mode=%q} %.2f\n", mode.name, mode.value)
-		}
-	}
-	for _, resource := range []string{"cpu", "io", "memory"} {
-		if psi, err := fs.PSIStatsForResource(resource); err == nil && psi.Some != nil {
-			fmt.Fprintf(b, "tsduel_host_pressure_seconds_total{resource=%q} %.6f\n", resource, float64(psi.Some.Total)/1e6)
-		}
-	}
-}

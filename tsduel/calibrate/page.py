@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tsduel.core.rundir import Run
 
 BLOCKS = (6, 8, 16)
+MOST_REASONS = 3
 ROWS = (
     ("duel_typical_ms", GEOMEAN, "service time (typical, all types)"),
     ("duel_total_ms", GEOMEAN, "service time (total, all types)"),
@@ -43,7 +44,7 @@ def text(same: Run, slow: Run) -> str:
         "",
         f"## The same binary twice ({same.path.name})",
         "",
-        "Passed: nothing was called different." if aa.get("passed") else f"**Not passed**: {'; '.join(aa['reasons'])}.",
+        "Passed: nothing was called different." if aa.get("passed") else f"**Not passed**: {_reasons(aa)}.",
         "",
         "The smallest change that is seen with 80 % power, from how much the blocks scattered:",
         "",
@@ -60,6 +61,12 @@ def text(same: Run, slow: Run) -> str:
         *(_found(compared[slow.path.name], *row) for row in ROWS),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _reasons(aa: dict[str, Any]) -> str:
+    reasons = aa.get("reasons") or ["it was not judged"]
+    more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return "; ".join(reasons[:MOST_REASONS]) + more
 
 
 def _row(*cells: str) -> str:

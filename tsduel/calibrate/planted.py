@@ -8,6 +8,7 @@ whenever they are made, so their builds are cached.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -24,7 +25,6 @@ from tsduel.targets import databases
 
 PROGRAM = databases()["victoriametrics"].programs["server"]
 VERSION = "v1.132.0"
-LEFT_OUT = ("docs", "dashboards", "apptest", "benchmarks", "VM_logo.zip")
 _MOMENT = "2025-06-10T00:00:00Z"
 _HANDLER = "err := prometheus.QueryRangeHandler(qt, startTime, w, r); err != nil {"
 _SLOWED = """
@@ -76,12 +76,13 @@ PLANTS = (
 
 def repository(cache: Path) -> Path:
     """Return the repository in the cache, made if it is not there: branches `base` and one a plant."""
-    directory = cache / "src" / f"planted-{VERSION}"
+    plants = hashlib.sha256(repr((VERSION, PLANTS)).encode()).hexdigest()
+    directory = cache / "src" / f"{plants[:16]}.git"
     if directory.is_dir():
         return directory
     partial = directory.with_name(f"{directory.name}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(_module(), partial, ignore=lambda _, names: [name for name in names if name in LEFT_OUT])
+    shutil.copytree(_module(), partial)
     for path in (partial, *partial.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
     _git(partial, "init", "--quiet", "--initial-branch=base")

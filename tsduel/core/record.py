@@ -80,10 +80,8 @@ class Check(_Record):
 
 
 class Solo(_Record):
-    """What one variant did alone; `pids` by role, `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
+    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
 
-    pids: dict[str, int] = {}
-    pids_end: dict[str, int] = {}
     canary: dict[str, float] | None = None
     sizes: dict[str, float] = {}
     drain_s: float | None = None

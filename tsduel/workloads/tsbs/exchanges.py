@@ -72,8 +72,8 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         return
     alive = [name for name in variants if name not in failed]
     put = _Put(variants[0], alive, into)
-    for query_type, times in read_exchanges(block.path / "duel/exchanges.csv.gz").items():
-        put.times(query_type, {name: times[name] for name in alive if name in times})
+    for query_type, times in read_exchanges(block.path / "duel/exchanges.csv.gz", alive).items():
+        put.times(query_type, times)
     for one in duel.types:
         put.per_operation("duel_cpu_us", one.query_type, one.cpu_ns, one.exchanges, 1e3)
         put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
@@ -94,15 +94,16 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         put.values("duel_idle_cpu_ms", "", _sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
     put.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
-        times = read_exchanges(block.path / "duel/load.csv.gz")[""]
-        put.typical("duel_load_typical_ms", "", {name: times[name] for name in alive if name in times})
+        times = read_exchanges(block.path / "duel/load.csv.gz", alive)[""]
+        put.typical("duel_load_typical_ms", "", times)
         put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.exchanges, 1e3)
 
 
-def read_exchanges(path: Path) -> dict[str, dict[str, Times]]:
+def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[str, Times]]:
     """Read an exchanges.csv.gz: query type ("" where there is none) -> variant -> ns of every exchange, in their order.
 
-    Exchanges that not every column has are left out: of a variant that died on the way.
+    Of these variants, or all. Exchanges that not each of them answered are left out; what the columns of others lack,
+    since they died, is nothing to them.
     """
     try:
         table = pd.read_csv(path, usecols=lambda name: name == "query_type" or name.endswith("_ns"))
@@ -110,7 +111,11 @@ def read_exchanges(path: Path) -> dict[str, dict[str, Times]]:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
     except (OSError, EOFError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise UserError(f"{path}: no whole table of exchanges: {' '.join(str(error).split())}") from None
-    columns = [name for name in table.columns if name.endswith("_ns")]
+    columns = [
+        name
+        for name in table.columns
+        if name.endswith("_ns") and (variants is None or name.removesuffix("_ns") in variants)
+    ]
     values = table[columns].to_numpy(dtype=float)
     whole = np.isfinite(values).all(axis=1) & (values > 0).all(axis=1)
     types = table["query_type"].to_numpy(dtype=str) if "query_type" in table.columns else np.full(len(table), "")

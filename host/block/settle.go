@@ -1,0 +1,134 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"tsduel/host/record"
+	"tsduel/host/scrape"
+)
+
+// drain is how long after the last acknowledged sample the database was quiet, and its servers' CPU clock then.
+type drain struct {
+	seconds float64
+	cpu     time.Duration
+}
+
+// settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
+func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at drain, err error) {
+	s := f.begin(v, record.Solo, "settle", "")
+	s.listen(v.servers...)
+	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
+	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
+	if f.mergesLater() {
+		natural, polls = v.target.BeforeMerge, 1
+	}
+	rest := func(mode string, quiet []string, polls int) (drain, error) {
+		if _, err := f.ask(ctx, v, v.front(), record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
+			return drain{}, err
+		}
+		return f.waitQuiet(ctx, v, quiet, polls, loadEnd, deadline)
+	}
+	if at, err = rest("natural", natural, polls); err != nil {
+		return at, err
+	}
+	if f.Plan.Settle.Mode == "merged" && !f.mergesLater() {
+		v.snapshots.Mark("settle", "begin", "")
+		// Merging because we ask for it is no part of the load's work.
+		if _, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls); err != nil {
+			return at, err
+		}
+	}
+	s.over(v.servers...)
+	s.close(0, 0)
+	return at, nil
+}
+
+// mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
+// graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
+// cold: what was just merged is in it.
+func (f *frame) mergesLater() bool {
+	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
+}
+
+// waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
+func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, polls int, loadEnd, deadline time.Time) (at drain, err error) {
+	quiet, lastStill := 0, -1.0
+	// The first look ends the snapshot of the load's end, and is not older than that.
+	body, err := v.snapshots.Body(ctx, true)
+	for {
+		if err != nil {
+			return at, err
+		}
+		now := time.Now()
+		busy, still, err := v.leftToDo(body, counters)
+		switch {
+		case err != nil:
+			return at, err
+		case len(body) > 0 && busy == 0 && (still == lastStill || quiet == 0):
+			if quiet++; quiet == 1 {
+				at.seconds = now.Sub(loadEnd).Seconds()
+				if at.cpu, err = v.cpu(); err != nil {
+					return at, f.died(v)
+				}
+			}
+		default:
+			quiet = 0
+		}
+		if lastStill = still; quiet >= polls && len(body) > 0 {
+			return at, nil
+		}
+		if err := f.died(v); err != nil {
+			return at, err
+		}
+		if now.After(deadline) {
+			left := fmt.Sprintf("%v still to do", busy)
+			if len(body) == 0 {
+				left = v.unread()
+			}
+			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
+		}
+		select {
+		case <-ctx.Done():
+			return at, ctx.Err()
+		case <-time.After(record.Seconds(f.Plan.Settle.PollS)):
+		}
+		body = v.metrics(ctx)
+	}
+}
+
+// metrics are the texts of all components; empty where one does not answer.
+func (v *variant) metrics(ctx context.Context) (all []byte) {
+	for _, s := range v.servers {
+		body, err := s.counters(ctx)
+		if err != nil {
+			return nil
+		}
+		all = append(append(all, body...), '\n')
+	}
+	return all
+}
+
+// unread is for a sentence where metrics gave nothing.
+func (v *variant) unread() string {
+	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
+}
+
+// leftToDo is how much a database has still to do, and the counters that stand still once it does nothing.
+func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
+	for _, names := range []struct {
+		of  []string
+		sum *float64
+	}{{quiet, &busy}, {v.target.Still, &still}} {
+		for _, name := range names.of {
+			value, _, err := scrape.Sum(body, v.target.Counters[name])
+			if err != nil {
+				return 0, 0, err
+			}
+			*names.sum += value
+		}
+	}
+	return busy, still, nil
+}
