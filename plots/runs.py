@@ -140,7 +140,9 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     mine = groups([run for run in runs if any(one.row(metric, query_type) for one in run.source.comparisons)])
     tables = [_course(group, metric, query_type) for group in mine]
     longest = max(mine, key=len)
-    figure = draw(_points(longest, metric, query_type), _named(longest[0].source.comparisons, metric, query_type))
+    name = _named([one for run in longest for one in run.source.comparisons], metric, query_type)
+    higher = longest[0].source.metrics[metric].better == "higher"
+    figure = draw(_points(longest, metric, query_type), name, higher_is_better=higher)
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
     save(figure, path.with_name(path.name + ".svg"))

@@ -7,13 +7,14 @@ from matplotlib.figure import Figure
 from plots.charts.style import GREY, LOOKS, STYLE, headed, literal, readable
 
 
-def trend(points: pd.DataFrame, name: str) -> Figure:
+def trend(points: pd.DataFrame, name: str, *, higher_is_better: bool) -> Figure:
     """Draw the change in each run, in the order of their making, with its 95 % interval where there is one.
 
     `points`: columns created, version, change, low, high (percent).
     """
     with style.context(STYLE):
-        figure = headed(f"{literal(name)}: change of the candidate in each run, %", [], 6.5, 3.0)
+        direction = "higher" if higher_is_better else "lower"
+        figure = headed(f"{literal(name)}: change in each run, % ({direction} is better)", [], 6.5, 3.0)
         axes, look = figure.add_subplot(), LOOKS[1]
         x = range(len(points))
         axes.axhline(0, color=GREY, linewidth=0.9)
