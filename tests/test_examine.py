@@ -20,7 +20,8 @@ from tsduel.doctor import subject
 
 EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
 LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")
-BURNER = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+# Ahead of what else runs, where that may be.
+BURNER = "import os, signal; signal.alarm(60); os.geteuid() or os.nice(-15)\nwhile True: pass"
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {})); print('on', flush=True); time.sleep(60)"
 
 
@@ -265,7 +266,7 @@ class TestThisMachine:
         assert f"(pid {burner.pid}, " in finding
 
     def test_a_port_that_is_taken(self, tmp_path):
-        """Who has it, and what to do; the words are those of the driver."""
+        """Who has it, and what to do; nothing is in the way of a run."""
         port = free_port()
         listener = subprocess.Popen([sys.executable, "-c", LISTENER.format(port)], stdout=subprocess.PIPE)
         try:
@@ -276,10 +277,10 @@ class TestThisMachine:
             listener.wait()
             listener.stdout.close()
         name = Path(sys.executable).resolve().name[:15]
-        assert found[0] == "error"
-        assert found[1].startswith(f"port {port} on 127.0.0.1 is in use by another program (")
+        assert found[0] == "warning"
+        assert found[1].startswith(f"{port} on 127.0.0.1 is in use by another program (")
         assert found[1].endswith(f", pid {listener.pid})"), name
-        assert found[2] == f'stop it, or choose another with SET="host.port={port + 1000}"'
+        assert found[2] == "the next free one is taken; if it is a database that works meanwhile, stop it"
 
     def test_a_port_that_a_run_of_ours_has(self, tmp_path):
         """That is no other program: who runs is said by whoever asks for the lock."""

@@ -108,7 +108,7 @@ def _course(source: Source) -> pd.DataFrame:
     begins = alone.pivot_table(index=["block", "variant"], columns="phase", values="begin", aggfunc="min")
     rows = begins.reindex(pd.MultiIndex.from_frame(whole[["block", "variant"]]))
     found, there = [whole.iloc[:0]], [phase for phase in server_chart.PHASES if phase in begins]
-    for phase, following in zip(there, [*there[1:], ""], strict=True):
+    for phase, following in zip(there, [*there, ""][1:], strict=True):
         begin = (rows[phase] - rows["load"]).to_numpy()
         end = (rows[following] - rows["load"]).to_numpy() if following else math.inf
         # What was read at the edge of two phases belongs to the first, whatever its clock was rounded to.
