@@ -1,12 +1,16 @@
 """What is pasted at GitHub, by GitHub's own parser."""
 
 import re
+from pathlib import Path
 
 import cmarkgfm
+import yaml
 from reports import edit_plan, made, text
 from test_page import NASTY, Page, named
 
 from plots import comment
+
+CI = Path(__file__).parents[1] / "docs/ci.md"
 
 
 def test_github_renders_report_and_comment(tmp_path):
@@ -34,3 +38,14 @@ def outside_folds(source):
         seen += depth == 0
         depth -= line.startswith("</details>")
     return seen
+
+
+def test_the_examples_of_ci_are_yaml_of_the_comment_that_there_is():
+    """Both examples parse, run the quick experiment, and look for the marker that a comment begins with."""
+    said = CI.read_text()
+    github, gitlab = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", said, re.DOTALL))
+    steps = github["jobs"]["tsduel"]["steps"]
+    for script in ("\n".join(step.get("run", "") for step in steps), "\n".join(gitlab["tsduel"]["script"])):
+        for part in ("experiments/quick.yml", "make comment", "head -n 1", "-m tsduel report"):
+            assert part in script
+    assert f"`{comment.MARKER.format('quick')}`" in said

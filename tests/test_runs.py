@@ -8,16 +8,16 @@ from reports import compared
 from plots import runs
 from tsduel.core.errors import UserError
 
+EARLIER = "2026-11-19T09:00:00Z"
+
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
     """Make three runs: two alike, the last on another CPU and with other data; another is a smoke run."""
 
     def elsewhere(run):
-        for name, key, value in (
-            ("raw/host1.json", "cpu_model", "AMD EPYC <7B13>"),
-            ("plan/experiment.json", "created", "2026-11-19T09:00:00Z"),
-        ):
+        changes = {"raw/host1.json": ("cpu_model", "AMD EPYC <7B13>"), "plan/experiment.json": ("created", EARLIER)}
+        for name, (key, value) in changes.items():
             found = json.loads((run / name).read_text())
             (run / name).write_text(json.dumps(found | {key: value}))
         plan = json.loads((run / "plan/experiment.json").read_text())
@@ -38,7 +38,8 @@ def stored(tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def test_runs_stand_side_by_side_where_they_are_comparable(stored):
+@pytest.mark.usefixtures("stored")
+def test_runs_stand_side_by_side_where_they_are_comparable():
     """Two alike share a table; the third has one of its own, and it is said that CPU and data differ."""
     found = runs.compare({"RUNS": "a b c"})
     assert found.count("| Load rate, samples/s") == 2

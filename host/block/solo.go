@@ -269,8 +269,8 @@ func (v *variant) moved(check string, counter record.Counter, before, after []by
 // grown is the growth of every counter of the target that the server has.
 func (v *variant) grown(before, after []byte) map[string]float64 {
 	all := map[string]float64{}
-	for name := range v.target.Counters {
-		if growth, _, _, err := v.moved(name, before, after); err == nil {
+	for name, counter := range v.target.Counters {
+		if growth, missing, err := v.moved(name, counter, before, after); err == nil && missing == "" {
 			all[name] = growth
 		}
 	}
