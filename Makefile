@@ -26,6 +26,8 @@ TSBS_END ?=# end of the data
 TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
+RUNS ?=# for make compare-runs: two runs or more, RUNS="latest 20261120T140000Z-local"
+METRIC ?=# for make trend: a metric of stats/comparison.csv, load_rate or duel_typical_ms/cpu-max-all-1
 VIEW ?=# plain: plain lines instead of the screen that a terminal gets
 # Where the blocks run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
@@ -50,7 +52,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN VIEW TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
@@ -146,6 +148,12 @@ reap: .venv ## list what is past its deadline in GCP_PROJECT; YES=1 deletes it
 comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
 	@$(TSDUEL) comment "$$RUN"
 
+compare-runs: .venv ## RUNS="a b c" side by side, with the reason where they cannot be put into one table
+	@$(TSDUEL) compare-runs
+
+trend: .venv ## METRIC= over all stored runs on the same machine with the same data, as a table and a picture
+	@$(TSDUEL) trend
+
 ##@ Your own logs
 import: read-logs tidy compare report ## two logs of VictoriaMetrics' `make tsbs` -> a run and its report: BASELINE_LOG= CANDIDATE_LOG=
 
@@ -185,5 +193,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment import read-logs \
+.PHONY: doctor look calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import read-logs \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

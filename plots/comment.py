@@ -1,5 +1,9 @@
-"""stats/ + plan -> a short Markdown block for a pull request: the verdict first, all else folded."""
+"""stats/ + plan -> a short Markdown block for a pull request: the verdict first, all else folded.
 
+Its first line is a marker that nobody sees: who posts it again looks for it and updates in place (docs/ci.md).
+"""
+
+import re
 from pathlib import Path
 
 from plots import markup, sentences
@@ -8,7 +12,9 @@ from plots.sections import checks, compared, first
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
-MOST_WARNINGS = 5
+MOST_WARNINGS, MOST_ANSWERS = 3, 4
+MARKER = "<!-- tsduel: {} -->"
+"""With the experiment's name: two experiments have a comment each."""
 
 
 def main(run_dir: Path) -> str:
@@ -21,8 +27,12 @@ def main(run_dir: Path) -> str:
         else []
     )
     rows = [[name, *values] for name, values in compared.sides(source) if len(set(values)) > 1]
+    name = re.sub(r"[^\w.]+", "-", source.plan.name)
+    shown, rest = source.comparisons[:MOST_ANSWERS], len(source.comparisons) - MOST_ANSWERS
     text = markup.paragraphs(
-        *(f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in source.comparisons),
+        MARKER.format(name),
+        *(f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in shown),
+        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 else "",
         markup.quoted(first.standing(source)),
         " ".join(filter(None, [
             markup.text(source.plan.question), first.compared_answers(source), f"{checks.sentence(source)}.",

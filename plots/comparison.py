@@ -78,14 +78,14 @@ class Comparison:
         return [numbers.changed(row), numbers.interval(row), numbers.probability(row["p_adj"]), self.mark(row)]
 
     def cell_of(self, metric: str, query_type: str) -> str:
-        """Return both values, the change in percent and the mark as one cell: `0.239 → 0.244 (+2.0) ✗`."""
+        """Return both values, the change in percent and the mark as one cell: `0.239 → 0.244 (+2.0 %) ✗`."""
         row = self.row(metric, query_type)
         if row is None:
             return numbers.MISSING
         unit, sides = numbers.sides(row)
         # The head of the column says the metric's own unit.
         both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
-        return both if row["change_pct"] is None else f"{both} ({numbers.changed(row)}) {self.symbol(row)}".rstrip()
+        return both if row["change_pct"] is None else f"{both} ({numbers.changed(row)} %) {self.symbol(row)}".rstrip()
 
     def table(
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True

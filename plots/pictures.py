@@ -5,8 +5,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from plots import markup
 from plots.charts import style
+
+NARROW = "-narrow"
 
 
 @dataclass(frozen=True)
@@ -16,16 +17,23 @@ class Pictures:
     run_dir: Path
     missing: list[str] = field(default_factory=list)
 
-    def show(self, file: str, name: str, alt: str, caption: str, figure: Figure | None) -> str:
+    def show(
+        self, file: str, name: str, alt: str, caption: str, figure: Figure | None, *, narrow: Figure | None = None
+    ) -> str:
         """Draw a picture and return it as Markdown; without a figure note that it is missing, and return nothing.
 
-        `alt` is Markdown. What an earlier report has drawn from other data does not stay.
+        `alt` is Markdown. A narrow one takes its place where report.html is read on a phone.
+        What an earlier report has drawn from other data does not stay.
         """
         path = self.run_dir / "plots" / file
-        for suffix in (".svg", ".png"):
-            path.with_suffix(suffix).unlink(missing_ok=True)
+        for old in (file, file + NARROW):
+            for suffix in (".svg", ".png"):
+                path.with_name(old + suffix).unlink(missing_ok=True)
         if figure is None:
             self.missing.append(name)
             return ""
         style.save(figure, path)
-        return markup.paragraphs(f"[![{alt}](plots/{file}.png)](plots/{file}.svg)", caption)
+        if narrow is not None:
+            style.save(narrow, path.with_name(file + NARROW))
+        # One paragraph, so that the caption stays below its picture wherever that is put.
+        return f"[![{alt}](plots/{file}.png)](plots/{file}.svg)\\\n{caption}"

@@ -513,6 +513,12 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
             "cpu_ns": {name: round(per_op[name] * n) for name in alive}, "client_cpu_ns": round(3e4 * n),
             "instructions": {name: round(per_op[name] * n * 3) for name in alive} if spec.instructions else None,
             "stopped": "",
+            "counters": {
+                name: {"rows_read": n * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
+                       "index_searches": n * 3.0, "cache_requests": n * 10.0, "cache_misses": 0.0,
+                       "gc_cpu": per_op[name] * n * 1e-10}
+                for name in alive
+            },
         })  # fmt: skip
         _phase(record, "", "duel", "exchange", (clock, clock + seconds), query_type=query_type, count=n)
         clock += seconds

@@ -25,7 +25,7 @@ def failure(project):
         data = read.read_file(PROJECT / "experiments" / "smoke.yml")
         data |= {
             "noise": UNJUDGED,
-            "settle": {"polls": 1},
+            "settle": {"drain": False, "polls": 1},
             "host": {"port": free_port(), "pin": "off"},
             "watchdog": {"load_stall_s": 6},
         }

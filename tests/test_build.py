@@ -381,8 +381,20 @@ def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
     lock = project / "requirements.lock"
     command = [project / "scripts" / "bootstrap"]
 
+    # A Python whose venv is there at once, and whose pip knows everything but nosuch.
+    python = script(
+        tmp_path / "bin" / "python3",
+        "for last; do :; done",
+        'case "$*" in',
+        '*"-m venv"*) mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;',
+        '*"-m pip"*) ! grep nosuch "$last" ;;',
+        f'*) exec {sys.executable} "$@" ;;',
+        "esac",
+    )
+
     def bootstrap() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, check=False, capture_output=True, text=True)
+        environment = os.environ | {"PYTHON": str(python)}
+        return subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
 
     lock.write_text("nosuch @ file:///nosuch.whl --hash=sha256:00\n")
     done = bootstrap()
@@ -390,9 +402,7 @@ def test_a_failed_pip_leaves_no_venv_that_counts_as_ready(tmp_path):
     assert "pip could not install requirements.lock" in done.stderr
     lock.write_text("# nothing to install\n")
     assert bootstrap().returncode == 0
-    began = time.monotonic()
     assert bootstrap().stderr == ""
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.slow

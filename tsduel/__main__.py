@@ -101,6 +101,32 @@ STAGES = {
 }
 
 
+@dataclass(frozen=True)
+class Look:
+    """One command that is of no single run."""
+
+    help: str
+    module: str
+    call: Callable[[Any], None]
+
+
+RESULTS = Path("results")
+LOOKS = {
+    "list": Look("every run in results/, a line each", "plots.listing", lambda m: print(m.text(os.environ, RESULTS))),
+    "compare-runs": Look(
+        "RUNS side by side, where they are comparable", "plots.runs", lambda m: print(m.compare(os.environ), end="")
+    ),
+    "trend": Look(
+        "METRIC over the stored runs that are comparable",
+        "plots.runs",
+        lambda m: print(m.trend(os.environ, RESULTS), end=""),
+    ),
+    "plot-load": Look(
+        "one or two CSVs of loads -> a picture of their load rates", "plots.plot_load", lambda m: m.main(os.environ)
+    ),
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tsduel", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
@@ -108,8 +134,8 @@ def _parser() -> argparse.ArgumentParser:
         arguments = stages.add_parser(name, help=stage.help)
         arguments.add_argument("run", help="a directory in results/, or latest")
         arguments.add_argument("failed", nargs="?", type=int, default=0, help="exit code of the stage that failed")
-    stages.add_parser("list", help="every run in results/, a line each")
-    stages.add_parser("plot-load", help="one or two CSVs of loads -> a picture of their load rates")
+    for name, look in LOOKS.items():
+        stages.add_parser(name, help=look.help)
     return parser
 
 
@@ -119,14 +145,10 @@ def main() -> int:
     try:
         # Before the first block too, and not ten minutes later.
         outcome.fail_on(os.environ.get("FAIL_ON", ""))
-        if given.stage == "plot-load":
-            importlib.import_module("plots.plot_load").main(os.environ)
-            return outcome.DONE
-        if given.stage == "list":
+        if look := LOOKS.get(given.stage):
             # Whatever terminal or file it goes to.
             sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
-            listing = importlib.import_module("plots.listing")
-            print(listing.text(os.environ, Path("results")))
+            look.call(importlib.import_module(look.module))
             return outcome.DONE
         stage = STAGES[given.stage]
         run_dir = run_directory(given.run, must_exist=not stage.makes_run)

@@ -238,6 +238,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	asked := max(1, job.Until.Count, len(result.Exchanges))
 	return d.judge(ctx, names, result, func(v *variant, i int) error {
 		side := result.Sides[i]
+		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
 		check := func(name string, expected, actual int, wrong string) error {
 			return d.equal(v, name, float64(expected), float64(actual), wrong)
 		}
@@ -297,7 +298,7 @@ func (s *span) done(servers []*server, result *exchange.Result) {
 // keep records what a phase gave.
 func (d *duel) keep(queryType string, first int, names []string, result *exchange.Result) {
 	kept := record.DuelType{QueryType: queryType, Exchanges: len(result.Exchanges), Compared: len(result.Exchanges), Differences: result.Differences,
-		FirstQuery: first, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}, ClientCPUNS: result.ClientCPU, Stopped: result.Stopped}
+		FirstQuery: first, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}, ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
 	if d.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}

@@ -245,7 +245,7 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 		t.Errorf("%d lines: %q", len(lines), lines[:3])
 	}
 	u := b.Duel.Types[0]
-	if u.QueryType != "u" || u.Exchanges != 30 || u.Compared != 30 || u.FirstQuery != 60 || u.CPUNS["candidate"] <= 0 || u.ClientCPUNS <= 0 || u.Stopped != "" || u.Instructions != nil {
+	if u.QueryType != "u" || u.Exchanges != 30 || u.Compared != 30 || u.FirstQuery != 60 || u.CPUNS["candidate"] <= 0 || u.ClientCPUNS <= 0 || u.Stopped != "" || u.Instructions != nil || u.Counters["candidate"]["rows_read"] <= 0 {
 		t.Errorf("%+v", u)
 	}
 	if len(b.Duel.Idle) != 2 || b.Duel.Idle[1].When != "after" || b.Duel.Idle[0].CPUNS["baseline"] < 0 || b.Ratios["candidate"].DuelTypicalMS == nil || b.Ratios["candidate"].DuelCPUUS == nil {

@@ -36,8 +36,8 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	}
 	if f.Plan.Settle.Mode == "merged" && !f.mergesLater() {
 		v.snapshots.Mark("settle", "begin", "")
-		// Merging because we ask for it is no part of the load's work.
-		if _, err := rest("merged", v.target.Quiet, f.Plan.Settle.Polls); err != nil {
+		// Merging because we ask for it is no part of the load's work; one look may come before it has begun.
+		if _, err := rest("merged", v.target.Quiet, max(2, f.Plan.Settle.Polls)); err != nil {
 			return at, err
 		}
 	}

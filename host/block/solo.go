@@ -266,6 +266,17 @@ func (v *variant) moved(check string, counter record.Counter, before, after []by
 	return to - from, missing, err
 }
 
+// grown is the growth of every counter of the target that the server has.
+func (v *variant) grown(before, after []byte) map[string]float64 {
+	all := map[string]float64{}
+	for name, counter := range v.target.Counters {
+		if growth, missing, err := v.moved(name, counter, before, after); err == nil && missing == "" {
+			all[name] = growth
+		}
+	}
+	return all
+}
+
 // stored checks that the database took and kept everything, and threw nothing away.
 func (f *frame) stored(v *variant, before, after []byte) error {
 	planned := float64(f.Plan.Workload.Samples)

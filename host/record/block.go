@@ -158,6 +158,8 @@ type DuelType struct {
 	ClientCPUNS  int64            `json:"client_cpu_ns"`
 	Instructions map[string]int64 `json:"instructions"` // nil where the kernel does not count them
 	Stopped      string           `json:"stopped"`      // why it ended early
+	// Counters are by how much those of the target grew, by variant and our name; what a server does not have is missing.
+	Counters map[string]map[string]float64 `json:"counters"`
 }
 
 // DuelLoad is exchanged ingestion.

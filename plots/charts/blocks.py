@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from plots.charts.style import GREY, PALE, STYLE, headed, key, literal, looks, readable, scaled
+from plots.charts.style import GREY, PALE, STYLE, headed, hover, key, literal, looks, readable, scaled
+from plots.numbers import change, number
 
 _MANY_BLOCKS, _LONGEST = 30, 44
 
@@ -49,7 +50,11 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
                 own = mine[mine["variant"] == variant].sort_values("block")
                 x, y = own["block"], own["value"] / factor
                 left.plot(x, y, color=look.colour, linestyle=look.dashes, linewidth=0.7, alpha=0.6)
-                left.plot(x, y, linestyle="", marker=look.marker, color=look.colour, markersize=size, markeredgewidth=0)
+                (points,) = left.plot(
+                    x, y, linestyle="", marker=look.marker, color=look.colour, markersize=size, markeredgewidth=0
+                )
+                told = zip(x.tolist(), y.tolist(), strict=True)
+                hover(points, [f"{labels[variant]}, block {block:.0f}: {number(v)} {unit}" for block, v in told])
             if (mine["block"] <= 0).any():
                 left.axvspan(-0.5, 0.5, color=PALE, linewidth=0, zorder=0.5)
             left.set_title(literal(lane.name, _LONGEST), fontsize=8.5, fontweight="normal")
@@ -81,6 +86,8 @@ def _right(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: f
             axes.axhspan(first["low"], first["high"], color=look.colour, alpha=0.15, linewidth=0, zorder=0.6)
         if pd.notna(first["estimate"]):
             axes.axhline(first["estimate"], color=look.colour, linestyle=look.dashes, linewidth=1.2, zorder=2)
-        axes.plot(mine["block"], mine["change"], linestyle="", marker=look.marker, color=look.colour, markersize=size)
+        x, y = mine["block"], mine["change"]
+        (points,) = axes.plot(x, y, linestyle="", marker=look.marker, color=look.colour, markersize=size)
+        hover(points, [f"block {block:.0f}: {change(v, 2)} %" for block, v in zip(x.tolist(), y.tolist(), strict=True)])
     crossed = changes[~changes["counts"].astype(bool)]
     axes.plot(crossed["block"], crossed["change"], linestyle="", marker="x", color="black", markersize=2 + 1.4 * size)

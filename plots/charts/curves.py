@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from plots.charts.style import Look
+from plots.charts.style import Look, hover
+from plots.numbers import number
 
 MOST_POINTS = 120
 STEPS_BELOW = 40
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_MANY_BLOCKS = 12
+_MANY_BLOCKS, _MOST_SAID = 12, 24
 Curve = tuple[np.ndarray, np.ndarray]
 
 
@@ -63,8 +64,8 @@ def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
     return grid[known], np.nanmedian(values[:, known], axis=0)
 
 
-def draw(axes: Axes, curves: list[Curve], look: Look, *, rates: bool = True) -> None:
-    """Draw all blocks thin, their median thick with a bar at its end.
+def draw(axes: Axes, curves: list[Curve], look: Look, name: str, *, rates: bool = True) -> None:
+    """Draw all blocks thin, their median thick with a bar at its end; the pointer finds its values.
 
     `rates` are means over the interval that ends at each point: steps, where they are few enough to be seen as such.
     """
@@ -77,6 +78,9 @@ def draw(axes: Axes, curves: list[Curve], look: Look, *, rates: bool = True) -> 
     x, y = median_curve(curves, rates=rates)
     axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linestyle=look.dashes, linewidth=2.0, zorder=3)
     axes.plot(x[-1:], y[-1:], color=look.colour, marker="|", markersize=9, markeredgewidth=1.8, zorder=4)
+    x, y = (values[:: -(-len(x) // _MOST_SAID)] for values in (x, y))
+    (points,) = axes.plot(x, y, linestyle="", marker="o", markersize=8, alpha=0, zorder=5)
+    hover(points, [f"{name}: {number(v)} at {number(at, 3)} s" for at, v in zip(x.tolist(), y.tolist(), strict=True)])
 
 
 def _stepped(x: np.ndarray, y: np.ndarray, *, steps: bool) -> Curve:

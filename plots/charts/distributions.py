@@ -9,7 +9,8 @@ from matplotlib import style, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import STYLE, headed, key, literal, looks
+from plots.charts.style import STYLE, headed, hover, key, literal, looks
+from plots.numbers import number
 
 _COLUMNS, _LONGEST = 3, 24
 _TICKS = {0.01: "1 %", 0.1: "10", 0.5: "50", 0.9: "90", 0.99: "99", 0.999: "99.9 %"}
@@ -43,14 +44,17 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
                 quantile, value = curve["quantile"].to_numpy(), curve["value_ms"].to_numpy()
                 axes.plot(value, quantile, color=look.colour, linestyle=look.dashes, linewidth=1.3)
                 marks = [q for q in _MARKED if len(quantile) and quantile[0] <= q <= quantile[-1]]
-                axes.plot(
-                    np.interp(marks, quantile, value),
+                times = np.interp(marks, quantile, value)
+                (points,) = axes.plot(
+                    times,
                     marks,
                     color=look.colour,
                     linestyle="",
                     marker=look.marker,
                     markersize=3.6,
                 )
+                told = zip(marks, times.tolist(), strict=True)
+                hover(points, [f"{labels[variant]}, p{100 * q:g}: {number(ms)} ms" for q, ms in told])
             _axes(axes, mine)
             axes.set_title(literal(query_type, _LONGEST), fontsize=8.5, fontweight="normal")
         for axes in grid[len(types) :]:

@@ -31,7 +31,7 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
         figure = headed("Load rate over time, samples/s (higher is better)", handles, 6.5, 3.0)
         axes = figure.add_subplot()
         for variant, look in looks(labels).items():
-            curves.draw(axes, found[variant], look)
+            curves.draw(axes, found[variant], look, labels[variant])
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0, top=axes.get_ylim()[1] * 1.04)
         axes.set_xlabel("seconds since the load began")

@@ -84,4 +84,4 @@ def _panel(axes: Axes, series: pd.DataFrame, labels: dict[str, str], *, rates: b
         return
     seconds = curves.window(series, most)
     for variant, look in looks(labels).items():
-        curves.draw(axes, curves.by_block(series, variant, seconds), look, rates=rates)
+        curves.draw(axes, curves.by_block(series, variant, seconds), look, labels[variant], rates=rates)

@@ -1,5 +1,6 @@
 """What all charts share: the look of each variant, titles and legends, harmless text, how a file is written."""
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 from matplotlib import style, ticker
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,9 +18,12 @@ from matplotlib.lines import Line2D
 from plots import numbers
 
 STYLE = Path(__file__).with_name("bench.mplstyle")
-GREY, PALE = "#5f5f5f", "#ececec"
+GREY, PALE, DARK_BAND = "#5f5f5f", "#ececec", "#c4c4c4"
 SHORT_NAME, LONGEST_NAME = 26, 44
 _TITLE_IN, _LEGEND_IN = 0.26, 0.2
+_KEY, _LETTERS_AN_INCH = 6, 12
+"""Letters that the line before a name takes in a legend; letters in an inch."""
+_SAID = "said:"
 _SCALES = ((1e6, 1e6, "million "), (1e4, 1e3, "thousand "), (0.0, 1.0, ""))
 """From which value on, divided by what, in words."""
 
@@ -64,7 +69,7 @@ def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -
     """
     names = [str(handle.get_label()) for handle in handles]
     columns = max(1, min(len(names), 4))
-    while columns > 1 and columns * max(map(len, names)) > 2 * SHORT_NAME + 20:
+    while columns > 1 and columns * _KEY + sum(sorted(map(len, names))[-columns:]) > width * _LETTERS_AN_INCH:
         columns -= 1
     rows = -(-len(names) // columns)
     above = _TITLE_IN + _LEGEND_IN * rows + 0.04
@@ -107,6 +112,27 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
     return f"{word}{unit}", factor
 
 
+def hover(artist: Artist, said: Sequence[str]) -> None:
+    """Say what a browser shows of a part of the SVG under the pointer: one line for all of it, or one a marker."""
+    artist.set_gid(f"{_SAID}{chr(10).join(said)}")
+
+
+def _titled(svg: str) -> str:
+    head, *parts = svg.split(f'<g id="{_SAID}')
+    for part in parts:
+        escaped, _, rest = part.partition('">')
+        lines = escaped.split("&#10;")
+        if len(lines) == 1:
+            head += f"<g><title>{lines[0]}</title>{rest}"
+            continue
+        first, *marks = rest.split("<use ", len(lines))
+        titled = zip(marks, lines, strict=False)
+        head += f"<g>{first}" + "".join(
+            "<use " + mark.replace("/>", f"><title>{line}</title></use>", 1) for mark, line in titled
+        )
+    return head
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write SVG and PNG beside each other, without dates or versions in them."""
     path.parent.mkdir(exist_ok=True)
@@ -117,5 +143,7 @@ def save(figure: Figure, path: Path) -> None:
             engine.execute(figure)
             engine.execute(figure)
         figure.set_layout_engine("none")
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        path.with_suffix(".svg").write_text(_titled(drawn.getvalue()), encoding="utf-8")
         figure.savefig(path.with_suffix(".png"), metadata={"Software": None})

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, noise, solo
+from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
 SECTIONS: dict[str, tuple[str, Section]] = {
     "compared": ("What differs", compared.section),
+    "moved": ("What moved with it", moved.section),
     "duel": ("Queries, asked of both in turn", duel.section),
     "load": ("Load", solo.load),
     "server": ("The server's process and its database", solo.server),
@@ -19,9 +20,9 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "blocks": ("Block by block", blocks.section),
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),
-    "method": ("How it was measured", method.text("method")),
-    "bench-method": ("How it was measured", method.text("bench-method")),
-    "import-method": ("Where the figures come from", method.text("import-method")),
+    "method": ("How it was measured", method.text("method", "Blocks, phases and statistics")),
+    "bench-method": ("How it was measured", method.text("bench-method", "Blocks, phases and statistics")),
+    "import-method": ("Where the figures come from", method.text("import-method", "Blocks, phases and statistics")),
     "reproduce": ("How to reproduce", method.reproduce),
     "limits": ("Limitations", method.text("limits")),
     "bench-limits": ("Limitations", method.text("bench-limits")),

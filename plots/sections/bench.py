@@ -35,7 +35,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
             markup.paragraphs(duel.overview(one, units, rows, "Benchmark"), duel.details(one, units, rows))
             for one in source.comparisons
         ),
-        "A cell is the baseline's median → the candidate's (change in percent) and its mark.",
+        "A cell is the baseline's median → the candidate's (change) and its mark.",
         pictures.show(
             "change-in-memory", "change in memory and allocations",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {names}",

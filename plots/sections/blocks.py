@@ -30,7 +30,7 @@ def section(source: Source, pictures: Pictures) -> str:
         markup.items(dict.fromkeys(line for one in source.comparisons for line in left_out(one)))
         or "Every block of the plan counts.",
         _failed(source),
-        *(_spreads(one, source) for one in source.comparisons),
+        markup.folded("Spreads, and what narrows intervals", *(_spreads(one, source) for one in source.comparisons)),
     )  # fmt: skip
 
 

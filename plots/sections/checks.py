@@ -16,9 +16,10 @@ def section(source: Source, _: Pictures) -> str:
     """Return the table of checks, each failure in a sentence, and the warnings."""
     failed, doubts = failures(source), warnings(source)
     return markup.paragraphs(
-        _table(source),
+        f"{sentence(source)}.",
         (failed and f"Failures:\n\n{markup.items(failed)}") or "",
         (doubts and f"Warnings:\n\n{markup.items(doubts)}") or "",
+        markup.folded("Each check", _table(source)),
     )
 
 

@@ -9,9 +9,11 @@ from tsduel.core.metrics import ALL, GEOMEAN
 
 ESTIMATORS = {"duel_typical_ms": "typical, ms", "duel_total_ms": "total, ms", "duel_cpu_us": "CPU, µs"}
 PERCENTILES = {"duel_p50_ms": "p50", "duel_p95_ms": "p95", "duel_p99_ms": "p99"}
+MOST_OPEN = 30
+"""Rows of a table that stands open."""
 NAMES = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
 NOTE = (
-    "A cell is the baseline's value → the candidate's (change in percent) and its mark. Typical: the 10 % "
+    "A cell is the baseline's value → the candidate's (change) and its mark. Typical: the 10 % "
     "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; total: the ratio of the "
     "sums, with every stall in it; CPU: of the server's process, an operation. What a server does in the "
     "background delays both sides: it shows in its CPU and in the parts where it is alone."
@@ -27,7 +29,7 @@ def section(source: Source, pictures: Pictures) -> str:
     figure = None if table.empty else distributions(table[table["cell"] == ""], source.query_types, source.labels)
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
-        *parts, NOTE,
+        *parts,
         pictures.show(
             "distributions", "distributions of service times",
             f"Distribution of the service times of each query type: {names}",
@@ -35,10 +37,12 @@ def section(source: Source, pictures: Pictures) -> str:
             "Marks are p50, p95 and p99.", figure,
         ),
         *(shifts(one, source, PERCENTILES) for one in source.comparisons),
-        "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 of "
-        "what was added to a query: the slowest queries of both need not be the same ones.",
-        *(_beside(one) for one in source.comparisons),
-        _conditions(source),
+        markup.folded(
+            "How to read these, and what was beside the queries", NOTE,
+            "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 "
+            "of what was added to a query: the slowest queries of both need not be the same ones.",
+            _conditions(source), *(_beside(one) for one in source.comparisons),
+        ),
     )  # fmt: skip
 
 
@@ -56,7 +60,8 @@ def overview(
         cells = [comparison.cell_of(metric, query_type) for metric in statistics]
         if any(cell != numbers.MISSING for cell in cells):
             rows.append([NAMES.get(query_type, query_type), *cells])
-    return markup.table([f"{head}, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
+    table = markup.table([f"{head}, {comparison.title}", *statistics.values()], rows, range(1, len(statistics) + 1))
+    return markup.folded(f"All {len(rows)} rows", table) if len(rows) > MOST_OPEN else table
 
 
 def details(comparison: Comparison, statistics: dict[str, str], query_types: list[str]) -> str:
@@ -100,7 +105,7 @@ def _beside(comparison: Comparison) -> str:
         for r in comparison.rows
         if r["metric"].startswith("duel_") and r["query_type"] == "" and comparison.row(r["metric"])
     ]
-    return (rows and f"Beside the queries, {comparison.title}:\n\n{comparison.table(rows)}") or ""
+    return f"Beside the queries, {comparison.title}:\n\n{comparison.table(rows)}" if rows else ""
 
 
 def _conditions(source: Source) -> str:

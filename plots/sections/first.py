@@ -1,12 +1,13 @@
 """The first screen: the question, the answer in a sentence, its lines with native values, one picture, the checks."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from plots import markup, numbers, sentences
 from plots.charts.forest import READ, Change, forest_of, shared_path
-from plots.comparison import Comparison
+from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.sections import checks
 from plots.source import Source
@@ -31,14 +32,17 @@ def section(source: Source, pictures: Pictures) -> str:
         question,
         markup.quoted(standing(source)),
         *(
-            markup.paragraphs(
-                f"**Answer.** {one.title}, over {number_of(len(one.valid), 'valid block')} of "
-                f"{source.plan.design.blocks}: {sentences.headline(one)}.",
-                markup.items(sentences.answer(one)),
-            )
+            f"**Answer.** {one.title}, over {number_of(len(one.valid), 'valid block')} of "
+            f"{source.plan.design.blocks}: {sentences.headline(one)}."
             for one in source.comparisons
         ),
         _picture(source, pictures),
+        *(
+            markup.paragraphs(
+                one.title + ":" if len(source.comparisons) > 1 else "", markup.items(sentences.answer(one))
+            )
+            for one in source.comparisons
+        ),
         " ".join(filter(None, [compared_answers(source), f"{checks.sentence(source)}.", calibration(source)])),
     )
 
@@ -81,7 +85,7 @@ def calibration(source: Source) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
     if source.plan.aa or source.plan.imported:
         return ""
-    kept = calibration_of.look(source.run.path.resolve().parent, source.plan, calibration_of.machine_kind(source.run))
+    kept = _kept(source)
     if kept is None:
         return f"Uncalibrated: no A/A run on this kind of machine is known here (`make {source.plan.kind} AA=1`)."
     verdict = "passed" if kept["passed"] else f"FAILED ({number_of(len(kept['reasons']), 'reason')})"
@@ -89,25 +93,37 @@ def calibration(source: Source) -> str:
     return f"Calibrated by the A/A run {kept['run']}{other}, which {verdict}."
 
 
+def _kept(source: Source) -> dict[str, Any] | None:
+    machine = calibration_of.machine_kind(source.run)
+    return calibration_of.look(source.run.path.resolve().parent, source.plan, machine)
+
+
 def _picture(source: Source, pictures: Pictures) -> str:
     """Draw what the answer stands on: the primary rows, every query type, load, CPU, memory and disk."""
-    changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types)]
+    kept = None if source.plan.aa or source.plan.imported else _kept(source)
+    changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types, kept)]
+    wide, narrow = (
+        forest_of(changes, source.labels, "Change, % (left is better)", narrow=narrow) for narrow in (False, True)
+    )
     names = markup.text(" and ".join(source.labels.values()))
     return pictures.show(
         "change", "change", f"What the answer stands on, each change with its 95 % interval: {names}",
-        f"Worse is always to the right; the figures have the metric's own sign. {READ}",
-        forest_of(changes, source.labels, "Change, % (left is better)"),
+        f"Worse is always to the right; the figures have the metric's own sign. {READ}", wide, narrow=narrow,
     )  # fmt: skip
 
 
-def _changes(comparison: Comparison, query_types: Sequence[str]) -> list[Change]:
+def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str, Any] | None) -> list[Change]:
+    def change(row: Row, group: str, name: str) -> Change:
+        floor = calibration_of.floor_pct(kept, row["metric"], row["query_type"], row["blocks"]) if kept else None
+        return Change.of(row, group, name, floor)
+
     rows = [row for row in comparison.rows if row["family"] == "primary" and row["change_pct"] is not None]
-    found = [Change.of(row, "primary", comparison.named(row)) for row in rows]
+    found = [change(row, "primary", comparison.named(row)) for row in rows]
     # The query types behind the first mean over them, without what all of their names begin with.
     mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
     of_type = [(t[shared:], row) for t, row in comparison.of(mean, query_types).items() if t in query_types]
     single = [comparison.row(name) for name in _RESOURCES if all(row["metric"] != name for row in rows)]
     resources = [(comparison.named(row), row) for row in single if row]
     for group, named in (("types", of_type), ("resources", resources)):
-        found += [Change.of(row, group, name) for name, row in named if row["change_pct"] is not None]
+        found += [change(row, group, name) for name, row in named if row["change_pct"] is not None]
     return found

@@ -21,8 +21,8 @@ _TEXTS = jinja2.Environment(
 )
 
 
-def text(name: str) -> Callable[[Source, Pictures], str]:
-    """Return a section that is a template of plots/templates, with the plan and the machine."""
+def text(name: str, summary: str = "") -> Callable[[Source, Pictures], str]:
+    """Return a section that is a template of plots/templates, with the plan and the machine; folded with a summary."""
 
     def section(source: Source, _: Pictures) -> str:
         calibration = source.run.json("raw/calibration.json")
@@ -31,10 +31,11 @@ def text(name: str) -> Callable[[Source, Pictures], str]:
             found = ", ".join(f"{of} {numbers.count(n)}" for of, n in (calibration.get(key) or {}).items())
             return f" Counts: {found}." if found else ""
 
-        return _TEXTS.get_template(f"{name}.md.j2").render(
+        found = _TEXTS.get_template(f"{name}.md.j2").render(
             plan=source.plan, host={"cpus": source.host.get("cpus")}, rows=calibration.get("rows") or [], counts=counts,
             count=numbers.count, code=markup.code, number_of=number_of,
         )  # fmt: skip
+        return markup.folded(summary, found) if summary else found
 
     return section
 
@@ -47,16 +48,14 @@ def reproduce(source: Source, _: Pictures) -> str:
     named = [] if imported else [(v.name, v.label, source.revision(v.name)) for v in source.plan.variants]
     return markup.paragraphs(
         compared.command(source),
-        markup.items([
+        markup.folded("What has to be the same, and where the figures are", markup.items([
             *(f"{name}: a log with sha256 {markup.code(log.sha256)}" for name, log in logs),
             *(f"{name}: {markup.text(label)} is {markup.code(revision)}" for name, label, revision in named),
             f"tsduel {markup.text(compared.own(source))}",
         ]),
-        written
-        and markup.folded(
-            f"{asked.experiment or 'the experiment'} as it was read, before knobs", markup.block(written, "yaml")
-        ),
+        written and f"{asked.experiment or 'the experiment'} as it was read, before knobs:",
+        written and markup.block(written, "yaml"),
         "The figures behind this page: `tidy/measurements.csv` and `tidy/pairs.csv` (a line a block and metric), "
         "`stats/comparison.csv` (a line a metric), `tidy/checks.csv`; all of them from `raw/`, again with "
-        f"`make tidy compare report RUN={source.run.path.name}`.",
+        f"`make tidy compare report RUN={source.run.path.name}`."),
     )  # fmt: skip

@@ -37,10 +37,9 @@ def section(source: Source, _: Pictures) -> str:
     flags = [markup.text(said) for said in counted["message"][counted["effect"] == FLAG].tolist()]
     more = f" and {len(flags) - MOST_FLAGS} more, see `tidy/noise.csv`" if len(flags) > MOST_FLAGS else ""
     return markup.paragraphs(
-        _signals(counted),
         _spoilt(source, counted),
         (flags and f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}.") or "",
-        "All of it on this machine: one virtual machine is one host.",
+        markup.folded("Signals", _signals(counted), "All of it on this machine: one virtual machine is one host."),
     )
 
 

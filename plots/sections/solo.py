@@ -32,14 +32,13 @@ def load(source: Source, pictures: Pictures) -> str:
     rates = source.counting(series[(series["metric"] == "load_rate") & (series["phase"] == "load")])
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
-        markup.items(_load_lines(source)),
         *(part for one in source.comparisons if (part := _load_sentence(one))),
-        _tables(source, RATES),
         pictures.show(
             "load-rate", "load rate over time", f"Load rate over time, samples/s: {names}",
             "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",
             None if rates.empty else load_rate(rates, source.labels),
         ),
+        markup.folded("Rate and time", markup.items(_load_lines(source)), _tables(source, RATES)),
     )  # fmt: skip
 
 
@@ -88,12 +87,15 @@ def server(source: Source, pictures: Pictures) -> str:
     figure = server_chart.course(drawn, source.labels) if server_chart.drawable(drawn) else None
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
-        of_load and f"{since}\n\n{of_load}",
-        rest and f"The whole part in which a variant is alone:\n\n{rest}",
         pictures.show(
             "server", "the server over time", f"CPU, RSS, bytes written and bytes kept over time: {names}",
             "The phases side by side, each to its own end. Thin lines are blocks, thick lines the medians.",
             figure,
+        ),
+        markup.folded(
+            "Figures of the process and its database",
+            of_load and f"{since}\n\n{of_load}",
+            rest and f"The whole part in which a variant is alone:\n\n{rest}",
         ),
     )  # fmt: skip
 
@@ -150,7 +152,7 @@ def queries(source: Source, _: Pictures) -> str:
         "Medians over blocks of what TSBS's own client measured, each variant alone. It keeps no single service times "
         "and prints steps of 0.01 ms; its rate is workers / mean, so that one of the two is judged."
     )
-    return markup.paragraphs(*parts, note, *(_shift(one, source) for one in source.comparisons))
+    return markup.folded("Tables", *parts, note, *(_shift(one, source) for one in source.comparisons))
 
 
 def _shift(comparison: Comparison, source: Source) -> str:

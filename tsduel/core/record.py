@@ -97,6 +97,7 @@ class DuelType(_Record):
     cpu_ns: dict[str, int] = {}
     client_cpu_ns: int | None = None
     instructions: dict[str, int] | None = None
+    counters: dict[str, dict[str, float]] = {}
 
 
 class DuelLoad(_Record):

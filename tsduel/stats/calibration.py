@@ -6,14 +6,18 @@ What is kept, and when a newer one takes its place, is tsduel.stats.aa's busines
 import glob
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from scipy.special import stdtrit
+
 from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
+from tsduel.stats.power import ALPHA
 from tsduel.workloads import workload_of
 
 PROTOCOL = 2
@@ -56,3 +60,14 @@ def look(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
     others = (read_json(path) for path in mine.parent.glob(f"{glob.escape(f'{kind}.{plan.kind}')}.*.v{PROTOCOL}.json"))
     newest = max(others, key=lambda kept: str(kept.get("created")), default=None)
     return None if newest is None else {**newest, "same_workload": False}
+
+
+def floor_pct(kept: Mapping[str, Any], metric: str, query_type: str, blocks: int) -> float | None:
+    """Return the percent that so many blocks of a binary against itself stay within, 95 times of 100.
+
+    t_.975,n-1 s_d / sqrt(n) with the spread of the A/A run that `look` has found; None without one of this workload.
+    """
+    spread = next((s["s_d"] for s in kept["spreads"] if (s["metric"], s["query_type"]) == (metric, query_type)), None)
+    if spread is None or blocks < 2 or not kept["same_workload"]:  # noqa: PLR2004 - of one block there is no spread
+        return None
+    return 100 * math.expm1(float(stdtrit(blocks - 1, 1 - ALPHA / 2)) * spread / math.sqrt(blocks))

@@ -32,6 +32,7 @@ DATABASE = Database(
             "invalid": Counter(name="vm_rows_invalid_total"),
             "rows_read": Counter(name="vm_rows_read_per_query_sum"),
             "rows_read_queries": Counter(name="vm_rows_read_per_query_count"),
+            "index_searches": Counter(name="vm_date_range_search_calls_total"),
             "slow_inserts": Counter(name="vm_slow_row_inserts_total"),
             "merges": Counter(name="vm_merges_total"),
             "rows_merged": Counter(name="vm_rows_merged_total", labels=_OF_STORAGE),

@@ -14,12 +14,20 @@ from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, EXCHANGE, IDLE, METRICS
-from tsduel.core.record import DUEL, Block
+from tsduel.core.record import DUEL, Block, DuelType
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 Times = NDArray[np.float64]
 
 TRIM = 0.1
+COUNTERS = (
+    ("duel_rows_read", "rows_read", 1.0),
+    ("duel_index_searches", "index_searches", 1.0),
+    ("duel_cache_requests", "cache_requests", 1.0),
+    ("duel_cache_misses", "cache_misses", 1.0),
+    ("duel_gc_cpu_us", "gc_cpu", 1e-6),
+)
+"""The database's own counters, an operation: metric, our name, the metric's unit."""
 PERCENTILES = (("duel_p50_ms", 0.5), ("duel_p95_ms", 0.95), ("duel_p99_ms", 0.99))
 
 
@@ -60,6 +68,8 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     for one in duel.types:
         put.per_operation("duel_cpu_us", one.query_type, one.cpu_ns, one.exchanges, 1e3)
         put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
+        for metric, name, unit in COUNTERS:
+            put.per_operation(metric, one.query_type, _counted(one, name), one.exchanges, unit)
         if one.client_cpu_ns is not None:
             # One client asks all of them, so that each has the same share.
             put.values(
@@ -67,6 +77,8 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
             )
     operations = sum(one.exchanges for one in duel.types)
     put.per_operation("duel_cpu_us", ALL, _sums([one.cpu_ns for one in duel.types]), operations, 1e3)
+    for metric, name, unit in COUNTERS:
+        put.per_operation(metric, ALL, _sums([_counted(one, name) for one in duel.types]), operations, unit)
     put.per_operation("duel_instructions", ALL, _sums([one.instructions or {} for one in duel.types]), operations, 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
@@ -105,7 +117,11 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     }
 
 
-def _sums(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _counted(one: DuelType, name: str) -> dict[str, float]:
+    return {variant: found[name] for variant, found in one.counters.items() if name in found}
+
+
+def _sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Add up by variant, over those that have a figure in every part."""
     names = set.intersection(*(set(part) for part in parts)) if parts else set()
     return {name: sum(part[name] for part in parts) for name in names}

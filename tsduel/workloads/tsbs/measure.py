@@ -32,7 +32,8 @@ _GROWN = {
         "load_storage_read_bytes": "storage_read", "load_storage_written_bytes": "storage_written",
     },
     # Work that is left over after the last acknowledgement belongs to the load.
-    "settle": {"slow_inserts": "slow_inserts", "merges": "merges", "rows_merged": "rows_merged"},
+    "settle": {"slow_inserts": "slow_inserts", "merges": "merges", "rows_merged": "rows_merged",
+               "load_cache_misses": "cache_misses"},
     "stop": {"gc_cpu_seconds": "gc_cpu", "major_faults": "major_faults", "storage_written_bytes": "storage_written"},
 }  # fmt: skip
 """The phase up to which a counter's growth since the load began is a metric."""

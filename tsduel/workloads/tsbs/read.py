@@ -12,7 +12,7 @@ from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.series import points
 
 _SECTIONS = (
-    *("compared", "duel", "load", "server", "queries"),
+    *("compared", "moved", "duel", "load", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")

@@ -1,0 +1,25 @@
+// What test_browser.py asks of the page.
+const boxes = found => found.getBoundingClientRect();
+const every = selector => [...document.querySelectorAll(selector)];
+const inWindow = found => boxes(found).width > 0 && boxes(found).bottom <= innerHeight && boxes(found).right <= innerWidth;
+const starting = word => every("header p").find(one => one.textContent.startsWith(word));
+const shown = () => [starting("Question"), starting("Answer"), every("header svg").find(one => boxes(one).width)].map(inWindow);
+
+// Text that is wider than its box and cannot be scrolled to, or that leaves its picture; a page wider than its window.
+const scrolls = at => at && (/auto|scroll/.test(getComputedStyle(at).overflowX) || scrolls(at.parentElement));
+const wide = one => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1 && !scrolls(one);
+const leaves = (part, box) => part.left < box.left - 1 || part.right > box.right + 1 || part.top < box.top - 1 || part.bottom > box.bottom + 1;
+const cut = () => [
+  ...every("html, body *:not(svg *)").filter(wide).map(one => one.outerHTML.slice(0, 80)),
+  ...every("svg[role=img]").filter(one => boxes(one).width).flatMap(
+    one => [...one.querySelectorAll("g[id*=text_]")].filter(part => leaves(boxes(part), boxes(one))).map(part => part.id)),
+];
+
+const seen = () => every("main tbody tr").filter(row => !row.hidden && row.offsetHeight);
+const rows = () => every("main tbody tr").filter(row => !row.hidden && row.closest("table").textContent.includes("→"));
+const change = cell => parseFloat(/\(([-+.\d]+) %/.exec(cell.textContent)?.[1]);
+const find = text => {
+  const input = document.querySelector("input");
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+};

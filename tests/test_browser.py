@@ -1,0 +1,81 @@
+"""The page in a real browser: what a first screen holds, what its script does, that it asks nobody for anything.
+
+UPDATE_GOLDEN=1 takes the screenshots in docs/ anew, to be looked at before they are committed.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import synthetic
+from browser import CHROMIUM, Browser
+from reports import made
+
+from tsduel.stats import aa
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium (scripts/test does it where it can)"
+)
+DOCS = Path(__file__).parents[1] / "docs"
+SCREENS = {"wide": (1280, 800), "phone": (390, 844)}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Make the report of a run of the default size on a machine that is calibrated."""
+    path = tmp_path_factory.mktemp("browser")
+    plain = {"blocks": 8, "query_types": synthetic.QUERY_TYPES, "solo_s": 0.0, "exchanges": 300}
+    made(path, **plain, aa=True, factors={}).rename(path / "aa-run")
+    assert "calibration" in aa.keep(path / "aa-run")
+    return made(path, **plain) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Start a browser with a profile of its own."""
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_first_screen_holds_question_answer_and_picture(report, browser, tmp_path, screen):
+    """Without scrolling, on a laptop and on a phone; no text is cut, nothing is fetched, the script has no error."""
+    browser.open(report, *SCREENS[screen])
+    assert browser.run("shown()") == [True, True, True]
+    assert browser.run("performance.timing.domInteractive - performance.timing.navigationStart") < 5000, "1 s when idle"
+    browser.screenshot((DOCS if os.environ.get("UPDATE_GOLDEN") else tmp_path) / f"report-{screen}.png")
+    assert browser.run("cut()") == []
+    browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert browser.run("cut()") == []
+    assert {address.split(":")[0] for address in browser.asked} == {"file"}
+    assert browser.errors == []
+    assert report.stat().st_size < 1_500_000
+
+
+def test_rows_are_filtered_found_sorted_and_linked_to(report, browser):
+    """Regressions leave only what is worse; a search opens folds; a head sorts; an address leads to its row."""
+    browser.open(report, 1280, 800)
+    browser.run("document.querySelector('button[value=regressions]').click()")
+    kept = browser.run("rows().map(row => row.textContent)")
+    assert kept
+    assert all("✗" in row for row in kept)
+    browser.run("document.querySelector('button[value=all]').click()")
+    browser.run("find('peak rss')")
+    assert browser.run("seen().length") == 2
+    browser.run("find('')")
+    browser.run("[...document.querySelectorAll('th')].find(head => head.textContent.startsWith('typical')).click()")
+    changes = browser.run("rows().slice(0, 9).map(row => change(row.cells[1]))")
+    assert len(set(changes)) > 5
+    assert changes == sorted(changes, reverse=True)
+    link = browser.run("document.querySelector('#load-load-rate a').getAttribute('href')")
+    browser.run(f"location.hash = {link!r}")
+    browser.run("new Promise(done => setTimeout(done, 200))")
+    assert browser.run("document.querySelector('#load-load-rate').closest('details').open")
+    assert browser.run("matchMedia('print').media && document.querySelectorAll('[data-said]').length") > 30
+
+
+def test_the_dark_is_dark(report, browser):
+    """Who has asked for dark pages gets one."""
+    browser.open(report, 1280, 800, "dark")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(18, 18, 18)"

@@ -1,0 +1,74 @@
+"""Several runs: side by side and over time, and never joined where they are not comparable."""
+
+import json
+
+import pytest
+from reports import compared
+
+from plots import runs
+from tsduel.core.errors import UserError
+
+EARLIER = "2026-11-19T09:00:00Z"
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Make three runs: two alike, the last on another CPU and with other data; another is a smoke run."""
+
+    def elsewhere(run):
+        changes = {"raw/host1.json": ("cpu_model", "AMD EPYC <7B13>"), "plan/experiment.json": ("created", EARLIER)}
+        for name, (key, value) in changes.items():
+            found = json.loads((run / name).read_text())
+            (run / name).write_text(json.dumps(found | {key: value}))
+        plan = json.loads((run / "plan/experiment.json").read_text())
+        plan["workload"]["data"][0]["key"] = "e" * 16
+        (run / "plan/experiment.json").write_text(json.dumps(plan))
+
+    for name, edit, more in (
+        ("a", None, {}),
+        ("b", None, {"seed": 2}),
+        ("c", elsewhere, {}),
+        ("smoke", None, {"smoke": True}),
+    ):
+        compared(tmp_path / f"made-{name}", edit, **more).rename(tmp_path / name)
+    (tmp_path / "results").mkdir()
+    for name in ("a", "b", "c", "smoke"):
+        (tmp_path / name).rename(tmp_path / "results" / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results"
+
+
+@pytest.mark.usefixtures("stored")
+def test_runs_stand_side_by_side_where_they_are_comparable():
+    """Two alike share a table; the third has one of its own, and it is said that CPU and data differ."""
+    found = runs.compare({"RUNS": "a b c"})
+    assert found.count("| Load rate, samples/s") == 2
+    assert "| a: v1.133.0 against v1.132.0, 6 blocks | b: v1.133.0" in " ".join(found.split())
+    said = next(line for line in found.splitlines() if line.startswith("- "))
+    for part in (
+        "b and c are not put together",
+        "machine: local-intel",
+        "amd-epyc-7b13",
+        f"data: {'d' * 16} against {'e' * 16}",
+    ):
+        assert part in said
+    with pytest.raises(UserError, match="RUNS is not two runs"):
+        runs.compare({"RUNS": "a"})
+    with pytest.raises(UserError, match="nothing"):
+        runs.compare({"RUNS": "a nothing"})
+
+
+def test_a_trend_is_of_comparable_results(stored):
+    """Runs stand in the order of their making, a table for what is comparable; what is no result is left out."""
+    found = runs.trend({"METRIC": "duel_typical_ms"}, stored)
+    tables = [block for block in found.split("\n\n") if block.startswith("| Created")]
+    assert [sum(line.startswith("| 2026") for line in table.splitlines()) for table in tables] == [1, 2]
+    assert "geometric mean" in tables[0]
+    assert "smoke" not in found
+    assert "c and a are not put together" in found
+    assert {path.name for path in (stored / "trend").iterdir()} == {
+        f"duel_typical_ms-geomean.{end}" for end in ("svg", "png")
+    }
+    assert "cpu-max-all-1" in runs.trend({"METRIC": "duel_typical_ms/cpu-max-all-1"}, stored)
+    with pytest.raises(UserError, match=r"METRIC: 'speed' is in no run; .*load_rate"):
+        runs.trend({"METRIC": "speed"}, stored)
