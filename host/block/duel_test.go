@@ -26,7 +26,7 @@ import (
 	"tsduel/host/record"
 )
 
-const toy = "TSDUEL_TOY" // what is wrong with a toy database: wrong=N empty=N error=N die=N (every or at the Nth query), merging, busy, warm
+const toy = "TSDUEL_TOY" // what is wrong with a toy database: wrong=N empty=N error=N die=N (every or at the Nth query), merging, busy, warm, deaf (for a merge that is asked for)
 
 func init() { // the test's binary is the database, too
 	if wrong, ok := os.LookupEnv(toy); ok && len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "-storageDataPath=") {
@@ -50,9 +50,12 @@ func database(wrong string) {
 	if _, err := os.Stat(filepath.Join(dir, "cache")); err == nil {
 		fmt.Println("began with a cache")
 	}
-	var queries, lines atomic.Int64
+	var queries, lines, merges atomic.Int64
 	http.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("/internal/force_flush", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("/internal/force_merge", func(http.ResponseWriter, *http.Request) { merges.Add(1) })
 	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "vm_parts %d\n", max(1, int64(2+has("deaf"))-merges.Load()))
 		fmt.Fprintf(w, "vm_rows_read_per_query_sum %d\nvm_active_merges %d\nvm_cache_entries{type=\"promql/rollupResult\"} %d\nvm_rows_inserted_total{type=\"influx\"} %d\n",
 			queries.Load()*int64(1-has("blind")), has("merging"), 7*has("warm"), lines.Load())
 	})
@@ -428,6 +431,19 @@ func TestTypicalIsATrimmedMeanOfLogRatios(t *testing.T) {
 	}
 	if text, err := json.Marshal(record.Ratios{}); err != nil || !strings.Contains(string(text), `"duel_typical_ms":null`) {
 		t.Error(string(text), err)
+	}
+}
+
+// A merge that is asked for while another runs is ignored: all are asked again, and only what stays unlike voids the block.
+func TestSidesMergeUntilTheirDataLieAlike(t *testing.T) {
+	t.Parallel()
+	for wrong, void := range map[string]string{"deaf": "", "deaf  deaf  deaf  deaf": "unequal starts: the data lie in 1 parts on one side and in 2 on another, by chance, though they were merged"} {
+		f := toys(t, "", wrong)
+		f.Plan.Settle, f.Plan.Duel.Enabled = record.Settle{Mode: "merged", TimeoutS: 20}, true
+		f.variants["baseline"].target.Counters["parts"] = record.Counter{Name: "vm_parts"}
+		if b := fight(t, f); b.Status != record.OK || b.Void != void || (void == "") != (len(b.Duel.Types) == 1) {
+			t.Errorf("%s: void %q, %+v", wrong, b.Void, b.Failures)
+		}
 	}
 }
 

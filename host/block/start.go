@@ -23,6 +23,8 @@ import (
 const (
 	idleShare = 0.01 // of a CPU: a server that uses less has nothing to do
 	steadyFor = 3    // looks in a row at the same share: so much it uses at rest
+	// mergeAttempts is how often all are asked to merge, until their data lie alike.
+	mergeAttempts = 4
 )
 
 // Tests wait less.
@@ -41,7 +43,6 @@ func (d *duel) start(ctx context.Context) error {
 		if again {
 			side.Restarts++
 		}
-		side.IdleS = 0
 		if err := d.forget(ctx, v); err != nil {
 			return err
 		}
@@ -61,19 +62,12 @@ func (d *duel) start(ctx context.Context) error {
 		if _, err := d.launch(ctx, v, "duel-", d.Host.Pin.Server); err != nil {
 			return err
 		}
-		if err := d.answersKept(ctx, v); err != nil || !d.mergesLater() {
-			return err
-		}
-		_, err := d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
-		return err
+		return d.answersKept(ctx, v)
 	})
 	if err != nil || d.decided() {
 		return err
 	}
-	if err := d.awaitIdle(ctx); err != nil || d.decided() {
-		return err
-	}
-	if err := d.equalParts(); err != nil || d.decided() {
+	if err := d.rest(ctx); err != nil || d.decided() {
 		return err
 	}
 	if d.Host.Instructions {
@@ -118,29 +112,56 @@ func (d *duel) equalStart(v *variant, kept int64, what string) bool {
 	return c.OK
 }
 
-// equalParts sees that the data lie in as many parts on every side: how many a load leaves is chance, and one or two was
-// 20 % for queries that read much (docs/method.md). After a merge it has to be so, else it is noted.
-func (d *duel) equalParts() error {
+// rest waits until all are idle, with their data in as many parts on every side: how many a load leaves is chance, and one
+// or two was 20 % for queries that read much (docs/method.md). Where they are merged here, all sides are asked again while
+// that is not so: a merge that is asked for while another runs, as after a start, is ignored.
+func (d *duel) rest(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		err := d.all(func(v *variant) (err error) {
+			side := d.record.Start[v.Name]
+			side.IdleS = 0
+			d.record.Start[v.Name] = side
+			if d.mergesLater() {
+				_, err = d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
+			}
+			return err
+		})
+		if err != nil || d.decided() {
+			return err
+		}
+		if err := d.awaitIdle(ctx); err != nil || d.decided() {
+			return err
+		}
+		said, err := d.unequalParts()
+		switch {
+		case err != nil || said == "":
+			return err
+		case d.mergesLater() && attempt < mergeAttempts:
+			continue
+		case d.Plan.Settle.Mode == "merged":
+			d.block.Void = "unequal starts: " + said + ", though they were merged"
+		default:
+			d.Events.Note(d.block.Block, "", "", said+": SET=\"settle.mode=merged\" makes them alike")
+		}
+		return nil
+	}
+}
+
+// unequalParts says in how many parts the data lie where that is not the same on every side, else nothing.
+func (d *duel) unequalParts() (said string, err error) {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, v := range d.alive() {
 		counter, has := v.target.Counters["parts"]
 		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
-		if err != nil {
-			return err
-		}
-		if !has || !found {
-			return nil
+		if err != nil || !has || !found {
+			return "", err
 		}
 		least, most = min(least, parts), max(most, parts)
 	}
-	switch said := fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", least, most); {
-	case least == most:
-	case d.Plan.Settle.Mode == "merged":
-		d.block.Void = "unequal starts: " + said + ", though they were merged"
-	default:
-		d.Events.Note(d.block.Block, "", "", said+": SET=\"settle.mode=merged\" makes them alike")
+	if least < most {
+		said = fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", least, most)
 	}
-	return nil
+	return said, nil
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
