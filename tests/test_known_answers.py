@@ -1,0 +1,139 @@
+"""The instrument is tested like one: differences that we planted in the real database are found, and no others.
+
+MEASUREMENT.md 8. `make calibrate` shows the same on the user's machine; docs/method.md has what a quiet one finds.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import yaml
+from checkout import CACHE, QUIET, Checkout
+from fakeproject import free_port
+
+from tsduel.calibrate import planted
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+TYPES = ["single-groupby-1-1-1", "cpu-max-all-8"]
+# Stands before the real server, and changes one answer in a hundred and fifty.
+LIAR = """#!{python}
+import http.server, subprocess, sys, urllib.request
+flags = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:])
+host, port = flags["httpListenAddr"].split(":")
+behind = f"{{host}}:{{int(port) + 500}}"
+others = [word for word in sys.argv[1:] if "httpListenAddr" not in word]
+server = subprocess.Popen(["{binary}", *others, f"-httpListenAddr={{behind}}"])
+asked = 0
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        global asked
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self.rfile.read(length) if length else None
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"http://{{behind}}{{self.path}}", data)) as answer:
+                status, body = answer.status, answer.read()
+        except OSError:
+            status, body = 503, b""
+        if "query_range" in self.path:
+            asked += 1
+            if asked % 150 == 0:
+                body = body.replace(b'"]', b'1"]', 1)
+        self.send_response(status)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if status != 204 else b"")
+
+    do_POST = do_GET
+
+def stop(*_):
+    server.terminate()
+    server.wait()
+    sys.exit(0)
+
+import signal
+signal.signal(signal.SIGTERM, stop)
+proxy = http.server.ThreadingHTTPServer((host, int(port)), Proxy)
+proxy.daemon_threads = True
+proxy.serve_forever()
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Return a checkout of the test's own."""
+    return Checkout(tmp_path / "checkout")
+
+
+def experiment(checkout, variants, **design):
+    """Write an experiment of these variants, small and with data that are loaded once."""
+    asked = {
+        "name": "known",
+        "variants": variants,
+        "workload": {"scale": 100, "workers": 2, "batch_size": 2000},
+        "queries": {"types": TYPES, "max_count": 10_000},
+        "duel": {"seconds": 0.8, "least": 64, "idle_s": 1.0},
+        "settle": {"drain": False},
+        "design": {"reload": "once", **design},
+    }
+    (checkout.path / "experiments/known.yml").write_text(yaml.safe_dump(asked))
+    return ["tsbs", "RUN=known", "EXPERIMENT=experiments/known.yml", f"SET=host.port={free_port()} {QUIET}"]
+
+
+def figures(run_dir):
+    """Map candidate, metric and query type to their row."""
+    with (run_dir / "stats/comparison.csv").open(encoding="utf-8", newline="") as stream:
+        return {(row["candidate"], row["metric"], row["query_type"]): row for row in csv.DictReader(stream)}
+
+
+def test_what_was_planted_is_found_and_nothing_else(checkout):
+    """Four residents: a handler made 5 % slower and a burnt CPU are found by CPU; the same binary is not called."""
+    repository = str(planted.repository(CACHE))
+    base = {"source": "git", "repo": repository, "ref": "base"}
+    variants = {
+        "baseline": base,
+        "candidate": base | {"ref": "slow-5"},
+        "burner": base | {"ref": "burn-5"},
+        "same": base,
+    }
+    checkout.make(*experiment(checkout, variants, blocks=6))
+    found = figures(checkout.results("known"))
+
+    slow = found["candidate", "duel_cpu_us", "all"]
+    assert 1.5 < float(slow["change_pct"]) < 12
+    assert float(slow["p_adj"]) <= 0.05
+    # 50 ms a second, which no ratio of service times sees.
+    burnt = found["burner", "duel_idle_cpu_ms", ""]
+    assert 30 < float(burnt["candidate_median"]) - float(burnt["baseline_median"]) < 90
+    assert burnt["verdict"] == "regression"
+    for metric, query_type in (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all")):
+        assert found["same", metric, query_type]["verdict"] != "regression"
+
+
+def test_a_wrong_answer_in_a_hundred_and_fifty_is_found(checkout, tmp_path):
+    """The block fails for who gave it, with the place where the values differ, and both bodies are kept."""
+    honest = {"ref": "v1.132.0"}
+    checkout.make("plan", "provision", "build", "RUN=honest", "EXPERIMENT=experiments/smoke.yml")
+    built = json.loads((checkout.results("honest") / "build/baseline.json").read_text())
+    liar = tmp_path / "liar"
+    liar.write_text(LIAR.format(python="/usr/bin/env python3", binary=built["binary"]))
+    liar.chmod(0o755)
+    variants = {"baseline": honest, "candidate": {"source": "binary", "path": str(liar)}}
+    command = experiment(checkout, variants, blocks=1, warmup_blocks=0, reload="every", max_failed_blocks=9)
+    said = checkout.make(*command, expect=2)
+    run_dir = checkout.results("known")
+    (failure,) = json.loads((run_dir / "raw/001/block.json").read_text())["failures"]
+    assert (failure["variant"], failure["part"]) == ("candidate", "duel")
+    assert "the values are" in failure["message"]
+    (difference, *_) = json.loads((run_dir / "raw/001/duel/differences.json").read_text())
+    assert difference["bodies"][0] != difference["bodies"][1]
+    assert failure["query_type"] in said
