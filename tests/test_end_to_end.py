@@ -81,8 +81,9 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link
     pictures = {path.stem for path in run_dir.glob("plots/*.svg")}
-    assert pictures == {"change", "blocks", "distributions", "load-rate", "server"}
-    assert (run_dir / "report.html").read_text().count('src="data:image/svg') == len(pictures)
+    assert pictures >= {"change", "blocks", "distributions", "load-rate", "server"}
+    page = (run_dir / "report.html").read_text()
+    assert [name for name in pictures if f'<g id="{name}-figure_1">' not in page] == []
     assert f"Report: results/{RUN}/report.md" in said
 
     # A second time nothing is run again, and the tables are made anew from what is there.
@@ -126,5 +127,5 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
         assert expected in report
     assert f"Report: results/{RUN}/report.md" in said
     assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in said
-    assert {path.stem for path in run_dir.glob("plots/*.png")} == {"change", "change-in-memory", "blocks"}
+    assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory", "blocks"}
     assert checkout.make("comment", f"RUN={RUN}").startswith("**v1.133.0 against v1.132.0** (2 blocks): ? a screen")
