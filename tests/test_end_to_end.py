@@ -128,4 +128,4 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
     assert f"Report: results/{RUN}/report.md" in said
     assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in said
     assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory", "blocks"}
-    assert checkout.make("comment", f"RUN={RUN}").startswith("**v1.133.0 against v1.132.0** (2 blocks): ? a screen")
+    assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a screen" in checkout.make("comment", f"RUN={RUN}")
