@@ -138,7 +138,8 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
     lacking = replace(SPEC, only={"Search/Names/100": "baseline"}, go_versions={"candidate": "go1.27.0"})
     run = made(tmp_path, lacking)
     found = comment.main(run).splitlines()
-    assert found[0].startswith(
+    assert found[0].startswith("<!-- tsduel: ")
+    assert found[1].startswith(
         "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: memory (10.0 % more); **✓ better**: "
     )
     said = "\n".join(found)
@@ -148,7 +149,7 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "drawn"), [(SPEC, {"change", "change-in-memory", "blocks"}), (THREE, None), (PIVOT, None)]
+    ("spec", "drawn"), [(SPEC, {"change", "change-narrow", "change-in-memory", "blocks"}), (THREE, None), (PIVOT, None)]
 )
 def test_the_report_of_every_shape(tmp_path, capsys, spec, drawn):
     """The sections of benchmarks, its pictures, a column a unit with units that suit, benchstat's own view."""
