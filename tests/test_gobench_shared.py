@@ -139,7 +139,7 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
     run = made(tmp_path, lacking)
     found = comment.main(run).splitlines()
     assert found[0].startswith("<!-- tsduel: ")
-    assert found[1].startswith(
+    assert found[2].startswith(
         "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: memory (10.0 % more); **✓ better**: "
     )
     said = "\n".join(found)
