@@ -284,8 +284,9 @@ type Facts struct {
 
 // Workload is raw/workload.json: the very files of a run.
 type Workload struct {
-	Data    []DataFile  `json:"data"`
-	Queries []QueryFile `json:"queries"`
+	Data      []DataFile  `json:"data"`
+	Continued []DataFile  `json:"continued,omitempty"` // what follows on the same series
+	Queries   []QueryFile `json:"queries"`
 }
 
 // DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
@@ -311,8 +312,15 @@ type QueryFile struct {
 }
 
 // DataFor returns the data in a format.
-func (w *Workload) DataFor(format string) (DataFile, bool) {
-	for _, d := range w.Data {
+func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
+
+// ContinuedFor returns what follows it.
+func (w *Workload) ContinuedFor(format string) (DataFile, bool) {
+	return ofFormat(w.Continued, format)
+}
+
+func ofFormat(files []DataFile, format string) (DataFile, bool) {
+	for _, d := range files {
 		if d.Format == format {
 			return d, true
 		}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,7 @@ type Target struct {
 	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
 	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+	Immutable     string             `json:"immutable"`  // paths below a component's directory that are never changed once they are written
 }
 
 // Counter is a sum over all samples of a name whose labels match every pattern in full.
@@ -92,7 +94,8 @@ type Counter struct {
 type Design struct {
 	Blocks          int    `json:"blocks"`
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
-	Reload          string `json:"reload"` // every or once
+	Reload          string `json:"reload"`     // every or once
+	StartFrom       string `json:"start_from"` // empty, or baseline: variants start on what the baseline has left
 	Seed            int64  `json:"seed"`
 }
 
@@ -147,15 +150,36 @@ type WorkloadPlan struct {
 	Lines          int64     `json:"lines"`
 	Samples        int64     `json:"samples"`
 	EstimatedBytes int64     `json:"estimated_bytes"`
-	Data           []struct {
-		Format string `json:"format"`
-		Key    string `json:"key"`
-	} `json:"data"`
+	Data           []DataKey `json:"data"`
+	// Continued is what follows on the same series, for what is ingested on top of the first window; nil where nothing is.
+	Continued *struct {
+		Start          time.Time `json:"start"`
+		End            time.Time `json:"end"`
+		Lines          int64     `json:"lines"`
+		Samples        int64     `json:"samples"`
+		EstimatedBytes int64     `json:"estimated_bytes"`
+		Data           []DataKey `json:"data"`
+	} `json:"continued"`
+}
+
+// Files are those of the first window and of what continues it.
+func (w *WorkloadPlan) Files() []DataKey {
+	if w.Continued == nil {
+		return w.Data
+	}
+	return slices.Concat(w.Data, w.Continued.Data)
+}
+
+// DataKey is a file of data in the cache.
+type DataKey struct {
+	Format string `json:"format"`
+	Key    string `json:"key"`
 }
 
 // Queries are the query files, and the closed loop of the solo part. Count is nil where the warm-up finds it.
 type Queries struct {
 	Types    []QueryType `json:"types"`
+	Windowed []QueryType `json:"windowed"` // of other windows than the first data's, called TYPE@WINDOW
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
@@ -164,11 +188,20 @@ type Queries struct {
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format.
+// QueryType is one of them; Keys are those of its file in the cache, by format. Start and End are nil for the window of the
+// first data.
 type QueryType struct {
-	Name string            `json:"name"`
-	Seed int64             `json:"seed"`
-	Keys map[string]string `json:"keys"`
+	Name  string            `json:"name"`
+	Seed  int64             `json:"seed"`
+	Keys  map[string]string `json:"keys"`
+	Start *time.Time        `json:"start"`
+	End   *time.Time        `json:"end"`
+}
+
+// TSBS is its name as TSBS knows it, without the window.
+func (q QueryType) TSBS() string {
+	name, _, _ := strings.Cut(q.Name, "@")
+	return name
 }
 
 // Duel is how exchanges are counted and sent.

@@ -101,7 +101,7 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 		}
 	}
 	if plan.Workload != nil {
-		for _, data := range plan.Workload.Data {
+		for _, data := range plan.Workload.Files() {
 			needed["workload/"+data.Key] = true
 			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {
 				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes

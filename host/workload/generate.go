@@ -47,7 +47,7 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
 	plan := spec.Plan.Workload
 	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
-		"--timestamp-start=" + plan.Start.Format(time.RFC3339), "--timestamp-end=" + plan.End.Format(time.RFC3339)}, args...)
+		"--timestamp-start=" + j.start.Format(time.RFC3339), "--timestamp-end=" + j.end.Format(time.RFC3339)}, args...)
 	// A garbage collector that runs less often: a fifth less time.
 	p, err := proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: w, Stderr: stderr})
 	w.Close()
@@ -109,7 +109,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	defer out.Close()
 	queries := &content{tell: func(int64) {}}
-	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.Name,
+	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.TSBS(),
 		fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err

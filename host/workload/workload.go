@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"time"
 
 	"tsduel/host/noise"
@@ -43,6 +44,9 @@ type job struct {
 	path           string
 	format         string
 	query          *record.QueryType // nil: data
+	start, end     time.Time
+	feed           string // what the unpacked data is called in the scratch directory
+	samples        int64
 	entries, bytes int64
 	made           file
 }
@@ -98,8 +102,12 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		made.Data = append(made.Data, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.entries, Samples: plan.Samples})
+		to := &made.Data
+		if j.start.After(plan.Start) {
+			to = &made.Continued
+		}
+		*to = append(*to, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: j.entries, Samples: j.samples})
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -113,7 +121,8 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	plan, queries := spec.Plan.Workload, spec.Plan.Queries
 	for i, data := range plan.Data {
 		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, entries: plan.Lines, bytes: plan.EstimatedBytes})
+		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, feed: "feed." + data.Format,
+			samples: plan.Samples, entries: plan.Lines, bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
 		}
@@ -121,10 +130,22 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 		if queries.Count != nil {
 			count = max(count, int64(*queries.Count))
 		}
-		for _, q := range queries.Types {
-			for format, key := range q.Keys {
-				jobs = append(jobs, &job{path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+		for _, q := range slices.Concat(queries.Types, queries.Windowed) {
+			j := job{query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+			if q.Start != nil && q.End != nil {
+				j.start, j.end = *q.Start, *q.End
 			}
+			for format, key := range q.Keys {
+				of := j
+				of.path, of.format = filepath.Join(dir, "queries", key+".gob"), format
+				jobs = append(jobs, &of)
+			}
+		}
+	}
+	if more := plan.Continued; more != nil {
+		for _, data := range more.Data {
+			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: more.Start, end: more.End,
+				feed: "feed." + data.Format + ".continued", samples: more.Samples, entries: more.Lines, bytes: more.EstimatedBytes})
 		}
 	}
 	return jobs
@@ -205,7 +226,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 // feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
 // loader takes half as much CPU as the loader itself, from the server that is measured.
 func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	path := filepath.Join(spec.Scratch, j.feed)
 	os.Remove(path)
 	facts, err := noise.Describe(spec.Scratch)
 	if err != nil {
@@ -228,7 +249,7 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range w.Data {
+		for _, d := range slices.Concat(w.Data, w.Continued) {
 			found = append(found, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {

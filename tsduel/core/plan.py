@@ -148,7 +148,8 @@ class Target(Part):
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
     when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
     ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in.
+    empty where that is not how data gets in. `immutable`: paths below a component's directory of files that are removed
+    and never changed once they are written; copies of a directory share them by hard links. Empty: nothing is shared.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    immutable: str = ""
 
 
 class Cell(Part):
@@ -187,6 +189,17 @@ class DataFile(Part):
     key: str
 
 
+class Continued(Part):
+    """Data that follow the first window on the same series, for what is ingested on top of it."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    estimated_bytes: int
+    data: tuple[DataFile, ...]
+
+
 class Workload(WorkloadAsked):
     """The data, counted."""
 
@@ -195,20 +208,27 @@ class Workload(WorkloadAsked):
     samples: int
     estimated_bytes: int
     data: tuple[DataFile, ...]
+    continued: Continued | None = None
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format -> the key its file is cached by.
+
+    Without `start` and `end` it asks over the window of the first data; with them it is called TYPE@WINDOW.
+    """
 
     name: str
     seed: int
     keys: dict[str, str]
+    start: str | None = None
+    end: str | None = None
 
 
 class Queries(QuerySettings):
-    """The queries of a run."""
+    """The queries of a run; `windowed`: the same types over other windows."""
 
     types: tuple[QueryType, ...]
+    windowed: tuple[QueryType, ...] = ()
 
 
 class Tsbs(Part):

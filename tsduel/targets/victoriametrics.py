@@ -50,6 +50,8 @@ DATABASE = Database(
             "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
         },
         write_path="/write",
+        # Files of parts: its own snapshots share them by hard links, too. What lies beside them is written again.
+        immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",
         quiet=("pending", "active_merges", "inmemory_parts"),
         # One that is forced while others run is ignored; parts in memory it takes along.
         before_merge=("pending", "active_merges"),

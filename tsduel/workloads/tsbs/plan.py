@@ -6,11 +6,12 @@ Durations are rough: for the deadline of a rented machine and its price.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from tsduel.core.metrics import METRICS, Metric
-from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
+from tsduel.core.plan import Continued, DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
 from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import WorkloadAsked
 from tsduel.targets import Database, databases
@@ -73,6 +74,7 @@ class TsbsPlanned:
         } | {"tsbs": TSBS_VERSION}
         files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
+        more = _continued(asked, data, used, asked.workload.window_s) if asked.upgrades else None
         count = _query_count(asked)
         types = [
             _query_type(asked, name, number, data | {"count": count}, used)
@@ -88,8 +90,13 @@ class TsbsPlanned:
                 samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
                 estimated_bytes=lines * DATA_BYTES_A_LINE,
                 data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
+                continued=more,
             ),
-            "queries": Queries(**asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types)),
+            "queries": Queries(
+                **asked.queries.model_dump(exclude={"types", "shared_seed"}),
+                types=tuple(types),
+                windowed=tuple(_windowed(asked, data | {"count": count}, used)) if asked.upgrades else (),
+            ),
             "duel": asked.duel,
             "settle": asked.settle,
             "report": asked.report,
@@ -179,6 +186,41 @@ def _query_type(
     shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
     formats = dict.fromkeys(database.target.query_format for database in used)
     return QueryType(name=name, seed=seed, keys={of: _key(shape | {"format": of}) for of in formats})
+
+
+def _continued(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Database], seconds: int) -> Continued:
+    """Return so many seconds of data behind the first, of the same hosts: of one seed TSBS makes the same."""
+    start, lines = asked.workload.end, seconds // asked.workload.step_s * asked.workload.scale
+    end = _after(start, seconds)
+    window = data | {"start": start, "end": end}
+    return Continued(
+        start=start,
+        end=end,
+        lines=lines,
+        samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
+        estimated_bytes=lines * DATA_BYTES_A_LINE,
+        data=tuple(
+            DataFile(format=name, key=_key(window | {"format": name}))
+            for name in dict.fromkeys(database.target.data_format for database in used)
+        ),
+    )
+
+
+def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Database]) -> Iterator[QueryType]:
+    """Yield every type over the new window, and over both: a quarter to three quarters of each query in either."""
+    seam, length = asked.workload.end, asked.workload.window_s
+    for number, name in enumerate(asked.queries.types):
+        reach = tsbs_queries.window_hours(name) * 3600 * 3 // 4
+        spans = {"half": (_after(seam, -reach), _after(seam, reach)), "new": (seam, _after(seam, length))}
+        for at, (window, (start, end)) in enumerate(spans.items(), 1):
+            place = number + at * len(asked.queries.types)
+            of = _query_type(asked, name, place, data | {"start": start, "end": end}, used)
+            yield of.model_copy(update={"name": f"{name}@{window}", "start": start, "end": end})
+
+
+def _after(when: str, seconds: int) -> str:
+    """Return a time so many seconds behind another, both as experiments have them."""
+    return (datetime.fromisoformat(when) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:

@@ -118,6 +118,11 @@ class TsbsExperiment(experiment.Experiment):
     host: Host = Host()
     report: Report = Report()
 
+    @property
+    def upgrades(self) -> bool:
+        """Whether variants start on what the baseline has left."""
+        return self.design.start_from == "baseline"
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         asked = {variant.target for variant in self.variants.values()}
@@ -142,6 +147,10 @@ class TsbsExperiment(experiment.Experiment):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
         if self.duel.load and not databases()[next(iter(asked))].target.write_path:
             raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
+        if self.upgrades and (self.queries.solo or self.duel.load or not self.duel.enabled):
+            raise ValueError(
+                "design.start_from: baseline compares by duels: duel.enabled, and neither queries.solo nor duel.load"
+            )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
