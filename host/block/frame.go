@@ -1,5 +1,5 @@
 // Package block runs one block: each variant alone from an empty disk to a stopped server (solo), then all of them
-// resident (duel).
+// resident (duel); or all of them on what the baseline has loaded (upgrade).
 package block
 
 import (
@@ -53,11 +53,14 @@ type server struct {
 }
 
 // fault is a sentence on why a variant has no result in this block. Any other error is not the block's own doing.
-type fault struct{ message string }
+type fault struct {
+	message string
+	unready bool // it has not come up
+}
 
 func (f *fault) Error() string { return f.message }
 
-func faultf(format string, args ...any) error { return &fault{fmt.Sprintf(format, args...)} }
+func faultf(format string, args ...any) error { return &fault{message: fmt.Sprintf(format, args...)} }
 
 // Run runs a block into Spec.Dir and returns its record, of a failed one too. An error is what is not the block's own
 // failing: ctx has ended, a disk is full, a mistake of ours.
@@ -82,7 +85,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	}
 	end()
 	for _, p := range f.block.Phases {
-		if slices.Contains([]string{"load", "query", "exchange"}, p.Phase) {
+		if slices.Contains([]string{"load", "query", "exchange", "before", "ingest", "after"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
 		}
 	}
@@ -101,7 +104,7 @@ func (f *frame) loadRatios() {
 	}
 	alive := f.alive()
 	for _, v := range alive[min(1, len(alive)):] {
-		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) {
+		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
 			ratios := f.block.Ratios[v.Name]
 			ratios.LoadRate = &ratio
 			f.block.Ratios[v.Name] = ratios
@@ -118,6 +121,9 @@ func (f *frame) run(ctx context.Context) error {
 		return err
 	}
 	for _, name := range f.Row.Order {
+		if f.Plan.Design.StartFrom == "baseline" && name != f.Plan.Variants[0].Name {
+			continue
+		}
 		if err := f.solo(ctx, f.variants[name], loaded); err != nil {
 			if err = f.blame(f.variants[name], err); err != nil {
 				return err
@@ -127,10 +133,26 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := f.markLoaded(loaded); err != nil || !f.Plan.Duel.Enabled {
+	if err := f.markLoaded(loaded); err != nil {
 		return err
 	}
-	return runDuel(ctx, f)
+	for _, part := range parts {
+		if part.planned(f.Plan) && len(f.alive()) > 1 && f.block.Void == "" {
+			if err := part.run(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parts come behind the solo parts, in this order.
+var parts = []struct {
+	planned func(*record.Plan) bool
+	run     func(context.Context, *frame) error
+}{
+	{func(p *record.Plan) bool { return p.Duel.Enabled && p.Design.StartFrom != "baseline" }, runDuel},
+	{func(p *record.Plan) bool { return p.Design.StartFrom == "baseline" }, runUpgrade},
 }
 
 // alive are the variants that can still be compared, in the plan's order: none without the baseline.
@@ -143,6 +165,22 @@ func (f *frame) alive() (alive []*variant) {
 		}
 	}
 	return alive
+}
+
+// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
+// is loaded first. A fault is that variant's own.
+func (f *frame) all(do func(*variant) error) error {
+	alive := f.alive()
+	for _, name := range f.Row.Order {
+		if v := f.variants[name]; slices.Contains(alive, v) {
+			if err := do(v); err != nil {
+				if err := f.blame(v, err); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // blame records a variant's fault and ends its servers; what is no fault is given back.
@@ -251,6 +289,16 @@ func (v *variant) cpu() (sum time.Duration, err error) {
 		sum += used
 	}
 	return sum, nil
+}
+
+// written is what the servers of a variant have written to storage so far, in bytes.
+func (v *variant) written() (sum int64) {
+	for _, s := range v.servers {
+		if c, err := proc.Read(s.pid); err == nil {
+			sum += int64(c.StorageWritten)
+		}
+	}
+	return sum
 }
 
 // freePort is the first on 127.0.0.1, from host.port on, that nobody listens on. Those of ours answer before another is asked for.

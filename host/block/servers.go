@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -216,11 +217,16 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server, begin time
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.process.Ended():
-			return f.died(v)
+			var dead *fault
+			if errors.As(f.died(v), &dead) {
+				dead.unready = true
+				return dead
+			}
+			return nil
 		case <-time.After(readyEvery):
 		}
 		if time.Since(begin) > health {
-			return faultf("the server did not become healthy within %v: %s", health, lastWords(s.log))
+			return &fault{fmt.Sprintf("the server did not become healthy within %v: %s", health, lastWords(s.log)), true}
 		}
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"tsduel/host/scrape"
 )
 
-// drain is how long after the last acknowledged sample the database was quiet, and its servers' CPU clock then.
+// drain is how long after the last acknowledged sample the database was quiet, and what its servers had used and written to
+// storage since they were started.
 type drain struct {
 	seconds float64
 	cpu     time.Duration
+	written int64
 }
 
 // settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
-func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at drain, err error) {
-	s := f.begin(v, record.Solo, "settle", "")
+func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd time.Time) (at drain, err error) {
+	s := f.begin(v, part, "settle", "")
 	s.listen(v.servers...)
 	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
 	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
-	if f.mergesLater() {
+	if f.mergesLater() && part == record.Solo {
 		natural, polls = v.target.BeforeMerge, 1
 	}
 	rest := func(mode string, quiet []string, polls int) (drain, error) {
@@ -73,6 +75,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 				if at.cpu, err = v.cpu(); err != nil {
 					return at, f.died(v)
 				}
+				at.written = v.written()
 			}
 		default:
 			quiet = 0

@@ -55,7 +55,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 		return err
 	}
 	if !loaded {
-		for _, step := range []func(context.Context, *variant, *record.SoloRecord) error{f.canary, f.startAlone, f.load, f.stopAlone} {
+		for _, step := range []func(context.Context, *variant, *record.SoloRecord) error{f.canary, f.startAlone, f.loadFirst, f.stopAlone} {
 			if err := step(ctx, v, &rec); err != nil {
 				return err
 			}
@@ -74,8 +74,8 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 
 // workOnCopy has what comes after the load work on a copy, where later blocks need the directory as the load left it.
 func (f *frame) workOnCopy(ctx context.Context, v *variant) error {
-	if f.Plan.Design.Reload != "once" {
-		return nil
+	if f.Plan.Design.Reload != "once" || f.Plan.Design.StartFrom == "baseline" {
+		return nil // an upgrade makes copies of its own
 	}
 	from := v.data
 	v.data = filepath.Join(f.Scratch, "data", "copies", v.Name)
@@ -145,12 +145,17 @@ func (f *frame) stopAlone(ctx context.Context, v *variant, rec *record.SoloRecor
 	return err
 }
 
-// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
-func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) error {
+// loadFirst loads the data of the first window into an empty database.
+func (f *frame) loadFirst(ctx context.Context, v *variant, rec *record.SoloRecord) error {
 	data, ok := f.Workload.DataFor(v.target.DataFormat)
 	if !ok {
 		return fmt.Errorf("raw/workload.json has no data in format %q", v.target.DataFormat)
 	}
+	return f.load(ctx, v, rec, data, record.Solo, "load")
+}
+
+// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
+func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, data record.DataFile, part, phase string) error {
 	before, err := v.snapshots.Edge(ctx, "load", "begin", "")
 	if err != nil {
 		return err
@@ -159,7 +164,8 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	s := f.begin(v, record.Solo, "load", "")
+	written := v.written()
+	s := f.begin(v, part, phase, "")
 	path := cmp.Or(data.FeedPath, data.Path)
 	feed, wait, err := unpacked(path)
 	if err != nil {
@@ -177,7 +183,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	}
 	c.progress = func(*proc.Process) (float64, error) {
 		done := acknowledged(c.stdout)
-		f.Events.Progress("load", int64(done), f.Plan.Workload.Samples)
+		f.Events.Progress(phase, int64(done), data.Samples)
 		return done, nil
 	}
 	c.stalled = func() error {
@@ -197,7 +203,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	v.snapshots.Mark("load", "end", "")
 	s.over(v.servers...)
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	s.close(exit.Code, f.Plan.Workload.Samples)
+	s.close(exit.Code, data.Samples)
 	if err := f.died(v); err != nil {
 		return err
 	}
@@ -207,14 +213,14 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if fed != nil {
 		return fmt.Errorf("unpack %s: %w", data.Path, fed)
 	}
-	if err := f.sent(v, &c); err != nil {
+	if err := f.sent(v, &c, data.Samples); err != nil {
 		return err
 	}
-	drained, err := f.settle(ctx, v, exit.At)
+	drained, err := f.settle(ctx, v, part, exit.At)
 	if err != nil {
 		return err
 	}
-	rec.CPUNS["drained"] = int64(drained.cpu - cpu)
+	rec.CPUNS["drained"], rec.WrittenBytes = int64(drained.cpu-cpu), drained.written-written
 	if f.Plan.Settle.Drain {
 		rec.DrainS = &drained.seconds
 	}
@@ -224,7 +230,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, before, after); err != nil {
+	if err := f.stored(v, data.Samples, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -233,7 +239,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 var loaded = regexp.MustCompile(`^loaded (\d+) (metrics|samples) `)
 
 // sent checks what the loader says of itself, before an hour of queries on half the data.
-func (f *frame) sent(v *variant, c *client) error {
+func (f *frame) sent(v *variant, c *client, planned int64) error {
 	samples, complaints, complaint := "no", 0, ""
 	lines(func(line string) {
 		if found := loaded.FindStringSubmatch(line); found != nil {
@@ -241,12 +247,12 @@ func (f *frame) sent(v *variant, c *client) error {
 		}
 	}, c.stdout)
 	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
-	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, f.Plan.Workload.Samples)
+	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, planned)
 	if complaints > 0 {
 		wrong += "; it says: " + clientWords(c.stderr)
 	}
 	actual, _ := strconv.ParseFloat(samples, 64)
-	if err := f.equal(v, "samples_sent", float64(f.Plan.Workload.Samples), actual, wrong); err != nil {
+	if err := f.equal(v, "samples_sent", float64(planned), actual, wrong); err != nil {
 		return err
 	}
 	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines of stderr, the first: %s", complaints, scrape.OneLine(complaint)))
@@ -278,8 +284,8 @@ func (v *variant) grown(before, after []byte) map[string]float64 {
 }
 
 // stored checks that the database took and kept everything, and threw nothing away.
-func (f *frame) stored(v *variant, before, after []byte) error {
-	planned := float64(f.Plan.Workload.Samples)
+func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
+	planned := float64(samples)
 	a := max(1, v.target.SamplesPerRow)
 	for _, c := range []struct {
 		check, counter, did string

@@ -5,6 +5,10 @@ const (
 	Solo   = "solo"
 	InDuel = "duel"
 	Bench  = "bench"
+	// The further parts, each behind the duel or in its place.
+	Mixed    = "mixed"
+	Capacity = "capacity"
+	Upgrade  = "upgrade"
 )
 
 // OK and Failed are what a block's status is.
@@ -34,6 +38,7 @@ type Block struct {
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
+	Upgrade     *UpgradeRecord        `json:"upgrade,omitempty"`
 	Checks      []Check               `json:"checks"`
 	Ratios      map[string]Ratios     `json:"ratios"` // by candidate
 }
@@ -58,6 +63,9 @@ func (b *Block) Finish(variants []Variant) {
 				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = f.Phase, f.QueryType, 0, false, f.Message
 				break
 			}
+		}
+		if said := b.Refused(v.Name); said != "" {
+			c.Phase, c.Actual, c.OK, c.Message = "start", 0, false, said
 		}
 		b.Checks = append(b.Checks, c)
 	}
@@ -100,7 +108,8 @@ type Check struct {
 	Message   string  `json:"message"`
 }
 
-// SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
+// SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began; WrittenBytes
+// reached storage until it was drained.
 type SoloRecord struct {
 	Canary   *Canary          `json:"canary"`
 	Sizes    map[string]int64 `json:"sizes"`
@@ -109,6 +118,8 @@ type SoloRecord struct {
 	StopS    float64          `json:"stop_s"`
 	Restarts int              `json:"restarts"`
 	CPUNS    map[string]int64 `json:"cpu_ns"`
+	// WrittenBytes are of a load, too.
+	WrittenBytes int64 `json:"written_bytes"`
 }
 
 // Canary is how long the same work takes on this machine, in seconds.

@@ -43,8 +43,11 @@ func (d *driver) counts() (*record.Calibration, error) {
 			d.countWarmup(b, c)
 		}
 	}
-	for _, t := range d.plan.Queries.Types {
+	for _, t := range slices.Concat(d.plan.Queries.Types, d.plan.Queries.Windowed) {
 		count, solo := c.Counts[t.Name], c.SoloCounts[t.Name]
+		if count == 0 && d.refused() {
+			continue // nobody was left to exchange with
+		}
 		if (d.plan.Duel.Enabled && count == 0) || (d.plan.Queries.Solo && solo == 0) {
 			return nil, record.FailedError("the warm-up block did not get through %s, so no count could be chosen: see %s", t.Name, d.raw("000/block.json"))
 		}
@@ -69,8 +72,15 @@ func (d *driver) counts() (*record.Calibration, error) {
 }
 
 func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
-	if b.Duel != nil {
-		for _, t := range b.Duel.Types {
+	duels := []*record.DuelRecord{b.Duel}
+	if b.Upgrade != nil {
+		duels = append(duels, b.Upgrade.Before, b.Upgrade.After)
+	}
+	for _, duel := range duels {
+		if duel == nil {
+			continue
+		}
+		for _, t := range duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
 				c.Counts[t.QueryType] = exchanges(d.plan.Duel, d.cycle(), float64(t.Exchanges)/t.Seconds)
 			}
@@ -91,6 +101,13 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 		}
 		c.SoloCounts[p.QueryType] = max(c.SoloCounts[p.QueryType], count)
 	}
+}
+
+// refused says that in the warm-up a variant did not start on what the baseline had left.
+func (d *driver) refused() bool {
+	return slices.ContainsFunc(d.plan.Variants, func(v record.Variant) bool {
+		return d.blocks[0] != nil && d.blocks[0].Refused(v.Name) != ""
+	})
 }
 
 // cycle is the least number of exchanges in which no variant is asked first more often than another.
