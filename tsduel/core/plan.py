@@ -339,6 +339,16 @@ class Plan(Part):
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
 
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        upgrades = self.design.start_from == "baseline"
+        planned = {
+            "solo": self.design.reload != "once" and not upgrades,
+            "duel": self.duels and not upgrades,
+            "upgrade": upgrades,
+        }
+        return planned.get(part, part == "bench")
+
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""
         return next(variant for variant in self.variants if variant.name == name)

@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 
 from tsduel.rounds.view.events import Event, clean
 
-UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s"}
+UNITS = {
+    **dict.fromkeys(("load", "ingest"), "samples/s"), **dict.fromkeys(("exchange", "before", "after"), "exchanges/s"),
+    "query": "queries/s", "data": "lines/s",
+}  # fmt: skip
 HUNDRED = 100
 
 

@@ -51,6 +51,7 @@ class RawSolo:
     queries: dict[str, QueryOutput]
     query_results: dict[str, QueryResults]
     snapshots: list[Snapshot]
+    part: str = SOLO
 
     def moved(self, counter: str, begin: tuple[str, ...], end: tuple[str, ...]) -> float | None:
         """Growth of a counter between two edges, each (phase, begin|end, query type)."""
@@ -58,15 +59,20 @@ class RawSolo:
 
     def phase(self, name: str, query_type: str = "") -> Phase | None:
         """Return one of its phases."""
-        return self.block.phase(self.variant, SOLO, name, query_type)
+        return self.block.phase(self.variant, self.part, name, query_type)
 
 
 def read_solo(block: Block, variant: str, target: Target, query_types: Sequence[str]) -> RawSolo:
-    """Read every file of a variant that holds numbers. A block that failed on the way lacks some, and that is no error.
+    """Read every file of a variant's solo part."""
+    return read_alone(block, variant, target, query_types, SOLO)
+
+
+def read_alone(block: Block, variant: str, target: Target, query_types: Sequence[str], part: str) -> RawSolo:
+    """Read every file of a part that holds numbers. A block that failed on the way lacks some, and that is no error.
 
     What the host has checked is not doubted here: a file that cannot be read gives no value, never a wrong one.
     """
-    directory = block.path / variant
+    directory = block.path / variant / ("" if part == SOLO else part)
 
     def parsed(name: str, parse: Callable[[str, str], _T]) -> _T | None:
         try:
@@ -83,18 +89,19 @@ def read_solo(block: Block, variant: str, target: Target, query_types: Sequence[
     return RawSolo(
         block=block,
         variant=variant,
-        record=block.solo[variant],
+        record=block.solo.get(variant, Solo()),
         load=parsed("load.csv", parse_load_stdout),
         load_results=parsed("load.json", parse_load_json),
         queries={t: output for t, output in outputs.items() if output is not None},
         query_results={t: result for t, result in results.items() if result is not None},
-        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant)],
+        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant, part)],
+        part=part,
     )
 
 
-def _end(block: Block, variant: str) -> float:
-    """Return when the solo part of a variant was over: what its server did in the duel stands in the same file."""
-    return max((p.end for p in block.phases if (p.variant, p.part) == (variant, SOLO)), default=block.ended)
+def _end(block: Block, variant: str, part: str) -> float:
+    """Return when a part of a variant alone was over: what its server did in the duel stands in the same file."""
+    return max((p.end for p in block.phases if (p.variant, p.part) == (variant, part)), default=block.ended)
 
 
 def measure(raw: RawSolo) -> list[Measurement]:

@@ -118,6 +118,11 @@ class TsbsPlanned:
             duel_s = DUEL_FIXED_S + sum((1 + most) * _exchanges_s(asked, variants / rate) for rate in rates)
         first = variants * solo_s + duel_s
         later = first if asked.design.reload == "every" else duel_s
+        if asked.upgrades:
+            # A start and a load of each on its copy; three times the exchanges, in two duels; the downgrades.
+            later = variants * (solo_s + SOLO_FIXED_S) + 3 * duel_s + SOLO_FIXED_S
+            first = solo_s + later
+            later = first if asked.design.reload == "every" else later
         made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
         workload_s = math.ceil(workload.lines / GENERATED_LINES_S + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
@@ -138,6 +143,17 @@ class TsbsPlanned:
         parts = [f"load with {workload.workers} workers"]
         if queries.solo:
             parts.append(f"queries with {queries.workers} workers")
+        if plan.design.start_from == "baseline" and workload.continued:
+            size = (
+                f"{workload.samples:,} samples of {workload.scale:,} hosts, then {workload.continued.samples:,} on top"
+            )
+            steps = (
+                f"{duel.seconds:g} s of exchanges a type, the load on top, exchanges over old and new data, and back"
+            )
+            return [
+                f"workload  {size}; {len(queries.types)} query types",
+                f"block     {plan.variants[0].label} loads, each starts on a copy of its data: {steps}",
+            ]
         alone = f"each alone: {', '.join(parts)}"
         beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
         return [
@@ -155,6 +171,8 @@ class TsbsPlanned:
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
             "reload": plan.design.reload,
+            # So that what was kept of other runs keeps its name.
+            **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
         }
 
 
@@ -188,7 +206,7 @@ def _query_type(
     return QueryType(name=name, seed=seed, keys={of: _key(shape | {"format": of}) for of in formats})
 
 
-def _continued(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Database], seconds: int) -> Continued:
+def _continued(asked: TsbsExperiment, data: dict[str, Any], used: list[Database], seconds: int) -> Continued:
     """Return so many seconds of data behind the first, of the same hosts: of one seed TSBS makes the same."""
     start, lines = asked.workload.end, seconds // asked.workload.step_s * asked.workload.scale
     end = _after(start, seconds)
@@ -206,7 +224,7 @@ def _continued(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Databa
     )
 
 
-def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Database]) -> Iterator[QueryType]:
+def _windowed(asked: TsbsExperiment, data: dict[str, Any], used: list[Database]) -> Iterator[QueryType]:
     """Yield every type over the new window, and over both: a quarter to three quarters of each query in either."""
     seam, length = asked.workload.end, asked.workload.window_s
     for number, name in enumerate(asked.queries.types):
@@ -227,11 +245,16 @@ def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count:
     series = asked.workload.scale * tsbs_queries.SERIES_A_HOST
     samples = lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case]
     directories = variants if asked.duel.enabled else 1
+    # Of an upgrade: what the baseline leaves, and a copy of each variant, with as much again in it.
+    windows, source = (2, 1) if asked.upgrades else (1, 0)
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
     return Estimate(
-        data_bytes=lines * DATA_BYTES_A_LINE * len(used),
-        query_bytes=len(asked.queries.types) * count * QUERY_BYTES * len(used),
-        database_bytes=directories * max(database.needs.disk(series, samples) for database in used),
+        data_bytes=windows * lines * DATA_BYTES_A_LINE * len(used),
+        query_bytes=(2 * windows - 1) * len(asked.queries.types) * count * QUERY_BYTES * len(used),
+        database_bytes=max(
+            directories * database.needs.disk(series, windows * samples) + source * database.needs.disk(series, samples)
+            for database in used
+        ),
         results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
     )
 
