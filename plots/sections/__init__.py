@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo
+from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo, upgrade
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
@@ -11,6 +11,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "compared": ("What differs", compared.section),
     "moved": ("What moved with it", moved.section),
     "duel": ("Queries, asked of both in turn", duel.section),
+    "upgrade": ("Before and after the upgrade", upgrade.section),
     "load": ("Load", solo.load),
     "server": ("The server's process and its database", solo.server),
     "queries": ("Queries of several workers", solo.queries),
@@ -21,10 +22,12 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),
     "method": ("How it was measured", method.text("method", "Blocks, phases and statistics")),
+    "upgrade-method": ("How it was measured", method.text("upgrade-method", "Blocks, phases and statistics")),
     "bench-method": ("How it was measured", method.text("bench-method", "Blocks, phases and statistics")),
     "import-method": ("Where the figures come from", method.text("import-method", "Blocks, phases and statistics")),
     "reproduce": ("How to reproduce", method.reproduce),
     "limits": ("Limitations", method.text("limits")),
+    "upgrade-limits": ("Limitations", method.text("upgrade-limits")),
     "bench-limits": ("Limitations", method.text("bench-limits")),
     "import-limits": ("Limitations", method.text("import-limits")),
 }

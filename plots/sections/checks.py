@@ -37,8 +37,10 @@ def planned(source: Source) -> dict[str, int]:
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
         mine = counted[check] if check in counted.index.get_level_values(0) else None
         if mine is not None:
-            solo = once and set(table["phase"][table["check"] == check]) == {"load"}
-            found[check] = int(mine.sum()) if solo else int(mine.max()) * len(blocks)
+            loaded = mine[mine.index == min(looked_at)] if once else mine.iloc[:0]
+            later = mine.drop(loaded.index)
+            often = int(later.max()) if len(later) else 0
+            found[check] = int(loaded.sum()) + often * (len(blocks) - once)
     return found
 
 
