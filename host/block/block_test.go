@@ -361,7 +361,7 @@ func TestClients(t *testing.T) {
 		packed := spec.Workload.Data[0].Path + ".zst"
 		encoder := must(zstd.NewWriter(nil))
 		check(t, os.WriteFile(packed, encoder.EncodeAll(must(os.ReadFile(spec.Workload.Data[0].Path)), nil), 0o644))
-		spec.Workload.Data[0] = record.DataFile{Format: "f", Path: packed, FeedPath: packed}
+		spec.Workload.Data[0] = record.DataFile{Format: "f", Path: packed, FeedPath: packed, Samples: lines48 * 10}
 		if b := run(t, spec); b.Status != record.OK {
 			t.Errorf("%+v", b.Failures)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -158,22 +157,23 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int, sides .
 	if !ok {
 		return nil, fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
 	}
-	job := exchange.Job{Sides: sides, Timeout: record.Seconds(u.Plan.Watchdog.QueryStallS), Until: exchange.Until{Count: count}, Answers: target.Answers}
-	var err error
-	if target.Volatile != "" {
-		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
-			return nil, fmt.Errorf("the target's volatile: %w", err)
-		}
+	reading, err := u.reading(queryType, &target)
+	if err != nil {
+		return nil, err
 	}
 	first := 0
 	if u.Calibration != nil {
 		first = u.Row.Block * u.Calibration.Counts[queryType]
 	}
-	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+	source, err := exchange.OpenQueries(file.Path, first)
+	if err != nil {
 		return nil, err
 	}
-	defer job.Source.Close()
-	return exchange.Run(ctx, job)
+	defer source.Close()
+	for i := range sides {
+		sides[i].Source, sides[i].Reading = source, reading
+	}
+	return exchange.Run(ctx, exchange.Job{Sides: sides, Timeout: record.Seconds(u.Plan.Watchdog.QueryStallS), Until: exchange.Until{Count: count}})
 }
 
 func (u *upgrade) before(ctx context.Context) error {
