@@ -70,6 +70,7 @@ type Target struct {
 	Name          string             `json:"name"`
 	DataFormat    string             `json:"data_format"`
 	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
 	Answers       string             `json:"answers"`
 	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
 	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
@@ -82,7 +83,7 @@ type Target struct {
 	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
 }
 
-// Counter is a sum over all samples of a name whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
@@ -164,7 +165,7 @@ type Queries struct {
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format.
+// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated.
 type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
