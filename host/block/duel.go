@@ -105,12 +105,12 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := d.stop(ctx); err != nil || !d.mergesLater() {
+	if err := d.stop(ctx); err != nil {
 		return err
 	}
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
 	return d.all(func(v *variant) (err error) {
-		if solo, has := d.block.Solo[v.Name]; has {
+		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
 			solo.Sizes, err = d.sizes(ctx, v)
 			d.block.Solo[v.Name] = solo
 		}
@@ -191,9 +191,9 @@ func (d *duel) stop(ctx context.Context) error {
 // exchange is the phase of one query type.
 func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	target := d.variants[d.Plan.Variants[0].Name].target
-	file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
-	if !ok {
-		return fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
+	file, err := d.Workload.QueriesFor(target, queryType)
+	if err != nil {
+		return err
 	}
 	rule := d.Plan.Duel
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
