@@ -196,8 +196,8 @@ class TestKeys:
 
     def test_a_translated_file_is_another_one(self):
         """Prometheus is asked VictoriaMetrics' queries in another form; its data is another file, and a larger one."""
-        side = planned().asked.written["variants"]["baseline"]
-        sides = dict.fromkeys(("baseline", "candidate"), side | {"target": "prometheus"})
+        side = {"target": "prometheus", "source": "binary", "path": str(asking.FAKES / "database")}
+        sides = dict.fromkeys(("baseline", "candidate"), side)
         plain, found = planned(), planned(variants=sides)
         (name,), (key,) = found.queries.types[0].keys, found.queries.types[0].keys.values()
         assert name == "victoriametrics:prometheus"
