@@ -219,11 +219,11 @@ func (f *frame) inTurn(r *rates, count float64) (exchange.Source, error) {
 	each := int(count)/len(r.rule.Types) + 1
 	var of []exchange.Source
 	for _, queryType := range r.rule.Types {
-		file, ok := f.Workload.QueriesFor(r.target.QueryFormat, queryType)
-		if !ok {
-			return nil, fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, r.target.QueryFormat)
+		file, err := f.Workload.QueriesFor(r.target, queryType)
+		var source exchange.Source
+		if err == nil {
+			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count)
 		}
-		source, err := exchange.Around(file.Path, f.Row.Block*each%file.Count)
 		if err != nil {
 			return nil, errors.Join(err, exchange.Turns(of...).Close())
 		}
