@@ -25,6 +25,9 @@ SUBJECTS = (
     Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
     Subject("duel_typical_ms", GEOMEAN, "Queries (geometric mean of the types)", "queries", "slower", "faster"),
     Subject("duel_cpu_us", ALL, "CPU of the queries", "CPU of queries"),
+    Subject("mixed_query_p99_ms", "", "Queries while data comes in, p99", "p99 under writes", "slower", "faster"),
+    Subject("mixed_cpu_cores", "", "CPU at a fixed rate", "CPU at a fixed rate"),
+    Subject("capacity_rate", "", "Capacity (highest rate of queries within the bound)", "capacity"),
     Subject("load_cpu_seconds", "", "CPU of the load", "CPU of the load"),
     *(
         Subject(f"upgrade_{state}_typical_ms", GEOMEAN, f"Queries {spoken}", f"queries {title}", "slower", "faster")

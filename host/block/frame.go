@@ -1,5 +1,5 @@
 // Package block runs one block: each variant alone from an empty disk to a stopped server (solo), then all of them
-// resident (duel); or all of them on what the baseline has loaded (upgrade).
+// resident (duel), then each alone again at fixed rates (mixed, capacity); or all of them on what the baseline has loaded (upgrade).
 package block
 
 import (
@@ -85,7 +85,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	}
 	end()
 	for _, p := range f.block.Phases {
-		if slices.Contains([]string{"load", "query", "exchange", "before", "ingest", "after"}, p.Phase) {
+		if slices.Contains([]string{"load", "query", "exchange", "before", "ingest", "after", "mixed", "rung"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
 		}
 	}
@@ -153,6 +153,8 @@ var parts = []struct {
 }{
 	{func(p *record.Plan) bool { return p.Duel.Enabled && p.Design.StartFrom != "baseline" }, runDuel},
 	{func(p *record.Plan) bool { return p.Design.StartFrom == "baseline" }, runUpgrade},
+	{func(p *record.Plan) bool { return p.Mixed != nil }, atRates(record.InMixed, (*frame).mixed)},
+	{func(p *record.Plan) bool { return p.Capacity != nil }, atRates(record.InCapacity, (*frame).ladder)},
 }
 
 // alive are the variants that can still be compared, in the plan's order: none without the baseline.

@@ -58,7 +58,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 
 // copy gives a variant its own directories: of the data, and for its files.
 func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
-	s := u.begin(v, record.Upgrade, "copy", "")
+	s := u.begin(v, record.InUpgrade, "copy", "")
 	v.data, v.dir = filepath.Join(u.Scratch, "data", "copies", v.Name), filepath.Join(v.dir, "upgrade")
 	if err := os.MkdirAll(v.dir, 0o777); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (u *upgrade) unchanged(ctx context.Context) error {
 
 // start is the first start on the copy, alone, until nothing is left to do. A candidate that does not come up on it is a result.
 func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
-	s := u.begin(v, record.Upgrade, "start", "")
+	s := u.begin(v, record.InUpgrade, "start", "")
 	begin := time.Now()
 	var rec record.UpgradeStart
 	defer func() { u.record.Start[v.Name] = rec }()
@@ -153,9 +153,9 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 // send exchanges the first queries of this block's slice between some servers of one target.
 func (u *upgrade) send(ctx context.Context, queryType string, count int, sides ...exchange.Side) (*exchange.Result, error) {
 	target := u.variants[u.Plan.Variants[0].Name].target
-	file, ok := u.Workload.QueriesFor(target.QueryFormat, queryType)
-	if !ok {
-		return nil, fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
+	file, err := u.Workload.QueriesFor(target, queryType)
+	if err != nil {
+		return nil, err
 	}
 	reading, err := u.reading(queryType, &target)
 	if err != nil {
@@ -188,11 +188,11 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { u.record.Ingest[v.Name] = rec }()
-	v.part, v.phase = record.Upgrade, record.Phase{Phase: "ingest"}
+	v.part, v.phase = record.InUpgrade, record.Phase{Phase: "ingest"}
 	if rec.StartS, err = u.launch(ctx, v, "", nil); err != nil {
 		return err
 	}
-	if err := u.load(ctx, v, &rec, data, record.Upgrade, "ingest"); err != nil {
+	if err := u.load(ctx, v, &rec, data, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = u.shutdown(ctx, v)
@@ -233,7 +233,7 @@ func (u *upgrade) downgrades(ctx context.Context) (err error) {
 	if err := u.forget(ctx, own); err != nil {
 		return u.blame(own, err)
 	}
-	own.part, own.phase = record.Upgrade, record.Phase{Phase: "downgrade"}
+	own.part, own.phase = record.InUpgrade, record.Phase{Phase: "downgrade"}
 	if _, err := u.launch(ctx, own, "downgrade-", nil); err != nil {
 		return u.blame(own, err)
 	}
@@ -246,10 +246,10 @@ func (u *upgrade) downgrades(ctx context.Context) (err error) {
 }
 
 func (u *upgrade) downgrade(ctx context.Context, own, left *variant) (err error) {
-	s := u.begin(left, record.Upgrade, "downgrade", "")
+	s := u.begin(left, record.InUpgrade, "downgrade", "")
 	var rec record.Downgrade
 	defer func() { u.record.Downgrade[left.Name] = rec }()
-	v := &variant{Variant: own.Variant, target: own.target, dir: left.dir, data: left.data, part: record.Upgrade, phase: s.Phase}
+	v := &variant{Variant: own.Variant, target: own.target, dir: left.dir, data: left.data, part: record.InUpgrade, phase: s.Phase}
 	defer func() { err = errors.Join(err, v.close(true)) }()
 	if err := u.forget(ctx, v); err != nil {
 		return u.blame(left, err)

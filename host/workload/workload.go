@@ -14,18 +14,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
 
-// A query is at most about so long (single-groupby-5-8-1: 516).
-const queryBytes = 1000
+// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-8: 3,300).
+const queryBytes, unionBytes = 1000, 5000
 
 // Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
 const feedShare = 8
@@ -42,12 +44,12 @@ type file struct {
 // job is a file to be made.
 type job struct {
 	path           string
-	format         string
+	format, form   string
 	query          *record.QueryType // nil: data
-	start, end     time.Time
-	feed           string // what the unpacked data is called in the scratch directory
+	start, end     time.Time         // of the data
+	behind         string            // mixed or continued: of data behind the window that is loaded
 	samples        int64
-	entries, bytes int64
+	entries, bytes int64 // lines, or what else the format is counted in, or queries
 	made           file
 }
 
@@ -94,7 +96,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	made := &record.Workload{Queries: []record.QueryFile{}}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
@@ -102,12 +104,16 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		to := &made.Data
-		if j.start.After(plan.Start) {
-			to = &made.Continued
+		data := record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: j.samples / (plan.Samples / plan.Lines), Samples: j.samples}
+		switch j.behind {
+		case "mixed":
+			made.Mixed = append(made.Mixed, data)
+		case "continued":
+			made.Continued = append(made.Continued, data)
+		default:
+			made.Data = append(made.Data, data)
 		}
-		*to = append(*to, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.entries, Samples: j.samples})
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -121,8 +127,8 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	plan, queries := spec.Plan.Workload, spec.Plan.Queries
 	for i, data := range plan.Data {
 		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, feed: "feed." + data.Format,
-			samples: plan.Samples, entries: plan.Lines, bytes: plan.EstimatedBytes})
+		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, samples: plan.Samples,
+			entries: shapeOf(data.Format).entries(plan.Lines, plan.Samples), bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
 		}
@@ -131,22 +137,30 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 			count = max(count, int64(*queries.Count))
 		}
 		for _, q := range slices.Concat(queries.Types, queries.Windowed) {
-			j := job{query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+			start, end := plan.Start, plan.End
 			if q.Start != nil && q.End != nil {
-				j.start, j.end = *q.Start, *q.End
+				start, end = *q.Start, *q.End
 			}
-			for format, key := range q.Keys {
-				of := j
-				of.path, of.format = filepath.Join(dir, "queries", key+".gob"), format
-				jobs = append(jobs, &of)
+			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
+				j := &job{path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: start, end: end, entries: count, bytes: count * queryBytes}
+				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
+					j.bytes = count * unionBytes
+				}
+				jobs = append(jobs, j)
 			}
 		}
 	}
-	if more := plan.Continued; more != nil {
-		for _, data := range more.Data {
-			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: more.Start, end: more.End,
-				feed: "feed." + data.Format + ".continued", samples: more.Samples, entries: more.Lines, bytes: more.EstimatedBytes})
+	behind := func(what string, of record.Continued) {
+		for _, data := range of.Data {
+			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: of.Start, end: of.End, behind: what,
+				samples: of.Samples, entries: shapeOf(data.Format).entries(of.Lines, of.Samples), bytes: of.Lines * plan.EstimatedBytes / plan.Lines})
 		}
+	}
+	if m := spec.Plan.Mixed; m != nil {
+		behind("mixed", record.Continued{Start: m.Start, End: m.End, Lines: m.Lines, Samples: m.Lines * (plan.Samples / plan.Lines), Data: m.Data})
+	}
+	if plan.Continued != nil {
+		behind("continued", *plan.Continued)
 	}
 	return jobs
 }
@@ -199,7 +213,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 	for _, j := range missing {
 		if j.query == nil {
 			begin := time.Now()
-			spec.Events.Log("INFO", fmt.Sprintf("generating %d lines of data into %s", j.entries, j.path))
+			spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
 			spec.Events.Emit("phase-start", record.Fields{"phase": "data"})
 			if err := makeData(ctx, spec, j); err != nil {
 				return err
@@ -226,7 +240,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 // feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
 // loader takes half as much CPU as the loader itself, from the server that is measured.
 func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, j.feed)
+	path := filepath.Join(spec.Scratch, "feed."+j.behind+j.format)
 	os.Remove(path)
 	facts, err := noise.Describe(spec.Scratch)
 	if err != nil {
@@ -249,11 +263,11 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range slices.Concat(w.Data, w.Continued) {
+		for _, d := range slices.Concat(w.Data, w.Mixed, w.Continued) {
 			found = append(found, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Format, q.Type, q.SHA256)
+			found = append(found, q.Format, q.Form, q.Type, q.SHA256)
 		}
 		return found
 	}

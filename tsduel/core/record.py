@@ -157,6 +157,43 @@ class Upgrade(_Record):
     downgrade: dict[str, Downgrade] = {}
 
 
+class RateStream(_Record):
+    """Operations of one kind, query or batch; times in ns by p50, p90, p99, p999 and max."""
+
+    operation: str
+    rate: float
+    planned: int
+    started: int
+    answered: int
+    unstarted: int = 0
+    queued: int = 0
+    late: int = 0
+    response_ns: dict[str, int] = {}
+    service_ns: dict[str, int] = {}
+    lateness_ns: dict[str, int] = {}
+
+
+class RatePhase(_Record):
+    """Operations whose starts were fixed beforehand; `void` says why they tell nothing of the server."""
+
+    rate: float = 0.0
+    seconds: float
+    streams: tuple[RateStream, ...]
+    cpu_ns: int
+    client_share: float
+    rss_bytes: int = 0
+    counters: dict[str, float] = {}
+    samples: int = 0
+    void: str = ""
+    held: bool = False
+
+
+class RatesPart(_Record):
+    """What one variant did at fixed rates: one phase, or one a rung."""
+
+    phases: tuple[RatePhase, ...] = ()
+
+
 class Block(_Record):
     """One published block, ok or failed; `path` is its directory."""
 
@@ -174,6 +211,8 @@ class Block(_Record):
     solo: dict[str, Solo] = {}
     duel: Duel | None = None
     upgrade: Upgrade | None = None
+    mixed: dict[str, RatesPart] = {}
+    capacity: dict[str, RatesPart] = {}
     checks: tuple[Check, ...] = ()
 
     @property

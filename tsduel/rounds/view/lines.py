@@ -9,7 +9,7 @@ from tsduel.rounds.view.events import Event, clean
 
 UNITS = {
     **dict.fromkeys(("load", "ingest"), "samples/s"), **dict.fromkeys(("exchange", "before", "after"), "exchanges/s"),
-    "query": "queries/s", "data": "lines/s",
+    **dict.fromkeys(("mixed", "rung"), "operations/s"), "query": "queries/s", "data": "lines/s",
 }  # fmt: skip
 HUNDRED = 100
 

@@ -9,7 +9,7 @@ from tsduel.rounds.view.events import Event, clean, is_sane
 
 # While one of these runs, whoever looks does so seldom.
 EXCHANGES = frozenset({"exchange", "before", "after"})
-TIMED = frozenset({"load", "settle", "query", "idle", "find", "bench", "ingest", *EXCHANGES})
+TIMED = frozenset({"load", "settle", "query", "idle", "ingest", "mixed", "rung", "find", "bench", *EXCHANGES})
 # The live rate is that of about as many seconds.
 WINDOW_S = 10.0
 SMALLEST = -1e3

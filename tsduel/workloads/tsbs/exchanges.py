@@ -47,7 +47,7 @@ def trimmed_mean(values: Times) -> tuple[float, float | None]:
     return mean, float(winsorized.std(ddof=1)) / ((1 - 2 * TRIM) * math.sqrt(n))
 
 
-def ratio_ofsums(baseline: Times, candidate: Times) -> tuple[float, float | None]:
+def ratio_of_sums(baseline: Times, candidate: Times) -> tuple[float, float | None]:
     """Return ln(sum(candidate) / sum(baseline)) and its standard error by the delta method on the pairs."""
     n, b, c = len(baseline), float(baseline.mean()), float(candidate.mean())
     if n < 3:  # noqa: PLR2004 - as of the trimmed mean
@@ -171,7 +171,7 @@ class Put:
         baseline = times.get(self._baseline)
         for name in self._candidates:
             if baseline is not None and name in times:
-                self._ratio(name, metric, query_type, ratio_ofsums(baseline, times[name]), len(baseline))
+                self._ratio(name, metric, query_type, ratio_of_sums(baseline, times[name]), len(baseline))
 
     def times(self, query_type: str, times: Mapping[str, Times]) -> None:
         """Add all that the service times of a query type say."""

@@ -9,11 +9,12 @@ from tsduel.core.rundir import Run
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
+from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
 from tsduel.workloads.tsbs.upgrade import read_upgrade
 
 _SECTIONS = (
-    *("compared", "moved", "duel", "load", "server", "queries"),
+    *("compared", "moved", "mixed", "capacity", "duel", "load", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
@@ -42,6 +43,7 @@ def read_block(run: Run, block: Block) -> Reading:
             found.measurements += measure(raw)
             found.points += points(raw)
     read_duel(block, run.variants, found)
+    read_rates(block, run.plan, found)
     return found
 
 
