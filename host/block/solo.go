@@ -224,7 +224,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, before, after); err != nil {
+	if err := f.stored(v, f.Plan.Workload.Samples, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -277,9 +277,9 @@ func (v *variant) grown(before, after []byte) map[string]float64 {
 	return all
 }
 
-// stored checks that the database took and kept everything, and threw nothing away.
-func (f *frame) stored(v *variant, before, after []byte) error {
-	planned := float64(f.Plan.Workload.Samples)
+// stored checks that the database took and kept so many samples, and threw nothing away.
+func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
+	planned := float64(samples)
 	a := max(1, v.target.SamplesPerRow)
 	for _, c := range []struct {
 		check, counter, did string

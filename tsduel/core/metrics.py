@@ -40,6 +40,8 @@ class Metric:
     """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
+    instead_of: str = ""
+    """Where it is measured it is in the family of that metric, which says the same less precisely, and the other way round."""
 
     @property
     def part(self) -> str:
@@ -70,8 +72,8 @@ _ALL = (
     Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", "vm_cache_requests_total", per_type=True, together="shown"),
     Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", "vm_cache_misses_total", per_type=True, together="shown"),
     Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", "go_gc_cpu_seconds_total", per_type=True, together="shown"),
-    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
-    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
+    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
     Metric("load_seconds", "load", "s", "lower", _RATE, "shown", "Load time"),
     Metric("load_first_interval_rate", "load", "samples/s", "higher", _P99, "shown", "Load rate, first interval"),
     Metric("load_cpu_user_seconds", "load", "s", "lower", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),

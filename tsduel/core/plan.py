@@ -319,6 +319,11 @@ class Plan(Part):
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
 
+    @property
+    def exchanges_load(self) -> bool:
+        """Whether batches of data are exchanged as well."""
+        return self.duel is not None and self.duel.enabled and self.duel.load
+
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""
         return next(variant for variant in self.variants if variant.name == name)
