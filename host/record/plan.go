@@ -57,11 +57,12 @@ type Variant struct {
 	Bench      string      `json:"bench"`
 }
 
-// Component is one process of a variant.
+// Component is one process of a variant; it starts in a directory that holds Files (name -> text).
 type Component struct {
 	Role     string            `json:"role"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
+	Files    map[string]string `json:"files"`
 	BuildKey string            `json:"build_key"`
 }
 
@@ -80,12 +81,16 @@ type Target struct {
 	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
 	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
+	Queues []string            `json:"queues"`
+	Ports  map[string][]string `json:"ports"`
 }
 
-// Counter is a sum over all samples of a name whose labels match every pattern in full.
+// Counter is a sum over all samples of a name whose labels match every pattern in full, of one component if Role says which.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
+	Role   string            `json:"role"`
 }
 
 // Design is how many blocks there are, and when a run gives up.
