@@ -52,10 +52,20 @@ _HEADLINES = {
 
 def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
     """Yield what there are values of and an answer to."""
-    for subject in SUBJECTS:
+    for subject in (*SUBJECTS, *_components(comparison)):
         row = comparison.row(subject.metric, subject.query_type)
         if row is not None and row["verdict"] != "shown":
             yield subject, row
+
+
+def _components(comparison: Comparison) -> list[Subject]:
+    """Return CPU of the components that both sides have, of a sample exchanged or else loaded."""
+    for metric in ("duel_load_role_cpu_us", "load_role_cpu_us"):
+        rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
+        if rows:
+            title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
+            return [Subject(metric, role, f"{title}, {role}", f"{title} of {role}") for role in roles]
+    return []
 
 
 def headline(comparison: Comparison) -> str:

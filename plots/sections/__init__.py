@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo
+from plots.sections import bench, blocks, checks, compared, components, duel, method, moved, noise, solo
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
@@ -12,6 +12,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "moved": ("What moved with it", moved.section),
     "duel": ("Queries, asked of both in turn", duel.section),
     "load": ("Load", solo.load),
+    "components": ("By component", components.section),
     "server": ("The server's process and its database", solo.server),
     "queries": ("Queries of several workers", solo.queries),
     "benchmarks": ("Benchmarks", bench.benchmarks),
