@@ -71,6 +71,7 @@ type Target struct {
 	Name          string             `json:"name"`
 	DataFormat    string             `json:"data_format"`
 	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
 	Answers       string             `json:"answers"`
 	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
 	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
@@ -80,13 +81,16 @@ type Target struct {
 	Still         []string           `json:"still"`        // ... and these do not change
 	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
-	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
+	Windows       string             `json:"windows"`     // a window is called by its end or its start
 	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
 	Queues []string            `json:"queues"`
 	Ports  map[string][]string `json:"ports"`
 }
 
-// Counter is a sum over all samples of a name whose labels match every pattern in full, of one component if Role says which.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of
+// one component if Role says which.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
@@ -167,13 +171,21 @@ type Queries struct {
 	Seconds  float64     `json:"seconds"`
 	MaxCount int         `json:"max_count"`
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
+	// Alike: TSBS draws hosts and times in another order for each database; all are asked for the same ones.
+	Alike bool `json:"alike"`
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format.
+// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated.
 type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
 	Keys map[string]string `json:"keys"`
+	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
+	WindowS float64 `json:"window_s"`
+	// Compared says how far the answers of another database than the baseline's are compared, by target.
+	Compared map[string]struct {
+		Level string `json:"level"`
+	} `json:"compared"`
 }
 
 // Duel is how exchanges are counted and sent.

@@ -142,27 +142,34 @@ class Variant(Part):
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    With a `role` only those of that component, else of all.
+    `name` may be several, with | between them. With a `role` only those of that component, else of all.
     """
 
     name: str
     labels: dict[str, str] = {}
     role: str = ""
 
+    @property
+    def names(self) -> list[str]:
+        """The names."""
+        return self.name.split("|")
+
 
 class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
-    `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in. `queues`: roles that acknowledge samples before those are stored: a load
-    is over when all have arrived. `ports`: more ports of a role beside its first, by name.
+    `query_form`: into what TSBS's queries of `query_format` are translated (host/workload), "" for nothing. `volatile`:
+    what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
+    `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
+    0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
+    for exchanged ingestion; empty where that is not how data gets in. `queues`: roles that acknowledge samples before
+    those are stored: a load is over when all have arrived. `ports`: more ports of a role beside its first, by name.
     """
 
     name: str
     data_format: str
     query_format: str
+    query_form: str = ""
     answers: str
     volatile: str = ""
     trouble: str = ""
@@ -209,7 +216,7 @@ class Workload(WorkloadAsked):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by."""
 
     name: str
     seed: int
