@@ -12,11 +12,13 @@ from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.sections import (
+    CapacityAsked,
     DesignAsked,
     Duel,
     GoBench,
     GoWatchdog,
     Host,
+    MixedAsked,
     Noise,
     Part,
     QuerySettings,
@@ -215,6 +217,16 @@ class Workload(WorkloadAsked):
     data: tuple[DataFile, ...]
 
 
+class Mixed(MixedAsked):
+    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    data: tuple[DataFile, ...]
+
+
 class QueryType(Part):
     """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by."""
 
@@ -311,6 +323,8 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
@@ -343,6 +357,16 @@ class Plan(Part):
         several = any(len(variant.components) > 1 for variant in self.variants)
         every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
         return tuple(every) if several else ()
+
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        planned = {
+            "solo": self.design.reload != "once",
+            "duel": self.duels,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+        }
+        return planned.get(part, part == "bench")
 
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""
