@@ -358,6 +358,11 @@ class Plan(Part):
         every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
         return tuple(every) if several else ()
 
+    @property
+    def exchanges_load(self) -> bool:
+        """Whether batches of data are exchanged as well."""
+        return self.duel is not None and self.duel.enabled and self.duel.load
+
     def measures(self, part: str) -> bool:
         """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
         planned = {

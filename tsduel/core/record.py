@@ -109,7 +109,7 @@ class DuelLoad(_Record):
     """Exchanged ingestion."""
 
     exchanges: int
-    samples: int = 0
+    samples: int
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
 
