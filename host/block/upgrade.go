@@ -115,7 +115,7 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	if err != nil {
 		return err
 	}
-	rec.QuietS, rec.CPUNS, rec.WrittenBytes = quiet.seconds, int64(quiet.cpu), quiet.written
+	rec.QuietS, rec.CPUNS, rec.WrittenBytes = quiet.seconds, quiet.cpu.sum(), quiet.written
 	s.close(0, 0)
 	_, err = u.shutdown(ctx, v)
 	return err

@@ -3,7 +3,20 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, rates, solo, upgrade
+from plots.sections import (
+    bench,
+    blocks,
+    checks,
+    compared,
+    components,
+    duel,
+    method,
+    moved,
+    noise,
+    rates,
+    solo,
+    upgrade,
+)
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
@@ -15,6 +28,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "duel": ("Queries, asked of both in turn", duel.section),
     "upgrade": ("Before and after the upgrade", upgrade.section),
     "load": ("Load", solo.load),
+    "components": ("By component", components.section),
     "server": ("The server's process and its database", solo.server),
     "queries": ("Queries of several workers", solo.queries),
     "benchmarks": ("Benchmarks", bench.benchmarks),

@@ -106,7 +106,8 @@ def _words(comparison: Comparison, source: Source) -> Iterator[str]:
             f"**{new} does not start on the data that {old} has left**, in {len(refused)} of "
             f"{number_of(len(found), 'block')}: {markup.code(refused[0])}"
         )
-    took = {name: _both(row) for name in STARTED if (row := comparison.row(f"upgrade_{name}"))}
+    rows = {name: comparison.row(f"upgrade_{name}") for name in STARTED}
+    took = {name: _both(row) for name, row in rows.items() if row and row["blocks"]}
     if len(took) == len(STARTED):
         yield (
             f"On the data that {old} has left, {new} is healthy after {took['start_seconds']}, gives its first answer "

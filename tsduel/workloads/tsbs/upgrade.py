@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 
 from tsduel.core.metrics import ALL, METRICS
-from tsduel.core.plan import Target
+from tsduel.core.plan import Plan
 from tsduel.core.record import UPGRADE, Block, Upgrade
 from tsduel.workloads.measured import Measurement, Reading
 from tsduel.workloads.tsbs.exchanges import Put, read_exchanges, sums
-from tsduel.workloads.tsbs.measure import read_alone
+from tsduel.workloads.tsbs.measure import read_solo
 from tsduel.workloads.tsbs.series import ingested
 
 STATES = {"": "right_after", "half": "half", "new": "new"}
 """By the window that a query type is over, as it stands behind its name; the first data's has none."""
 
 
-def read_upgrade(block: Block, variants: Sequence[str], target: Target, into: Reading) -> None:
+def read_upgrade(block: Block, variants: Sequence[str], plan: Plan, into: Reading) -> None:
     """Add what a block says. A variant that failed in it, or did not start, has what is known of it before that."""
     found, failed = block.upgrade, {failure.variant for failure in block.failures}
     if found is None or "" in failed or block.void:
@@ -22,7 +22,7 @@ def read_upgrade(block: Block, variants: Sequence[str], target: Target, into: Re
     for name in variants:
         into.measurements += [
             Measurement(name, UPGRADE, METRICS[metric].phase, query_type, metric, value, METRICS[metric].unit)
-            for metric, query_type, value in _alone(block, found, name, target, into)
+            for metric, query_type, value in _alone(block, found, name, plan, into)
         ]
     out = failed | {name for name, start in found.start.items() if start.refused}
     alive = [name for name in variants if name not in out]
@@ -44,7 +44,7 @@ def read_upgrade(block: Block, variants: Sequence[str], target: Target, into: Re
             put.per_operation(f"upgrade_{state}_cpu_us", ALL, whole, sum(one.exchanges for one in of), 1e3)
 
 
-def _alone(block: Block, found: Upgrade, name: str, target: Target, into: Reading) -> Iterator[tuple[str, str, float]]:
+def _alone(block: Block, found: Upgrade, name: str, plan: Plan, into: Reading) -> Iterator[tuple[str, str, float]]:
     """Yield metric, query type and value of what a variant did alone; add the course of its load to `into`."""
     start = found.start.get(name)
     if start is not None and not start.refused and start.quiet_s:
@@ -55,9 +55,10 @@ def _alone(block: Block, found: Upgrade, name: str, target: Target, into: Readin
         yield "upgrade_migration_written_bytes", "", start.written_bytes
     ingest = found.ingest.get(name)
     if ingest is not None and "drained" in ingest.cpu_ns:
-        raw = read_alone(block, name, target, (), UPGRADE)
-        if raw.load_results:
-            yield "upgrade_ingest_rate", "", raw.load_results.rate
+        raw = read_solo(block, plan.variant(name), plan, UPGRADE)
+        said = raw.load_results or raw.load
+        if said is not None and said.rate is not None:
+            yield "upgrade_ingest_rate", "", said.rate
         yield "upgrade_ingest_cpu_seconds", "", ingest.cpu_ns["drained"] / 1e9
         yield "upgrade_ingest_written_bytes", "", ingest.written_bytes
         into.points += ingested(raw)
