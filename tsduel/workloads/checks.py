@@ -18,7 +18,7 @@ CHECKS = {
     "exchanges_empty": "no answer is empty",
     "operations_answered": "every operation at a fixed rate was answered",
     "operations_empty": "no answer at a fixed rate is empty",
-    "equal_start": "all variants started alike into the duel",
+    "equal_start": "all variants started alike",
     "server_log": "no panic and no fatal error in the server's log",
     "same_process": "the same server process from start to stop",
     "listens_on_loopback": "the server listens on loopback only",
