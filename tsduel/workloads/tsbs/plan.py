@@ -71,7 +71,12 @@ class TsbsPlanned:
         data = {
             name: getattr(asked.workload, name) for name in ("use_case", "scale", "start", "end", "interval", "seed")
         } | {"tsbs": TSBS_VERSION}
-        files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
+        # What TSBS itself makes keeps the key that it has in caches.
+        changed = {} if asked.workload.data_kind == "regular" else {"data_kind": asked.workload.data_kind}
+        files = {
+            database.target.data_format: _key(data | changed | {"format": database.target.data_format})
+            for database in used
+        }
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         count = _query_count(asked)
         types = [
@@ -128,13 +133,15 @@ class TsbsPlanned:
         workload, queries, duel = plan.workload, plan.queries, plan.duel
         if workload is None or queries is None or duel is None:
             return []
+        loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload)]
+        samples, hosts = (_range(getattr(load, name) for load in loads) for name in ("samples", "scale"))
         parts = [f"load with {workload.workers} workers"]
         if queries.solo:
             parts.append(f"queries with {queries.workers} workers")
         alone = f"each alone: {', '.join(parts)}"
         beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
         return [
-            f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(queries.types)} query types",
+            f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
             f"block     {alone}{beside}",
         ]
 
@@ -148,7 +155,14 @@ class TsbsPlanned:
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
             "reload": plan.design.reload,
+            **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
+
+
+def _range(values: Iterable[int]) -> str:
+    """Return 100, or 100 to 10,000."""
+    found = sorted(set(values))
+    return " to ".join(f"{value:,}" for value in (found[0], *found[1:][-1:]))
 
 
 def _tsbs(asked: Experiment) -> TsbsExperiment:

@@ -1,6 +1,7 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -117,6 +118,8 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
     report: Report = Report()
+    # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
+    matrix: Mapping[str, Any] = {}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -142,6 +145,12 @@ class TsbsExperiment(experiment.Experiment):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
         if self.duel.load and not databases()[next(iter(asked))].target.write_path:
             raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
+        lines = all(databases()[name].target.data_format in tsbs_queries.LINE_FORMATS for name in asked)
+        if self.workload.data_kind != "regular" and not lines:
+            raise ValueError(
+                f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
+                "of these databases are loaded by; allowed: regular"
+            )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
