@@ -206,7 +206,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	first := 0
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
-		first = d.Row.Block * job.Until.Count
+		first = d.Row.Turn * job.Until.Count
 	}
 	// Opened before the phase begins: finding this block's slice takes its time.
 	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {

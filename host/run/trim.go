@@ -100,8 +100,12 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 			needed["variants/"+c.BuildKey] = true
 		}
 	}
-	if plan.Workload != nil {
-		for _, data := range plan.Workload.Data {
+	for _, cell := range plan.CellNames() {
+		load := plan.In(cell).Workload
+		if load == nil {
+			continue
+		}
+		for _, data := range load.Data {
 			needed["workload/"+data.Key] = true
 			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {
 				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes

@@ -45,7 +45,7 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	}
 	defer r.Close()
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
-	plan := spec.Plan.Workload
+	plan := j.plan.Workload
 	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
 		"--timestamp-start=" + plan.Start.Format(time.RFC3339), "--timestamp-end=" + plan.End.Format(time.RFC3339)}, args...)
 	// A garbage collector that runs less often: a fifth less time.
@@ -78,24 +78,25 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	defer out.Close()
 	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
 	// not write need not be written.
-	plan := spec.Plan.Workload
+	plan := j.plan.Workload
 	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
 	if err != nil {
 		return err
 	}
-	data := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
-	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, io.MultiWriter(z, data), fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
-	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
+	counted := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
+	to, flush := ofKind(plan, io.MultiWriter(z, counted))
+	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
+	if err := errors.Join(err, flush(), z.Close(), out.Close()); err != nil {
 		return err
 	}
-	if code != 0 || data.lines != j.entries {
-		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, code, firstError(said, data.last()))
+	if code != 0 || counted.lines != j.entries {
+		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", counted.lines, j.entries, code, firstError(said, counted.last()))
 	}
 	sum, err := frameChecksum(partial)
 	if err != nil {
 		return err
 	}
-	j.made = file{ContentChecksum: sum, ContentBytes: data.bytes}
+	j.made = file{ContentChecksum: sum, ContentBytes: counted.bytes}
 	return j.publish(partial)
 }
 
@@ -122,7 +123,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	if code != 0 || made != j.entries {
 		if reason := firstError(said, queries.last()); reason != "" { // a type TSBS knows nothing of
-			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, spec.Plan.Workload.UseCase, reason)
+			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, j.plan.Workload.UseCase, reason)
 		}
 		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, code)
 	}

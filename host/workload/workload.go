@@ -38,9 +38,11 @@ type file struct {
 	ContentBytes    int64  `json:"content_bytes,omitempty"`
 }
 
-// job is a file to be made.
+// job is a file to be made, of the plan as one cell has it; cells are all that share it.
 type job struct {
 	path           string
+	plan           *record.Plan
+	cells          []string
 	format         string
 	query          *record.QueryType // nil: data
 	entries, bytes int64
@@ -50,8 +52,7 @@ type job struct {
 // Make returns the files of a run and writes raw/workload.json; what is missing is made. Spec needs Plan, Builds, the directories and
 // Events. Errors are sentences, of the user's where he can mend it.
 func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
-	plan := spec.Plan.Workload
-	if len(plan.Data) == 0 {
+	if len(spec.Plan.Workload.Data) == 0 {
 		return nil, record.UserError("%s/plan/experiment.json names no data in workload.data", spec.RunDir)
 	}
 	jobs := jobsOf(spec)
@@ -87,19 +88,22 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if err := makeMissing(ctx, spec, missing); err != nil {
 		return nil, err
 	}
-	made := &record.Workload{Queries: []record.QueryFile{}}
+	made, unpacked := &record.Workload{Queries: []record.QueryFile{}}, &feeds{}
+	if err := unpacked.begin(spec.Scratch); err != nil {
+		return nil, err
+	}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
-		feed, err := feedOf(ctx, spec, j)
+		feed, err := unpacked.of(ctx, spec, j)
 		if err != nil {
 			return nil, err
 		}
-		made.Data = append(made.Data, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.entries, Samples: plan.Samples})
+		made.Data = append(made.Data, record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: j.entries, Samples: j.plan.Workload.Samples})
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -109,21 +113,34 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	return made, record.WriteJSON(target, made)
 }
 
+// jobsOf are the files of all cells, each once: those with the same key are the same.
 func jobsOf(spec record.Spec) (jobs []*job) {
-	plan, queries := spec.Plan.Workload, spec.Plan.Queries
-	for i, data := range plan.Data {
-		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, entries: plan.Lines, bytes: plan.EstimatedBytes})
-		if i > 0 {
-			continue
+	known := map[string]*job{}
+	add := func(key, cell string, j *job) {
+		if known[key] == nil {
+			known[key], jobs = j, append(jobs, j)
 		}
-		count := int64(queries.MaxCount)
-		if queries.Count != nil {
-			count = max(count, int64(*queries.Count))
+		if cell != "" {
+			known[key].cells = append(known[key].cells, cell)
 		}
-		for _, q := range queries.Types {
-			for format, key := range q.Keys {
-				jobs = append(jobs, &job{path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+	}
+	for _, cell := range spec.Plan.CellNames() {
+		plan := spec.Plan.In(cell)
+		load, queries := plan.Workload, plan.Queries
+		for i, data := range load.Data {
+			dir := filepath.Join(spec.Cache, "workload", data.Key)
+			add(data.Key, cell, &job{plan: plan, path: filepath.Join(dir, "data.zst"), format: data.Format, entries: load.Lines, bytes: load.EstimatedBytes})
+			if i > 0 {
+				continue
+			}
+			count := int64(queries.MaxCount)
+			if queries.Count != nil {
+				count = max(count, int64(*queries.Count))
+			}
+			for _, q := range queries.Types {
+				for format, key := range q.Keys {
+					add(key, cell, &job{plan: plan, path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+				}
 			}
 		}
 	}
@@ -202,24 +219,37 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 	return nil
 }
 
-// feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
-// loader takes half as much CPU as the loader itself, from the server that is measured.
-func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+j.format)
-	os.Remove(path)
-	facts, err := noise.Describe(spec.Scratch)
-	if err != nil {
-		return "", err
+// feeds are what the loader reads: data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
+// loader takes half as much CPU as the loader itself, from the server that is measured. Left is what may still be unpacked.
+type feeds struct{ left int64 }
+
+func (f *feeds) begin(scratch string) error {
+	old, _ := filepath.Glob(filepath.Join(scratch, "feed.*"))
+	for _, path := range old {
+		os.Remove(path)
 	}
-	if size := j.made.ContentBytes; size > facts.MemoryBytes/feedShare || size > facts.DiskFreeBytes/feedShare {
+	facts, err := noise.Describe(scratch)
+	if err == nil {
+		f.left = min(facts.MemoryBytes, facts.DiskFreeBytes) / feedShare
+	}
+	return err
+}
+
+func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
+	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	if len(j.cells) > 0 {
+		path += "." + filepath.Base(filepath.Dir(j.path))
+	}
+	if f.left < j.made.ContentBytes {
 		return j.path, nil
 	}
+	f.left -= j.made.ContentBytes
 	partial := path + ".partial"
-	f, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(unpack(ctx, j.path, f), f.Close()); err != nil {
+	if err := errors.Join(unpack(ctx, j.path, out), out.Close()); err != nil {
 		return "", err
 	}
 	return path, os.Rename(partial, path)
@@ -229,10 +259,10 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
 		for _, d := range w.Data {
-			found = append(found, d.Format, d.ContentChecksum, d.Lines)
+			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Format, q.Type, q.SHA256)
+			found = append(found, q.Cells, q.Format, q.Type, q.SHA256)
 		}
 		return found
 	}
