@@ -127,7 +127,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 		Workload: &record.Workload{}, Calibration: &record.Calibration{Counts: map[string]int{"t": 40, "u": 30}},
 		Plan: &record.Plan{Targets: map[string]record.Target{"victoriametrics": target}, Host: record.HostSettings{Port: 20000 + 100*int(ports.Add(1))},
 			Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20, IdleTimeoutS: 20}, Queries: record.Queries{Cache: "as-loaded"},
-			Workload: &record.WorkloadPlan{BatchSize: 100, Samples: 250},
+			Workload: &record.WorkloadPlan{BatchSize: 100, Samples: 250, Lines: 250},
 			Duel:     record.Duel{Seconds: 0.2, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}}}
 	for i, what := range wrong {
 		name := []string{"baseline", "candidate", "third"}[i]

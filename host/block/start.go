@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,21 +146,24 @@ func (d *duel) rest(ctx context.Context) error {
 	}
 }
 
-// unequalParts says in how many parts the data lie where that is not the same on every side, else nothing.
-func (d *duel) unequalParts() (said string, err error) {
-	least, most := math.Inf(1), math.Inf(-1)
+// unequalParts says in how many parts the data lie where that is not the same on every side of a database, else nothing.
+func (d *duel) unequalParts() (string, error) {
+	first := map[string]float64{}
 	for _, v := range d.alive() {
 		counter, has := v.target.Counters["parts"]
 		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
-		if err != nil || !has || !found {
+		if err != nil {
 			return "", err
 		}
-		least, most = min(least, parts), max(most, parts)
+		if !has || !found {
+			continue
+		}
+		if before, seen := first[v.Target]; seen && before != parts {
+			return fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", min(before, parts), max(before, parts)), nil
+		}
+		first[v.Target] = parts
 	}
-	if least < most {
-		said = fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", least, most)
-	}
-	return said, nil
+	return "", nil
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop

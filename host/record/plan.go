@@ -121,7 +121,9 @@ type Target struct {
 	Still         []string           `json:"still"`        // ... and these do not change
 	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
-	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
+	Windows       string             `json:"windows"`     // a window is called by its end or its start
 }
 
 // Counter is a sum over all samples of a name whose labels match every pattern in full.
@@ -205,6 +207,8 @@ type Queries struct {
 	Seconds  float64     `json:"seconds"`
 	MaxCount int         `json:"max_count"`
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
+	// Alike: TSBS draws hosts and times in another order for each database; all are asked for the same ones.
+	Alike bool `json:"alike"`
 }
 
 // QueryType is one of them; Keys are those of its file in the cache, by format.
@@ -212,6 +216,12 @@ type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
 	Keys map[string]string `json:"keys"`
+	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
+	WindowS float64 `json:"window_s"`
+	// Compared says how far the answers of another database than the baseline's are compared, by target.
+	Compared map[string]struct {
+		Level string `json:"level"`
+	} `json:"compared"`
 }
 
 // Duel is how exchanges are counted and sent.
