@@ -402,6 +402,12 @@ func (d *driver) phases(row record.BlockRow) int {
 	if plan.Duel.Enabled {
 		phases += 4 + len(row.QueryTypes) // start, idle twice, stop
 	}
+	if plan.Mixed != nil {
+		phases += 3 * len(row.Order) // start, mixed, stop
+	}
+	if plan.Capacity != nil {
+		phases += (2 + len(plan.Capacity.Ladder)) * len(row.Order)
+	}
 	return phases
 }
 

@@ -101,11 +101,15 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 		}
 	}
 	for _, cell := range plan.CellNames() {
-		load := plan.In(cell).Workload
-		if load == nil {
+		of := plan.In(cell)
+		if of.Workload == nil {
 			continue
 		}
-		for _, data := range load.Data {
+		files := of.Workload.Data
+		if of.Mixed != nil {
+			files = slices.Concat(files, of.Mixed.Data)
+		}
+		for _, data := range files {
 			needed["workload/"+data.Key] = true
 			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {
 				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes

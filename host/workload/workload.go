@@ -14,17 +14,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
 
-// A query is at most about so long (single-groupby-5-8-1: 516).
-const queryBytes = 1000
+// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-8: 3,300).
+const queryBytes, unionBytes = 1000, 5000
 
 // Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
 const feedShare = 8
@@ -40,12 +43,14 @@ type file struct {
 
 // job is a file to be made, of the plan as one cell has it; cells are all that share it.
 type job struct {
-	path           string
 	plan           *record.Plan
 	cells          []string
-	format         string
+	path           string
+	format, form   string
 	query          *record.QueryType // nil: data
-	entries, bytes int64
+	start, end     time.Time         // of the data
+	mixed          bool              // data behind the window that is loaded
+	entries, bytes int64             // lines, or what else the format is counted in, or queries
 	made           file
 }
 
@@ -94,7 +99,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
@@ -102,8 +107,15 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		made.Data = append(made.Data, record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.entries, Samples: j.plan.Workload.Samples})
+		plan := j.plan.Workload
+		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples}
+		if j.mixed {
+			data.Lines, data.Samples = j.entries, j.entries*(plan.Samples/plan.Lines)
+			made.Mixed = append(made.Mixed, data)
+		} else {
+			made.Data = append(made.Data, data)
+		}
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -116,32 +128,50 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 // jobsOf are the files of all cells, each once: those with the same key are the same.
 func jobsOf(spec record.Spec) (jobs []*job) {
 	known := map[string]*job{}
-	add := func(key, cell string, j *job) {
-		if known[key] == nil {
-			known[key], jobs = j, append(jobs, j)
-		}
-		if cell != "" {
-			known[key].cells = append(known[key].cells, cell)
+	for _, cell := range spec.Plan.CellNames() {
+		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache) {
+			key := j.path
+			if j.query != nil { // whatever data it lies beside
+				key = filepath.Base(j.path)
+			}
+			if known[key] == nil {
+				known[key], jobs = j, append(jobs, j)
+			}
+			if cell != "" {
+				known[key].cells = append(known[key].cells, cell)
+			}
 		}
 	}
-	for _, cell := range spec.Plan.CellNames() {
-		plan := spec.Plan.In(cell)
-		load, queries := plan.Workload, plan.Queries
-		for i, data := range load.Data {
-			dir := filepath.Join(spec.Cache, "workload", data.Key)
-			add(data.Key, cell, &job{plan: plan, path: filepath.Join(dir, "data.zst"), format: data.Format, entries: load.Lines, bytes: load.EstimatedBytes})
-			if i > 0 {
-				continue
-			}
-			count := int64(queries.MaxCount)
-			if queries.Count != nil {
-				count = max(count, int64(*queries.Count))
-			}
-			for _, q := range queries.Types {
-				for format, key := range q.Keys {
-					add(key, cell, &job{plan: plan, path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+	return jobs
+}
+
+func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
+	plan, queries := whole.Workload, whole.Queries
+	for i, data := range plan.Data {
+		dir := filepath.Join(cache, "workload", data.Key)
+		jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
+			entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
+		if i > 0 {
+			continue
+		}
+		count := int64(queries.MaxCount)
+		if queries.Count != nil {
+			count = max(count, int64(*queries.Count))
+		}
+		for _, q := range queries.Types {
+			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
+				j := &job{plan: whole, path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
+					j.bytes = count * unionBytes
 				}
+				jobs = append(jobs, j)
 			}
+		}
+	}
+	if m := whole.Mixed; m != nil {
+		for _, data := range m.Data {
+			jobs = append(jobs, &job{plan: whole, path: filepath.Join(cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
+				entries: m.Lines, bytes: m.Lines * plan.EstimatedBytes / plan.Lines})
 		}
 	}
 	return jobs
@@ -195,7 +225,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 	for _, j := range missing {
 		if j.query == nil {
 			begin := time.Now()
-			spec.Events.Log("INFO", fmt.Sprintf("generating %d lines of data into %s", j.entries, j.path))
+			spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
 			spec.Events.Emit("phase-start", record.Fields{"phase": "data"})
 			if err := makeData(ctx, spec, j); err != nil {
 				return err
@@ -236,7 +266,11 @@ func (f *feeds) begin(scratch string) error {
 }
 
 func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	name := "feed."
+	if j.mixed {
+		name += "mixed."
+	}
+	path := filepath.Join(spec.Scratch, name+j.format)
 	if len(j.cells) > 0 {
 		path += "." + filepath.Base(filepath.Dir(j.path))
 	}
@@ -258,11 +292,11 @@ func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range w.Data {
+		for _, d := range slices.Concat(w.Data, w.Mixed) {
 			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Cells, q.Format, q.Type, q.SHA256)
+			found = append(found, q.Cells, q.Format, q.Form, q.Type, q.SHA256)
 		}
 		return found
 	}
