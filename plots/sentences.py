@@ -59,11 +59,21 @@ def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
     """Yield what there are values of and an answer to, but for what another one answers more precisely."""
     answered = [
         (subject, row)
-        for subject in SUBJECTS
+        for subject in (*SUBJECTS, *_components(comparison))
         if (row := comparison.row(subject.metric, subject.query_type)) and row["verdict"] != "shown"
     ]
     less = comparison.answered_better
     yield from ((subject, row) for subject, row in answered if subject.metric not in less)
+
+
+def _components(comparison: Comparison) -> list[Subject]:
+    """Return CPU of the components that both sides have, of a sample exchanged or else loaded."""
+    for metric in ("duel_load_role_cpu_us", "load_role_cpu_us"):
+        rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
+        if rows:
+            title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
+            return [Subject(metric, role, f"{title}, {role}", f"{title} of {role}") for role in roles]
+    return []
 
 
 def headline(comparison: Comparison) -> str:

@@ -92,7 +92,7 @@ def test_pins_are_cpus_of_servers_and_client():
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, pin, port"),
-        ("variants.baseline.flag", "components, env, flags, go, package, path, ref, repo, role, source, target"),
+        ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, repo, role, source, target"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):

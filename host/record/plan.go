@@ -103,11 +103,12 @@ type Variant struct {
 	Bench      string      `json:"bench"`
 }
 
-// Component is one process of a variant.
+// Component is one process of a variant; it starts in a directory that holds Files (name -> text).
 type Component struct {
 	Role     string            `json:"role"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
+	Files    map[string]string `json:"files"`
 	BuildKey string            `json:"build_key"`
 }
 
@@ -129,12 +130,17 @@ type Target struct {
 	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
 	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
 	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
+	Queues []string            `json:"queues"`
+	Ports  map[string][]string `json:"ports"`
 }
 
-// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of
+// one component if Role says which.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
+	Role   string            `json:"role"`
 }
 
 // Design is how many blocks there are, and when a run gives up.

@@ -101,7 +101,11 @@ def of_question(environment: Mapping[str, str]) -> Subject:
         disk=sections["estimate"].model_dump(),
         data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),
         memory=max(
-            (kind.memory(load, {one.target for one in asked.variants.values()}) or 0 for load in loads), default=None
+            (
+                kind.memory(load, [(one.target, len(one.parts)) for one in asked.variants.values()]) or 0
+                for load in loads
+            ),
+            default=None,
         ),
         residents=len(asked.variants) if duel and duel.enabled else 1,
         pin=_pin(getattr(asked.host, "pin", "off")),

@@ -81,7 +81,8 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
 
 def memory(plan: Plan) -> int | None:
     """Return the bytes that one server will roughly need in the largest cell; None where nobody knows."""
-    each = [workload_of(plan).memory(plan.at(cell.name).workload, plan.targets) for cell in plan.cells]
+    sizes = [(variant.target, len(variant.components)) for variant in plan.variants]
+    each = [workload_of(plan).memory(plan.at(cell.name).workload, sizes) for cell in plan.cells]
     return max((one for one in each if one is not None), default=None)
 
 

@@ -158,7 +158,7 @@ def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
 def _samples(run: Run, of: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
     rows = reader(run.plan.kind).rows(run)
     for metric in metrics:
-        types = rows if metric.per_type else [""]
+        types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
         there = [t for t in types if (metric.name, t) in of.measured]
         for query_type in there:
             yield _sample(run, of, metric, query_type, metric.family)
