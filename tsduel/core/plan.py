@@ -148,7 +148,7 @@ class Target(Part):
     `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
     when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
     ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in.
+    empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to each query's address.
     """
 
     name: str
@@ -165,6 +165,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    query_arguments: str = ""
 
 
 class Cell(Part):
@@ -198,11 +199,15 @@ class Workload(WorkloadAsked):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format -> the key its file is cached by.
+
+    `may_be_empty`: some of its answers may have no data, as long as not all of them do.
+    """
 
     name: str
     seed: int
     keys: dict[str, str]
+    may_be_empty: bool = False
 
 
 class Queries(QuerySettings):

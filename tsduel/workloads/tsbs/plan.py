@@ -178,7 +178,8 @@ def _query_type(
     seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
     formats = dict.fromkeys(database.target.query_format for database in used)
-    return QueryType(name=name, seed=seed, keys={of: _key(shape | {"format": of}) for of in formats})
+    keys = {of: _key(shape | {"format": of}) for of in formats}
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
 
 
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:
