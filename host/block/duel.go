@@ -35,9 +35,6 @@ type duel struct {
 
 // runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
 func runDuel(ctx context.Context, f *frame) (err error) {
-	if len(f.alive()) < 2 {
-		return nil
-	}
 	d := &duel{frame: f, differences: []record.Difference{}, typical: map[string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
@@ -105,12 +102,12 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := d.stop(ctx); err != nil || !d.mergesLater() {
+	if err := d.stop(ctx); err != nil {
 		return err
 	}
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
 	return d.all(func(v *variant) (err error) {
-		if solo, has := d.block.Solo[v.Name]; has {
+		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
 			solo.Sizes, err = d.sizes(ctx, v)
 			d.block.Solo[v.Name] = solo
 		}
@@ -199,9 +196,9 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 		first = d.Row.Block * job.Until.Count
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
-		file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
-		if !ok {
-			return nil, reading, fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
+		file, err := d.Workload.QueriesFor(*target, queryType)
+		if err != nil {
+			return nil, reading, err
 		}
 		if reading, err = d.reading(queryType, target); err != nil {
 			return nil, reading, err
@@ -257,7 +254,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			}
 		}
 		empty := side.Empty
-		if empty < len(result.Exchanges) && d.mayBeEmpty(queryType) {
+		if empty < len(result.Exchanges) && d.Plan.MayBeEmpty(queryType) {
 			empty = 0
 		}
 		if err := check("exchanges_empty", 0, empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
@@ -265,10 +262,6 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 		}
 		return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
 	})
-}
-
-func (d *duel) mayBeEmpty(queryType string) bool {
-	return slices.ContainsFunc(d.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType && t.MayBeEmpty })
 }
 
 // reading says how a target's answers are read, and how far they are compared with the baseline's.
@@ -472,7 +465,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 		if err := d.equal(v, "exchanges_answered", float64(planned), float64(kept.Lines), wrong); err != nil {
 			return err
 		}
-		return d.stored(v, before[v.Name], d.bodies[v.Name])
+		return d.stored(v, d.Plan.Workload.Samples, before[v.Name], d.bodies[v.Name])
 	})
 	if err != nil || d.decided() {
 		return err

@@ -12,11 +12,13 @@ from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.sections import (
+    CapacityAsked,
     DesignAsked,
     Duel,
     GoBench,
     GoWatchdog,
     Host,
+    MixedAsked,
     Noise,
     Part,
     QuerySettings,
@@ -136,24 +138,35 @@ class Variant(Part):
 
 
 class Counter(Part):
-    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full."""
+    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
+
+    `name` may be several, with | between them.
+    """
 
     name: str
     labels: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names."""
+        return self.name.split("|")
 
 
 class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
-    `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to each query's address.
+    `query_form`: into what TSBS's queries of `query_format` are translated (host/workload), "" for nothing. `volatile`:
+    what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
+    `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
+    0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
+    for exchanged ingestion; empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to
+    each query's address.
     """
 
     name: str
     data_format: str
     query_format: str
+    query_form: str = ""
     answers: str
     volatile: str = ""
     trouble: str = ""
@@ -198,8 +211,18 @@ class Workload(WorkloadAsked):
     data: tuple[DataFile, ...]
 
 
+class Mixed(MixedAsked):
+    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    data: tuple[DataFile, ...]
+
+
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by.
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
 
     `may_be_empty`: some of its answers may have no data, as long as not all of them do.
     """
@@ -298,6 +321,8 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
@@ -323,6 +348,16 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        planned = {
+            "solo": self.design.reload != "once",
+            "duel": self.duels,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+        }
+        return planned.get(part, part == "bench")
 
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""
