@@ -108,15 +108,21 @@ type Check struct {
 	Message   string  `json:"message"`
 }
 
+// ByRole are figures of components: what of, then the role. It is nil in runs whose variants have one component each.
+type ByRole map[string]map[string]int64
+
 // SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
 type SoloRecord struct {
-	Canary   *Canary          `json:"canary"`
-	Sizes    map[string]int64 `json:"sizes"`
-	DrainS   *float64         `json:"drain_s"`
-	StartS   float64          `json:"start_s"`
-	StopS    float64          `json:"stop_s"`
-	Restarts int              `json:"restarts"`
-	CPUNS    map[string]int64 `json:"cpu_ns"`
+	Canary      *Canary          `json:"canary"`
+	Sizes       map[string]int64 `json:"sizes"`
+	SizesByRole ByRole           `json:"sizes_by_role"` // by name of the size
+	ArriveS     *float64         `json:"arrive_s"`      // from the last acknowledged sample to the last stored; nil where nothing queues
+	DrainS      *float64         `json:"drain_s"`
+	StartS      float64          `json:"start_s"`
+	StopS       float64          `json:"stop_s"`
+	Restarts    int              `json:"restarts"`
+	CPUNS       map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
 }
 
 // Canary is how long the same work takes on this machine, in seconds.
@@ -133,6 +139,7 @@ type DuelRecord struct {
 	Types        []DuelType           `json:"types"`
 	Load         *DuelLoad            `json:"load"`
 	RSSBytes     map[string]int64     `json:"rss_bytes"` // after the duel
+	RSSByRole    ByRole               `json:"rss_by_role"`
 	RSSPeakBytes map[string]int64     `json:"rss_peak_bytes"`
 }
 
@@ -163,6 +170,7 @@ type DuelType struct {
 	FirstQuery   int              `json:"first_query"` // of the file
 	Seconds      float64          `json:"seconds"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	ClientCPUNS  int64            `json:"client_cpu_ns"`
 	Instructions map[string]int64 `json:"instructions"` // nil where the kernel does not count them
 	Stopped      string           `json:"stopped"`      // why it ended early
@@ -172,10 +180,13 @@ type DuelType struct {
 
 // DuelLoad is exchanged ingestion.
 type DuelLoad struct {
-	Exchanges int              `json:"exchanges"`
-	Lines     int64            `json:"lines"`
-	Seconds   float64          `json:"seconds"`
-	CPUNS     map[string]int64 `json:"cpu_ns"`
+	Exchanges int     `json:"exchanges"`
+	Lines     int64   `json:"lines"`
+	Samples   int64   `json:"samples"`
+	Seconds   float64 `json:"seconds"`
+	// Until all samples have arrived, where a component acknowledges them before.
+	CPUNS       map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
 }
 
 // RatesPart is a variant alone at fixed rates: one phase, or one a rung of the ladder.

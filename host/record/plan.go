@@ -60,39 +60,46 @@ type Variant struct {
 	Bench      string      `json:"bench"`
 }
 
-// Component is one process of a variant.
+// Component is one process of a variant; it starts in a directory that holds Files (name -> text).
 type Component struct {
 	Role     string            `json:"role"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
+	Files    map[string]string `json:"files"`
 	BuildKey string            `json:"build_key"`
 }
 
 // Target is what a database calls its counters and how its answers and its log are read; patterns are RE2.
 type Target struct {
-	Name           string             `json:"name"`
-	DataFormat     string             `json:"data_format"`
-	QueryFormat    string             `json:"query_format"`
-	QueryForm      string             `json:"query_form"`      // into what the format's queries are translated; empty for nothing
-	QueryArguments string             `json:"query_arguments"` // added to each query's path
-	Answers        string             `json:"answers"`
-	Volatile       string             `json:"volatile"`     // taken out of bodies before their bytes are compared
-	Trouble        string             `json:"trouble"`      // a line of the log that fails the block
-	Counters       map[string]Counter `json:"counters"`     // any may be missing
-	Quiet          []string           `json:"quiet"`        // settled: these are 0 ...
-	BeforeMerge    []string           `json:"before_merge"` // 0 when a merge can be asked for
-	Still          []string           `json:"still"`        // ... and these do not change
-	Ticks          string             `json:"ticks"`        // which of its samples a tick keeps
-	SamplesPerRow  float64            `json:"samples_per_row"`
-	WritePath      string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
-	NamePrefix     string             `json:"name_prefix"` // of a field's name in its answers
-	Windows        string             `json:"windows"`     // a window is called by its end or its start
+	Name          string             `json:"name"`
+	DataFormat    string             `json:"data_format"`
+	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
+	Answers       string             `json:"answers"`
+	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
+	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
+	Counters      map[string]Counter `json:"counters"`     // any may be missing
+	Quiet         []string           `json:"quiet"`        // settled: these are 0 ...
+	BeforeMerge   []string           `json:"before_merge"` // 0 when a merge can be asked for
+	Still         []string           `json:"still"`        // ... and these do not change
+	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
+	SamplesPerRow float64            `json:"samples_per_row"`
+	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
+	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	// QueryArguments are added to each query's path, as TSBS's own client does.
+	QueryArguments string `json:"query_arguments"`
+	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
+	Queues []string            `json:"queues"`
+	Ports  map[string][]string `json:"ports"`
 }
 
-// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of
+// one component if Role says which.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
+	Role   string            `json:"role"`
 }
 
 // Design is how many blocks there are, and when a run gives up.
@@ -208,6 +215,7 @@ type Duel struct {
 	Fewest          int     `json:"fewest"` // then as many as fit, but so many
 	InFlight        int     `json:"in_flight"`
 	Load            bool    `json:"load"`
+	LoadS           float64 `json:"load_s"` // 0 for all of the data
 	IdleS           float64 `json:"idle_s"`
 	MostDifferences int     `json:"most_differences"`
 }

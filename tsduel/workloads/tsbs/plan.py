@@ -28,6 +28,8 @@ DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
 QUERY_BYTES = {"": 400, "prometheus": 3000}
 SOLO_BYTES = 8 << 20
 EXCHANGE_BYTES = 16
+# Of a sample in the queue of an agent, should it take all before the first is stored: packed they are 1 to 2.
+QUEUED_BYTES = 4
 
 # VictoriaMetrics' "Partition Index Performance Testing", 4 workers: the slower version's load (1,570,957 samples/s),
 # the slowest of the light query types (617.68 queries/s), and double-groupby-1 over 100,000 hosts (1.34 queries/s),
@@ -131,12 +133,12 @@ class TsbsPlanned:
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
-    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
-        """Return bytes by the number of series."""
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
+        """Return bytes by the number of series and components."""
         if workload is None:
             return None
         series = workload.scale * tsbs_queries.SERIES_A_HOST
-        return max(databases()[name].needs.memory(series) for name in targets)
+        return max(databases()[name].needs.memory(series, components) for name, components in variants)
 
     def described(self, plan: Plan) -> list[str]:
         """Return the load, and the parts of a block."""
@@ -264,10 +266,14 @@ def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count:
     # Every variant's is kept for what follows the solo parts.
     directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
+    queues = {
+        part.role for variant in asked.variants.values() for part in variant.parts
+    } & {role for database in used for role in database.target.queues}  # fmt: skip
+    queued = QUEUED_BYTES * samples if queues else 0
     return Estimate(
         data_bytes=lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
         query_bytes=len(asked.queries.types) * count * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
-        database_bytes=directories * max(database.needs.disk(series, samples) for database in used),
+        database_bytes=directories * (queued + max(database.needs.disk(series, samples) for database in used)),
         results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
     )
 

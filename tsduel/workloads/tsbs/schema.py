@@ -38,9 +38,12 @@ class TsbsVariant(experiment.Variant):
 
     @property
     def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components, the one that takes clients first."""
-        roles = list(databases()[self.target].programs)
-        return tuple(sorted(self.components, key=lambda part: roles.index(part.role))) or (self,)
+        """Its components, what clients ask first before what that asks."""
+        database = databases()[self.target]
+        if self.components:
+            roles = list(database.programs)
+            return tuple(sorted(self.components, key=lambda part: roles.index(part.role)))
+        return tuple(self.model_copy(update={"role": role}) for role in database.required)
 
     @field_validator("target")
     @classmethod
@@ -51,25 +54,33 @@ class TsbsVariant(experiment.Variant):
 
     @model_validator(mode="after")
     def _of_its_database(self) -> Self:
-        if self.components and (short := self.model_fields_set - {"target", "components"}):
-            raise ValueError(f"either `components:` or `{min(short)}:`, which is of the short form")
+        if self.components and (other := self.model_fields_set - {"target", "components"}):
+            raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
         database = databases()[self.target]
-        first, *_ = roles = list(database.programs)
-        given = [part.role for part in self.components or (self,)]
+        roles, of_one = list(database.programs), {"role", "flags", "env", "files"} & self.model_fields_set
+        if of_one and not (self.components or database.main):
+            raise ValueError(f"{min(of_one)}: {self.target} has several components; say in `components:` whose it is")
+        short = (self,) if "role" in self.model_fields_set else ()
+        given = [part.role for part in self.components or short or self.parts]
         for role in given:
             if role not in roles:
                 raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(roles)}")
             if given.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
-        if first not in given:
-            raise ValueError(f"components: {first!r}, which takes clients, is missing")
-        refused = {flag.lstrip("-") for flag in database.target.refused_flags}
-        for part in self.components or (self,):
+        for role in database.required:
+            if role not in given:
+                raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
+        return self
+
+    @model_validator(mode="after")
+    def _flags_that_are_not_ours(self) -> Self:
+        refused = {flag.lstrip("-") for flag in databases()[self.target].target.refused_flags}
+        for part in self.parts:
             for flag in part.flags:
                 if flag.lstrip("-").partition("=")[0] in refused:
                     raise ValueError(
-                        f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
-                        "that nobody else can reach (host.port: the first port)"
+                        f"flags: {flag.partition('=')[0]} is ours: every component is given its directory, an address "
+                        "that nobody else can reach (host.port: the first port), and those of the others"
                     )
         return self
 
