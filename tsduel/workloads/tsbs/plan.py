@@ -266,7 +266,7 @@ def _query_type(
         for of in targets
         if of.query_form
     }
-    return QueryType(name=name, seed=seed, keys=keys)
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:
