@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -160,6 +161,12 @@ func (f *frame) mixed(ctx context.Context, r *rates) error {
 			return err
 		}
 	}
+	if len(r.queues()) > 0 {
+		if err := f.arrive(ctx, r.variant, phase.Samples, before); err != nil {
+			return err
+		}
+		after = r.metrics(ctx)
+	}
 	if err := f.stored(r.variant, phase.Samples, before, after); err != nil {
 		return err
 	}
@@ -217,6 +224,9 @@ func (f *frame) hasData(r *rates, before, after []byte) error {
 			empty, answered = empty+stream.Empty, answered+stream.Answered
 		}
 	}
+	if empty < answered && slices.ContainsFunc(r.rule.Types, f.Plan.MayBeEmpty) {
+		empty = 0
+	}
 	if err := f.equal(r.variant, "operations_empty", 0, float64(empty), fmt.Sprintf("%d of %d answers have no data", empty, answered)); err != nil {
 		return err
 	}
@@ -231,7 +241,7 @@ func (f *frame) inTurn(r *rates, count float64) (exchange.Source, error) {
 		file, err := f.Workload.QueriesFor(r.target, queryType)
 		var source exchange.Source
 		if err == nil {
-			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count)
+			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count, r.target.QueryArguments)
 		}
 		if err != nil {
 			return nil, errors.Join(err, exchange.Turns(of...).Close())
@@ -266,7 +276,11 @@ func (f *frame) job(r *rates, length time.Duration, streams ...ratesStream) open
 		// The same times for every variant of a block, others in the next.
 		schedule := openloop.Schedule{Rate: stream.rate, Length: length, Poisson: r.rule.Arrivals == "poisson",
 			Seed: uint64(f.Plan.Design.Seed)<<32 + uint64(f.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)}
-		job.Streams = append(job.Streams, openloop.Stream{Source: stream.source, Starts: schedule.Starts(), URL: r.url(), Connections: r.rule.Connections,
+		url := r.url()
+		if stream.operation != "query" {
+			url = r.written().writes
+		}
+		job.Streams = append(job.Streams, openloop.Stream{Source: stream.source, Starts: schedule.Starts(), URL: url, Connections: r.rule.Connections,
 			Timeout: record.Seconds(f.Plan.Watchdog.QueryStallS), Success: stream.success, Empty: stream.empty})
 	}
 	return job

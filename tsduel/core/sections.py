@@ -43,13 +43,17 @@ class Churn(Part):
 
 
 class WorkloadAsked(Part):
-    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
+    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader.
+
+    `data_kind` is what becomes of TSBS's lines before they are stored: see host/workload/kinds.go.
+    """
 
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
     start: str = "2025-06-10T00:00:00Z"
     end: str = "2025-06-11T00:00:00Z"
     interval: str = "80s"
+    data_kind: Literal["regular", "irregular", "high-variance"] = "regular"
     seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000
@@ -106,7 +110,11 @@ class QuerySettings(Part):
 
 
 class Duel(Part):
-    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type."""
+    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type.
+
+    `load`: first batches of data in turn, into directories that are empty before and gone after, for `load_s` seconds;
+    None for all of the data.
+    """
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
@@ -115,6 +123,7 @@ class Duel(Part):
     fewest: Annotated[int, Field(ge=4)] = 16
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
     load: bool = False
+    load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
     most_differences: Annotated[int, Field(ge=1)] = 100
 
