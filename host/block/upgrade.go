@@ -165,7 +165,7 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int, sides .
 	if u.Calibration != nil {
 		first = u.Row.Block * u.Calibration.Counts[queryType]
 	}
-	source, err := exchange.OpenQueries(file.Path, first)
+	source, err := exchange.OpenQueries(file.Path, first, target.QueryArguments)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ from plots.sections import (
     noise,
     rates,
     solo,
+    sweep,
     upgrade,
 )
 from plots.source import Source
@@ -34,6 +35,8 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "benchmarks": ("Benchmarks", bench.benchmarks),
     "benchstat": ("benchstat's view", bench.benchstat),
     "profiles": ("Profiles of the difference", bench.profiles),
+    "sweep": ("By cell", sweep.section),
+    "cells": ("Each cell", sweep.cells),
     "blocks": ("Block by block", blocks.section),
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),

@@ -30,17 +30,19 @@ def planned(source: Source) -> dict[str, int]:
     """
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
-    blocks = [b for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
-    counted = table.groupby(["check", "block"]).size()
+    blocks = [b.cell for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
+    counted = table.groupby(["check", "cell", "block"]).size().rename("n")
+    firsts = set(table.groupby("cell")["block"].min())
     once = source.plan.design.reload == "once"
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
-        mine = counted[check] if check in counted.index.get_level_values(0) else None
-        if mine is not None:
-            loaded = mine[mine.index == min(looked_at)] if once else mine.iloc[:0]
-            later = mine.drop(loaded.index)
-            often = int(later.max()) if len(later) else 0
-            found[check] = int(loaded.sum()) + often * (len(blocks) - once)
+        if check in counted.index.get_level_values(0):
+            mine = counted[check].reset_index()
+            # Of data that are loaded once, the first block has more.
+            loaded = mine[mine["block"].isin(firsts) & once]
+            most = mine.drop(loaded.index).groupby("cell")["n"].max()
+            later = sum(int(n) * (blocks.count(cell) - once) for cell, n in most.items())
+            found[check] = int(loaded["n"].sum()) + later
     return found
 
 
@@ -89,7 +91,8 @@ def warnings(source: Source) -> list[str]:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
         said.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
     for one in source.comparisons:
-        said += _doubts(one)
+        of = f"{markup.text(one.cell)}: " if one.cell else ""
+        said += [f"{of}{doubt}" for doubt in _doubts(one)]
     return list(dict.fromkeys(said + _busy_client(source)))
 
 

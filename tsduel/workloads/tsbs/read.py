@@ -18,6 +18,7 @@ _SECTIONS = (
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
+_OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
@@ -51,7 +52,7 @@ def sections(run: Run) -> tuple[str, ...]:
     """Return those of the report; that of imported logs claims less."""
     if run.plan.design.start_from == "baseline":
         return _OF_UPGRADE
-    return _OF_LOGS if run.plan.imported else _SECTIONS
+    return _OF_LOGS if run.plan.imported else _OF_SWEEP if run.plan.sweeps else _SECTIONS
 
 
 def rows(run: Run) -> list[str]:
