@@ -197,7 +197,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	first := 0
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
-		first = d.Row.Block * job.Until.Count
+		first = d.Row.Turn * job.Until.Count
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
 		file, err := d.Workload.QueriesFor(*target, queryType)
