@@ -49,8 +49,8 @@ MERGES_S = 60
 MERGED_SAMPLES = 1_000_000_000
 # Start, idling and stop of all.
 DUEL_FIXED_S = 8
-# Start and stop of one, and both looks at its counters, of a second each.
-RATES_FIXED_S = 4
+# Start, lead-in and stop of one, and both looks at its counters, of a second each.
+RATES_FIXED_S = 6
 RATES_PHASE_S = 2.5
 LEAST_QUERIES = 20
 
@@ -266,7 +266,7 @@ def _query_type(
         for of in targets
         if of.query_form
     }
-    return QueryType(name=name, seed=seed, keys=keys)
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:
