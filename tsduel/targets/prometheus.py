@@ -68,6 +68,7 @@ DATABASE = Database(
         memory_least=300 << 20,
         memory_a_series=20_000,
     ),
+    load_samples_s=150_000,
     # Half of --storage.tsdb.min-block-duration: no sample is put where a block may be being written.
     late_s=3600,
 )
