@@ -88,10 +88,22 @@ class Source:
         keys = zip(table["cell"], table["variant"], table["block"], strict=True)
         return table[pd.Series([key in mine for key in keys], index=table.index, dtype=bool)]
 
+    @property
+    def dwells_on_shift(self) -> bool:
+        """Whether the report dwells on shifts: where it is asked to, or where builds are the same, as with a proxy."""
+        if self.plan.report.shift is not None:
+            return self.plan.report.shift
+        builds = {(part.role, part.build_key) for variant in self.plan.variants for part in variant.components}
+        return len(builds) == len({role for role, _ in builds}) and not self.plan.aa
+
     def revision(self, variant: str) -> str:
         """Return the full revision; local changes are told by the hash of their diff. Columns of a pivot share one."""
-        server = (self.plan.variants[0] if self.pivoted else self.plan.variant(variant)).server
-        return f"{server.revision or server.ref}{f'+{server.dirty[:12]}' if server.dirty else ''}"
+        parts = (self.plan.variants[0] if self.pivoted else self.plan.variant(variant)).components
+        return " + ".join(
+            f"{part.role + ' ' if len(parts) > 1 else ''}{part.revision or part.ref}"
+            f"{f'+{part.dirty[:12]}' if part.dirty else ''}"
+            for part in parts
+        )
 
 
 def open_source(run_dir: Path) -> Source:

@@ -79,17 +79,20 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, duel, gcp, host, kind, name, noise, queries"),
-        ("matrix", "design, duel, gcp, host"),
+        ("blocks", "capacity, design, duel, gcp, host, kind, mixed, name, noise, queries"),
+        ("matrix", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
-        ("workload.hosts", "batch_size, end, interval, scale"),
+        ("workload.hosts", "batch_size, churn, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
-        ("duel.second", "enabled, fewest, idle_s, in_flight, least, load, longest_s, most_differences, seconds"),
+        (
+            "duel.second",
+            "enabled, fewest, idle_s, in_flight, least, load, load_s, longest_s, most_differences, seconds",
+        ),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, pin, port"),
-        ("variants.baseline.flag", "components, env, flags, go, package, path, ref, repo, role, source, target"),
+        ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, repo, role, source, target"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):

@@ -1,5 +1,6 @@
 """What differs between the sides, and, folded, all that identifies them, the machine and the data."""
 
+import hashlib
 import json
 import shlex
 
@@ -62,6 +63,10 @@ def _component(component: Component, build: dict[str, str]) -> dict[str, str]:
         "source": " ".join(filter(None, (component.source, component.repo, component.path))),
         "flags": markup.code(shlex.join(component.flags)) if component.flags else "",
         "environment": markup.code(env) if env else "",
+        "files": ", ".join(
+            f"{markup.text(name)} (sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]})"
+            for name, text in component.files.items()
+        ),
         "Go": str(build.get("go_version") or ""),
         "revision": str(build.get("revision") or component.revision),
         "local changes (sha256 of the diff)": component.dirty,

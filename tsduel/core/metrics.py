@@ -11,6 +11,8 @@ from typing import Literal
 
 Better = Literal["higher", "lower", "none"]
 Family = Literal["primary", "secondary", "shown"]
+Further = Literal["", "mixed", "capacity", "upgrade"]
+"""A part of the block beside solo, duel and bench, which the phase tells apart."""
 
 GEOMEAN, ALL = "geomean", "all"
 """Query types that are none: the geometric mean over types, and all exchanges together."""
@@ -32,6 +34,8 @@ class Metric:
     counter: str = ""
     """Ours, of Target.counters, where it is one of the database's: it is known by that one's name."""
     per_type: bool = False
+    per_role: bool = False
+    """A row a component, of variants of several: its role stands where of others the query type does."""
     geomean: Family | None = None
     """Where set, compare adds the geometric mean over query types, in this family."""
     together: Family | None = None
@@ -42,10 +46,15 @@ class Metric:
     """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
+    instead_of: str = ""
+    """Where it is measured it is in the family of that metric, which says the same less precisely, and the other way round."""
+    further: Further = ""
 
     @property
     def part(self) -> str:
-        """Part of the block that it belongs to: solo, duel or bench."""
+        """Part of the block that it belongs to: solo, duel, bench, or a further one."""
+        if self.further:
+            return self.further
         return "duel" if self.phase in {EXCHANGE, IDLE} else "bench" if self.phase == "bench" else "solo"
 
 
@@ -62,6 +71,9 @@ _ALL = (
     Metric("duel_total_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Service time, total", per_type=True, geomean="secondary"),
     Metric("duel_p50_ms", "exchange", "ms", "lower", _SERVICE, "shown", "p50 service time", per_type=True),
     Metric("duel_p95_ms", "exchange", "ms", "lower", _P99, "shown", "p95 service time", per_type=True),
+    Metric("duel_min_ms", "exchange", "ms", "lower", _P99, "shown", "Least service time of the exchanges", per_type=True),
+    Metric("duel_max_ms", "exchange", "ms", "lower", _P99, "shown", "Largest service time of the exchanges", per_type=True),
+    Metric("duel_stddev_ms", "exchange", "ms", "none", _P99, "shown", "Standard deviation of service times of the exchanges", per_type=True),
     Metric("duel_p99_ms", "exchange", "ms", "lower", _P99, "secondary", "p99 service time", per_type=True, least_n=1000),
     Metric("duel_instructions", "exchange", "instructions", "lower", 1.0, "shown", "Instructions an operation", per_type=True, together="secondary"),
     Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
@@ -72,8 +84,43 @@ _ALL = (
     Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", counter="cache_requests", per_type=True, together="shown"),
     Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", counter="cache_misses", per_type=True, together="shown"),
     Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
-    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
-    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
+    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
+    Metric("duel_load_role_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", per_role=True),
+    Metric("duel_role_cpu_us", "exchange", "us", "lower", _SERVICE, "secondary", "CPU an operation", per_role=True),
+    Metric("duel_role_rss_bytes", "exchange", "B", "lower", _RSS, "shown", "RSS after the exchanges", per_role=True),
+    Metric("load_role_cpu_us", "load", "us", "lower", _CPU, "secondary", "CPU a sample of the load", per_role=True),
+    Metric("load_role_rss_peak_bytes", "load", "B", "lower", _RSS, "shown", "Peak RSS until the end of the load", per_role=True),
+    Metric("load_role_io_read_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes read by system calls in the load", per_role=True),
+    Metric("load_role_io_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written by system calls in the load", per_role=True),
+    Metric("load_role_storage_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written to storage in the load", per_role=True),
+    Metric("disk_role_bytes", "stop", "B", "lower", _DISK, "shown", "Bytes on disk after the stop", per_role=True),
+    Metric("arrival_seconds", "settle", "s", "lower", _P99, "shown", "From the last acknowledged sample to the last stored"),
+    Metric("mixed_query_p99_ms", "mixed", "ms", "lower", _P99, "primary", "p99 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_cpu_cores", "mixed", "cores", "lower", _CPU, "primary", "CPU at a fixed rate", further="mixed"),
+    Metric("mixed_query_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p99_ms", "mixed", "ms", "lower", _P99, "secondary", "p99 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_rss_bytes", "mixed", "B", "lower", _RSS, "secondary", "RSS after a fixed rate", "process_resident_memory_bytes", further="mixed"),
+    Metric("mixed_query_rate", "mixed", "queries/s", "none", _OTHER, "shown", "Queries answered at a fixed rate", further="mixed"),
+    Metric("mixed_write_rate", "mixed", "samples/s", "none", _OTHER, "shown", "Samples stored at a fixed rate", further="mixed"),
+    Metric("mixed_merges", "mixed", "merges", "none", _OTHER, "shown", "Merges at a fixed rate", "vm_merges_total", further="mixed"),
+    Metric("mixed_rows_merged", "mixed", "rows", "none", _OTHER, "shown", "Rows merged at a fixed rate", "vm_rows_merged_total", further="mixed"),
+    Metric("mixed_slow_inserts", "mixed", "rows", "none", _OTHER, "shown", "Slow inserts at a fixed rate", "vm_slow_row_inserts_total", further="mixed"),
+    Metric("mixed_lateness_p999_ms", "mixed", "ms", "none", _OTHER, "shown", "p99.9 lateness of the client at a fixed rate", further="mixed"),
+    Metric("mixed_client_cpu_ratio", "mixed", "ratio", "none", _OTHER, "shown", "CPU of the client at a fixed rate, of its CPUs", further="mixed"),
+    Metric("capacity_rate", "rung", "queries/s", "higher", _OTHER, "primary", "Capacity", further="capacity"),
+    Metric("capacity_response_ms", "rung", "ms", "lower", _P99, "shown", "Response time at a rung", per_type=True, further="capacity"),
     Metric("load_seconds", "load", "s", "lower", _RATE, "shown", "Load time"),
     Metric("load_first_interval_rate", "load", "samples/s", "higher", _P99, "shown", "Load rate, first interval"),
     Metric("load_cpu_user_seconds", "load", "s", "lower", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),

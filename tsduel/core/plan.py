@@ -12,11 +12,13 @@ from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.sections import (
+    CapacityAsked,
     DesignAsked,
     Duel,
     GoBench,
     GoWatchdog,
     Host,
+    MixedAsked,
     Noise,
     Part,
     QuerySettings,
@@ -100,7 +102,7 @@ Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
 
 
 class Component(Part):
-    """One process of a variant, from one exact revision."""
+    """One process of a variant, from one exact revision; it starts in a directory that holds `files` (name -> text)."""
 
     role: str = "server"
     program: str
@@ -111,6 +113,7 @@ class Component(Part):
     go: str = ""
     flags: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    files: dict[str, str] = {}
     label: str
     revision: str = ""
     version: str = ""
@@ -120,7 +123,10 @@ class Component(Part):
 
 
 class Variant(Part):
-    """One side of the comparison. `package` and `bench` are of Go benchmarks only."""
+    """One side of the comparison. `package` and `bench` are of Go benchmarks only.
+
+    The component that clients ask first stands first, and is started last.
+    """
 
     name: str
     label: str
@@ -131,18 +137,19 @@ class Variant(Part):
 
     @property
     def server(self) -> Component:
-        """The component that takes clients, or the only one."""
+        """The component that clients ask first, or the only one."""
         return self.components[0]
 
 
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    `name` may be several, with | between them.
+    `name` may be several, with | between them. With a `role` only those of that component, else of all.
     """
 
     name: str
     labels: dict[str, str] = {}
+    role: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -157,7 +164,8 @@ class Target(Part):
     what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
     `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
-    for exchanged ingestion; empty where that is not how data gets in.
+    for exchanged ingestion; empty where that is not how data gets in. `queues`: roles that acknowledge samples before
+    those are stored: a load is over when all have arrived. `ports`: more ports of a role beside its first, by name.
     """
 
     name: str
@@ -175,6 +183,8 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    queues: tuple[str, ...] = ()
+    ports: dict[str, tuple[str, ...]] = {}
 
 
 class Cell(Part):
@@ -204,6 +214,16 @@ class Workload(WorkloadAsked):
     lines: int
     samples: int
     estimated_bytes: int
+    data: tuple[DataFile, ...]
+
+
+class Mixed(MixedAsked):
+    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
     data: tuple[DataFile, ...]
 
 
@@ -303,6 +323,8 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
@@ -328,6 +350,28 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of all components, where a variant has several; else none."""
+        several = any(len(variant.components) > 1 for variant in self.variants)
+        every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
+        return tuple(every) if several else ()
+
+    @property
+    def exchanges_load(self) -> bool:
+        """Whether batches of data are exchanged as well."""
+        return self.duel is not None and self.duel.enabled and self.duel.load
+
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        planned = {
+            "solo": self.design.reload != "once",
+            "duel": self.duels,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+        }
+        return planned.get(part, part == "bench")
 
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""

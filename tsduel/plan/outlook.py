@@ -126,7 +126,8 @@ def _disk(plan: Plan, cache: Path) -> str:
 
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return what all that are resident at once need, and what to do where the machine has less."""
-    each = before.rss_bytes if before and before.rss_bytes else workload_of(plan).memory(plan.workload, plan.targets)
+    sizes = [(variant.target, len(variant.components)) for variant in plan.variants]
+    each = before.rss_bytes if before and before.rss_bytes else workload_of(plan).memory(plan.workload, sizes)
     if not each:
         return []
     servers = len(plan.variants) if plan.duels else 1

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,7 @@ def resolve(
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
     sections = workload.sections(asked, len(variants))
+    planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
     lasts = workload.duration(sections, asked, len(variants))
     host = asked.host.model_dump()
     settled: Any = where or LocalPlace()
@@ -133,7 +134,7 @@ def resolve(
             "own": Own(version=tsduel.__version__, commit=own_commit()),
             "asked": asked_for,
             "place": settled,
-            "variants": tuple(_variant(name, variant, asked) for name, variant in variants.items()),
+            "variants": tuple(one.model_copy(update={"label": _label(one, planned)}) for one in planned),
             "design": design,
             "noise": asked.noise,
             "watchdog": asked.watchdog,
@@ -149,11 +150,24 @@ def _variant(name: str, variant: experiment.Variant, asked: experiment.Experimen
     components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
     return Variant(
         name=name,
-        label="+".join(dict.fromkeys(part.label for part in components)),
+        label="",
         target=variant.target,
         components=components,
         **workload.variant_part(asked, variant),
     )
+
+
+def _label(variant: Variant, variants: Sequence[Variant]) -> str:
+    """Return a short name: of variants with the same components what differs, else what keeps the data first."""
+    parts = variant.components
+    if len({tuple(part.role for part in one.components) for one in variants}) == 1:
+        parts = tuple(part for part in parts if not all(part in one.components for one in variants)) or parts
+        if len({part.label for part in parts}) == 1 and parts == variant.components:
+            return parts[0].label
+    *others, main = parts
+    if main == variant.components[-1]:
+        return " + ".join([main.label, *(p.role + f" {p.label}" * (p.label != main.label) for p in reversed(others))])
+    return " + ".join(f"{part.role} {part.label}" for part in reversed(parts))
 
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
@@ -171,6 +185,7 @@ def _component(variant: str, part: experiment.Component, program: Program) -> Co
         go=part.go,
         flags=part.flags,
         env=part.env,
+        files=part.files,
         build_key=key,
         **vars(found),
     )
@@ -187,7 +202,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
             minima.append(program.go_minimum)
             components.append(
                 {
-                    **component.model_dump(exclude={"flags", "env", "label"}),
+                    **component.model_dump(exclude={"flags", "env", "files", "label"}),
                     "target": variant.target,
                     "module": program.module,
                     "output": program.output,
@@ -245,8 +260,10 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
     for variant in plan.variants:
-        first = variant.server
-        print(f"{variant.name:9} {variant.label} ({first.source}, {first.revision[:12]})")
+        parts = variant.components
+        whose = [f"{part.role} {part.label}: " if len(parts) > 1 else "" for part in parts]
+        of = [f"{name}{part.source}, {part.revision[:12]}" for name, part in zip(whose, parts, strict=True)]
+        print(f"{variant.name:9} {variant.label} ({'; '.join(of)})")
     print("\n".join(workload_of(plan).described(plan)))
     again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
     print(

@@ -28,7 +28,7 @@ from tsduel.stats.rows import Row, row, warn_of_short_phase
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
-from tsduel.workloads import primary
+from tsduel.workloads import in_families, primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
 
@@ -102,7 +102,7 @@ def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row]]:
 
     All candidates of a cell are one family: each metric of each of them is one test in it.
     """
-    metrics = read_metrics(run, found["measurements"])
+    metrics = in_families(run.plan, read_metrics(run, found["measurements"]))
     compared: list[Compared] = []
     judged = []
     for cell in dict.fromkeys(found["blocks"]["cell"].tolist()):
@@ -155,7 +155,7 @@ def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
 def _samples(run: Run, of: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
     rows = reader(run.plan.kind).rows(run)
     for metric in metrics:
-        types = rows if metric.per_type else [""]
+        types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
         there = [t for t in types if (metric.name, t) in of.measured]
         for query_type in there:
             yield _sample(run, of, metric, query_type, metric.family)

@@ -9,10 +9,11 @@ from tsduel.core.rundir import Run
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
+from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
 
 _SECTIONS = (
-    *("compared", "moved", "duel", "load", "server", "queries"),
+    *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
@@ -32,10 +33,11 @@ def read_block(run: Run, block: Block) -> Reading:
     found = Reading()
     for variant in run.variants:
         if variant in block.solo:
-            raw = read_solo(block, variant, run.plan.target_of(variant), run.plan.query_types)
+            raw = read_solo(block, run.plan.variant(variant), run.plan)
             found.measurements += measure(raw)
             found.points += points(raw)
     read_duel(block, run.variants, found)
+    read_rates(block, run.plan, found)
     return found
 
 
@@ -65,6 +67,8 @@ def bench_configuration(run: Run) -> list[str]:
 def bench_name(run: Run, metric: Metric, query_type: str, _variant: str) -> str:
     """Return e.g. BenchmarkTSBS/phase=duel/type=cpu-max-all-1/in-flight=1; the trailing key's value has no dash."""
     plan = run.plan
+    if metric.per_role:
+        return f"BenchmarkTSBS/phase={metric.phase}/part={metric.part}/role={query_type}/variants={len(run.variants)}"
     if metric.part == DUEL:
         what = f"/type={query_type}" if query_type else f"/of={metric.phase}"
         return f"BenchmarkTSBS/phase=duel{what}/variants={len(run.variants)}"

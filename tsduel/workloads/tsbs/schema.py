@@ -1,11 +1,23 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.metrics import METRICS
-from tsduel.core.sections import DesignAsked, Duel, Host, QuerySettings, Report, Settle, Watchdog, WorkloadAsked
+from tsduel.core.sections import (
+    CapacityAsked,
+    DesignAsked,
+    Duel,
+    Host,
+    MixedAsked,
+    QuerySettings,
+    Report,
+    Settle,
+    Watchdog,
+    WorkloadAsked,
+)
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -26,9 +38,12 @@ class TsbsVariant(experiment.Variant):
 
     @property
     def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components, the one that takes clients first."""
-        roles = list(databases()[self.target].programs)
-        return tuple(sorted(self.components, key=lambda part: roles.index(part.role))) or (self,)
+        """Its components, what clients ask first before what that asks."""
+        database = databases()[self.target]
+        if self.components:
+            roles = list(database.programs)
+            return tuple(sorted(self.components, key=lambda part: roles.index(part.role)))
+        return tuple(self.model_copy(update={"role": role}) for role in database.required)
 
     @field_validator("target")
     @classmethod
@@ -39,25 +54,33 @@ class TsbsVariant(experiment.Variant):
 
     @model_validator(mode="after")
     def _of_its_database(self) -> Self:
-        if self.components and (short := self.model_fields_set - {"target", "components"}):
-            raise ValueError(f"either `components:` or `{min(short)}:`, which is of the short form")
+        if self.components and (other := self.model_fields_set - {"target", "components"}):
+            raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
         database = databases()[self.target]
-        first, *_ = roles = list(database.programs)
-        given = [part.role for part in self.components or (self,)]
+        roles, of_one = list(database.programs), {"role", "flags", "env", "files"} & self.model_fields_set
+        if of_one and not (self.components or database.main):
+            raise ValueError(f"{min(of_one)}: {self.target} has several components; say in `components:` whose it is")
+        short = (self,) if "role" in self.model_fields_set else ()
+        given = [part.role for part in self.components or short or self.parts]
         for role in given:
             if role not in roles:
                 raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(roles)}")
             if given.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
-        if first not in given:
-            raise ValueError(f"components: {first!r}, which takes clients, is missing")
-        refused = {flag.lstrip("-") for flag in database.target.refused_flags}
-        for part in self.components or (self,):
+        for role in database.required:
+            if role not in given:
+                raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
+        return self
+
+    @model_validator(mode="after")
+    def _flags_that_are_not_ours(self) -> Self:
+        refused = {flag.lstrip("-") for flag in databases()[self.target].target.refused_flags}
+        for part in self.parts:
             for flag in part.flags:
                 if flag.lstrip("-").partition("=")[0] in refused:
                     raise ValueError(
-                        f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
-                        "that nobody else can reach (host.port: the first port)"
+                        f"flags: {flag.partition('=')[0]} is ours: every component is given its directory, an address "
+                        "that nobody else can reach (host.port: the first port), and those of the others"
                     )
         return self
 
@@ -113,6 +136,8 @@ class TsbsExperiment(experiment.Experiment):
     queries: Queries = Queries()
     duel: Duel = Duel()
     settle: Settle = Settle()
+    mixed: MixedAsked | None = None
+    capacity: CapacityAsked | None = None
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
@@ -140,12 +165,39 @@ class TsbsExperiment(experiment.Experiment):
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
                 "the count that fills queries.seconds is found",
             )
-        if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
+        later = self.duel.enabled or self.mixed or self.capacity
+        if self.design.reload == "once" and (self.queries.solo or not later):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
         if self.duel.load and not databases()[next(iter(asked))].target.write_path:
             raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
+        return self
+
+    @model_validator(mode="after")
+    def _rates_fit(self) -> Self:
+        for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
+            for name in rates.types if rates else ():
+                if name not in self.queries.types:
+                    raise ValueError(
+                        f"{section}.types: {name} is none of queries.types, which have files: "
+                        f"{', '.join(self.queries.types)}"
+                    )
+        if self.mixed is None:
+            if self.workload.churn:
+                raise ValueError("workload.churn: has no effect without `mixed:`, in whose lines series come and go")
+            return self
+        for target in dict.fromkeys(variant.target for variant in self.variants.values()):
+            if not databases()[target].target.write_path:
+                raise ValueError(
+                    f"mixed: {target} does not take lines over HTTP, so they cannot be sent to it at a rate"
+                )
+        _, window_s = behind(self.workload, self.mixed)
+        if self.workload.churn and self.workload.churn.every_s >= window_s:
+            raise ValueError(
+                f"workload.churn.every_s: {self.workload.churn.every_s} s are longer than all that mixed writes, "
+                f"{window_s} s by the clock of the data"
+            )
         return self
 
     def _in_time(self, database: Database) -> None:
@@ -165,3 +217,10 @@ class TsbsExperiment(experiment.Experiment):
                 f"newest: at most {int(database.late_s / lines_s):,} lines with {load.workers} workers, or "
                 "workload.workers: 1"
             )
+
+
+def behind(workload: WorkloadAsked, mixed: MixedAsked) -> tuple[int, int]:
+    """Return lines and seconds of the window behind the loaded one: whole intervals that hold what mixed sends."""
+    lines = math.ceil(mixed.ingest * mixed.seconds / tsbs_queries.SAMPLES_PER_LINE[workload.use_case])
+    steps = math.ceil(lines / workload.scale)
+    return steps * workload.scale, steps * workload.step_s
