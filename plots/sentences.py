@@ -41,7 +41,7 @@ SUBJECTS = (
 
 ONE_EACH = "one run each"
 # In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
-_HEADLINES = {
+HEADLINES = {
     "failed": ("**✗ a check failed**", False),
     "regression": ("**✗ worse**", True),
     "improvement": ("**✓ better**", True),
@@ -81,10 +81,10 @@ def headline(comparison: Comparison) -> str:
     said: dict[str, list[str]] = {}
     for subject, row in subjects(comparison):
         verdict = ONE_EACH if _alone(row) else row["verdict"]
-        sized = _HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
+        sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
         said.setdefault(verdict, []).append(f"{subject.short} ({_size(row, subject)})" if sized else subject.short)
-    order = [*(v for v in _HEADLINES if v in said), *(v for v in said if v not in _HEADLINES)]
-    return "; ".join(f"{_HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
+    order = [*(v for v in HEADLINES if v in said), *(v for v in said if v not in HEADLINES)]
+    return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
 
 
 def answer(comparison: Comparison) -> list[str]:

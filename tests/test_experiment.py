@@ -79,10 +79,10 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, kind, mixed, name, noise, queries"),
-        ("matrix", "capacity, design, duel, gcp, host"),
+        ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, queries"),
+        ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
-        ("workload.hosts", "batch_size, churn, end, interval, scale"),
+        ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
         (
             "duel.second",

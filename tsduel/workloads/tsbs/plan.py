@@ -48,8 +48,8 @@ MERGES_S = 60
 MERGED_SAMPLES = 1_000_000_000
 # Start, idling and stop of all.
 DUEL_FIXED_S = 8
-# Start and stop of one, and both looks at its counters, of a second each.
-RATES_FIXED_S = 4
+# Start, lead-in and stop of one, and both looks at its counters, of a second each.
+RATES_FIXED_S = 6
 RATES_PHASE_S = 2.5
 LEAST_QUERIES = 20
 
@@ -79,7 +79,12 @@ class TsbsPlanned:
         data = {
             name: getattr(asked.workload, name) for name in ("use_case", "scale", "start", "end", "interval", "seed")
         } | {"tsbs": TSBS_VERSION}
-        files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
+        # What TSBS itself makes keeps the key that it has in caches.
+        changed = {} if asked.workload.data_kind == "regular" else {"data_kind": asked.workload.data_kind}
+        files = {
+            database.target.data_format: _key(data | changed | {"format": database.target.data_format})
+            for database in used
+        }
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         count = _query_count(asked)
         types = [
@@ -100,7 +105,7 @@ class TsbsPlanned:
             "queries": Queries(**asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types)),
             "duel": asked.duel,
             "settle": asked.settle,
-            "mixed": _mixed(asked, data, used),
+            "mixed": _mixed(asked, data | changed, used),
             "capacity": asked.capacity and _typed(asked.capacity, asked),
             "report": asked.report,
             "estimate": _estimate(asked, used, variants, count, lines),
@@ -145,13 +150,15 @@ class TsbsPlanned:
         workload, queries, duel = plan.workload, plan.queries, plan.duel
         if workload is None or queries is None or duel is None:
             return []
+        loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload)]
+        samples, hosts = (_range(getattr(load, name) for load in loads) for name in ("samples", "scale"))
         parts = [f"load with {workload.workers} workers"]
         if queries.solo:
             parts.append(f"queries with {queries.workers} workers")
         alone = f"each alone: {', '.join(parts)}"
         beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
         return [
-            f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(queries.types)} query types",
+            f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
             f"block     {alone}{beside}",
             *_at_rates(plan),
         ]
@@ -168,7 +175,14 @@ class TsbsPlanned:
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
+            **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
+
+
+def _range(values: Iterable[int]) -> str:
+    """Return 100, or 100 to 10,000."""
+    found = sorted(set(values))
+    return " to ".join(f"{value:,}" for value in (found[0], *found[1:][-1:]))
 
 
 def _at_rates(plan: Plan) -> list[str]:
@@ -252,7 +266,7 @@ def _query_type(
         for of in targets
         if of.query_form
     }
-    return QueryType(name=name, seed=seed, keys=keys)
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:

@@ -16,6 +16,7 @@ _SECTIONS = (
     *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
+_OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
@@ -43,7 +44,7 @@ def read_block(run: Run, block: Block) -> Reading:
 
 def sections(run: Run) -> tuple[str, ...]:
     """Return those of the report; that of imported logs claims less."""
-    return _OF_LOGS if run.plan.imported else _SECTIONS
+    return _OF_LOGS if run.plan.imported else _OF_SWEEP if run.plan.sweeps else _SECTIONS
 
 
 def rows(run: Run) -> list[str]:

@@ -1,7 +1,8 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
 import math
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -142,6 +143,18 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
     report: Report = Report()
+    # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
+    matrix: Mapping[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _changed_lines(self) -> Self:
+        formats = {databases()[variant.target].target.data_format for variant in self.variants.values()}
+        if self.workload.data_kind != "regular" and not formats <= set(tsbs_queries.LINE_FORMATS):
+            raise ValueError(
+                f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
+                "of these databases are loaded by; allowed: regular"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
