@@ -35,9 +35,6 @@ type duel struct {
 
 // runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
 func runDuel(ctx context.Context, f *frame) (err error) {
-	if len(f.alive()) < 2 {
-		return nil
-	}
 	d := &duel{frame: f, differences: []record.Difference{}, typical: map[string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
@@ -105,12 +102,12 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := d.stop(ctx); err != nil || !d.mergesLater() {
+	if err := d.stop(ctx); err != nil {
 		return err
 	}
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
 	return d.all(func(v *variant) (err error) {
-		if solo, has := d.block.Solo[v.Name]; has {
+		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
 			solo.Sizes, err = d.sizes(ctx, v)
 			d.block.Solo[v.Name] = solo
 		}
@@ -190,26 +187,27 @@ func (d *duel) stop(ctx context.Context) error {
 
 // exchange is the phase of one query type.
 func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
-	target := d.variants[d.Plan.Variants[0].Name].target
-	file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
-	if !ok {
-		return fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
-	}
 	rule := d.Plan.Duel
-	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), Answers: target.Answers, MostDifferences: rule.MostDifferences,
+	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
-	if target.Volatile != "" {
-		if job.Volatile, err = regexp.Compile(target.Volatile); err != nil {
-			return fmt.Errorf("the target's volatile: %w", err)
-		}
-	}
 	first := 0
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Block * job.Until.Count
 	}
+	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
+		file, err := d.Workload.QueriesFor(*target, queryType)
+		if err != nil {
+			return nil, reading, err
+		}
+		if reading, err = d.reading(queryType, target); err != nil {
+			return nil, reading, err
+		}
+		source, err = exchange.OpenQueries(file.Path, first)
+		return source, reading, err
+	}
 	// Opened before the phase begins: finding this block's slice takes its time.
-	if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+	if job.Sides, err = d.sides(open); err != nil {
 		return err
 	}
 	if d.Plan.Queries.Cache == "warm" {
@@ -221,7 +219,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			return err
 		}
 		job.Until = exchange.Until{Count: max(1, job.Until.Count, len(warmed.Exchanges))}
-		if job.Source, err = exchange.OpenQueries(file.Path, first); err != nil {
+		if job.Sides, err = d.sides(open); err != nil {
 			return err
 		}
 	}
@@ -262,21 +260,62 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	})
 }
 
-// send exchanges what a job's source gives between all variants that are left, and closes it; places are the sides' columns
-// in files.
-func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
-	defer job.Source.Close()
-	for place, one := range d.Plan.Variants {
-		v := d.variants[one.Name]
-		if v.failed {
+// reading says how a target's answers are read, and how far they are compared with the baseline's.
+func (d *duel) reading(queryType string, target *record.Target) (r exchange.Reading, err error) {
+	r = exchange.Reading{Answers: target.Answers, Prefix: target.NamePrefix}
+	if target.Volatile != "" {
+		if r.Volatile, err = regexp.Compile(target.Volatile); err != nil {
+			return r, fmt.Errorf("the target's volatile: %w", err)
+		}
+	}
+	for _, t := range d.Plan.Queries.Types {
+		if t.Name != queryType {
 			continue
 		}
-		names, places = append(names, v.Name), append(places, place)
-		job.Sides = append(job.Sides, exchange.Side{Name: v.Name, URL: v.url(), Used: func() (exchange.Used, error) {
+		r.Level = exchange.Level(t.Compared[target.Name].Level)
+		if target.Windows == "start" {
+			r.Shift = t.WindowS
+		}
+	}
+	return r, nil
+}
+
+// sides are the variants that are left, each with what it is asked; open is called once for each target.
+func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side, err error) {
+	opened := map[string]exchange.Side{}
+	for _, v := range d.alive() {
+		side, is := opened[v.Target]
+		if !is {
+			if side.Source, side.Reading, err = open(&v.target); err != nil {
+				closeAll(sides)
+				return nil, err
+			}
+			opened[v.Target] = side
+		}
+		side.Name, side.URL = v.Name, v.url()
+		side.Used = func() (exchange.Used, error) {
 			cpu, err := v.cpu()
 			instructions, failed := d.counted[v.Name].Read()
 			return exchange.Used{CPU: int64(cpu), Instructions: instructions}, errors.Join(err, failed)
-		}})
+		}
+		sides = append(sides, side)
+	}
+	return sides, nil
+}
+
+func closeAll(sides []exchange.Side) {
+	for _, s := range sides {
+		s.Source.Close() // those of one target are one: closing it again does nothing
+	}
+}
+
+// send exchanges what a job's sources give between its sides, and closes them; places are the sides' columns in files.
+func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
+	defer closeAll(job.Sides)
+	for place, v := range d.Plan.Variants {
+		if slices.ContainsFunc(job.Sides, func(s exchange.Side) bool { return s.Name == v.Name }) {
+			names, places = append(names, v.Name), append(places, place)
+		}
 	}
 	job.Progress = func(done int, elapsed time.Duration) {
 		total := job.Until.Count
@@ -361,11 +400,6 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 
 // ingest is exchanged ingestion: the data in batches to all in turn, on directories that are empty before and gone after.
 func (d *duel) ingest(ctx context.Context) (err error) {
-	target := d.variants[d.Plan.Variants[0].Name].target
-	data, ok := d.Workload.DataFor(target.DataFormat)
-	if !ok || target.WritePath == "" {
-		return record.UserError("duel.load: %s has no lines that could be sent to it in turn: SET=\"duel.load=false\"", target.Name)
-	}
 	loaded := map[*variant]string{}
 	defer func() {
 		for v, dir := range loaded {
@@ -388,8 +422,20 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := d.start(ctx); err != nil || d.decided() {
 		return err
 	}
+	rule := d.Plan.Duel
 	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
-	if job.Source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize); err != nil {
+	if rule.LoadS > 0 {
+		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}
+	}
+	job.Sides, err = d.sides(func(target *record.Target) (source exchange.Source, none exchange.Reading, err error) {
+		data, ok := d.Workload.DataFor(target.DataFormat)
+		if !ok || target.WritePath == "" {
+			return nil, none, record.UserError("duel.load: %s has no lines that could be sent to it in turn: SET=\"duel.load=false\"", target.Name)
+		}
+		source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
+		return source, none, err
+	})
+	if err != nil {
 		return err
 	}
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
@@ -412,13 +458,19 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	for i, name := range names {
 		kept.CPUNS[name] = result.Sides[i].CPU
 	}
+	kept.Samples = kept.Lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
 	d.record.Load = kept
+	planned := d.Plan.Workload.Lines
 	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
-		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, data.Lines, result.Stopped)
-		if err := d.equal(v, "exchanges_answered", float64(data.Lines), float64(kept.Lines), wrong); err != nil {
+		asked := planned
+		if rule.LoadS > 0 && result.Stopped == "" {
+			asked = kept.Lines
+		}
+		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, asked, result.Stopped)
+		if err := d.equal(v, "lines_exchanged", float64(asked), float64(kept.Lines), wrong); err != nil {
 			return err
 		}
-		return d.stored(v, before[v.Name], d.bodies[v.Name])
+		return d.stored(v, kept.Samples, before[v.Name], d.bodies[v.Name])
 	})
 	if err != nil || d.decided() {
 		return err

@@ -127,7 +127,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 		Workload: &record.Workload{}, Calibration: &record.Calibration{Counts: map[string]int{"t": 40, "u": 30}},
 		Plan: &record.Plan{Targets: map[string]record.Target{"victoriametrics": target}, Host: record.HostSettings{Port: 20000 + 100*int(ports.Add(1))},
 			Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20, IdleTimeoutS: 20}, Queries: record.Queries{Cache: "as-loaded"},
-			Workload: &record.WorkloadPlan{BatchSize: 100, Samples: 250},
+			Workload: &record.WorkloadPlan{BatchSize: 100, Samples: 250, Lines: 250},
 			Duel:     record.Duel{Seconds: 0.2, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}}}
 	for i, what := range wrong {
 		name := []string{"baseline", "candidate", "third"}[i]
@@ -441,6 +441,9 @@ func TestSidesMergeUntilTheirDataLieAlike(t *testing.T) {
 		f := toys(t, "", wrong)
 		f.Plan.Settle, f.Plan.Duel.Enabled = record.Settle{Mode: "merged", TimeoutS: 20}, true
 		f.variants["baseline"].target.Counters["parts"] = record.Counter{Name: "vm_parts"}
+		for _, v := range f.variants {
+			v.target.BeforeMerge = v.target.Quiet
+		}
 		if b := fight(t, f); b.Status != record.OK || b.Void != void || (void == "") != (len(b.Duel.Types) == 1) {
 			t.Errorf("%s: void %q, %+v", wrong, b.Void, b.Failures)
 		}
@@ -453,9 +456,13 @@ func TestWhoMerges(t *testing.T) {
 		mode, cache string
 		drain, want bool
 	}{{"merged", "as-loaded", false, true}, {"merged", "cold", false, false}, {"merged", "warm", true, false}, {"natural", "as-loaded", false, false}} {
+		v := &variant{target: record.Target{BeforeMerge: []string{"active_merges"}}}
 		f := &frame{Spec: record.Spec{Plan: &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache}, Duel: record.Duel{Enabled: true}}}}
-		if got := f.mergesLater(); got != c.want {
+		if got := f.mergesLater(v); got != c.want {
 			t.Errorf("%+v: %t", c, got)
+		}
+		if v.target.BeforeMerge = nil; f.mergesLater(v) {
+			t.Errorf("%+v: a database that cannot be asked to merge", c)
 		}
 	}
 }

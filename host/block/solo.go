@@ -172,7 +172,8 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	stopTicks := v.snapshots.Ticks(ctx, nil)
 	c := client{
 		verb: verb{name: "load", stdin: feed, env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
-			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize)}},
+			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize),
+			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(f.Plan.Workload.BatchSize)*f.Plan.Workload.Samples/max(1, f.Plan.Workload.Lines))}},
 		stdout: prefix + ".csv", stderr: prefix + ".stderr", stallS: f.Plan.Watchdog.LoadStallS,
 	}
 	c.progress = func(*proc.Process) (float64, error) {
@@ -224,7 +225,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, before, after); err != nil {
+	if err := f.stored(v, f.Plan.Workload.Samples, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -277,9 +278,9 @@ func (v *variant) grown(before, after []byte) map[string]float64 {
 	return all
 }
 
-// stored checks that the database took and kept everything, and threw nothing away.
-func (f *frame) stored(v *variant, before, after []byte) error {
-	planned := float64(f.Plan.Workload.Samples)
+// stored checks that the database took and kept so many samples, and threw nothing away.
+func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
+	planned := float64(samples)
 	a := max(1, v.target.SamplesPerRow)
 	for _, c := range []struct {
 		check, counter, did string

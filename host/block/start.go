@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,11 +102,11 @@ func (d *duel) answersKept(ctx context.Context, v *variant) error {
 
 // equalStart voids the block where a side comes with answers of an earlier process: that makes everything which follows
 // wrong, and precisely so (MEASUREMENT.md 0).
-func (d *duel) equalStart(v *variant, kept int64, what string) bool {
+func (f *frame) equalStart(v *variant, kept int64, what string) bool {
 	c := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
 		Message: fmt.Sprintf("unequal starts: %s began with %d %s, which an earlier process left", v.Name, kept, what)}
-	if err := d.check(v, c); err != nil && d.block.Void == "" {
-		d.block.Void = err.Error()
+	if err := f.check(v, c); err != nil && f.block.Void == "" {
+		f.block.Void = err.Error()
 	}
 	return c.OK
 }
@@ -121,7 +120,7 @@ func (d *duel) rest(ctx context.Context) error {
 			side := d.record.Start[v.Name]
 			side.IdleS = 0
 			d.record.Start[v.Name] = side
-			if d.mergesLater() {
+			if d.mergesLater(v) {
 				_, err = d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
 			}
 			return err
@@ -133,11 +132,14 @@ func (d *duel) rest(ctx context.Context) error {
 			return err
 		}
 		said, err := d.unequalParts()
+		canMerge := slices.ContainsFunc(d.alive(), (*variant).merges)
 		switch {
 		case err != nil || said == "":
 			return err
-		case d.mergesLater() && attempt < mergeAttempts:
+		case slices.ContainsFunc(d.alive(), d.mergesLater) && attempt < mergeAttempts:
 			continue
+		case !canMerge:
+			d.Events.Note(d.block.Block, "", "", said)
 		case d.Plan.Settle.Mode == "merged":
 			d.block.Void = "unequal starts: " + said + ", though they were merged"
 		default:
@@ -147,21 +149,24 @@ func (d *duel) rest(ctx context.Context) error {
 	}
 }
 
-// unequalParts says in how many parts the data lie where that is not the same on every side, else nothing.
-func (d *duel) unequalParts() (said string, err error) {
-	least, most := math.Inf(1), math.Inf(-1)
+// unequalParts says in how many parts the data lie where that is not the same on every side of a database, else nothing.
+func (d *duel) unequalParts() (string, error) {
+	first := map[string]float64{}
 	for _, v := range d.alive() {
 		counter, has := v.target.Counters["parts"]
 		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
-		if err != nil || !has || !found {
+		if err != nil {
 			return "", err
 		}
-		least, most = min(least, parts), max(most, parts)
+		if !has || !found {
+			continue
+		}
+		if before, seen := first[v.Target]; seen && before != parts {
+			return fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", min(before, parts), max(before, parts)), nil
+		}
+		first[v.Target] = parts
 	}
-	if least < most {
-		said = fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance", least, most)
-	}
-	return said, nil
+	return "", nil
 }
 
 // readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop

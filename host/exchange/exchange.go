@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,32 +23,42 @@ import (
 
 // Side is one of the servers. The first of a job's sides is the one that the others are compared with.
 type Side struct {
-	Name string
-	URL  string // http://HOST:PORT, and a prefix of paths if it has one
+	Name   string
+	URL    string // http://HOST:PORT, and a prefix of paths if it has one
+	Source Source // what it is asked, operation by operation; sides that are asked the very same share one
+	Reading
 	// Used reads what its processes have used so far; nil where nobody wants to know.
 	Used func() (Used, error)
+}
+
+// Reading is how a side's answers are read, and how far they are compared with the first side's.
+type Reading struct {
+	// Answers names their format; "" compares nothing (batches of data) and wants any 2xx.
+	Answers  string
+	Volatile *regexp.Regexp // what may differ in the bytes of two equal answers of the same database, or nil
+	Level    Level
+	// Of different databases: what stands before the names of its fields, and how many seconds behind the time of a point
+	// its window ends.
+	Prefix string
+	Shift  float64
 }
 
 // Used is CPU time in ns and the instructions that were retired, 0 where they are not counted.
 type Used struct{ CPU, Instructions int64 }
 
-// Job is one phase: operations of one kind, exchanged until Until says so or the source ends.
+// Job is one phase: operations of one kind, exchanged until Until says so or a source ends.
 type Job struct {
-	Sides    []Side
-	Source   Source
-	Until    Until
-	InFlight int           // operations at once, to one side; more than one go in bursts of 4 x InFlight
-	Timeout  time.Duration // of one operation
-	// Answers names the format that answers are compared in; "" compares nothing (batches of data) and wants any 2xx.
-	Answers         string
-	Volatile        *regexp.Regexp // what may differ in the bytes of two equal answers, or nil
-	MostDifferences int            // the phase stops behind this many
+	Sides           []Side
+	Until           Until
+	InFlight        int           // operations at once, to one side; more than one go in bursts of 4 x InFlight
+	Timeout         time.Duration // of one operation
+	MostDifferences int           // the phase stops behind this many
 	Progress        func(done int, elapsed time.Duration)
 }
 
 // Until ends a phase. With a Count it lasts that many exchanges. Without one it lasts Lasts and at least Least
 // exchanges, unless those take longer than Longest: then as many as fit, and at least Fewest.
-// The zero Until is the end of the source.
+// The zero Until is the end of a source.
 type Until struct {
 	Count          int
 	Lasts, Longest time.Duration
@@ -69,7 +80,7 @@ func (u Until) room(done int) int {
 	return math.MaxInt
 }
 
-// Exchange is one operation, sent to every side.
+// Exchange is one operation, sent to every side in its own words.
 type Exchange struct {
 	Order string  // the sides' indices as they were asked
 	Bytes int     // of the first side's answer
@@ -80,7 +91,7 @@ type Exchange struct {
 // Difference is a pair of answers that do not say the same.
 type Difference struct {
 	K      int
-	Query  string
+	Query  string // the first side's, and the other's behind it where that is not the same
 	Sides  [2]string
 	Bodies [2]string // their first BodyMost bytes
 	What   string
@@ -146,11 +157,12 @@ func burst(inFlight int) int {
 // side is a Side at work: its connections, and a slot for each operation of a burst.
 type side struct {
 	Side
-	tally   *Tally
-	workers []*conn
-	bodies  [][]byte
-	ns      []int64
-	errs    []error
+	tally      *Tally
+	workers    []*conn
+	operations []Operation // of this burst
+	bodies     [][]byte
+	ns         []int64
+	errs       []error
 }
 
 const (
@@ -234,24 +246,17 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 			names[i] += strconv.Itoa(index)
 		}
 	}
-	operations := make([]Operation, 0, burst)
 	times := make([]int64, 0, 1<<16) // cut into the exchanges' NS: one allocation for thousands
 	told := begin
 	for turn := 0; ; turn++ {
 		if result.Stopped = stopped(sides); result.Stopped != "" {
 			return ctx.Err()
 		}
-		operations = operations[:0]
-		for len(operations) < min(burst, job.Until.room(len(result.Exchanges))) {
-			operation, err := job.Source.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return err
-			}
-			operations = append(operations, operation)
+		operations, err := next(sides, min(burst, job.Until.room(len(result.Exchanges))))
+		if err != nil {
+			return err
 		}
-		if len(operations) == 0 {
+		if operations == 0 {
 			if job.Until != (Until{}) {
 				result.Stopped = fmt.Sprintf("there are no more than %d operations", len(result.Exchanges))
 			}
@@ -260,7 +265,7 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 		order := sequence[turn%len(sequence)]
 		for _, index := range order {
 			if s := sides[index]; s.tally.Failure == "" {
-				s.answer(ctx, operations, job.success)
+				s.answer(ctx, s.operations)
 			}
 		}
 		if ctx.Err() != nil {
@@ -276,14 +281,14 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 				times = append(times, s.ns[i])
 			}
 			result.Exchanges = append(result.Exchanges, Exchange{Order: names[turn%len(sequence)], Bytes: len(sides[0].bodies[i]),
-				Lines: operations[i].Lines, NS: times[from:len(times):len(times)]})
-			job.compare(sides, i, &operations[i], result)
+				Lines: sides[0].operations[i].Lines, NS: times[from:len(times):len(times)]})
+			compare(sides, i, result)
 		}
 		for _, s := range sides {
-			for i, err := range s.errs[:len(operations)] {
+			for i, err := range s.errs[:operations] {
 				if err != nil && s.tally.Failure == "" {
-					k := len(result.Exchanges) - len(operations) + i
-					s.tally.Failure = fmt.Sprintf("operation %d (%s): %v", k, firstLine([]byte(operations[i].Path)), err)
+					k := len(result.Exchanges) - operations + i
+					s.tally.Failure = fmt.Sprintf("operation %d (%s): %v", k, firstLine([]byte(s.operations[i].Path)), err)
 				}
 			}
 			if s.tally.Failure != "" {
@@ -310,6 +315,32 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 	}
 }
 
+// next has every side's next operations ready, at most so many, and returns how many every side has. A source that sides
+// share is read once.
+func next(sides []*side, most int) (int, error) {
+	for i, s := range sides {
+		if owner := slices.IndexFunc(sides, func(o *side) bool { return o.Source == s.Source }); owner < i {
+			s.operations = sides[owner].operations
+			continue
+		}
+		s.operations = s.operations[:0]
+		for len(s.operations) < most {
+			operation, err := s.Source.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return 0, err
+			}
+			s.operations = append(s.operations, operation)
+		}
+		most = len(s.operations)
+	}
+	for _, s := range sides {
+		s.operations = s.operations[:most]
+	}
+	return most, nil
+}
+
 // stopped says why no exchange is possible any more: the first side is gone, or all others are.
 func stopped(sides []*side) string {
 	left := 0
@@ -327,15 +358,15 @@ func stopped(sides []*side) string {
 	return ""
 }
 
-func (job *Job) success(status int) bool {
-	return status == http.StatusOK || job.Answers == "" && status/100 == 2
+func (s *side) success(status int) bool {
+	return status == http.StatusOK || s.Answers == "" && status/100 == 2
 }
 
 // answer sends a burst of operations to one side by all of its workers, and returns when all are answered.
-func (s *side) answer(ctx context.Context, operations []Operation, success func(int) bool) {
+func (s *side) answer(ctx context.Context, operations []Operation) {
 	one := func(c *conn, i int) {
 		c.body = s.bodies[i]
-		s.errs[i] = c.do(ctx, &operations[i], success)
+		s.errs[i] = c.do(ctx, &operations[i], s.success)
 		s.bodies[i], s.ns[i] = c.body, c.ns
 		if s.errs[i] != nil {
 			s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
@@ -360,17 +391,14 @@ func (s *side) answer(ctx context.Context, operations []Operation, success func(
 }
 
 // compare holds every side's answer to operation i against the first side's.
-func (job *Job) compare(sides []*side, i int, operation *Operation, result *Result) {
-	if job.Answers == "" {
-		return
-	}
-	api, first := formats[job.Answers], sides[0]
+func compare(sides []*side, i int, result *Result) {
+	first := sides[0]
 	differs := false
 	for n, s := range sides {
-		if s.tally.Failure != "" || s.errs[i] != nil {
+		if s.Answers == "" || s.tally.Failure != "" || s.errs[i] != nil {
 			continue
 		}
-		empty, err := api.empty(s.bodies[i])
+		empty, err := formats[s.Answers].empty(s.bodies[i])
 		if err != nil {
 			s.errs[i] = err
 			continue
@@ -382,20 +410,18 @@ func (job *Job) compare(sides []*side, i int, operation *Operation, result *Resu
 			continue
 		}
 		s.tally.Compared++
-		if equalBut(job.Volatile, first.bodies[i], s.bodies[i]) {
-			continue
-		}
-		what, err := api.differ([2]string{first.Name, s.Name}, first.bodies[i], s.bodies[i])
-		if err != nil {
-			what = err.Error()
-		}
+		what := differ(first, s, i)
 		if what == "" {
 			continue
 		}
 		differs = true
 		s.tally.Differences++
 		if result.First == nil {
-			result.First = &Difference{K: len(result.Exchanges) - 1, Query: operation.Method + " " + operation.Path,
+			query, other := first.operations[i].String(), s.operations[i].String()
+			if other != query {
+				query += "\n" + other
+			}
+			result.First = &Difference{K: len(result.Exchanges) - 1, Query: query,
 				Sides: [2]string{first.Name, s.Name}, Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
 		}
 	}

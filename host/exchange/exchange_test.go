@@ -68,13 +68,18 @@ func steady(t testing.TB, name string) Side {
 	return serve(t, name, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("2", int(n.Add(1)))) })
 }
 
+// asking has sides of one database asked the same.
+func asking(source Source, sides ...Side) []Side {
+	for i := range sides {
+		sides[i].Source, sides[i].Reading = source, Reading{Answers: "prometheus", Volatile: volatile}
+	}
+	return sides
+}
+
 func run(t testing.TB, job Job) *Result {
 	t.Helper()
 	if job.Timeout == 0 {
 		job.Timeout = 5 * time.Second
-	}
-	if job.Answers == "" && job.Volatile == nil {
-		job.Answers, job.Volatile = "prometheus", volatile
 	}
 	result, err := Run(context.Background(), job)
 	if err != nil {
@@ -98,7 +103,7 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := run(t, Job{Sides: []Side{logged("B"), logged("C")}, Source: file, Until: Until{Count: 5}})
+	result := run(t, Job{Sides: asking(file, logged("B"), logged("C")), Until: Until{Count: 5}})
 	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
 		t.Errorf("asked %s", got)
 	}
@@ -145,7 +150,7 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 		}
 		io.WriteString(w, matrix(value, 7))
 	})
-	result := run(t, Job{Sides: []Side{steady(t, "baseline"), changed}, Source: source(t, 1000), Until: Until{Count: 1000}, MostDifferences: 100})
+	result := run(t, Job{Sides: asking(source(t, 1000), steady(t, "baseline"), changed), Until: Until{Count: 1000}, MostDifferences: 100})
 	if result.Sides[1].Compared != 1000 || result.Differences != 1 || result.Sides[1].Differences != 1 || result.First == nil {
 		t.Fatalf("%d compared, %d differ", result.Sides[1].Compared, result.Differences)
 	}
@@ -158,7 +163,7 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 
 func TestAPhaseThatDiffersThroughoutStopsEarly(t *testing.T) {
 	wrong := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("3", 1)) })
-	result := run(t, Job{Sides: []Side{steady(t, "baseline"), wrong}, Source: source(t, 1000), Until: Until{Count: 1000}, MostDifferences: 100})
+	result := run(t, Job{Sides: asking(source(t, 1000), steady(t, "baseline"), wrong), Until: Until{Count: 1000}, MostDifferences: 100})
 	if result.Differences != 100 || len(result.Exchanges) != 100 || result.Stopped != "100 of 100 answers differ" {
 		t.Errorf("%d differences, stopped: %q", result.Differences, result.Stopped)
 	}
@@ -168,7 +173,7 @@ func TestAnAnswerWithoutDataIsCounted(t *testing.T) {
 	empty := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result": [ ]}}`)
 	})
-	result := run(t, Job{Sides: []Side{steady(t, "baseline"), empty}, Source: source(t, 3), Until: Until{Count: 3}})
+	result := run(t, Job{Sides: asking(source(t, 3), steady(t, "baseline"), empty), Until: Until{Count: 3}})
 	if result.Sides[0].Empty != 0 || result.Sides[1].Empty != 3 || result.Differences != 3 {
 		t.Errorf("%+v", result.Sides)
 	}
@@ -189,22 +194,22 @@ func TestASideThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 			io.WriteString(w, matrix("2", 1))
 		})
 	}
-	three := run(t, Job{Sides: []Side{steady(t, "baseline"), failing(), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
+	three := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), failing(), steady(t, "third")), Until: Until{Count: 10}})
 	if three.Sides[1].Failure != "operation 3 (/q?n=3): HTTP 422: cannot allocate" || three.Stopped != "" ||
 		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 || three.Sides[1].Compared != 3 || three.Sides[2].Compared != 10 {
 		t.Errorf("%+v, stopped: %q", three.Sides, three.Stopped)
 	}
-	bursts := run(t, Job{Sides: []Side{steady(t, "baseline"), failing(), steady(t, "third")}, Source: source(t, 40), Until: Until{Count: 40}, InFlight: 2})
+	bursts := run(t, Job{Sides: asking(source(t, 40), steady(t, "baseline"), failing(), steady(t, "third")), Until: Until{Count: 40}, InFlight: 2})
 	for k, e := range bursts.Exchanges[8:] {
 		if e.NS[1] != 0 || e.NS[2] == 0 {
 			t.Errorf("exchange %d behind the failure is %+v", k+8, e)
 		}
 	}
-	two := run(t, Job{Sides: []Side{steady(t, "baseline"), failing()}, Source: source(t, 10), Until: Until{Count: 10}})
+	two := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), failing()), Until: Until{Count: 10}})
 	if len(two.Exchanges) != 4 || two.Sides[1].Compared != 3 || !strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
 		t.Errorf("%+v, stopped: %q", two.Sides, two.Stopped)
 	}
-	first := run(t, Job{Sides: []Side{failing(), steady(t, "second"), steady(t, "third")}, Source: source(t, 10), Until: Until{Count: 10}})
+	first := run(t, Job{Sides: asking(source(t, 10), failing(), steady(t, "second"), steady(t, "third")), Until: Until{Count: 10}})
 	if len(first.Exchanges) != 4 || !strings.HasPrefix(first.Stopped, "failing is out") {
 		t.Errorf("%+v, stopped: %q", first.Sides, first.Stopped)
 	}
@@ -238,11 +243,11 @@ func breaking(t *testing.T, name string, connections, answers int) Side {
 }
 
 func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
-	dead := run(t, Job{Sides: []Side{steady(t, "baseline"), breaking(t, "candidate", 1, 5)}, Source: source(t, 10), Until: Until{Count: 10}})
+	dead := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), breaking(t, "candidate", 1, 5)), Until: Until{Count: 10}})
 	if f := dead.Sides[1].Failure; !strings.HasPrefix(f, "operation 5 (/q?n=5): connecting to 127.0.0.1:") || !strings.HasSuffix(f, "connection refused") {
 		t.Errorf("failure: %q", f)
 	}
-	again := run(t, Job{Sides: []Side{steady(t, "baseline"), breaking(t, "candidate", 99, 2)}, Source: source(t, 10), Until: Until{Count: 10}})
+	again := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), breaking(t, "candidate", 99, 2)), Until: Until{Count: 10}})
 	if again.Sides[1].Compared != 10 || again.Sides[1].Failure != "" {
 		t.Errorf("%+v", again.Sides)
 	}
@@ -254,14 +259,14 @@ func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
 	silent := func() Side {
 		return serve(t, "candidate", func(http.ResponseWriter, *http.Request) { <-block })
 	}
-	late := run(t, Job{Sides: []Side{steady(t, "baseline"), silent()}, Source: source(t, 10), Until: Until{Count: 10}, Timeout: 50 * time.Millisecond})
+	late := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), silent()), Until: Until{Count: 10}, Timeout: 50 * time.Millisecond})
 	if f := late.Sides[1].Failure; f != "operation 0 (/q?n=0): no answer within 50ms" {
 		t.Errorf("failure: %q", f)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	_, err := Run(ctx, Job{Sides: []Side{silent(), silent()}, Source: source(t, 10), Timeout: time.Minute, Answers: "prometheus"})
+	_, err := Run(ctx, Job{Sides: asking(source(t, 10), silent(), silent()), Timeout: time.Minute})
 	if err != context.DeadlineExceeded || time.Since(begin) > 5*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
@@ -291,7 +296,7 @@ func TestBurstsGoToOneSideAtATimeByItsWorkers(t *testing.T) {
 			io.WriteString(w, matrix("2", 1))
 		})
 	}
-	result := run(t, Job{Sides: []Side{side(0), side(1)}, Source: source(t, 100), Until: Until{Count: 42}, InFlight: 2})
+	result := run(t, Job{Sides: asking(source(t, 100), side(0), side(1)), Until: Until{Count: 42}, InFlight: 2})
 	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 || result.Sides[1].Compared != 42 {
 		t.Errorf("%d at once, turns %v, %d compared", most, turns, result.Sides[1].Compared)
 	}
@@ -318,7 +323,7 @@ func TestAPhaseLastsAsLongAsItsRuleSays(t *testing.T) {
 			t.Errorf("%+v: %t after %d in %s", c.until, got, c.done, c.elapsed)
 		}
 	}
-	short := run(t, Job{Sides: []Side{steady(t, "a"), steady(t, "b")}, Source: source(t, 7), Until: Until{Count: 9}})
+	short := run(t, Job{Sides: asking(source(t, 7), steady(t, "a"), steady(t, "b")), Until: Until{Count: 9}})
 	if short.Stopped != "there are no more than 7 operations" {
 		t.Errorf("stopped: %q", short.Stopped)
 	}
@@ -347,7 +352,11 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := Run(context.Background(), Job{Sides: []Side{side(0), side(1)}, Source: batches, Timeout: time.Second})
+	sides := asking(batches, side(0), side(1))
+	for i := range sides {
+		sides[i].Answers = ""
+	}
+	result, err := Run(context.Background(), Job{Sides: sides, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +365,15 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 	}
 }
 
+// differing is what the answers of two sides do not share.
+func differing(r, q Reading, a, b []byte) string {
+	none := []Operation{{}}
+	return differ(&side{Side: Side{Name: "B", Reading: r}, operations: none, bodies: [][]byte{a}},
+		&side{Side: Side{Name: "C", Reading: q}, operations: none, bodies: [][]byte{b}}, 0)
+}
+
 func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
+	plain := Reading{Answers: "prometheus"}
 	body := func(result string) []byte {
 		return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + result + `]}}`)
 	}
@@ -368,18 +385,84 @@ func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
 		{`{"metric":{},"values":[[1.5,"1"]]}`, `{"metric":{},"values":[[2,"1"]]}`, `series {}: point 1 is at 1.5 and at 2`},
 		{`{"metric":{"a":"b"},"values":[[1,"1"]]}`, `{"metric":{"a":"c"},"values":[[1,"1"]]}`, `series {a="b"} is only in the answer of B`},
 	} {
-		if got, err := differPrometheus([2]string{"B", "C"}, body(c.a), body(c.b)); got != c.what || err != nil {
-			t.Errorf("%q, %v and not %q", got, err, c.what)
+		if got := differing(plain, plain, body(c.a), body(c.b)); got != c.what {
+			t.Errorf("%q and not %q", got, c.what)
 		}
 	}
 	for _, text := range []string{`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`} {
 		other := strings.Replace(text, `"1"]`, `"2"]`, 1)
-		if got, err := differPrometheus([2]string{"B", "C"}, []byte(text), []byte(other)); got != "series {}: at 1 the values are 1 and 2" || err != nil {
-			t.Errorf("%q, %v", got, err)
+		if got := differing(plain, plain, []byte(text), []byte(other)); got != "series {}: at 1 the values are 1 and 2" {
+			t.Errorf("%q", got)
 		}
 	}
 	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) || !equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
 		t.Error("only what is volatile may differ")
+	}
+}
+
+func TestAnswersOfDifferentDatabasesAreComparedAsFarAsTheyAgree(t *testing.T) {
+	body := func(result string) []byte {
+		return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + result + `]}}`)
+	}
+	here := Reading{Answers: "prometheus", Prefix: "cpu_"}
+	for _, c := range []struct {
+		level      Level
+		shift      float64
+		a, b, what string
+	}{
+		{Values, 0, `{"metric":{"__name__":"cpu_x","h":"1"},"values":[[60,"1"]]}`, `{"metric":{"__name__":"x","h":"1"},"values":[[60,"1.0"]]}`, ""},
+		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]}`, `{"metric":{},"values":[[60,"1"]]}`, ""},
+		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]}`, `{"metric":{"__name__":"y"},"values":[[60,"1"]]}`, `series {__name__="x"} is only in the answer of B`},
+		{Values, 60, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"__name__":"x"},"values":[[0,"1"],[60,"2"]]}`, ""},
+		{Values, 60, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"__name__":"x"},"values":[[0,"1"],[60,"3"]]}`, `series {__name__="x"}: at 120 the values are 2 and 3`},
+		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]},{"metric":{"__name__":"cpu_y"},"values":[[60,"1"]]}`, `{"metric":{},"values":[[60,"1"]]}`, `series {__name__="x"} is only in the answer of B`},
+		{Points, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"],[60,"6"]]}`, ""},
+		{Points, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"]]}`, `series {h="1"}: it has 2 points and 1 points`},
+		{Series, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"]]}`, ""},
+		{Series, 0, `{"metric":{"h":"1"},"values":[[60,"1"]]}`, `{"metric":{"h":"1"},"values":[[60,"1"]]},{"metric":{"h":"2"},"values":[[60,"1"]]}`, `series {h="2"} is only in the answer of C`},
+		{Data, 0, `{"metric":{"h":"1"},"values":[[60,"1"]]}`, `{"metric":{"h":"2"},"values":[[60,"1"]]}`, ""},
+	} {
+		there := Reading{Answers: "prometheus", Level: c.level, Shift: c.shift}
+		if got := differing(here, there, body(c.a), body(c.b)); got != c.what {
+			t.Errorf("%s: %q and not %q", c.level, got, c.what)
+		}
+	}
+}
+
+func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T) {
+	sides := asking(source(t, 10), steady(t, "baseline"), serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("n") == "2" {
+			io.WriteString(w, matrix("9", 1))
+			return
+		}
+		io.WriteString(w, matrix("2", 1))
+	}))
+	other, err := OpenQueries(queryFile(t, 6), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sides[1].Source, sides[1].Level = other, Values
+	result := run(t, Job{Sides: sides, Until: Until{Count: 10}})
+	if len(result.Exchanges) != 4 || result.Stopped != "there are no more than 4 operations" || result.Sides[1].Compared != 4 {
+		t.Errorf("%+v", result)
+	}
+	if result.Differences != 1 || result.First.Query != "GET /q?n=0\nGET /q?n=2" {
+		t.Errorf("%d differ, the first: %+v", result.Differences, result.First)
+	}
+}
+
+// What a comparison costs, off the clock: of one database only what differs in its bytes is parsed, of two every answer.
+func BenchmarkCompare(b *testing.B) {
+	answer := []byte(strings.Replace(matrix("2", 1), `[60,"1"],`, strings.Repeat(`[60,"1.2345"],`, 8000/14), 1))
+	for _, level := range []Level{Whole, Values, Data} {
+		b.Run("level="+string(level), func(b *testing.B) {
+			reading := Reading{Answers: "prometheus", Volatile: volatile, Level: level}
+			for b.Loop() {
+				if what := differing(reading, reading, answer, answer); what != "" {
+					b.Fatal(what)
+				}
+			}
+		})
 	}
 }
 
@@ -402,7 +485,7 @@ func BenchmarkOperation(b *testing.B) {
 	})
 	b.Run("client=exchange", func(b *testing.B) {
 		sides := []Side{side, side}
-		result := run(b, Job{Sides: sides, Source: source(b, b.N), Until: Until{Count: b.N}})
+		result := run(b, Job{Sides: asking(source(b, b.N), sides...), Until: Until{Count: b.N}})
 		var timed int64
 		for _, e := range result.Exchanges {
 			timed += e.NS[0] + e.NS[1]

@@ -13,12 +13,14 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 )
 
-// Operation is one request, the same for every side.
+// Operation is one request.
 type Operation struct {
 	Method, Path string // the path with its arguments, as it goes over the wire
 	Body         []byte
 	Lines        int // of a batch of data, 0 for a query
 }
+
+func (o *Operation) String() string { return o.Method + " " + o.Path }
 
 // Source gives one operation after the other and io.EOF after the last.
 type Source interface {

@@ -34,6 +34,8 @@ type Plan struct {
 	Queries     Queries           `json:"queries"`
 	Duel        Duel              `json:"duel"`
 	Settle      Settle            `json:"settle"`
+	Mixed       *Mixed            `json:"mixed"`    // nil: none
+	Capacity    *Capacity         `json:"capacity"` // nil: none
 	GoBench     *GoBench          `json:"gobench"`
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
@@ -70,6 +72,7 @@ type Target struct {
 	Name          string             `json:"name"`
 	DataFormat    string             `json:"data_format"`
 	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
 	Answers       string             `json:"answers"`
 	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
 	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
@@ -79,10 +82,12 @@ type Target struct {
 	Still         []string           `json:"still"`        // ... and these do not change
 	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
 	SamplesPerRow float64            `json:"samples_per_row"`
-	WritePath     string             `json:"write_path"` // takes lines of data by POST; empty where that is not how it is loaded
+	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
+	Windows       string             `json:"windows"`     // a window is called by its end or its start
 }
 
-// Counter is a sum over all samples of a name whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
@@ -147,10 +152,21 @@ type WorkloadPlan struct {
 	Lines          int64     `json:"lines"`
 	Samples        int64     `json:"samples"`
 	EstimatedBytes int64     `json:"estimated_bytes"`
-	Data           []struct {
-		Format string `json:"format"`
-		Key    string `json:"key"`
-	} `json:"data"`
+	Data           []DataKey `json:"data"`
+	Churn          *Churn    `json:"churn"` // nil: the same series throughout
+}
+
+// DataKey names a file of data in the cache.
+type DataKey struct {
+	Format string `json:"format"`
+	Key    string `json:"key"`
+}
+
+// Churn is how series come and go behind the window that is loaded: so many percent of the hosts get another name every so
+// often, by the clock of the data.
+type Churn struct {
+	Pct    float64 `json:"pct"`
+	EveryS float64 `json:"every_s"`
 }
 
 // Queries are the query files, and the closed loop of the solo part. Count is nil where the warm-up finds it.
@@ -162,13 +178,21 @@ type Queries struct {
 	Seconds  float64     `json:"seconds"`
 	MaxCount int         `json:"max_count"`
 	Cache    string      `json:"cache"` // as-loaded, cold, warm or off
+	// Alike: TSBS draws hosts and times in another order for each database; all are asked for the same ones.
+	Alike bool `json:"alike"`
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format.
+// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated.
 type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
 	Keys map[string]string `json:"keys"`
+	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
+	WindowS float64 `json:"window_s"`
+	// Compared says how far the answers of another database than the baseline's are compared, by target.
+	Compared map[string]struct {
+		Level string `json:"level"`
+	} `json:"compared"`
 }
 
 // Duel is how exchanges are counted and sent.
@@ -180,6 +204,7 @@ type Duel struct {
 	Fewest          int     `json:"fewest"` // then as many as fit, but so many
 	InFlight        int     `json:"in_flight"`
 	Load            bool    `json:"load"`
+	LoadS           float64 `json:"load_s"` // 0 for all of the data
 	IdleS           float64 `json:"idle_s"`
 	MostDifferences int     `json:"most_differences"`
 }
@@ -191,6 +216,36 @@ type Settle struct {
 	TimeoutS float64 `json:"timeout_s"`
 	Polls    int     `json:"polls"`
 	PollS    float64 `json:"poll_s"`
+}
+
+// Rates is what a phase at fixed rates has in common with any other.
+type Rates struct {
+	Seconds     float64  `json:"seconds"`     // of a phase
+	Types       []string `json:"types"`       // of queries, asked in turn
+	Arrivals    string   `json:"arrivals"`    // poisson or constant
+	Connections int      `json:"connections"` // for each kind of operation
+	LateMS      float64  `json:"late_ms"`
+	LatePct     float64  `json:"late_pct"` // of all: more started late by the client's doing, and the phase is void
+}
+
+// Mixed is lines and queries at once, at fixed rates. Data is that of a window behind the one that is loaded.
+type Mixed struct {
+	Rates
+	Ingest    float64   `json:"ingest"`     // samples a second
+	Queries   float64   `json:"queries"`    // a second
+	BatchSize int       `json:"batch_size"` // lines
+	Start     time.Time `json:"start"`
+	End       time.Time `json:"end"`
+	Lines     int64     `json:"lines"`
+	Data      []DataKey `json:"data"`
+}
+
+// Capacity is a ladder of rates of queries, ascending.
+type Capacity struct {
+	Rates
+	Ladder     []float64 `json:"rates"`      // queries a second
+	Percentile string    `json:"percentile"` // p50, p90, p99 or p999
+	WithinMS   float64   `json:"within_ms"`
 }
 
 // GoBench is what is run of Go benchmarks. Count and CPU are nil where the warm-up or the machine says.

@@ -14,17 +14,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/record"
 )
 
-// A query is at most about so long (single-groupby-5-8-1: 516).
-const queryBytes = 1000
+// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-8: 3,300).
+const queryBytes, unionBytes = 1000, 5000
 
 // Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
 const feedShare = 8
@@ -41,9 +44,11 @@ type file struct {
 // job is a file to be made.
 type job struct {
 	path           string
-	format         string
+	format, form   string
 	query          *record.QueryType // nil: data
-	entries, bytes int64
+	start, end     time.Time         // of the data
+	mixed          bool              // data behind the window that is loaded
+	entries, bytes int64             // lines, or what else the format is counted in, or queries
 	made           file
 }
 
@@ -90,7 +95,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	made := &record.Workload{Queries: []record.QueryFile{}}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
@@ -98,8 +103,14 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		made.Data = append(made.Data, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.entries, Samples: plan.Samples})
+		data := record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples}
+		if j.mixed {
+			data.Lines, data.Samples = j.entries, j.entries*(plan.Samples/plan.Lines)
+			made.Mixed = append(made.Mixed, data)
+		} else {
+			made.Data = append(made.Data, data)
+		}
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -113,7 +124,8 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	plan, queries := spec.Plan.Workload, spec.Plan.Queries
 	for i, data := range plan.Data {
 		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, entries: plan.Lines, bytes: plan.EstimatedBytes})
+		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
+			entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
 		}
@@ -122,9 +134,19 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 			count = max(count, int64(*queries.Count))
 		}
 		for _, q := range queries.Types {
-			for format, key := range q.Keys {
-				jobs = append(jobs, &job{path: filepath.Join(dir, "queries", key+".gob"), format: format, query: &q, entries: count, bytes: count * queryBytes})
+			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
+				j := &job{path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
+					j.bytes = count * unionBytes
+				}
+				jobs = append(jobs, j)
 			}
+		}
+	}
+	if m := spec.Plan.Mixed; m != nil {
+		for _, data := range m.Data {
+			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
+				entries: m.Lines, bytes: m.Lines * plan.EstimatedBytes / plan.Lines})
 		}
 	}
 	return jobs
@@ -178,7 +200,7 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 	for _, j := range missing {
 		if j.query == nil {
 			begin := time.Now()
-			spec.Events.Log("INFO", fmt.Sprintf("generating %d lines of data into %s", j.entries, j.path))
+			spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
 			spec.Events.Emit("phase-start", record.Fields{"phase": "data"})
 			if err := makeData(ctx, spec, j); err != nil {
 				return err
@@ -205,7 +227,11 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 // feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
 // loader takes half as much CPU as the loader itself, from the server that is measured.
 func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	name := "feed."
+	if j.mixed {
+		name += "mixed."
+	}
+	path := filepath.Join(spec.Scratch, name+j.format)
 	os.Remove(path)
 	facts, err := noise.Describe(spec.Scratch)
 	if err != nil {
@@ -228,11 +254,11 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range w.Data {
+		for _, d := range slices.Concat(w.Data, w.Mixed) {
 			found = append(found, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Format, q.Type, q.SHA256)
+			found = append(found, q.Format, q.Form, q.Type, q.SHA256)
 		}
 		return found
 	}

@@ -11,6 +11,8 @@ from typing import Literal
 
 Better = Literal["higher", "lower", "none"]
 Family = Literal["primary", "secondary", "shown"]
+Further = Literal["", "mixed", "capacity", "upgrade"]
+"""A part of the block beside solo, duel and bench, which the phase tells apart."""
 
 GEOMEAN, ALL = "geomean", "all"
 """Query types that are none: the geometric mean over types, and all exchanges together."""
@@ -19,7 +21,7 @@ EXCHANGE, IDLE = "exchange", "idle"
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; `phase` is where it is measured ("" for the whole of its part), `known_as` the database's own name."""
+    """One metric; `phase` is where it is measured ("" for the whole of its part), `known_as` what processes call it."""
 
     name: str
     phase: str
@@ -29,6 +31,8 @@ class Metric:
     family: Family
     title: str
     known_as: str = ""
+    counter: str = ""
+    """Ours, of Target.counters, where it is one of the database's: it is known by that one's name."""
     per_type: bool = False
     geomean: Family | None = None
     """Where set, compare adds the geometric mean over query types, in this family."""
@@ -40,10 +44,15 @@ class Metric:
     """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
+    instead_of: str = ""
+    """Where it is measured it is in the family of that metric, which says the same less precisely, and the other way round."""
+    further: Further = ""
 
     @property
     def part(self) -> str:
-        """Part of the block that it belongs to: solo, duel or bench."""
+        """Part of the block that it belongs to: solo, duel, bench, or a further one."""
+        if self.further:
+            return self.further
         return "duel" if self.phase in {EXCHANGE, IDLE} else "bench" if self.phase == "bench" else "solo"
 
 
@@ -65,13 +74,38 @@ _ALL = (
     Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
     Metric("duel_rss_bytes", "exchange", "B", "lower", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
     Metric("duel_client_cpu_ratio", "exchange", "ratio", "none", _OTHER, "shown", "CPU of the client, of one CPU", per_type=True),
-    Metric("duel_rows_read", "exchange", "rows", "none", _OTHER, "shown", "Rows read a query", "vm_rows_read_per_query_sum", per_type=True, together="shown"),
-    Metric("duel_index_searches", "exchange", "searches", "none", _OTHER, "shown", "Index searches a query", "vm_date_range_search_calls_total", per_type=True, together="shown"),
-    Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", "vm_cache_requests_total", per_type=True, together="shown"),
-    Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", "vm_cache_misses_total", per_type=True, together="shown"),
-    Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", "go_gc_cpu_seconds_total", per_type=True, together="shown"),
-    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
-    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("duel_rows_read", "exchange", "rows", "none", _OTHER, "shown", "Rows read a query", counter="rows_read", per_type=True, together="shown"),
+    Metric("duel_index_searches", "exchange", "searches", "none", _OTHER, "shown", "Index searches a query", counter="index_searches", per_type=True, together="shown"),
+    Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", counter="cache_requests", per_type=True, together="shown"),
+    Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", counter="cache_misses", per_type=True, together="shown"),
+    Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
+    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
+    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
+    Metric("mixed_query_p99_ms", "mixed", "ms", "lower", _P99, "primary", "p99 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_cpu_cores", "mixed", "cores", "lower", _CPU, "primary", "CPU at a fixed rate", further="mixed"),
+    Metric("mixed_query_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p99_ms", "mixed", "ms", "lower", _P99, "secondary", "p99 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_rss_bytes", "mixed", "B", "lower", _RSS, "secondary", "RSS after a fixed rate", "process_resident_memory_bytes", further="mixed"),
+    Metric("mixed_query_rate", "mixed", "queries/s", "none", _OTHER, "shown", "Queries answered at a fixed rate", further="mixed"),
+    Metric("mixed_write_rate", "mixed", "samples/s", "none", _OTHER, "shown", "Samples stored at a fixed rate", further="mixed"),
+    Metric("mixed_merges", "mixed", "merges", "none", _OTHER, "shown", "Merges at a fixed rate", "vm_merges_total", further="mixed"),
+    Metric("mixed_rows_merged", "mixed", "rows", "none", _OTHER, "shown", "Rows merged at a fixed rate", "vm_rows_merged_total", further="mixed"),
+    Metric("mixed_slow_inserts", "mixed", "rows", "none", _OTHER, "shown", "Slow inserts at a fixed rate", "vm_slow_row_inserts_total", further="mixed"),
+    Metric("mixed_lateness_p999_ms", "mixed", "ms", "none", _OTHER, "shown", "p99.9 lateness of the client at a fixed rate", further="mixed"),
+    Metric("mixed_client_cpu_ratio", "mixed", "ratio", "none", _OTHER, "shown", "CPU of the client at a fixed rate, of its CPUs", further="mixed"),
+    Metric("capacity_rate", "rung", "queries/s", "higher", _OTHER, "primary", "Capacity", further="capacity"),
+    Metric("capacity_response_ms", "rung", "ms", "lower", _P99, "shown", "Response time at a rung", per_type=True, further="capacity"),
     Metric("load_seconds", "load", "s", "lower", _RATE, "shown", "Load time"),
     Metric("load_first_interval_rate", "load", "samples/s", "higher", _P99, "shown", "Load rate, first interval"),
     Metric("load_cpu_user_seconds", "load", "s", "lower", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),
@@ -84,10 +118,10 @@ _ALL = (
     Metric("load_storage_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written to storage in the load", "process_io_storage_written_bytes_total"),
     Metric("load_client_cpu_seconds", "load", "s", "none", _OTHER, "shown", "CPU of the load generator"),
     Metric("drain_seconds", "settle", "s", "lower", _P99, "secondary", "Drain time after the load"),
-    Metric("slow_inserts", "load", "rows", "lower", _OTHER, "secondary", "Slow inserts", "vm_slow_row_inserts_total"),
-    Metric("merges", "settle", "merges", "none", _OTHER, "shown", "Merges until drained", "vm_merges_total"),
-    Metric("rows_merged", "settle", "rows", "lower", _P99, "secondary", "Rows merged until drained", "vm_rows_merged_total"),
-    Metric("load_cache_misses", "settle", "misses", "none", _OTHER, "shown", "Cache misses until drained", "vm_cache_misses_total"),
+    Metric("slow_inserts", "load", "rows", "lower", _OTHER, "secondary", "Slow inserts", counter="slow_inserts"),
+    Metric("merges", "settle", "merges", "none", _OTHER, "shown", "Merges until drained", counter="merges"),
+    Metric("rows_merged", "settle", "rows", "lower", _P99, "secondary", "Rows merged until drained", counter="rows_merged"),
+    Metric("load_cache_misses", "settle", "misses", "none", _OTHER, "shown", "Cache misses until drained", counter="cache_misses"),
     Metric("bytes_per_sample", "settle", "B/sample", "lower", _DISK, "secondary", "Bytes a sample"),
     Metric("query_rate", "query", "queries/s", "higher", _SERVICE, "shown", "Query rate", per_type=True, geomean="shown"),
     Metric("query_mean_ms", "query", "ms", "lower", _SERVICE, "secondary", "Mean service time", per_type=True, geomean="secondary"),
@@ -104,7 +138,7 @@ _ALL = (
     Metric("query_client_cpu_seconds", "query", "s", "none", _OTHER, "shown", "CPU of the query generator", per_type=True),
     Metric("cache_hit_ratio", "query", "ratio", "none", _OTHER, "shown", "Cache hit ratio of the queries"),
     Metric("cpu_seconds", "", "s", "lower", _CPU, "shown", "CPU of the whole solo part", "process_cpu_seconds_total"),
-    Metric("gc_cpu_seconds", "", "s", "none", _P99, "shown", "CPU of garbage collection, as Go estimates it", "go_gc_cpu_seconds_total"),
+    Metric("gc_cpu_seconds", "", "s", "none", _P99, "shown", "CPU of garbage collection, as Go estimates it", counter="gc_cpu"),
     Metric("rss_peak_bytes", "", "B", "lower", _RSS, "secondary", "Peak RSS", "process_resident_memory_peak_bytes"),
     Metric("rss_mean_bytes", "", "B", "lower", _RSS, "secondary", "Mean RSS", "process_resident_memory_bytes"),
     Metric("storage_written_bytes", "", "B", "lower", _DISK, "secondary", "Bytes written to storage, whole solo part", "process_io_storage_written_bytes_total"),

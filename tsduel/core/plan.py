@@ -12,11 +12,13 @@ from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.sections import (
+    CapacityAsked,
     DesignAsked,
     Duel,
     GoBench,
     GoWatchdog,
     Host,
+    MixedAsked,
     Noise,
     Part,
     QuerySettings,
@@ -138,24 +140,34 @@ class Variant(Part):
 
 
 class Counter(Part):
-    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full."""
+    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
+
+    `name` may be several, with | between them.
+    """
 
     name: str
     labels: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names."""
+        return self.name.split("|")
 
 
 class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
-    `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in.
+    `query_form`: into what TSBS's queries of `query_format` are translated (host/workload), "" for nothing. `volatile`:
+    what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
+    `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
+    0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
+    for exchanged ingestion; empty where that is not how data gets in.
     """
 
     name: str
     data_format: str
     query_format: str
+    query_form: str = ""
     answers: str
     volatile: str = ""
     trouble: str = ""
@@ -199,8 +211,18 @@ class Workload(WorkloadAsked):
     data: tuple[DataFile, ...]
 
 
+class Mixed(MixedAsked):
+    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    data: tuple[DataFile, ...]
+
+
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by."""
 
     name: str
     seed: int
@@ -295,6 +317,8 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
@@ -320,6 +344,21 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    @property
+    def exchanges_load(self) -> bool:
+        """Whether batches of data are exchanged as well."""
+        return self.duel is not None and self.duel.enabled and self.duel.load
+
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        planned = {
+            "solo": self.design.reload != "once",
+            "duel": self.duels,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+        }
+        return planned.get(part, part == "bench")
 
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""

@@ -1,12 +1,24 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.metrics import METRICS
-from tsduel.core.sections import DesignAsked, Duel, Host, QuerySettings, Report, Settle, Watchdog, WorkloadAsked
-from tsduel.targets import databases
+from tsduel.core.sections import (
+    CapacityAsked,
+    DesignAsked,
+    Duel,
+    Host,
+    MixedAsked,
+    QuerySettings,
+    Report,
+    Settle,
+    Watchdog,
+    WorkloadAsked,
+)
+from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
@@ -113,6 +125,8 @@ class TsbsExperiment(experiment.Experiment):
     queries: Queries = Queries()
     duel: Duel = Duel()
     settle: Settle = Settle()
+    mixed: MixedAsked | None = None
+    capacity: CapacityAsked | None = None
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
@@ -133,15 +147,69 @@ class TsbsExperiment(experiment.Experiment):
                     f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
                     f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
                 )
+        for database in map(databases().__getitem__, asked):
+            self._in_time(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
             raise ValueError(
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
                 "the count that fills queries.seconds is found",
             )
-        if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
+        later = self.duel.enabled or self.mixed or self.capacity
+        if self.design.reload == "once" and (self.queries.solo or not later):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
         if self.duel.load and not databases()[next(iter(asked))].target.write_path:
             raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
+
+    @model_validator(mode="after")
+    def _rates_fit(self) -> Self:
+        for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
+            for name in rates.types if rates else ():
+                if name not in self.queries.types:
+                    raise ValueError(
+                        f"{section}.types: {name} is none of queries.types, which have files: "
+                        f"{', '.join(self.queries.types)}"
+                    )
+        if self.mixed is None:
+            if self.workload.churn:
+                raise ValueError("workload.churn: has no effect without `mixed:`, in whose lines series come and go")
+            return self
+        for target in dict.fromkeys(variant.target for variant in self.variants.values()):
+            if not databases()[target].target.write_path:
+                raise ValueError(
+                    f"mixed: {target} does not take lines over HTTP, so they cannot be sent to it at a rate"
+                )
+        _, window_s = behind(self.workload, self.mixed)
+        if self.workload.churn and self.workload.churn.every_s >= window_s:
+            raise ValueError(
+                f"workload.churn.every_s: {self.workload.churn.every_s} s are longer than all that mixed writes, "
+                f"{window_s} s by the clock of the data"
+            )
+        return self
+
+    def _in_time(self, database: Database) -> None:
+        """Refuse a load whose workers can be so far apart that samples come too late for a database.
+
+        TSBS's loader has at most 3 batches a worker under way (load/scan_with_flow_control.go), and one that it fills.
+        All of them may wait for one worker, and each holds that worker's share of the hosts alone.
+        """
+        load = self.workload
+        if database.late_s is None or load.workers == 1:
+            return
+        lines_s = (3 * load.workers + 1) * load.workers * load.step_s / load.scale
+        if lines_s * load.batch_size > database.late_s:
+            raise ValueError(
+                f"workload.batch_size: {load.workers} workers can be {lines_s * load.batch_size:,.0f} s of the data "
+                f"apart, and {database.target.name} takes no sample that is {database.late_s:,} s older than its "
+                f"newest: at most {int(database.late_s / lines_s):,} lines with {load.workers} workers, or "
+                "workload.workers: 1"
+            )
+
+
+def behind(workload: WorkloadAsked, mixed: MixedAsked) -> tuple[int, int]:
+    """Return lines and seconds of the window behind the loaded one: whole intervals that hold what mixed sends."""
+    lines = math.ceil(mixed.ingest * mixed.seconds / tsbs_queries.SAMPLES_PER_LINE[workload.use_case])
+    steps = math.ceil(lines / workload.scale)
+    return steps * workload.scale, steps * workload.step_s
