@@ -104,7 +104,7 @@ Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
 
 
 class Component(Part):
-    """One process of a variant, from one exact revision."""
+    """One process of a variant, from one exact revision; it starts in a directory that holds `files` (name -> text)."""
 
     role: str = "server"
     program: str
@@ -115,6 +115,7 @@ class Component(Part):
     go: str = ""
     flags: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    files: dict[str, str] = {}
     label: str
     revision: str = ""
     version: str = ""
@@ -124,7 +125,10 @@ class Component(Part):
 
 
 class Variant(Part):
-    """One side of the comparison. `package` and `bench` are of Go benchmarks only."""
+    """One side of the comparison. `package` and `bench` are of Go benchmarks only.
+
+    The component that clients ask first stands first, and is started last.
+    """
 
     name: str
     label: str
@@ -135,18 +139,19 @@ class Variant(Part):
 
     @property
     def server(self) -> Component:
-        """The component that takes clients, or the only one."""
+        """The component that clients ask first, or the only one."""
         return self.components[0]
 
 
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    `name` may be several, with | between them.
+    `name` may be several, with | between them. With a `role` only those of that component, else of all.
     """
 
     name: str
     labels: dict[str, str] = {}
+    role: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -161,7 +166,9 @@ class Target(Part):
     what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
     `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
-    for exchanged ingestion; empty where that is not how data gets in.
+    for exchanged ingestion; empty where that is not how data gets in. `queues`: roles that acknowledge samples before
+    those are stored: a load is over when all have arrived. `ports`: more ports of a role beside its first, by name.
+    `query_arguments`: what TSBS's client adds to each query's address.
     """
 
     name: str
@@ -179,13 +186,9 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
-
-
-class Cell(Part):
-    """One setting of a sweep; one today, without a name."""
-
-    name: str = ""
-    set: dict[str, Any] = {}
+    query_arguments: str = ""
+    queues: tuple[str, ...] = ()
+    ports: dict[str, tuple[str, ...]] = {}
 
 
 class Design(DesignAsked):
@@ -222,17 +225,41 @@ class Mixed(MixedAsked):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
+
+    `may_be_empty`: some of its answers may have no data, as long as not all of them do.
+    """
 
     name: str
     seed: int
     keys: dict[str, str]
+    may_be_empty: bool = False
 
 
 class Queries(QuerySettings):
     """The queries of a run."""
 
     types: tuple[QueryType, ...]
+
+
+class Cell(Part):
+    """One setting of a sweep; without a sweep there is one, without a name.
+
+    `set` is what the matrix gives it. What that changes of the run's sections is here, whole; None is as in the run,
+    and so are the components of variants that are not in `components`.
+    """
+
+    name: str = ""
+    set: dict[str, Any] = {}
+    workload: Workload | None = None
+    queries: Queries | None = None
+    duel: Duel | None = None
+    settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
+    components: dict[str, tuple[Component, ...]] = {}
+
+    SECTIONS: ClassVar[tuple[str, ...]] = ("workload", "queries", "duel", "settle", "mixed", "capacity")
 
 
 class Tsbs(Part):
@@ -330,10 +357,27 @@ class Plan(Part):
 
     @property
     def query_types(self) -> tuple[str, ...]:
-        """Names of the query types, in the order of the experiment; none of Go benchmarks."""
+        """Names of the query types of all cells, in the order of the experiment; none of Go benchmarks."""
         if self.imported:
             return self.imported.query_types
-        return tuple(entry.name for entry in self.queries.types) if self.queries else ()
+        found = [self.queries, *(cell.queries for cell in self.cells)]
+        return tuple(dict.fromkeys(entry.name for queries in found if queries for entry in queries.types))
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether there is more than one setting."""
+        return len(self.cells) > 1
+
+    def at(self, cell: str) -> Self:
+        """Return the plan as a cell has it, as if there were no other; of one that it does not know, itself."""
+        of = next((one for one in self.cells if one.name == cell), None)
+        if of is None:
+            return self
+        own = {name: part for name in Cell.SECTIONS if (part := getattr(of, name)) is not None}
+        variants = tuple(
+            one.model_copy(update={"components": of.components.get(one.name, one.components)}) for one in self.variants
+        )
+        return self.model_copy(update={**own, "variants": variants, "cells": (Cell(name=cell, set=of.set),)})
 
     @property
     def is_local(self) -> bool:
@@ -344,6 +388,13 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of all components, where a variant has several; else none."""
+        several = any(len(variant.components) > 1 for variant in self.variants)
+        every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
+        return tuple(every) if several else ()
 
     @property
     def exchanges_load(self) -> bool:
