@@ -78,12 +78,14 @@ def compared_answers(source: Source) -> str:
     unlike = pd.to_numeric(measured["actual"][measured["check"] == "exchanges_same"], errors="coerce").sum()
     same = f"**{numbers.count(unlike)} of them differ**" if unlike else "all the same"
     shown = same if sums[0] else "**which shows nothing**"
-    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers, {shown}."
+    levels = dict.fromkeys(level for _, _, level, _ in checks.levels(source))
+    how = f" ({' | '.join(levels)})" if levels else ""
+    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers{how}, {shown}."
 
 
 def calibration(source: Source) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
-    if source.plan.aa or source.plan.imported:
+    if source.plan.aa or source.plan.imported or source.plan.crosses:
         return ""
     kept = _kept(source)
     if kept is None:
@@ -100,15 +102,20 @@ def _kept(source: Source) -> dict[str, Any] | None:
 
 def _picture(source: Source, pictures: Pictures) -> str:
     """Draw what the answer stands on: the primary rows, every query type, load, CPU, memory and disk."""
-    kept = None if source.plan.aa or source.plan.imported else _kept(source)
+    bare = source.plan.aa or source.plan.imported or source.plan.crosses
+    kept = None if bare else _kept(source)
+    what = "Ratio" if all(comparison.apart for comparison in source.comparisons) else "Change, %"
     changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types, kept)]
     wide, narrow = (
-        forest_of(changes, source.labels, "Change, % (left is better)", narrow=narrow) for narrow in (False, True)
+        forest_of(changes, source.labels, f"{what} (left is better)", narrow=narrow) for narrow in (False, True)
     )
     names = markup.text(" and ".join(source.labels.values()))
+    figures = f"the figures have the metric's own sign. {READ}"
+    if what == "Ratio":
+        figures = "every doubling is as wide, and the figures are the candidate's over the baseline's."
     return pictures.show(
         "change", "change", f"What the answer stands on, each change with its 95 % interval: {names}",
-        f"Worse is always to the right; the figures have the metric's own sign. {READ}", wide, narrow=narrow,
+        f"Worse is always to the right; {figures}", wide, narrow=narrow,
     )  # fmt: skip
 
 

@@ -108,6 +108,7 @@ def resolve(
         if len(variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
+        asked = asked.model_copy(update={"variants": variants})
     sections = workload.sections(asked, len(variants))
     lasts = workload.duration(sections, asked, len(variants))
     host = asked.host.model_dump()
@@ -147,9 +148,11 @@ def resolve(
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
     workload = WORKLOADS[asked.kind]
     components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
+    label = "+".join(dict.fromkeys(part.label for part in components))
+    crosses = len({one.target for one in asked.variants.values()}) > 1
     return Variant(
         name=name,
-        label="+".join(dict.fromkeys(part.label for part in components)),
+        label=f"{variant.target} {label}" if crosses else label,
         target=variant.target,
         components=components,
         **workload.variant_part(asked, variant),

@@ -50,6 +50,8 @@ DATABASE = Database(
             "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
         },
         write_path="/write",
+        protocol="InfluxDB's line protocol",
+        name_prefix="cpu_",
         quiet=("pending", "active_merges", "inmemory_parts"),
         # One that is forced while others run is ignored; parts in memory it takes along.
         before_merge=("pending", "active_merges"),

@@ -14,6 +14,7 @@ from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryT
 from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import WorkloadAsked
 from tsduel.targets import Database, databases
+from tsduel.targets.compared import compared
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -74,8 +75,9 @@ class TsbsPlanned:
         files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         count = _query_count(asked)
+        alike = len(used) > 1
         types = [
-            _query_type(asked, name, number, data | {"count": count}, used)
+            _query_type(asked, name, number, data | {"count": count} | ({"alike": True} if alike else {}), used)
             for number, name in enumerate(asked.queries.types)
         ]
         return {
@@ -89,7 +91,9 @@ class TsbsPlanned:
                 estimated_bytes=lines * DATA_BYTES_A_LINE,
                 data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
             ),
-            "queries": Queries(**asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types)),
+            "queries": Queries(
+                **asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types), alike=alike
+            ),
             "duel": asked.duel,
             "settle": asked.settle,
             "report": asked.report,
@@ -148,6 +152,7 @@ class TsbsPlanned:
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
             "reload": plan.design.reload,
+            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
         }
 
 
@@ -178,7 +183,16 @@ def _query_type(
     seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
     formats = dict.fromkeys(database.target.query_format for database in used)
-    return QueryType(name=name, seed=seed, keys={of: _key(shape | {"format": of}) for of in formats})
+    window_s, first = tsbs_queries.point_s(name), used[0].target
+    return QueryType(
+        name=name,
+        seed=seed,
+        keys={of: _key(shape | {"format": of}) for of in formats},
+        window_s=window_s,
+        compared={
+            other.target.name: compared(first, other.target, name, window_s, asked.workload) for other in used[1:]
+        },
+    )
 
 
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:

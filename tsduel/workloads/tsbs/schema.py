@@ -120,13 +120,13 @@ class TsbsExperiment(experiment.Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        asked = {variant.target for variant in self.variants.values()}
-        if len(asked) > 1:
-            raise ValueError("variants: all have to be versions of the same database")
-        answered = databases()[next(iter(asked))].query_types
+        asked = [databases()[name] for name in dict.fromkeys(variant.target for variant in self.variants.values())]
+        answered = [name for name in asked[0].query_types if all(name in one.query_types for one in asked)]
         for name in self.queries.types:
             if name not in answered:
-                raise ValueError(f"queries.types: it cannot be asked {name}; allowed: {', '.join(answered)}")
+                who = next(one.target.name for one in asked if name not in one.query_types) if asked[1:] else "it"
+                allowed = f"{'all can be asked' if asked[1:] else 'allowed'}: {', '.join(answered) or 'none'}"
+                raise ValueError(f"queries.types: {who} cannot be asked {name}; {allowed}")
             hours = tsbs_queries.window_hours(name)
             if hours * 3600 >= self.workload.window_s:
                 raise ValueError(
@@ -140,8 +140,11 @@ class TsbsExperiment(experiment.Experiment):
             )
         if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
-        if self.duel.load and not databases()[next(iter(asked))].target.write_path:
-            raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
+        for one in asked:
+            if self.duel.load and not one.target.write_path:
+                raise ValueError(
+                    f"duel.load: {one.target.name} does not take lines over HTTP, so batches cannot be exchanged"
+                )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
