@@ -1,7 +1,7 @@
 """A compared run as reports, pictures and exports read it: plan, stats/comparison.json and the tables of tidy/."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -100,7 +100,10 @@ def open_source(run_dir: Path) -> Source:
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
     document, labels = read_json(path), _labels(run)
-    metrics = {metric.name: metric for metric in read_metrics(run, read_table(run_dir, "measurements"))}
+    metrics = {
+        metric.name: replace(metric, known_as=_known_as(metric, run.plan))
+        for metric in read_metrics(run, read_table(run_dir, "measurements"))
+    }
     comparisons = [
         Comparison(
             cell.name, name, (labels[run.variants[0]], labels[name]),
@@ -119,6 +122,12 @@ def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
     sides = [plan.target_of(name) for name in (plan.variants[0].name, candidate)]
     protocols = list(dict.fromkeys(side.protocol or f"a protocol of {side.name}" for side in sides))
     return True, " against ".join(protocols) if protocols[1:] else ""
+
+
+def _known_as(metric: Metric, plan: Plan) -> str:
+    """Return the name that the databases' own people know."""
+    found = [of.counters[metric.counter].name for of in plan.targets.values() if metric.counter in of.counters]
+    return " / ".join(dict.fromkeys(found)) or metric.known_as
 
 
 def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:

@@ -44,6 +44,9 @@ def of_components(*parts, **fields):
     return {"baseline": {"components": list(parts)} | fields, "candidate": {"ref": "v2"}}
 
 
+PROMETHEUS = {name: {"target": "prometheus", "ref": "v0.307.0"} for name in ("baseline", "candidate")}
+
+
 @pytest.mark.parametrize("path", sorted((PROJECT / "experiments").glob("*.yml")), ids=lambda p: p.stem)
 def test_the_experiments_of_the_project_are_valid(path):
     """Every file in experiments/ is accepted and named as its file."""
@@ -168,6 +171,18 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
         ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
         ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
         ({"duel": {"enabled": False, "load": True}}, "duel.load: has no effect without duel.enabled"),
+        (
+            {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
+            "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",
+        ),
+        (
+            {"variants": PROMETHEUS, "workload": {"workers": 1}, "duel": {"load": True}},
+            "duel.load: this database does not take lines over HTTP",
+        ),
+        (
+            {"variants": PROMETHEUS, "workload": {"scale": 50, "workers": 2}},
+            "prometheus takes no sample that is 3,600 s older than its newest: at most 160 lines with 2 workers, or ",
+        ),
     ],
 )
 def test_sections_that_do_not_fit_each_other_are_refused(data, sentence):
@@ -176,14 +191,23 @@ def test_sections_that_do_not_fit_each_other_are_refused(data, sentence):
 
 
 @pytest.mark.parametrize(
-    "flag",
-    ["-httpListenAddr=:8428", "--httpListenAddr=0.0.0.0:1", "-storageDataPath=/", "-graphiteListenAddr=:2003"],
+    ("target", "flag"),
+    [
+        ("victoriametrics", "-httpListenAddr=:8428"),
+        ("victoriametrics", "--httpListenAddr=0.0.0.0:1"),
+        ("victoriametrics", "-storageDataPath=/"),
+        ("victoriametrics", "-graphiteListenAddr=:2003"),
+        ("prometheus", "--web.listen-address=0.0.0.0:9090"),
+        ("prometheus", "--web.listen-address"),
+        ("prometheus", "--storage.tsdb.path=/"),
+        ("prometheus", "--config.file=/etc/prometheus.yml"),
+    ],
 )
-def test_no_flag_opens_the_server_to_others(flag):
+def test_no_flag_opens_the_server_to_others(target, flag):
     """VictoriaMetrics opens every address it is given, so an address of ours behind it would not take it back."""
-    said = refused({"name": "x", "variants": with_sides(flags=["-a=b", flag])})
+    said = refused({"name": "x", "variants": with_sides(flags=["-a=b", flag], target=target)})
     assert said.startswith(f"{FILE}: variants.baseline: flags: {flag.partition('=')[0]} is ours: ")
-    said = refused({"name": "x", "variants": of_components({"ref": "v1", "flags": [flag]})})
+    said = refused({"name": "x", "variants": of_components({"ref": "v1", "flags": [flag]}, target=target)})
     assert " is ours: " in said
 
 

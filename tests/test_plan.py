@@ -194,6 +194,18 @@ class TestKeys:
         assert (before.workload.data != after.workload.data) == data
         assert (before.queries.types[0].keys != after.queries.types[0].keys) == queries
 
+    def test_a_translated_file_is_another_one(self):
+        """Prometheus is asked VictoriaMetrics' queries in another form; its data is another file, and a larger one."""
+        side = {"target": "prometheus", "source": "binary", "path": str(asking.FAKES / "database")}
+        sides = dict.fromkeys(("baseline", "candidate"), side)
+        plain, found = planned(), planned(variants=sides)
+        (name,), (key,) = found.queries.types[0].keys, found.queries.types[0].keys.values()
+        assert name == "victoriametrics:prometheus"
+        assert key not in plain.queries.types[0].keys.values()
+        assert [data.format for data in found.workload.data] == ["prometheus"]
+        assert found.estimate.data_bytes > plain.estimate.data_bytes
+        assert found.estimate.query_bytes > plain.estimate.query_bytes
+
     def test_the_version_of_tsbs_changes_every_key(self, monkeypatch):
         """Another generator may write other bytes."""
         before = planned()

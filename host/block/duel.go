@@ -105,12 +105,12 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := d.stop(ctx); err != nil || !d.mergesLater() {
+	if err := d.stop(ctx); err != nil {
 		return err
 	}
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
 	return d.all(func(v *variant) (err error) {
-		if solo, has := d.block.Solo[v.Name]; has {
+		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
 			solo.Sizes, err = d.sizes(ctx, v)
 			d.block.Solo[v.Name] = solo
 		}
@@ -199,9 +199,9 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 		first = d.Row.Block * job.Until.Count
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
-		file, ok := d.Workload.QueriesFor(target.QueryFormat, queryType)
-		if !ok {
-			return nil, reading, fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, target.QueryFormat)
+		file, err := d.Workload.QueriesFor(*target, queryType)
+		if err != nil {
+			return nil, reading, err
 		}
 		if reading, err = d.reading(queryType, target); err != nil {
 			return nil, reading, err

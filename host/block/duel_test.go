@@ -441,6 +441,9 @@ func TestSidesMergeUntilTheirDataLieAlike(t *testing.T) {
 		f := toys(t, "", wrong)
 		f.Plan.Settle, f.Plan.Duel.Enabled = record.Settle{Mode: "merged", TimeoutS: 20}, true
 		f.variants["baseline"].target.Counters["parts"] = record.Counter{Name: "vm_parts"}
+		for _, v := range f.variants {
+			v.target.BeforeMerge = v.target.Quiet
+		}
 		if b := fight(t, f); b.Status != record.OK || b.Void != void || (void == "") != (len(b.Duel.Types) == 1) {
 			t.Errorf("%s: void %q, %+v", wrong, b.Void, b.Failures)
 		}
@@ -453,9 +456,13 @@ func TestWhoMerges(t *testing.T) {
 		mode, cache string
 		drain, want bool
 	}{{"merged", "as-loaded", false, true}, {"merged", "cold", false, false}, {"merged", "warm", true, false}, {"natural", "as-loaded", false, false}} {
+		v := &variant{target: record.Target{BeforeMerge: []string{"active_merges"}}}
 		f := &frame{Spec: record.Spec{Plan: &record.Plan{Settle: record.Settle{Mode: c.mode, Drain: c.drain}, Queries: record.Queries{Cache: c.cache}, Duel: record.Duel{Enabled: true}}}}
-		if got := f.mergesLater(); got != c.want {
+		if got := f.mergesLater(v); got != c.want {
 			t.Errorf("%+v: %t", c, got)
+		}
+		if v.target.BeforeMerge = nil; f.mergesLater(v) {
+			t.Errorf("%+v: a database that cannot be asked to merge", c)
 		}
 	}
 }

@@ -81,9 +81,9 @@ func (f *frame) dropCaches() error {
 }
 
 func (f *frame) query(ctx context.Context, v *variant, queryType string, rec *record.SoloRecord) error {
-	file, ok := f.Workload.QueriesFor(v.target.QueryFormat, queryType)
-	if !ok {
-		return fmt.Errorf("raw/workload.json has no queries of %s in format %q", queryType, v.target.QueryFormat)
+	file, err := f.Workload.QueriesFor(v.target, queryType)
+	if err != nil {
+		return err
 	}
 	s := f.begin(v, record.Solo, "query", queryType)
 	count, err := f.count(ctx, v, file)

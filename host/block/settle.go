@@ -22,7 +22,7 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	s.listen(v.servers...)
 	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
 	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
-	if f.mergesLater() {
+	if f.mergesLater(v) {
 		natural, polls = v.target.BeforeMerge, 1
 	}
 	rest := func(mode string, quiet []string, polls int) (drain, error) {
@@ -34,7 +34,7 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	if at, err = rest("natural", natural, polls); err != nil {
 		return at, err
 	}
-	if f.Plan.Settle.Mode == "merged" && !f.mergesLater() {
+	if f.Plan.Settle.Mode == "merged" && v.merges() && !f.mergesLater(v) {
 		v.snapshots.Mark("settle", "begin", "")
 		// Merging because we ask for it is no part of the load's work; one look may come before it has begun.
 		if _, err := rest("merged", v.target.Quiet, max(2, f.Plan.Settle.Polls)); err != nil {
@@ -49,9 +49,12 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 // mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
 // graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
 // cold: what was just merged is in it.
-func (f *frame) mergesLater() bool {
-	return f.Plan.Settle.Mode == "merged" && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
+func (f *frame) mergesLater(v *variant) bool {
+	return f.Plan.Settle.Mode == "merged" && v.merges() && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
 }
+
+// merges says that the database can be asked to: its target says when.
+func (v *variant) merges() bool { return len(v.target.BeforeMerge) > 0 }
 
 // waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
 func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, polls int, loadEnd, deadline time.Time) (at drain, err error) {

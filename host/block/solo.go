@@ -172,7 +172,8 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	stopTicks := v.snapshots.Ticks(ctx, nil)
 	c := client{
 		verb: verb{name: "load", stdin: feed, env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
-			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize)}},
+			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize),
+			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(f.Plan.Workload.BatchSize)*f.Plan.Workload.Samples/max(1, f.Plan.Workload.Lines))}},
 		stdout: prefix + ".csv", stderr: prefix + ".stderr", stallS: f.Plan.Watchdog.LoadStallS,
 	}
 	c.progress = func(*proc.Process) (float64, error) {

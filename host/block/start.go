@@ -120,7 +120,7 @@ func (d *duel) rest(ctx context.Context) error {
 			side := d.record.Start[v.Name]
 			side.IdleS = 0
 			d.record.Start[v.Name] = side
-			if d.mergesLater() {
+			if d.mergesLater(v) {
 				_, err = d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
 			}
 			return err
@@ -132,11 +132,14 @@ func (d *duel) rest(ctx context.Context) error {
 			return err
 		}
 		said, err := d.unequalParts()
+		canMerge := slices.ContainsFunc(d.alive(), (*variant).merges)
 		switch {
 		case err != nil || said == "":
 			return err
-		case d.mergesLater() && attempt < mergeAttempts:
+		case slices.ContainsFunc(d.alive(), d.mergesLater) && attempt < mergeAttempts:
 			continue
+		case !canMerge:
+			d.Events.Note(d.block.Block, "", "", said)
 		case d.Plan.Settle.Mode == "merged":
 			d.block.Void = "unequal starts: " + said + ", though they were merged"
 		default:

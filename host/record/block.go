@@ -1,5 +1,7 @@
 package record
 
+import "fmt"
+
 // What a phase belongs to.
 const (
 	Solo   = "solo"
@@ -300,9 +302,10 @@ type DataFile struct {
 	Samples         int64  `json:"samples"`
 }
 
-// QueryFile is a gob stream of TSBS's queries.
+// QueryFile is a gob stream of TSBS's queries, translated into a form where that has a name.
 type QueryFile struct {
 	Format string `json:"format"`
+	Form   string `json:"form,omitempty"`
 	Type   string `json:"type"`
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
@@ -320,14 +323,14 @@ func (w *Workload) DataFor(format string) (DataFile, bool) {
 	return DataFile{}, false
 }
 
-// QueriesFor returns the queries of a type in a format.
-func (w *Workload) QueriesFor(format, queryType string) (QueryFile, bool) {
+// QueriesFor returns the queries of a type as a target is asked them; the error says that there are none.
+func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error) {
 	for _, q := range w.Queries {
-		if q.Format == format && q.Type == queryType {
-			return q, true
+		if q.Format == target.QueryFormat && q.Form == target.QueryForm && q.Type == queryType {
+			return q, nil
 		}
 	}
-	return QueryFile{}, false
+	return QueryFile{}, fmt.Errorf("raw/workload.json has no queries of %s in format %q, form %q", queryType, target.QueryFormat, target.QueryForm)
 }
 
 // Calibration is raw/calibration.json, made once after the warm-up: operations a block, by query type; Rows, Columns and CPU are

@@ -70,6 +70,7 @@ type Target struct {
 	Name          string             `json:"name"`
 	DataFormat    string             `json:"data_format"`
 	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
 	Answers       string             `json:"answers"`
 	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
 	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
@@ -84,7 +85,7 @@ type Target struct {
 	Windows       string             `json:"windows"`     // a window is called by its end or its start
 }
 
-// Counter is a sum over all samples of a name whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
@@ -168,7 +169,7 @@ type Queries struct {
 	Alike bool `json:"alike"`
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format.
+// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated.
 type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`

@@ -64,14 +64,14 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// Sum adds up the samples of an exposition that belong to a counter: its name, and for each label a regular expression
-// that matches in full. False where there is none: names come and go between versions, which is no error.
+// Sum adds up the samples of an exposition that belong to a counter: its name, or several with | between them, and for each
+// label a regular expression that matches in full. False where there is none: names come and go between versions, which is no error.
 func Sum(text []byte, counter record.Counter) (sum float64, found bool, err error) {
 	// Only the lines of that name, without types: the rest may be thousands, and a histogram's parts are plain samples.
 	var lines bytes.Buffer
+	names := strings.Split(counter.Name, "|")
 	for line := range bytes.Lines(text) {
-		rest, ours := bytes.CutPrefix(line, []byte(counter.Name))
-		if ours && len(rest) > 0 && (rest[0] == '{' || rest[0] == ' ') {
+		if end := bytes.IndexAny(line, "{ "); end >= 0 && slices.Contains(names, string(line[:end])) {
 			lines.Write(bytes.TrimRight(line, "\r\n"))
 			lines.WriteByte('\n')
 		}
@@ -84,13 +84,15 @@ func Sum(text []byte, counter record.Counter) (sum float64, found bool, err erro
 	if err != nil {
 		return 0, false, fmt.Errorf("read the counter %s: %w", counter.Name, err)
 	}
-	for _, metric := range families[counter.Name].GetMetric() {
-		matches, err := belongs(metric.GetLabel(), counter.Labels)
-		if err != nil {
-			return 0, false, err
-		}
-		if value := metric.GetUntyped().GetValue(); matches && !math.IsNaN(value) && !math.IsInf(value, 0) {
-			sum, found = sum+value, true
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			matches, err := belongs(metric.GetLabel(), counter.Labels)
+			if err != nil {
+				return 0, false, err
+			}
+			if value := metric.GetUntyped().GetValue(); matches && !math.IsNaN(value) && !math.IsInf(value, 0) {
+				sum, found = sum+value, true
+			}
 		}
 	}
 	return sum, found, nil

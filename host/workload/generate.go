@@ -24,8 +24,59 @@ import (
 
 // TSBS's generators, whose word is not enough: they print their errors among the data, and exit with 0.
 
-// lineBytes is how long a line of data is at most, about.
-const lineBytes = 360
+// shape is how the data of a format is written.
+type shape struct {
+	unit      string // what can be counted in it
+	lineBytes int    // of one point of one host, at most, about
+	counter   func() func(text []byte) int64
+}
+
+// shapeOf returns that of a format; most are lines.
+func shapeOf(format string) shape {
+	if format == "prometheus" {
+		return shape{"samples", 2500, func() func([]byte) int64 { return new(framed).count }}
+	}
+	return shape{"lines", 360, func() func([]byte) int64 {
+		return func(text []byte) int64 { return int64(bytes.Count(text, []byte{'\n'})) }
+	}}
+}
+
+// entries is how many of them the data has.
+func (s shape) entries(plan *record.WorkloadPlan) int64 {
+	if s.unit == "samples" {
+		return plan.Samples
+	}
+	return plan.Lines
+}
+
+// framed counts the messages, of one sample each, of TSBS's format prometheus: its version, then each behind its length. Both are
+// varints.
+type framed struct {
+	versioned    bool
+	left, number uint64 // bytes of a message still to come; the number that is being read
+	shift        int
+}
+
+func (f *framed) count(text []byte) (ended int64) {
+	for len(text) > 0 {
+		if f.left > 0 {
+			n := min(f.left, uint64(len(text)))
+			if text, f.left = text[n:], f.left-n; f.left == 0 {
+				ended++
+			}
+			continue
+		}
+		digit := text[0]
+		text, f.number, f.shift = text[1:], f.number|uint64(digit&0x7f)<<f.shift, f.shift+7
+		if digit < 0x80 {
+			if f.versioned {
+				f.left = f.number
+			}
+			f.versioned, f.number, f.shift = true, 0, 0
+		}
+	}
+	return ended
+}
 
 // generate runs a generator and sends what it makes to a writer; said is what it wrote on stderr.
 func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.Writer, args ...string) (code int, said []byte, err error) {
@@ -79,17 +130,18 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
 	// not write need not be written.
 	plan := spec.Plan.Workload
-	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan)))
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan, j.format)))
 	if err != nil {
 		return err
 	}
-	data := &content{tell: func(lines int64) { spec.Events.Progress("data", lines, j.entries) }}
+	shape := shapeOf(j.format)
+	data := &content{count: shape.counter(), tell: func(entries int64) { spec.Events.Progress("data", entries, j.entries) }}
 	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, io.MultiWriter(z, data), fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
 	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
 		return err
 	}
-	if code != 0 || data.lines != j.entries {
-		return record.FailedError("tsbs_generate_data wrote %d lines instead of %d (exit code %d)%s; nothing was kept", data.lines, j.entries, code, firstError(said, data.last()))
+	if code != 0 || data.entries != j.entries {
+		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept", data.entries, shape.unit, j.entries, code, firstError(said, data.last()))
 	}
 	sum, err := frameChecksum(partial)
 	if err != nil {
@@ -108,7 +160,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 		return err
 	}
 	defer out.Close()
-	queries := &content{tell: func(int64) {}}
+	queries := &content{count: func([]byte) int64 { return 0 }, tell: func(int64) {}}
 	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.Name,
 		fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
 	if err := errors.Join(err, out.Close()); err != nil {
@@ -134,13 +186,21 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 		}
 		partial = drawn
 	}
-	return j.publish(partial)
+	if j.form == "" {
+		return j.publish(partial)
+	}
+	translated := j.path + ".translated.new"
+	defer os.Remove(translated)
+	if made, err = translate(partial, translated, j.form); err != nil || made != j.entries {
+		return record.FailedError("%d of %d queries of %s were translated for %s: %v; nothing was kept", made, j.entries, j.query.Name, j.form, err)
+	}
+	return j.publish(translated)
 }
 
 // window holds the last line of the same host, one time step back, or no tag is found again. Not larger than it must be: small ones
 // stay in the processor's cache.
-func window(plan *record.WorkloadPlan) int {
-	step := float64(lineBytes) * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
+func window(plan *record.WorkloadPlan, format string) int {
+	step := float64(shapeOf(format).lineBytes) * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
 	size := 1 << 20
 	for size < 1<<27 && float64(size) < step*5/4 { // more than 128 MiB would have to be allowed to who unpacks
 		size <<= 1
@@ -198,18 +258,19 @@ func firstError(texts ...[]byte) string {
 	return ""
 }
 
-// content counts lines, and keeps the last bytes: an error is the last line.
+// content counts entries, and keeps the last bytes: an error is the last line.
 type content struct {
-	lines, bytes int64
-	tail         []byte
-	tell         func(lines int64)
+	entries, bytes int64
+	tail           []byte
+	count          func(text []byte) int64
+	tell           func(entries int64)
 }
 
 func (c *content) Write(text []byte) (int, error) {
-	c.lines += int64(bytes.Count(text, []byte{'\n'}))
+	c.entries += c.count(text)
 	c.bytes += int64(len(text))
 	c.tail = append(c.tail[max(0, len(c.tail)-500):], text[max(0, len(text)-500):]...)
-	c.tell(c.lines)
+	c.tell(c.entries)
 	return len(text), nil
 }
 

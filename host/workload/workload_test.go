@@ -81,9 +81,10 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	if err != nil || sum != data.SHA256 || size != data.Bytes {
 		t.Errorf("%+v: %s %d %v", data, sum, size, err)
 	}
-	queries, ok := made.QueriesFor("victoriametrics", "cpu-max-all-1")
+	queries, err := made.QueriesFor(record.Target{QueryFormat: "victoriametrics"}, "cpu-max-all-1")
+	must(t, err)
 	text, err := os.ReadFile(queries.Path)
-	if must(t, err); !ok || queries.Count != 50 || strings.Count(string(text), "seed=8435") != 50 {
+	if must(t, err); queries.Count != 50 || strings.Count(string(text), "seed=8435") != 50 {
 		t.Errorf("%+v\n%s", queries, text)
 	}
 	on := &record.Workload{}
@@ -206,7 +207,7 @@ func TestWindow(t *testing.T) {
 		want  int
 	}{{100, 1 << 20}, {4000, 1 << 21}, {100_000, 1 << 26}, {4_000_000, 1 << 27}} {
 		plan := &record.WorkloadPlan{Start: day, End: day.Add(24 * time.Hour), IntervalS: 80, Lines: c.scale * 1080}
-		if got := window(plan); got != c.want {
+		if got := window(plan, "victoriametrics"); got != c.want {
 			t.Errorf("%d hosts: a window of %d and not %d", c.scale, got, c.want)
 		}
 	}

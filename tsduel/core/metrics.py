@@ -19,7 +19,7 @@ EXCHANGE, IDLE = "exchange", "idle"
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric; `phase` is where it is measured ("" for the whole of its part), `known_as` the database's own name."""
+    """One metric; `phase` is where it is measured ("" for the whole of its part), `known_as` what processes call it."""
 
     name: str
     phase: str
@@ -29,6 +29,8 @@ class Metric:
     family: Family
     title: str
     known_as: str = ""
+    counter: str = ""
+    """Ours, of Target.counters, where it is one of the database's: it is known by that one's name."""
     per_type: bool = False
     geomean: Family | None = None
     """Where set, compare adds the geometric mean over query types, in this family."""
@@ -65,11 +67,11 @@ _ALL = (
     Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
     Metric("duel_rss_bytes", "exchange", "B", "lower", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
     Metric("duel_client_cpu_ratio", "exchange", "ratio", "none", _OTHER, "shown", "CPU of the client, of one CPU", per_type=True),
-    Metric("duel_rows_read", "exchange", "rows", "none", _OTHER, "shown", "Rows read a query", "vm_rows_read_per_query_sum", per_type=True, together="shown"),
-    Metric("duel_index_searches", "exchange", "searches", "none", _OTHER, "shown", "Index searches a query", "vm_date_range_search_calls_total", per_type=True, together="shown"),
-    Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", "vm_cache_requests_total", per_type=True, together="shown"),
-    Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", "vm_cache_misses_total", per_type=True, together="shown"),
-    Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", "go_gc_cpu_seconds_total", per_type=True, together="shown"),
+    Metric("duel_rows_read", "exchange", "rows", "none", _OTHER, "shown", "Rows read a query", counter="rows_read", per_type=True, together="shown"),
+    Metric("duel_index_searches", "exchange", "searches", "none", _OTHER, "shown", "Index searches a query", counter="index_searches", per_type=True, together="shown"),
+    Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", counter="cache_requests", per_type=True, together="shown"),
+    Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", counter="cache_misses", per_type=True, together="shown"),
+    Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
     Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
     Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
     Metric("load_seconds", "load", "s", "lower", _RATE, "shown", "Load time"),
@@ -84,10 +86,10 @@ _ALL = (
     Metric("load_storage_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written to storage in the load", "process_io_storage_written_bytes_total"),
     Metric("load_client_cpu_seconds", "load", "s", "none", _OTHER, "shown", "CPU of the load generator"),
     Metric("drain_seconds", "settle", "s", "lower", _P99, "secondary", "Drain time after the load"),
-    Metric("slow_inserts", "load", "rows", "lower", _OTHER, "secondary", "Slow inserts", "vm_slow_row_inserts_total"),
-    Metric("merges", "settle", "merges", "none", _OTHER, "shown", "Merges until drained", "vm_merges_total"),
-    Metric("rows_merged", "settle", "rows", "lower", _P99, "secondary", "Rows merged until drained", "vm_rows_merged_total"),
-    Metric("load_cache_misses", "settle", "misses", "none", _OTHER, "shown", "Cache misses until drained", "vm_cache_misses_total"),
+    Metric("slow_inserts", "load", "rows", "lower", _OTHER, "secondary", "Slow inserts", counter="slow_inserts"),
+    Metric("merges", "settle", "merges", "none", _OTHER, "shown", "Merges until drained", counter="merges"),
+    Metric("rows_merged", "settle", "rows", "lower", _P99, "secondary", "Rows merged until drained", counter="rows_merged"),
+    Metric("load_cache_misses", "settle", "misses", "none", _OTHER, "shown", "Cache misses until drained", counter="cache_misses"),
     Metric("bytes_per_sample", "settle", "B/sample", "lower", _DISK, "secondary", "Bytes a sample"),
     Metric("query_rate", "query", "queries/s", "higher", _SERVICE, "shown", "Query rate", per_type=True, geomean="shown"),
     Metric("query_mean_ms", "query", "ms", "lower", _SERVICE, "secondary", "Mean service time", per_type=True, geomean="secondary"),
@@ -104,7 +106,7 @@ _ALL = (
     Metric("query_client_cpu_seconds", "query", "s", "none", _OTHER, "shown", "CPU of the query generator", per_type=True),
     Metric("cache_hit_ratio", "query", "ratio", "none", _OTHER, "shown", "Cache hit ratio of the queries"),
     Metric("cpu_seconds", "", "s", "lower", _CPU, "shown", "CPU of the whole solo part", "process_cpu_seconds_total"),
-    Metric("gc_cpu_seconds", "", "s", "none", _P99, "shown", "CPU of garbage collection, as Go estimates it", "go_gc_cpu_seconds_total"),
+    Metric("gc_cpu_seconds", "", "s", "none", _P99, "shown", "CPU of garbage collection, as Go estimates it", counter="gc_cpu"),
     Metric("rss_peak_bytes", "", "B", "lower", _RSS, "secondary", "Peak RSS", "process_resident_memory_peak_bytes"),
     Metric("rss_mean_bytes", "", "B", "lower", _RSS, "secondary", "Mean RSS", "process_resident_memory_bytes"),
     Metric("storage_written_bytes", "", "B", "lower", _DISK, "secondary", "Bytes written to storage, whole solo part", "process_io_storage_written_bytes_total"),

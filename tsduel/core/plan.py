@@ -136,25 +136,36 @@ class Variant(Part):
 
 
 class Counter(Part):
-    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full."""
+    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
+
+    `name` may be several, with | between them.
+    """
 
     name: str
     labels: dict[str, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names."""
+        return self.name.split("|")
 
 
 class Target(Part):
     """What the host has to know of a database beside its adapter; regular expressions are RE2.
 
-    `volatile`: what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is
-    when all `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge`
-    ones are 0. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion;
-    empty where that is not how data gets in. Beside another database: `protocol`: by which data gets in; `name_prefix`:
-    what stands before a field's name in its answers; `windows`: which end of a window its point is called by.
+    `query_form`: into what TSBS's queries of `query_format` are translated (host/workload), "" for nothing. `volatile`:
+    what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
+    `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
+    0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
+    for exchanged ingestion; empty where that is not how data gets in. Beside another database: `protocol`: by which
+    data gets in; `name_prefix`: what stands before a field's name in its answers; `windows`: which end of a window its
+    point is called by.
     """
 
     name: str
     data_format: str
     query_format: str
+    query_form: str = ""
     answers: str
     volatile: str = ""
     trouble: str = ""
@@ -213,7 +224,7 @@ class Compared(Part):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format -> the key its file is cached by.
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
 
     `window_s`: the seconds that a point of an answer stands for, 0 where that is not so. `compared`: how answers of
     other databases are compared with the baseline's, by target.

@@ -19,6 +19,8 @@ class Program:
     go_minimum: str = defaults.GO_MINIMUM
     version_variable: str = ""  # Go variable that the linker sets, so that the binary says which version it is
     version_prefix: str = ""
+    tags: str = ""  # of Go's build, with commas
+    cgo: bool = True
 
     def build_command(self, source: str, version: str) -> tuple[str, ...]:
         """Return the command that builds a checkout or module directory; empty for a ready binary."""
@@ -28,8 +30,8 @@ class Program:
             return self.own_command
         # As the project's own Makefile does it.
         stamp = ("-ldflags", f"-X '{self.version_variable}={self.version_prefix}{version}'")
-        wanted = stamp if self.version_variable else ()
-        return ("env", "CGO_ENABLED=1", "go", "build", *wanted, "-o", "{output}", self.package)
+        wanted = (*(("-tags", self.tags) if self.tags else ()), *(stamp if self.version_variable else ()))
+        return ("env", f"CGO_ENABLED={int(self.cgo)}", "go", "build", *wanted, "-o", "{output}", self.package)
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,5 @@ class Database:
     programs: Mapping[str, Program]
     query_types: tuple[str, ...]
     needs: Needs
+    late_s: int | None = None
+    """How much older than the newest a sample may be, in seconds, for it to be taken; None for any."""

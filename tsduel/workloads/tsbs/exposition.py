@@ -61,7 +61,7 @@ def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
 
 def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> Iterator[Snapshot]:
     """Yield the snapshots of a concatenation; text before the first head line is ignored."""
-    names = {counter.name for counter in wanted.values()}
+    names = {name for counter in wanted.values() for name in counter.names}
     owners: dict[str, tuple[str, ...]] = {}
     line_number = 1
     for number, part in enumerate(("\n" + text).split("\n" + _HEAD)):
@@ -108,7 +108,7 @@ def _matching(wanted: Wanted, name: str, labels: Mapping[str, str]) -> tuple[str
     return tuple(
         ours
         for ours, counter in wanted.items()
-        if counter.name == name
+        if name in counter.names
         and all(re.fullmatch(pattern, labels.get(label, "")) for label, pattern in counter.labels.items())
     )
 

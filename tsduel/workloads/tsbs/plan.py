@@ -22,9 +22,10 @@ from tsduel.workloads.tsbs.schema import TsbsExperiment
 
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
-# Bytes of disk, each well above what was measured (docs/operating.md).
-DATA_BYTES_A_LINE = 40
-QUERY_BYTES = 400
+# Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
+# any other one.
+DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
+QUERY_BYTES = {"": 400, "prometheus": 3000}
 SOLO_BYTES = 8 << 20
 EXCHANGE_BYTES = 16
 
@@ -36,7 +37,7 @@ LIGHT_QUERIES_S = 600
 HEAVY_HOST_QUERIES_S = 134_000
 HEAVY_METRICS = {"double-groupby-1": 1, "double-groupby-5": 5, "double-groupby-all": 10}
 # Measured on two shared cores: 4.3 million lines in 30 s; 10,000 queries in 0.05 s of CPU.
-GENERATED_LINES_S = 150_000
+GENERATED_LINES_S = {"": 150_000, "prometheus": 30_000}
 GENERATED_QUERIES_S = 100_000
 # Measured there too: packages, Go, TSBS and two versions from an empty cache take 8 minutes; the rest is to boot.
 PREPARE_S = 900
@@ -88,7 +89,7 @@ class TsbsPlanned:
                 interval_s=asked.workload.step_s,
                 lines=lines,
                 samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
-                estimated_bytes=lines * DATA_BYTES_A_LINE,
+                estimated_bytes=max(lines * _of(DATA_BYTES_A_LINE, name) for name in files),
                 data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
             ),
             "queries": Queries(
@@ -116,7 +117,8 @@ class TsbsPlanned:
         first = variants * solo_s + duel_s
         later = first if asked.design.reload == "every" else duel_s
         made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
-        workload_s = math.ceil(workload.lines / GENERATED_LINES_S + made)
+        files = (workload.lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
+        workload_s = math.ceil(sum(files) + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
@@ -182,17 +184,19 @@ def _query_type(
     """Seeds: one for each type, since with one seed all types ask for the same hosts and warm each other."""
     seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
-    formats = dict.fromkeys(database.target.query_format for database in used)
-    window_s, first = tsbs_queries.point_s(name), used[0].target
-    return QueryType(
-        name=name,
-        seed=seed,
-        keys={of: _key(shape | {"format": of}) for of in formats},
-        window_s=window_s,
-        compared={
-            other.target.name: compared(first, other.target, name, window_s, asked.workload) for other in used[1:]
-        },
-    )
+    targets = [database.target for database in used]
+    keys = {of.query_format: _key(shape | {"format": of.query_format}) for of in targets if not of.query_form} | {
+        f"{of.query_format}:{of.query_form}": _key(shape | {"format": of.query_format, "form": of.query_form})
+        for of in targets
+        if of.query_form
+    }
+    window_s, first = tsbs_queries.point_s(name), targets[0]
+    found = {of.name: compared(first, of, name, window_s, asked.workload) for of in targets[1:]}
+    return QueryType(name=name, seed=seed, keys=keys, window_s=window_s, compared=found)
+
+
+def _of(table: Mapping[str, int], name: str) -> int:
+    return table.get(name, table[""])
 
 
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:
@@ -201,8 +205,8 @@ def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count:
     directories = variants if asked.duel.enabled else 1
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
     return Estimate(
-        data_bytes=lines * DATA_BYTES_A_LINE * len(used),
-        query_bytes=len(asked.queries.types) * count * QUERY_BYTES * len(used),
+        data_bytes=lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
+        query_bytes=len(asked.queries.types) * count * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
         database_bytes=directories * max(database.needs.disk(series, samples) for database in used),
         results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
     )

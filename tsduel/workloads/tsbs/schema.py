@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.metrics import METRICS
 from tsduel.core.sections import DesignAsked, Duel, Host, QuerySettings, Report, Settle, Watchdog, WorkloadAsked
-from tsduel.targets import databases
+from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
@@ -133,6 +133,8 @@ class TsbsExperiment(experiment.Experiment):
                     f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
                     f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
                 )
+        for database in asked:
+            self._in_time(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
             raise ValueError(
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
@@ -148,3 +150,21 @@ class TsbsExperiment(experiment.Experiment):
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self
+
+    def _in_time(self, database: Database) -> None:
+        """Refuse a load whose workers can be so far apart that samples come too late for a database.
+
+        TSBS's loader has at most 3 batches a worker under way (load/scan_with_flow_control.go), and one that it fills.
+        All of them may wait for one worker, and each holds that worker's share of the hosts alone.
+        """
+        load = self.workload
+        if database.late_s is None or load.workers == 1:
+            return
+        lines_s = (3 * load.workers + 1) * load.workers * load.step_s / load.scale
+        if lines_s * load.batch_size > database.late_s:
+            raise ValueError(
+                f"workload.batch_size: {load.workers} workers can be {lines_s * load.batch_size:,.0f} s of the data "
+                f"apart, and {database.target.name} takes no sample that is {database.late_s:,} s older than its "
+                f"newest: at most {int(database.late_s / lines_s):,} lines with {load.workers} workers, or "
+                "workload.workers: 1"
+            )

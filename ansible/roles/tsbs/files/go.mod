@@ -8,6 +8,7 @@ require github.com/timescale/tsbs v0.0.0-20230921131859-37fced794d56
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.0.0 // indirect
+	github.com/andybalholm/brotli v1.0.0 // indirect
 	github.com/aws/aws-sdk-go v1.35.13 // indirect
 	github.com/blagojts/viper v1.6.3-0.20200313094124-068f44cf5e69 // indirect
 	github.com/cloudflare/golz4 v0.0.0-20150217214814-ef862a3cdc58 // indirect
@@ -31,6 +32,7 @@ require (
 	github.com/jackc/pgx/v4 v4.8.0 // indirect
 	github.com/jmespath/go-jmespath v0.4.0 // indirect
 	github.com/jmoiron/sqlx v1.2.1-0.20190826204134-d7d95172beb5 // indirect
+	github.com/klauspost/compress v1.10.10 // indirect
 	github.com/kshvakov/clickhouse v1.3.11 // indirect
 	github.com/lib/pq v1.3.0 // indirect
 	github.com/magiconair/properties v1.8.1 // indirect
@@ -45,6 +47,8 @@ require (
 	github.com/subosito/gotenv v1.2.0 // indirect
 	github.com/timescale/promscale v0.0.0-20201006153045-6a66a36f5c84 // indirect
 	github.com/transceptor-technology/go-qpack v0.0.0-20190116123619-49a14b216a45 // indirect
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	github.com/valyala/fasthttp v1.15.1 // indirect
 	go.uber.org/atomic v1.6.0 // indirect
 	golang.org/x/crypto v0.0.0-20200820211705-5c72a883971a // indirect
 	golang.org/x/net v0.0.0-20200904194848-62affa334b73 // indirect
