@@ -60,17 +60,18 @@ class Comparison:
         """Return the rows of a metric by query type, what stands for all of them last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}
 
-    def named(self, row: Row) -> str:
-        """Return the name of a row for people."""
+    def named(self, row: Row, *, brief: bool = False) -> str:
+        """Return the name of a row for people; `brief` for a picture."""
         of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(
             row["query_type"], f", {row['query_type']}"
         )
-        return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row))}"
+        return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row, brief=brief))}"
 
-    def note(self, row: Row) -> str:
+    def note(self, row: Row, *, brief: bool = False) -> str:
         """Return what stands beside a figure of the load wherever that stands, where it is not of the same work."""
-        of_load = self.protocols and self.metrics[row["metric"]].phase == "load"
-        return f"{self.protocols}: not the same work" if of_load else ""
+        if not self.protocols or self.metrics[row["metric"]].phase != "load":
+            return ""
+        return f"{'' if brief else f'{self.protocols}: '}not the same work"
 
     @property
     def heads(self) -> tuple[str, ...]:

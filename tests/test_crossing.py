@@ -233,6 +233,7 @@ def test_a_whole_report_of_different_databases(tmp_path):
     rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
     assert {row["verdict"] for row in rows if row["family"] == "primary"} <= {"better", "worse", "inconclusive"}
     assert outcome.outcome({"checks": {"failed": 0}, "rows": rows}, "regression", smoke=False)[0] == outcome.DONE
+    assert "Load rate (not the same work)" in (run / "plots/change.svg").read_text()
     assert "3.09 times as slow" in comment.main(run)
 
 

@@ -101,7 +101,7 @@ def _figure(source: Source) -> Figure | None:
     for one, row in ((one, row) for one, row in found if row and row["family"] == "primary"):
         metric = source.metrics[row["metric"]]
         of = values_of(source, metric.name, row["query_type"], one.cell)
-        name = one.named(row)
+        name = one.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
         values.append(of.assign(lane=name))
         moved = _changes(source, one, row, of).assign(

@@ -46,10 +46,10 @@ def levels(source: Source) -> list[tuple[str, str, str, str]]:
 def _how_compared(source: Source) -> str:
     """Return a table of how far the answers of different databases could be compared, and why no further."""
     table, rows = source.table("checks"), []
-    answered = table[table["check"] == "exchanges_answered"]
+    answered = table[(table["check"] == "exchanges_answered") & (table["block"] > 0)]
     for name, label, level, why in levels(source):
         candidate = next(variant for variant, of in source.labels.items() if of == label)
-        mine = answered[(answered["query_type"] == name) & (answered["variant"] == candidate)]
+        mine = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
         sums = [pd.to_numeric(mine[column], errors="coerce").sum() for column in ("actual", "expected")]
         compared = f"{numbers.count(sums[0])} of {numbers.count(sums[1])}"
         rows.append([name, label, compared, _LEVELS[level], why or numbers.MISSING])
