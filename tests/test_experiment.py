@@ -79,10 +79,10 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "design, duel, gcp, host, kind, name, noise, queries"),
-        ("matrix", "design, duel, gcp, host"),
+        ("blocks", "capacity, design, duel, gcp, host, kind, mixed, name, noise, queries"),
+        ("matrix", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
-        ("workload.hosts", "batch_size, end, interval, scale"),
+        ("workload.hosts", "batch_size, churn, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
         ("duel.second", "enabled, fewest, idle_s, in_flight, least, load, longest_s, most_differences, seconds"),
         ("settle.time", "mode, poll_s, polls, timeout_s"),

@@ -35,9 +35,6 @@ type duel struct {
 
 // runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
 func runDuel(ctx context.Context, f *frame) (err error) {
-	if len(f.alive()) < 2 {
-		return nil
-	}
 	d := &duel{frame: f, differences: []record.Difference{}, typical: map[string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
@@ -464,7 +461,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 		if err := d.equal(v, "exchanges_answered", float64(planned), float64(kept.Lines), wrong); err != nil {
 			return err
 		}
-		return d.stored(v, before[v.Name], d.bodies[v.Name])
+		return d.stored(v, d.Plan.Workload.Samples, before[v.Name], d.bodies[v.Name])
 	})
 	if err != nil || d.decided() {
 		return err

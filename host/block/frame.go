@@ -1,5 +1,5 @@
 // Package block runs one block: each variant alone from an empty disk to a stopped server (solo), then all of them
-// resident (duel).
+// resident (duel), then each alone again at fixed rates (mixed, capacity).
 package block
 
 import (
@@ -82,7 +82,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	}
 	end()
 	for _, p := range f.block.Phases {
-		if slices.Contains([]string{"load", "query", "exchange"}, p.Phase) {
+		if slices.Contains([]string{"load", "query", "exchange", "mixed", "rung"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
 		}
 	}
@@ -127,10 +127,27 @@ func (f *frame) run(ctx context.Context) error {
 			}
 		}
 	}
-	if err := f.markLoaded(loaded); err != nil || !f.Plan.Duel.Enabled {
+	if err := f.markLoaded(loaded); err != nil {
 		return err
 	}
-	return runDuel(ctx, f)
+	for _, part := range parts {
+		if part.planned(f.Plan) && len(f.alive()) > 1 && f.block.Void == "" {
+			if err := part.run(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parts come behind the solo parts, in this order.
+var parts = []struct {
+	planned func(*record.Plan) bool
+	run     func(context.Context, *frame) error
+}{
+	{func(p *record.Plan) bool { return p.Duel.Enabled }, runDuel},
+	{func(p *record.Plan) bool { return p.Mixed != nil }, atRates(record.InMixed, (*frame).mixed)},
+	{func(p *record.Plan) bool { return p.Capacity != nil }, atRates(record.InCapacity, (*frame).ladder)},
 }
 
 // alive are the variants that can still be compared, in the plan's order: none without the baseline.

@@ -225,7 +225,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, before, after); err != nil {
+	if err := f.stored(v, f.Plan.Workload.Samples, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -279,8 +279,8 @@ func (v *variant) grown(before, after []byte) map[string]float64 {
 }
 
 // stored checks that the database took and kept everything, and threw nothing away.
-func (f *frame) stored(v *variant, before, after []byte) error {
-	planned := float64(f.Plan.Workload.Samples)
+func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
+	planned := float64(samples)
 	a := max(1, v.target.SamplesPerRow)
 	for _, c := range []struct {
 		check, counter, did string

@@ -102,11 +102,11 @@ func (d *duel) answersKept(ctx context.Context, v *variant) error {
 
 // equalStart voids the block where a side comes with answers of an earlier process: that makes everything which follows
 // wrong, and precisely so (MEASUREMENT.md 0).
-func (d *duel) equalStart(v *variant, kept int64, what string) bool {
+func (f *frame) equalStart(v *variant, kept int64, what string) bool {
 	c := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
 		Message: fmt.Sprintf("unequal starts: %s began with %d %s, which an earlier process left", v.Name, kept, what)}
-	if err := d.check(v, c); err != nil && d.block.Void == "" {
-		d.block.Void = err.Error()
+	if err := f.check(v, c); err != nil && f.block.Void == "" {
+		f.block.Void = err.Error()
 	}
 	return c.OK
 }

@@ -7,6 +7,10 @@ const (
 	Solo   = "solo"
 	InDuel = "duel"
 	Bench  = "bench"
+	// The further parts, each behind the duel or in its place.
+	InMixed    = "mixed"
+	InCapacity = "capacity"
+	InUpgrade  = "upgrade"
 )
 
 // OK and Failed are what a block's status is.
@@ -36,6 +40,8 @@ type Block struct {
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
+	Mixed       map[string]RatesPart  `json:"mixed,omitempty"`    // by variant
+	Capacity    map[string]RatesPart  `json:"capacity,omitempty"` // by variant
 	Checks      []Check               `json:"checks"`
 	Ratios      map[string]Ratios     `json:"ratios"` // by candidate
 }
@@ -43,7 +49,7 @@ type Block struct {
 // NewBlock begins the record of a row.
 func NewBlock(row BlockRow) *Block {
 	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Order: row.Order, QueryTypes: append([]string{}, row.QueryTypes...),
-		Status: OK, Failures: []Failure{}, Phases: []Phase{}, Solo: map[string]SoloRecord{}, Checks: []Check{}, Ratios: map[string]Ratios{}}
+		Status: OK, Failures: []Failure{}, Phases: []Phase{}, Solo: map[string]SoloRecord{}, Checks: []Check{}, Ratios: map[string]Ratios{}, Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}
 }
 
 // Fail adds a failure; variant is empty where it is not one variant's doing.
@@ -172,6 +178,49 @@ type DuelLoad struct {
 	CPUNS     map[string]int64 `json:"cpu_ns"`
 }
 
+// RatesPart is a variant alone at fixed rates: one phase, or one a rung of the ladder.
+type RatesPart struct {
+	IdleS  float64     `json:"idle_s"` // from the start until nothing was left to do
+	Phases []RatePhase `json:"phases"`
+}
+
+// RatePhase is operations whose starts were fixed beforehand. Counters are by how much those of the target grew, by our name.
+type RatePhase struct {
+	Rate        float64            `json:"rate"` // operations a second, of a rung
+	Seconds     float64            `json:"seconds"`
+	Streams     []RateStream       `json:"streams"`
+	CPUNS       int64              `json:"cpu_ns"` // of the servers
+	ClientCPUNS int64              `json:"client_cpu_ns"`
+	ClientShare float64            `json:"client_share"` // of the client's CPUs
+	RSSBytes    int64              `json:"rss_bytes"`
+	Counters    map[string]float64 `json:"counters"`
+	Samples     int64              `json:"samples"` // sent, acknowledged and stored
+	Void        string             `json:"void"`    // why it says nothing of the server, in a sentence
+	Held        bool               `json:"held"`    // of a rung: all were answered within the bound, at its percentile
+}
+
+// RateStream is the operations of one kind in it: planned = started + unstarted, started = answered + failed. Times are in ns by
+// p50, p90, p99, p999 and max: response from the intended start, service from the start, late from the intended start, or
+// the moment since when a connection was free, to the start. What was never started is in the response times with what it
+// had waited for.
+type RateStream struct {
+	Operation   string           `json:"operation"` // query or batch
+	Rate        float64          `json:"rate"`      // a second, as asked
+	Planned     int              `json:"planned"`
+	Started     int              `json:"started"`
+	Answered    int              `json:"answered"`
+	Failed      int              `json:"failed"`
+	Unstarted   int              `json:"unstarted"`
+	Queued      int              `json:"queued"` // started late since no connection was free
+	Late        int              `json:"late"`   // started late though one was
+	Empty       int              `json:"empty"`
+	Failure     string           `json:"failure"` // the first one
+	ResponseNS  map[string]int64 `json:"response_ns"`
+	ServiceNS   map[string]int64 `json:"service_ns"`
+	LatenessNS  map[string]int64 `json:"lateness_ns"`
+	Connections int              `json:"connections"`
+}
+
 // Ratios are logs of candidate / baseline for the forecast, nil where they are not known.
 type Ratios struct {
 	LoadRate      *float64 `json:"load_rate"`
@@ -288,6 +337,7 @@ type Facts struct {
 type Workload struct {
 	Data    []DataFile  `json:"data"`
 	Queries []QueryFile `json:"queries"`
+	Mixed   []DataFile  `json:"mixed,omitempty"` // behind the window that is loaded
 }
 
 // DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
@@ -321,6 +371,11 @@ func (w *Workload) DataFor(format string) (DataFile, bool) {
 		}
 	}
 	return DataFile{}, false
+}
+
+// MixedFor returns the data behind the window that is loaded, in a format.
+func (w *Workload) MixedFor(format string) (DataFile, bool) {
+	return (&Workload{Data: w.Mixed}).DataFor(format)
 }
 
 // QueriesFor returns the queries of a type as a target is asked them; the error says that there are none.

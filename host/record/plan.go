@@ -34,6 +34,8 @@ type Plan struct {
 	Queries     Queries           `json:"queries"`
 	Duel        Duel              `json:"duel"`
 	Settle      Settle            `json:"settle"`
+	Mixed       *Mixed            `json:"mixed"`    // nil: none
+	Capacity    *Capacity         `json:"capacity"` // nil: none
 	GoBench     *GoBench          `json:"gobench"`
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
@@ -150,10 +152,21 @@ type WorkloadPlan struct {
 	Lines          int64     `json:"lines"`
 	Samples        int64     `json:"samples"`
 	EstimatedBytes int64     `json:"estimated_bytes"`
-	Data           []struct {
-		Format string `json:"format"`
-		Key    string `json:"key"`
-	} `json:"data"`
+	Data           []DataKey `json:"data"`
+	Churn          *Churn    `json:"churn"` // nil: the same series throughout
+}
+
+// DataKey names a file of data in the cache.
+type DataKey struct {
+	Format string `json:"format"`
+	Key    string `json:"key"`
+}
+
+// Churn is how series come and go behind the window that is loaded: so many percent of the hosts get another name every so
+// often, by the clock of the data.
+type Churn struct {
+	Pct    float64 `json:"pct"`
+	EveryS float64 `json:"every_s"`
 }
 
 // Queries are the query files, and the closed loop of the solo part. Count is nil where the warm-up finds it.
@@ -202,6 +215,36 @@ type Settle struct {
 	TimeoutS float64 `json:"timeout_s"`
 	Polls    int     `json:"polls"`
 	PollS    float64 `json:"poll_s"`
+}
+
+// Rates is what a phase at fixed rates has in common with any other.
+type Rates struct {
+	Seconds     float64  `json:"seconds"`     // of a phase
+	Types       []string `json:"types"`       // of queries, asked in turn
+	Arrivals    string   `json:"arrivals"`    // poisson or constant
+	Connections int      `json:"connections"` // for each kind of operation
+	LateMS      float64  `json:"late_ms"`
+	LatePct     float64  `json:"late_pct"` // of all: more started late by the client's doing, and the phase is void
+}
+
+// Mixed is lines and queries at once, at fixed rates. Data is that of a window behind the one that is loaded.
+type Mixed struct {
+	Rates
+	Ingest    float64   `json:"ingest"`     // samples a second
+	Queries   float64   `json:"queries"`    // a second
+	BatchSize int       `json:"batch_size"` // lines
+	Start     time.Time `json:"start"`
+	End       time.Time `json:"end"`
+	Lines     int64     `json:"lines"`
+	Data      []DataKey `json:"data"`
+}
+
+// Capacity is a ladder of rates of queries, ascending.
+type Capacity struct {
+	Rates
+	Ladder     []float64 `json:"rates"`      // queries a second
+	Percentile string    `json:"percentile"` // p50, p90, p99 or p999
+	WithinMS   float64   `json:"within_ms"`
 }
 
 // GoBench is what is run of Go benchmarks. Count and CPU are nil where the warm-up or the machine says.

@@ -379,6 +379,12 @@ func (d *driver) phases(row record.BlockRow) int {
 	if d.plan.Duel.Enabled {
 		phases += 4 + len(row.QueryTypes) // start, idle twice, stop
 	}
+	if d.plan.Mixed != nil {
+		phases += 3 * len(row.Order) // start, mixed, stop
+	}
+	if d.plan.Capacity != nil {
+		phases += (2 + len(d.plan.Capacity.Ladder)) * len(row.Order)
+	}
 	return phases
 }
 

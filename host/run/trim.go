@@ -101,7 +101,11 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 		}
 	}
 	if plan.Workload != nil {
-		for _, data := range plan.Workload.Data {
+		files := plan.Workload.Data
+		if plan.Mixed != nil {
+			files = slices.Concat(files, plan.Mixed.Data)
+		}
+		for _, data := range files {
 			needed["workload/"+data.Key] = true
 			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {
 				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes

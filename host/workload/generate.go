@@ -98,7 +98,7 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
 	plan := spec.Plan.Workload
 	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
-		"--timestamp-start=" + plan.Start.Format(time.RFC3339), "--timestamp-end=" + plan.End.Format(time.RFC3339)}, args...)
+		"--timestamp-start=" + j.start.Format(time.RFC3339), "--timestamp-end=" + j.end.Format(time.RFC3339)}, args...)
 	// A garbage collector that runs less often: a fifth less time.
 	p, err := proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: w, Stderr: stderr})
 	w.Close()
@@ -136,7 +136,11 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	shape := shapeOf(j.format)
 	data := &content{count: shape.counter(), tell: func(entries int64) { spec.Events.Progress("data", entries, j.entries) }}
-	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, io.MultiWriter(z, data), fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
+	to := io.MultiWriter(z, data)
+	if j.mixed && plan.Churn != nil {
+		to = &churned{to: to, rule: *plan.Churn, start: j.start.UnixNano()}
+	}
+	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
 	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type job struct {
 	path           string
 	format, form   string
 	query          *record.QueryType // nil: data
+	start, end     time.Time         // of the data
+	mixed          bool              // data behind the window that is loaded
 	entries, bytes int64             // lines, or what else the format is counted in, or queries
 	made           file
 }
@@ -101,8 +103,14 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		if err != nil {
 			return nil, err
 		}
-		made.Data = append(made.Data, record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples})
+		data := record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples}
+		if j.mixed {
+			data.Lines, data.Samples = j.entries, j.entries*(plan.Samples/plan.Lines)
+			made.Mixed = append(made.Mixed, data)
+		} else {
+			made.Data = append(made.Data, data)
+		}
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
@@ -116,7 +124,8 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	plan, queries := spec.Plan.Workload, spec.Plan.Queries
 	for i, data := range plan.Data {
 		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
+		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
+			entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
 		}
@@ -126,12 +135,18 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 		}
 		for _, q := range queries.Types {
 			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
-				j := &job{path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, entries: count, bytes: count * queryBytes}
+				j := &job{path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
 				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
 					j.bytes = count * unionBytes
 				}
 				jobs = append(jobs, j)
 			}
+		}
+	}
+	if m := spec.Plan.Mixed; m != nil {
+		for _, data := range m.Data {
+			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
+				entries: m.Lines, bytes: m.Lines * plan.EstimatedBytes / plan.Lines})
 		}
 	}
 	return jobs
@@ -212,7 +227,11 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 // feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
 // loader takes half as much CPU as the loader itself, from the server that is measured.
 func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+j.format)
+	name := "feed."
+	if j.mixed {
+		name += "mixed."
+	}
+	path := filepath.Join(spec.Scratch, name+j.format)
 	os.Remove(path)
 	facts, err := noise.Describe(spec.Scratch)
 	if err != nil {
@@ -235,7 +254,7 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range w.Data {
+		for _, d := range slices.Concat(w.Data, w.Mixed) {
 			found = append(found, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, solo
+from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, rates, solo
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
 SECTIONS: dict[str, tuple[str, Section]] = {
     "compared": ("What differs", compared.section),
     "moved": ("What moved with it", moved.section),
+    "mixed": ("Writes and queries at once, at a fixed rate", rates.mixed),
+    "capacity": ("Response time against rate", rates.capacity),
     "duel": ("Queries, asked of both in turn", duel.section),
     "load": ("Load", solo.load),
     "server": ("The server's process and its database", solo.server),

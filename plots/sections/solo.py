@@ -120,7 +120,7 @@ def _course(source: Source) -> pd.DataFrame:
 
 def _measured(source: Source, *phases: str) -> list[str]:
     """Return the metrics of some phases that are not of single query types, in the order of the registry."""
-    return [m.name for m in source.metrics.values() if m.phase in phases and not m.per_type]
+    return [m.name for m in source.metrics.values() if m.part == SOLO and m.phase in phases and not m.per_type]
 
 
 def _tables(source: Source, names: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Literal
 
 Better = Literal["higher", "lower", "none"]
 Family = Literal["primary", "secondary", "shown"]
+Further = Literal["", "mixed", "capacity", "upgrade"]
+"""A part of the block beside solo, duel and bench, which the phase tells apart."""
 
 GEOMEAN, ALL = "geomean", "all"
 """Query types that are none: the geometric mean over types, and all exchanges together."""
@@ -42,10 +44,13 @@ class Metric:
     """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
+    further: Further = ""
 
     @property
     def part(self) -> str:
-        """Part of the block that it belongs to: solo, duel or bench."""
+        """Part of the block that it belongs to: solo, duel, bench, or a further one."""
+        if self.further:
+            return self.further
         return "duel" if self.phase in {EXCHANGE, IDLE} else "bench" if self.phase == "bench" else "solo"
 
 
@@ -74,6 +79,31 @@ _ALL = (
     Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
     Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
     Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("mixed_query_p99_ms", "mixed", "ms", "lower", _P99, "primary", "p99 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_cpu_cores", "mixed", "cores", "lower", _CPU, "primary", "CPU at a fixed rate", further="mixed"),
+    Metric("mixed_query_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_query_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of queries at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p90_ms", "mixed", "ms", "lower", _P99, "shown", "p90 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p99_ms", "mixed", "ms", "lower", _P99, "secondary", "p99 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_p999_ms", "mixed", "ms", "lower", _P99, "shown", "p99.9 response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_max_ms", "mixed", "ms", "lower", _P99, "shown", "Largest response time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p50_ms", "mixed", "ms", "lower", _P99, "shown", "p50 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_batch_service_p99_ms", "mixed", "ms", "lower", _P99, "shown", "p99 service time of batches at a fixed rate", further="mixed"),
+    Metric("mixed_rss_bytes", "mixed", "B", "lower", _RSS, "secondary", "RSS after a fixed rate", "process_resident_memory_bytes", further="mixed"),
+    Metric("mixed_query_rate", "mixed", "queries/s", "none", _OTHER, "shown", "Queries answered at a fixed rate", further="mixed"),
+    Metric("mixed_write_rate", "mixed", "samples/s", "none", _OTHER, "shown", "Samples stored at a fixed rate", further="mixed"),
+    Metric("mixed_merges", "mixed", "merges", "none", _OTHER, "shown", "Merges at a fixed rate", "vm_merges_total", further="mixed"),
+    Metric("mixed_rows_merged", "mixed", "rows", "none", _OTHER, "shown", "Rows merged at a fixed rate", "vm_rows_merged_total", further="mixed"),
+    Metric("mixed_slow_inserts", "mixed", "rows", "none", _OTHER, "shown", "Slow inserts at a fixed rate", "vm_slow_row_inserts_total", further="mixed"),
+    Metric("mixed_lateness_p999_ms", "mixed", "ms", "none", _OTHER, "shown", "p99.9 lateness of the client at a fixed rate", further="mixed"),
+    Metric("mixed_client_cpu_ratio", "mixed", "ratio", "none", _OTHER, "shown", "CPU of the client at a fixed rate, of its CPUs", further="mixed"),
+    Metric("capacity_rate", "rung", "queries/s", "higher", _OTHER, "primary", "Capacity", further="capacity"),
+    Metric("capacity_response_ms", "rung", "ms", "lower", _P99, "shown", "Response time at a rung", per_type=True, further="capacity"),
     Metric("load_seconds", "load", "s", "lower", _RATE, "shown", "Load time"),
     Metric("load_first_interval_rate", "load", "samples/s", "higher", _P99, "shown", "Load rate, first interval"),
     Metric("load_cpu_user_seconds", "load", "s", "lower", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),

@@ -12,11 +12,13 @@ from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.sections import (
+    CapacityAsked,
     DesignAsked,
     Duel,
     GoBench,
     GoWatchdog,
     Host,
+    MixedAsked,
     Noise,
     Part,
     QuerySettings,
@@ -223,6 +225,16 @@ class Compared(Part):
     why: str = ""
 
 
+class Mixed(MixedAsked):
+    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    data: tuple[DataFile, ...]
+
+
 class QueryType(Part):
     """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
 
@@ -330,6 +342,8 @@ class Plan(Part):
     queries: Queries | None = None
     duel: Duel | None = None
     settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
@@ -364,6 +378,16 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    def measures(self, part: str) -> bool:
+        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        planned = {
+            "solo": self.design.reload != "once",
+            "duel": self.duels,
+            "mixed": self.mixed is not None,
+            "capacity": self.capacity is not None,
+        }
+        return planned.get(part, part == "bench")
 
     def variant(self, name: str) -> Variant:
         """Return a variant by its name."""

@@ -12,6 +12,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 
 SOLO, DUEL, BENCH = "solo", "duel", "bench"
+MIXED, CAPACITY, UPGRADE = "mixed", "capacity", "upgrade"
 
 
 class _Record(BaseModel):
@@ -116,6 +117,43 @@ class Duel(_Record):
     rss_bytes: dict[str, int] = {}
 
 
+class RateStream(_Record):
+    """Operations of one kind, query or batch; times in ns by p50, p90, p99, p999 and max."""
+
+    operation: str
+    rate: float
+    planned: int
+    started: int
+    answered: int
+    unstarted: int = 0
+    queued: int = 0
+    late: int = 0
+    response_ns: dict[str, int] = {}
+    service_ns: dict[str, int] = {}
+    lateness_ns: dict[str, int] = {}
+
+
+class RatePhase(_Record):
+    """Operations whose starts were fixed beforehand; `void` says why they tell nothing of the server."""
+
+    rate: float = 0.0
+    seconds: float
+    streams: tuple[RateStream, ...]
+    cpu_ns: int
+    client_share: float
+    rss_bytes: int = 0
+    counters: dict[str, float] = {}
+    samples: int = 0
+    void: str = ""
+    held: bool = False
+
+
+class RatesPart(_Record):
+    """What one variant did at fixed rates: one phase, or one a rung."""
+
+    phases: tuple[RatePhase, ...] = ()
+
+
 class Block(_Record):
     """One published block, ok or failed; `path` is its directory."""
 
@@ -132,6 +170,8 @@ class Block(_Record):
     phases: tuple[Phase, ...] = ()
     solo: dict[str, Solo] = {}
     duel: Duel | None = None
+    mixed: dict[str, RatesPart] = {}
+    capacity: dict[str, RatesPart] = {}
     checks: tuple[Check, ...] = ()
 
     @property

@@ -3,6 +3,7 @@
 Strict and frozen, with nothing unknown in them. What only TSBS or Go knows is checked by tsduel.workloads.
 """
 
+import itertools
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
@@ -14,6 +15,8 @@ from tsduel.core import defaults
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 MOST_BLOCKS = 99
+MOST_OPERATIONS = 10_000_000
+"""Of a phase at a fixed rate."""
 
 Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -29,6 +32,16 @@ class Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class Churn(Part):
+    """Series that come and go: `pct` of the hosts get another name every `every_s` seconds, by the clock of the data.
+
+    In what `mixed` writes alone: queries ask by name for what was loaded before.
+    """
+
+    pct: Annotated[float, Field(gt=0, le=100)]
+    every_s: Seconds
+
+
 class WorkloadAsked(Part):
     """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
 
@@ -40,6 +53,7 @@ class WorkloadAsked(Part):
     seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000
+    churn: Churn | None = None
 
     @field_validator("start", "end")
     @classmethod
@@ -103,6 +117,66 @@ class Duel(Part):
     load: bool = False
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
     most_differences: Annotated[int, Field(ge=1)] = 100
+
+
+class Rates(Part):
+    """What phases have in common whose operations start at times that are fixed beforehand; seconds are of one phase.
+
+    `types` of queries are asked in turn, all unless given, over `connections` for each kind of operation. More than
+    `late_pct` of the starts later than `late_ms` by the client's own doing void the phase.
+    """
+
+    seconds: Annotated[float, Field(ge=1, le=3600)]
+    types: tuple[str, ...] = ()
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    connections: Annotated[int, Field(ge=1, le=1024)] = 64
+    late_ms: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    late_pct: Annotated[float, Field(gt=0, le=100)] = 1.0
+
+    @field_validator("types")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("a query type is named twice")
+        return value
+
+
+class MixedAsked(Rates):
+    """Lines and queries at once: `ingest` samples a second in batches of `batch_size` lines, `queries` a second."""
+
+    seconds: Annotated[float, Field(ge=1, le=3600)] = 20.0
+    ingest: Annotated[float, Field(gt=0, le=1e9)]
+    queries: Annotated[float, Field(gt=0, le=1e6)]
+    batch_size: Annotated[int, Field(ge=1)] = 100
+
+    @model_validator(mode="after")
+    def _countable(self) -> Self:
+        few_operations(self.queries * self.seconds)
+        return self
+
+
+class CapacityAsked(Rates):
+    """A ladder of `rates`, queries a second: the highest one with `percentile` of response times `within_ms`."""
+
+    seconds: Annotated[float, Field(ge=1, le=3600)] = 3.0
+    rates: Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(min_length=2, max_length=50)]
+    percentile: Literal["p50", "p90", "p99", "p999"] = "p99"
+    within_ms: Annotated[float, Field(gt=0, le=60_000)]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if any(b <= a for a, b in itertools.pairwise(self.rates)):
+            raise ValueError("rates: each has to be higher than the one before it")
+        few_operations(max(self.rates) * self.seconds)
+        return self
+
+
+def few_operations(count: float) -> None:
+    """Raise where a phase has more operations than anybody could send or keep."""
+    if count > MOST_OPERATIONS:
+        raise ValueError(
+            f"{count:,.0f} queries in one phase; {MOST_OPERATIONS:,} at most: a lower rate or fewer seconds"
+        )
 
 
 class Settle(Part):

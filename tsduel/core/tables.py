@@ -8,6 +8,9 @@ MEASUREMENTS = ("cell", "block", "variant", "part", "phase", "query_type", "metr
 PAIRS = ("cell", "block", "candidate", "part", "phase", "query_type", "metric", "log_ratio", "se", "n")
 TIMESERIES = ("cell", "block", "variant", "part", "phase", "query_type", "elapsed_s", "metric", "value")
 DISTRIBUTIONS = ("cell", "variant", "query_type", "quantile", "value_ms", "n")
+# of all operations at a fixed rate of the blocks that count, by adding their histograms; `rate` is operations a second,
+# `operation` query or batch, `time` response, service or lateness
+RESPONSES = ("cell", "variant", "part", "rate", "operation", "time", "quantile", "value_ms", "n")
 CHECKS = ("cell", "block", "variant", "phase", "query_type", "check", "expected", "actual", "ok", "message")
 NOISE = (
     *("cell", "block", "variant", "phase", "query_type"),
@@ -26,4 +29,4 @@ COMPARISON = (
 )
 
 # What is a number wherever it stands; everything else is text, and an empty text stays one. `se` may be empty.
-NUMBERS = {"block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms"}
+NUMBERS = {"block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms", "rate"}

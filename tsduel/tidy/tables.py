@@ -1,7 +1,8 @@
 """raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
 import csv
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -22,6 +23,8 @@ Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
 
 QUANTILES = tuple(n / 1000 for n in (*range(1, 10), *range(10, 1000, 10), *range(991, 1000)))
 """Of distributions.csv: close enough for a curve, closer in the tails."""
+RESPONSE_QUANTILES = (*(round(1 - 10 ** (-step / 20), 6) for step in range(1, 81)), 0.5, 1.0)
+"""Of responses.csv: as close at every nine, up to 99.99 %."""
 
 
 def main(run_dir: Path) -> None:
@@ -36,6 +39,7 @@ def main(run_dir: Path) -> None:
     decided, read_block = decide(run), reader(run.plan.kind).read_block
     counts = {(line.block, name) for line in decided if not line.cause for name in (line.candidate, run.variants[0])}
     times: defaultdict[tuple[str, str, str], list[NDArray[np.float64]]] = defaultdict(list)
+    added: defaultdict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
     better: dict[str, str] = {}
     names = ("measurements", "pairs", "timeseries", "noise")
     columns = (tables.MEASUREMENTS, tables.PAIRS, tables.TIMESERIES, tables.NOISE)
@@ -51,8 +55,12 @@ def main(run_dir: Path) -> None:
             for (variant, query_type), ns in reading.times.items():
                 if (block.block, variant) in counts:
                     times[block.cell, variant, query_type].append(ns)
+            for of, histogram in reading.counts.items():
+                if (block.block, of[0]) in counts:
+                    added[block.cell, *of].update(histogram)
             better |= reading.better
     _write(out / "distributions.csv", tables.DISTRIBUTIONS, _distributions(times))
+    _write(out / "responses.csv", tables.RESPONSES, _responses(added))
     _write(out / "blocks.csv", tables.BLOCKS, map(_decided, decided))
     _write(out / "checks.csv", tables.CHECKS, _checks(run))
     _write(out / "phases.csv", tables.PHASES, _phases(run))
@@ -78,6 +86,16 @@ def _distributions(times: Times) -> Iterator[Row]:
         ns = np.concatenate(parts)
         for quantile, value in zip(QUANTILES, np.quantile(ns, QUANTILES).tolist(), strict=True):
             yield cell, variant, query_type, f"{quantile:g}", f"{value / 1e6:.7g}", len(ns)
+
+
+def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterator[Row]:
+    for (cell, variant, part, rate, operation, time), histogram in added.items():
+        ns = np.array(sorted(histogram))
+        below = np.cumsum([histogram[value] for value in ns.tolist()])
+        n = int(below[-1])
+        for quantile in RESPONSE_QUANTILES:
+            value = ns[np.searchsorted(below, max(1, math.ceil(quantile * n - 1e-9)))]
+            yield cell, variant, part, number(rate), operation, time, f"{quantile:g}", f"{value / 1e6:.7g}", n
 
 
 def _checks(run: Run) -> Iterator[Row]:

@@ -20,9 +20,7 @@ def workload_of(plan: Plan) -> Planned:
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
     """Yield the primary metrics of a plan, each with its query type: empty, GEOMEAN, or ALL types together."""
     for metric in workload_of(plan).registered:
-        if metric.part == "duel" and not plan.duels:
-            continue
-        if metric.part == "solo" and plan.design.reload == "once":
+        if not plan.measures(metric.part):
             continue
         for family, query_type in ((metric.family, ""), (metric.geomean, GEOMEAN), (metric.together, ALL)):
             if family == "primary":

@@ -16,6 +16,8 @@ CHECKS = {
     "exchanges_answered": "every exchange was answered and compared",
     "exchanges_same": "every answer has the same series and values from all variants",
     "exchanges_empty": "no answer is empty",
+    "operations_answered": "every operation at a fixed rate was answered",
+    "operations_empty": "no answer at a fixed rate is empty",
     "equal_start": "all variants started alike into the duel",
     "server_log": "no panic and no fatal error in the server's log",
     "same_process": "the same server process from start to stop",

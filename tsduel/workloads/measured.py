@@ -48,10 +48,14 @@ class Point(NamedTuple):
 
 @dataclass
 class Reading:
-    """All of one block. `times`: service times in ns, by variant and query type; `better`: directions of units."""
+    """All of one block. `times`: service times in ns, by variant and query type; `better`: directions of units.
+
+    `counts`: histograms, ns -> count, by variant, part, rate, operation and time as in the table of responses.
+    """
 
     measurements: list[Measurement] = field(default_factory=list)
     pairs: list[PairedRatio] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     times: dict[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    counts: dict[tuple[str, str, float, str, str], dict[int, int]] = field(default_factory=dict)
     better: dict[str, Better] = field(default_factory=dict)

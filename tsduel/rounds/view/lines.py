@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from tsduel.rounds.view.events import Event, clean
 
-UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s"}
+UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s",
+         "mixed": "operations/s", "rung": "operations/s"}  # fmt: skip
 HUNDRED = 100
 
 

@@ -8,7 +8,7 @@ from tsduel.rounds.view import lines
 from tsduel.rounds.view.events import Event, clean, is_sane
 
 # While one of these runs, whoever looks does so seldom.
-TIMED = frozenset({"load", "settle", "query", "idle", "exchange", "find", "bench"})
+TIMED = frozenset({"load", "settle", "query", "idle", "exchange", "mixed", "rung", "find", "bench"})
 # The live rate is that of about as many seconds.
 WINDOW_S = 10.0
 SMALLEST = -1e3

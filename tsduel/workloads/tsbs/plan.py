@@ -7,18 +7,19 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, TypeVar
 
 from tsduel.core.metrics import METRICS, Metric
-from tsduel.core.plan import DataFile, Duration, Estimate, Plan, Queries, QueryType, Tsbs, Workload
+from tsduel.core.plan import DataFile, Duration, Estimate, Mixed, Plan, Queries, QueryType, Tsbs, Workload
 from tsduel.core.plan import Variant as PlannedVariant
-from tsduel.core.sections import WorkloadAsked
+from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs import queries as tsbs_queries
-from tsduel.workloads.tsbs.schema import TsbsExperiment
+from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
@@ -47,7 +48,12 @@ MERGES_S = 60
 MERGED_SAMPLES = 1_000_000_000
 # Start, idling and stop of all.
 DUEL_FIXED_S = 8
+# Start and stop of one, and both looks at its counters, of a second each.
+RATES_FIXED_S = 4
+RATES_PHASE_S = 2.5
 LEAST_QUERIES = 20
+
+RatesOf = TypeVar("RatesOf", bound=Rates)
 
 
 class TsbsPlanned:
@@ -97,6 +103,8 @@ class TsbsPlanned:
             ),
             "duel": asked.duel,
             "settle": asked.settle,
+            "mixed": _mixed(asked, data, used),
+            "capacity": asked.capacity and _typed(asked.capacity, asked),
             "report": asked.report,
             "estimate": _estimate(asked, used, variants, count, lines),
         }
@@ -114,10 +122,15 @@ class TsbsPlanned:
             # One at a time is slower than four workers, but not by so much: the rates are of a busy server.
             most = asked.queries.cache == "warm"
             duel_s = DUEL_FIXED_S + sum((1 + most) * _exchanges_s(asked, variants / rate) for rate in rates)
+        for at, phases in ((asked.mixed, 1), (asked.capacity, len(asked.capacity.rates) if asked.capacity else 0)):
+            if at:
+                duel_s += variants * (RATES_FIXED_S + phases * (at.seconds + RATES_PHASE_S))
         first = variants * solo_s + duel_s
         later = first if asked.design.reload == "every" else duel_s
         made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
-        files = (workload.lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
+        more = sections["mixed"].lines if sections["mixed"] else 0
+        lines = workload.lines + more
+        files = (lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
         workload_s = math.ceil(sum(files) + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
@@ -142,6 +155,7 @@ class TsbsPlanned:
         return [
             f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(queries.types)} query types",
             f"block     {alone}{beside}",
+            *_at_rates(plan),
         ]
 
     def alike(self, plan: Plan) -> dict[str, Any]:
@@ -153,9 +167,32 @@ class TsbsPlanned:
             "types": sorted(plan.query_types),
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
+            "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
+            "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
             **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
         }
+
+
+def _at_rates(plan: Plan) -> list[str]:
+    said = []
+    if mixed := plan.mixed:
+        said.append(
+            f"mixed     each alone: {mixed.ingest:,.0f} samples/s and {mixed.queries:,g} queries/s at once, "
+            f"for {mixed.seconds:g} s"
+        )
+        first, last = plan.workload and plan.workload.start[:7], _moved(mixed.end, -1)[:7]
+        if first != last:
+            said.append(
+                f"warning   mixed writes up to {mixed.end}, in another calendar month than the data begins: "
+                "VictoriaMetrics begins a partition there, which is then part of what is measured"
+            )
+    if ladder := plan.capacity:
+        said.append(
+            f"capacity  each alone: {ladder.rates[0]:,g} to {ladder.rates[-1]:,g} queries/s in {len(ladder.rates)} "
+            f"rungs of {ladder.seconds:g} s; {ladder.percentile} within {ladder.within_ms:g} ms"
+        )
+    return said
 
 
 def _tsbs(asked: Experiment) -> TsbsExperiment:
@@ -166,6 +203,34 @@ def _tsbs(asked: Experiment) -> TsbsExperiment:
 
 def _databases(asked: TsbsExperiment) -> list[Database]:
     return [databases()[name] for name in dict.fromkeys(variant.target for variant in asked.variants.values())]
+
+
+def _moved(time: str, seconds: int) -> str:
+    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _typed(rates: RatesOf, asked: TsbsExperiment) -> RatesOf:
+    """Name the query types, which are all unless some were asked for."""
+    return rates.model_copy(update={"types": rates.types or asked.queries.types})
+
+
+def _mixed(asked: TsbsExperiment, data: Mapping[str, Any], used: list[Database]) -> Mixed | None:
+    """Return what is written at a rate: as the loaded data goes on, with hosts that come and go where that is asked."""
+    if asked.mixed is None:
+        return None
+    lines, seconds = behind(asked.workload, asked.mixed)
+    end = _moved(asked.workload.end, seconds)
+    churn = asked.workload.churn.model_dump() if asked.workload.churn else None
+    shape = {**data, "start": asked.workload.end, "end": end, "churn": churn}
+    formats = dict.fromkeys(database.target.data_format for database in used)
+    return Mixed(
+        **_typed(asked.mixed, asked).model_dump(),
+        start=asked.workload.end,
+        end=end,
+        lines=lines,
+        samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
+        data=tuple(DataFile(format=name, key=_key(shape | {"format": name})) for name in formats),
+    )
 
 
 def _key(parts: Mapping[str, Any]) -> str:
@@ -201,8 +266,10 @@ def _of(table: Mapping[str, int], name: str) -> int:
 
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:
     series = asked.workload.scale * tsbs_queries.SERIES_A_HOST
+    lines += behind(asked.workload, asked.mixed)[0] if asked.mixed else 0
     samples = lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case]
-    directories = variants if asked.duel.enabled else 1
+    # Every variant's is kept for what follows the solo parts.
+    directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
     return Estimate(
         data_bytes=lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),

@@ -9,10 +9,11 @@ from tsduel.core.rundir import Run
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
+from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
 
 _SECTIONS = (
-    *("compared", "moved", "duel", "load", "server", "queries"),
+    *("compared", "moved", "mixed", "capacity", "duel", "load", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
@@ -36,6 +37,7 @@ def read_block(run: Run, block: Block) -> Reading:
             found.measurements += measure(raw)
             found.points += points(raw)
     read_duel(block, run.variants, found)
+    read_rates(block, run.plan, found)
     return found
 
 

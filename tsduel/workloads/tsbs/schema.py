@@ -1,11 +1,23 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.metrics import METRICS
-from tsduel.core.sections import DesignAsked, Duel, Host, QuerySettings, Report, Settle, Watchdog, WorkloadAsked
+from tsduel.core.sections import (
+    CapacityAsked,
+    DesignAsked,
+    Duel,
+    Host,
+    MixedAsked,
+    QuerySettings,
+    Report,
+    Settle,
+    Watchdog,
+    WorkloadAsked,
+)
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -113,6 +125,8 @@ class TsbsExperiment(experiment.Experiment):
     queries: Queries = Queries()
     duel: Duel = Duel()
     settle: Settle = Settle()
+    mixed: MixedAsked | None = None
+    capacity: CapacityAsked | None = None
     design: Design = Design()
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
@@ -140,7 +154,8 @@ class TsbsExperiment(experiment.Experiment):
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
                 "the count that fills queries.seconds is found",
             )
-        if self.design.reload == "once" and (self.queries.solo or not self.duel.enabled):
+        later = self.duel.enabled or self.mixed or self.capacity
+        if self.design.reload == "once" and (self.queries.solo or not later):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
         for one in asked:
             if self.duel.load and not one.target.write_path:
@@ -149,6 +164,32 @@ class TsbsExperiment(experiment.Experiment):
                 )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
+        return self
+
+    @model_validator(mode="after")
+    def _rates_fit(self) -> Self:
+        for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
+            for name in rates.types if rates else ():
+                if name not in self.queries.types:
+                    raise ValueError(
+                        f"{section}.types: {name} is none of queries.types, which have files: "
+                        f"{', '.join(self.queries.types)}"
+                    )
+        if self.mixed is None:
+            if self.workload.churn:
+                raise ValueError("workload.churn: has no effect without `mixed:`, in whose lines series come and go")
+            return self
+        for target in dict.fromkeys(variant.target for variant in self.variants.values()):
+            if not databases()[target].target.write_path:
+                raise ValueError(
+                    f"mixed: {target} does not take lines over HTTP, so they cannot be sent to it at a rate"
+                )
+        _, window_s = behind(self.workload, self.mixed)
+        if self.workload.churn and self.workload.churn.every_s >= window_s:
+            raise ValueError(
+                f"workload.churn.every_s: {self.workload.churn.every_s} s are longer than all that mixed writes, "
+                f"{window_s} s by the clock of the data"
+            )
         return self
 
     def _in_time(self, database: Database) -> None:
@@ -168,3 +209,10 @@ class TsbsExperiment(experiment.Experiment):
                 f"newest: at most {int(database.late_s / lines_s):,} lines with {load.workers} workers, or "
                 "workload.workers: 1"
             )
+
+
+def behind(workload: WorkloadAsked, mixed: MixedAsked) -> tuple[int, int]:
+    """Return lines and seconds of the window behind the loaded one: whole intervals that hold what mixed sends."""
+    lines = math.ceil(mixed.ingest * mixed.seconds / tsbs_queries.SAMPLES_PER_LINE[workload.use_case])
+    steps = math.ceil(lines / workload.scale)
+    return steps * workload.scale, steps * workload.step_s
