@@ -103,7 +103,6 @@ def test_what_it_cannot_do_is_refused(toy):
     for changes, sentence in (
         ({"queries": {"types": ["double-groupby-1"]}}, "it cannot be asked double-groupby-1; allowed: cpu-max-all-1"),
         ({"variants": {n: SIDE | {"flags": ["--port=1"]} for n in sides}}, "flags: --port is ours"),
-        ({"variants": sides | {"candidate": {"ref": "v1"}}}, "all have to be versions of the same database"),
         ({"duel": {"load": True}}, "duel.load: this database does not take lines over HTTP"),
     ):
         data = {"name": "x", "variants": sides, "queries": {"types": ["cpu-max-all-1"]}} | changes

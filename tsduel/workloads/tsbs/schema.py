@@ -160,7 +160,8 @@ class TsbsExperiment(experiment.Experiment):
         for one in asked:
             if self.duel.load and not one.target.write_path:
                 raise ValueError(
-                    f"duel.load: {one.target.name} does not take lines over HTTP, so batches cannot be exchanged"
+                    "duel.load: this database does not take lines over HTTP, so batches cannot be exchanged: "
+                    f"{one.target.name}"
                 )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
