@@ -222,7 +222,7 @@ func (f *frame) inTurn(r *rates, count float64) (exchange.Source, error) {
 		file, err := f.Workload.QueriesFor(r.target, queryType)
 		var source exchange.Source
 		if err == nil {
-			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count)
+			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count, r.target.QueryArguments)
 		}
 		if err != nil {
 			return nil, errors.Join(err, exchange.Turns(of...).Close())

@@ -50,7 +50,7 @@ func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
 	}
 	env = append(env,
 		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role), "DB_PORT="+strconv.Itoa(s.port),
-		"DB_URL="+v.url(), "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
+		"DB_URL="+v.url(), "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache, "DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
 	env = append(env, c.env...)
 	return proc.Start(proc.Command{
 		Argv: append([]string{bash, filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: f.emptyDir(), Scratch: f.Scratch,

@@ -69,22 +69,23 @@ type Component struct {
 
 // Target is what a database calls its counters and how its answers and its log are read; patterns are RE2.
 type Target struct {
-	Name          string             `json:"name"`
-	DataFormat    string             `json:"data_format"`
-	QueryFormat   string             `json:"query_format"`
-	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
-	Answers       string             `json:"answers"`
-	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
-	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
-	Counters      map[string]Counter `json:"counters"`     // any may be missing
-	Quiet         []string           `json:"quiet"`        // settled: these are 0 ...
-	BeforeMerge   []string           `json:"before_merge"` // 0 when a merge can be asked for
-	Still         []string           `json:"still"`        // ... and these do not change
-	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
-	SamplesPerRow float64            `json:"samples_per_row"`
-	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
-	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
-	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	Name           string             `json:"name"`
+	DataFormat     string             `json:"data_format"`
+	QueryFormat    string             `json:"query_format"`
+	QueryForm      string             `json:"query_form"`      // into what the format's queries are translated; empty for nothing
+	QueryArguments string             `json:"query_arguments"` // added to each query's path
+	Answers        string             `json:"answers"`
+	Volatile       string             `json:"volatile"`     // taken out of bodies before their bytes are compared
+	Trouble        string             `json:"trouble"`      // a line of the log that fails the block
+	Counters       map[string]Counter `json:"counters"`     // any may be missing
+	Quiet          []string           `json:"quiet"`        // settled: these are 0 ...
+	BeforeMerge    []string           `json:"before_merge"` // 0 when a merge can be asked for
+	Still          []string           `json:"still"`        // ... and these do not change
+	Ticks          string             `json:"ticks"`        // which of its samples a tick keeps
+	SamplesPerRow  float64            `json:"samples_per_row"`
+	WritePath      string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix     string             `json:"name_prefix"` // of a field's name in its answers
+	Windows        string             `json:"windows"`     // a window is called by its end or its start
 }
 
 // Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
@@ -187,6 +188,8 @@ type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
 	Keys map[string]string `json:"keys"`
+	// MayBeEmpty: some of its answers may have no data, but not all.
+	MayBeEmpty bool `json:"may_be_empty"`
 	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
 	WindowS float64 `json:"window_s"`
 	// Compared says how far the answers of another database than the baseline's are compared, by target.

@@ -159,9 +159,9 @@ class Target(Part):
     what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
     `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
-    for exchanged ingestion; empty where that is not how data gets in. Beside another database: `protocol`: by which
-    data gets in; `name_prefix`: what stands before a field's name in its answers; `windows`: which end of a window its
-    point is called by.
+    for exchanged ingestion; empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to
+    each query's address. Beside another database: `protocol`: by which data gets in; `name_prefix`: what stands before
+    a field's name in its answers; `windows`: which end of a window its point is called by.
     """
 
     name: str
@@ -182,6 +182,7 @@ class Target(Part):
     protocol: str = ""
     name_prefix: str = ""
     windows: Literal["end", "start"] = "end"
+    query_arguments: str = ""
 
 
 class Cell(Part):
@@ -240,11 +241,13 @@ class QueryType(Part):
 
     `window_s`: the seconds that a point of an answer stands for, 0 where that is not so. `compared`: how answers of
     other databases are compared with the baseline's, by target.
+    `may_be_empty`: some of its answers may have no data, as long as not all of them do.
     """
 
     name: str
     seed: int
     keys: dict[str, str]
+    may_be_empty: bool = False
     window_s: int = 0
     compared: dict[str, Compared] = {}
 

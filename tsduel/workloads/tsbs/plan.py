@@ -257,7 +257,8 @@ def _query_type(
     }
     window_s, first = tsbs_queries.point_s(name), targets[0]
     found = {of.name: compared(first, of, name, window_s, asked.workload) for of in targets[1:]}
-    return QueryType(name=name, seed=seed, keys=keys, window_s=window_s, compared=found)
+    empty = name in tsbs_queries.MAY_BE_EMPTY
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=empty, window_s=window_s, compared=found)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:

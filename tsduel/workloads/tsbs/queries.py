@@ -30,6 +30,9 @@ WINDOW_HOURS = {
     **dict.fromkeys(("lastpoint", "groupby-orderby-limit"), 0),
 }
 
+# What they ask for may not be there: a host whose CPU was never so high.
+MAY_BE_EMPTY = ("high-cpu-1", "high-cpu-all")
+
 
 WINDOW_S = {"single-groupby": 60, "cpu-max-all": 3600, "double-groupby": 3600}
 """Seconds that a point of an answer stands for, by how the names of the query types begin."""
