@@ -56,6 +56,11 @@ class Comparison:
         found = next((r for r in self.rows if (r["metric"], r["query_type"]) == (metric, query_type)), None)
         return None if found is None or found["baseline_median"] is found["candidate_median"] is None else found
 
+    @property
+    def answered_better(self) -> set[str]:
+        """Metrics whose question another one answers here, more precisely."""
+        return {metric.instead_of for metric in self.metrics.values() if metric.instead_of and self.row(metric.name)}
+
     def of(self, metric: str, query_types: Sequence[str]) -> dict[str, Row]:
         """Return the rows of a metric by query type, what stands for all of them last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}

@@ -23,8 +23,10 @@ class Subject:
 
 SUBJECTS = (
     Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
+    Subject("duel_load_typical_ms", "", "Ingestion (a batch of lines)", "ingestion", "slower", "faster"),
     Subject("duel_typical_ms", GEOMEAN, "Queries (geometric mean of the types)", "queries", "slower", "faster"),
     Subject("duel_cpu_us", ALL, "CPU of the queries", "CPU of queries"),
+    Subject("duel_load_cpu_us", "", "CPU of ingestion (a sample)", "CPU of ingestion"),
     Subject("mixed_query_p99_ms", "", "Queries while data comes in, p99", "p99 under writes", "slower", "faster"),
     Subject("mixed_cpu_cores", "", "CPU at a fixed rate", "CPU at a fixed rate"),
     Subject("capacity_rate", "", "Capacity (highest rate of queries within the bound)", "capacity"),
@@ -56,11 +58,14 @@ _HEADLINES = {
 
 
 def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
-    """Yield what there are values of and an answer to."""
-    for subject in SUBJECTS:
-        row = comparison.row(subject.metric, subject.query_type)
-        if row is not None and row["verdict"] != "shown":
-            yield subject, row
+    """Yield what there are values of and an answer to, but for what another one answers more precisely."""
+    answered = [
+        (subject, row)
+        for subject in SUBJECTS
+        if (row := comparison.row(subject.metric, subject.query_type)) and row["verdict"] != "shown"
+    ]
+    less = comparison.answered_better
+    yield from ((subject, row) for subject, row in answered if subject.metric not in less)
 
 
 def headline(comparison: Comparison) -> str:

@@ -574,7 +574,7 @@ def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Ge
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
     cpu = {name: round(1.2 * sum(one)) for name, one in zip(alive, ns, strict=True)}
-    return {"exchanges": n, "lines": n * 2000, "seconds": sum(map(sum, ns)) / 1e9, "cpu_ns": cpu}
+    return {"exchanges": n, "lines": n * 2000, "samples": n * 20_000, "seconds": sum(map(sum, ns)) / 1e9, "cpu_ns": cpu}
 
 
 def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, Any]]:  # noqa: C901 - a plain list

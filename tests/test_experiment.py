@@ -84,7 +84,10 @@ def test_pins_are_cpus_of_servers_and_client():
         ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
-        ("duel.second", "enabled, fewest, idle_s, in_flight, least, load, longest_s, most_differences, seconds"),
+        (
+            "duel.second",
+            "enabled, fewest, idle_s, in_flight, least, load, load_s, longest_s, most_differences, seconds",
+        ),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),

@@ -430,7 +430,11 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := d.start(ctx); err != nil || d.decided() {
 		return err
 	}
+	rule := d.Plan.Duel
 	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
+	if rule.LoadS > 0 {
+		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}
+	}
 	job.Sides, err = d.sides(func(target *record.Target) (source exchange.Source, none exchange.Reading, err error) {
 		data, ok := d.Workload.DataFor(target.DataFormat)
 		if !ok || target.WritePath == "" {
@@ -462,14 +466,19 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	for i, name := range names {
 		kept.CPUNS[name] = result.Sides[i].CPU
 	}
+	kept.Samples = kept.Lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
 	d.record.Load = kept
 	planned := d.Plan.Workload.Lines
 	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
-		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, planned, result.Stopped)
-		if err := d.equal(v, "exchanges_answered", float64(planned), float64(kept.Lines), wrong); err != nil {
+		asked := planned
+		if rule.LoadS > 0 && result.Stopped == "" {
+			asked = kept.Lines
+		}
+		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, asked, result.Stopped)
+		if err := d.equal(v, "lines_exchanged", float64(asked), float64(kept.Lines), wrong); err != nil {
 			return err
 		}
-		return d.stored(v, d.Plan.Workload.Samples, before[v.Name], d.bodies[v.Name])
+		return d.stored(v, kept.Samples, before[v.Name], d.bodies[v.Name])
 	})
 	if err != nil || d.decided() {
 		return err

@@ -278,7 +278,7 @@ func (v *variant) grown(before, after []byte) map[string]float64 {
 	return all
 }
 
-// stored checks that the database took and kept everything, and threw nothing away.
+// stored checks that the database took and kept so many samples, and threw nothing away.
 func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
 	planned := float64(samples)
 	a := max(1, v.target.SamplesPerRow)

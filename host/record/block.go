@@ -174,6 +174,7 @@ type DuelType struct {
 type DuelLoad struct {
 	Exchanges int              `json:"exchanges"`
 	Lines     int64            `json:"lines"`
+	Samples   int64            `json:"samples"`
 	Seconds   float64          `json:"seconds"`
 	CPUNS     map[string]int64 `json:"cpu_ns"`
 }

@@ -207,6 +207,7 @@ type Duel struct {
 	Fewest          int     `json:"fewest"` // then as many as fit, but so many
 	InFlight        int     `json:"in_flight"`
 	Load            bool    `json:"load"`
+	LoadS           float64 `json:"load_s"` // 0 for all of the data
 	IdleS           float64 `json:"idle_s"`
 	MostDifferences int     `json:"most_differences"`
 }

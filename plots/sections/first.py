@@ -129,7 +129,8 @@ def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str,
     # The query types behind the first mean over them, without what all of their names begin with.
     mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
     of_type = [(t[shared:], row) for t, row in comparison.of(mean, query_types).items() if t in query_types]
-    single = [comparison.row(name) for name in _RESOURCES if all(row["metric"] != name for row in rows)]
+    less = {row["metric"] for row in rows} | comparison.answered_better
+    single = [comparison.row(name) for name in _RESOURCES if name not in less]
     resources = [(comparison.named(row, brief=True), row) for row in single if row]
     for group, named in (("types", of_type), ("resources", resources)):
         found += [change(row, group, name) for name, row in named if row["change_pct"] is not None]

@@ -44,6 +44,8 @@ class Metric:
     """The least difference that matters, in its own unit, where the threshold is a share of next to nothing."""
     least_n: int = 0
     """Judged from so many operations a block and variant on, otherwise only shown."""
+    instead_of: str = ""
+    """Where it is measured it is in the family of that metric, which says the same less precisely, and the other way round."""
     further: Further = ""
 
     @property
@@ -77,8 +79,8 @@ _ALL = (
     Metric("duel_cache_requests", "exchange", "requests", "none", _OTHER, "shown", "Cache requests a query", counter="cache_requests", per_type=True, together="shown"),
     Metric("duel_cache_misses", "exchange", "misses", "none", _OTHER, "shown", "Cache misses a query", counter="cache_misses", per_type=True, together="shown"),
     Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
-    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Batch of lines, typical"),
-    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU a batch of lines"),
+    Metric("duel_load_typical_ms", "exchange", "ms", "lower", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
+    Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
     Metric("mixed_query_p99_ms", "mixed", "ms", "lower", _P99, "primary", "p99 response time of queries at a fixed rate", further="mixed"),
     Metric("mixed_cpu_cores", "mixed", "cores", "lower", _CPU, "primary", "CPU at a fixed rate", further="mixed"),
     Metric("mixed_query_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of queries at a fixed rate", further="mixed"),

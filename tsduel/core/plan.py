@@ -382,6 +382,11 @@ class Plan(Part):
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
 
+    @property
+    def exchanges_load(self) -> bool:
+        """Whether batches of data are exchanged as well."""
+        return self.duel is not None and self.duel.enabled and self.duel.load
+
     def measures(self, part: str) -> bool:
         """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
         planned = {

@@ -105,6 +105,7 @@ class DuelLoad(_Record):
     """Exchanged ingestion."""
 
     exchanges: int
+    samples: int
     cpu_ns: dict[str, int] = {}
 
 

@@ -106,7 +106,11 @@ class QuerySettings(Part):
 
 
 class Duel(Part):
-    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type."""
+    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type.
+
+    `load`: first batches of data in turn, into directories that are empty before and gone after, for `load_s` seconds;
+    None for all of the data.
+    """
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
@@ -115,6 +119,7 @@ class Duel(Part):
     fewest: Annotated[int, Field(ge=4)] = 16
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
     load: bool = False
+    load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
     most_differences: Annotated[int, Field(ge=1)] = 100
 

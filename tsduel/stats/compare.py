@@ -28,7 +28,7 @@ from tsduel.stats.rows import Row, row, warn_of_short_phase
 from tsduel.stats.verdict import judge
 from tsduel.tidy.blocks import FAILED, OWED
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
-from tsduel.workloads import primary
+from tsduel.workloads import in_families, primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
 
@@ -102,7 +102,7 @@ def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row]]:
 
     All candidates of a cell are one family: each metric of each of them is one test in it.
     """
-    metrics = read_metrics(run, found["measurements"])
+    metrics = in_families(run.plan, read_metrics(run, found["measurements"]))
     compared: list[Compared] = []
     judged = []
     for cell in dict.fromkeys(found["blocks"]["cell"].tolist()):

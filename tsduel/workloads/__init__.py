@@ -1,6 +1,7 @@
 """The kinds of work that blocks do. Here alone a kind is looked at; everybody else asks its workload."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.plan import Plan
@@ -17,9 +18,19 @@ def workload_of(plan: Plan) -> Planned:
     return WORKLOADS[DEFAULT_KIND if plan.imported else plan.kind]
 
 
+def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
+    """Return the metrics in the families that they have in this run: those with `instead_of` exchange theirs."""
+    if not plan.exchanges_load:
+        return list(metrics)
+    found = {metric.name: metric for metric in workload_of(plan).registered}
+    pairs = [(metric, found[metric.instead_of]) for metric in found.values() if metric.instead_of]
+    family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
+    return [replace(metric, family=family.get(metric.name, metric.family)) for metric in metrics]
+
+
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
     """Yield the primary metrics of a plan, each with its query type: empty, GEOMEAN, or ALL types together."""
-    for metric in workload_of(plan).registered:
+    for metric in in_families(plan, workload_of(plan).registered):
         if not plan.measures(metric.part):
             continue
         for family, query_type in ((metric.family, ""), (metric.geomean, GEOMEAN), (metric.together, ALL)):

@@ -16,6 +16,7 @@ CHECKS = {
     "exchanges_answered": "every exchange was answered and compared",
     "exchanges_same": "every answer has the same series and values from all variants",
     "exchanges_empty": "no answer is empty",
+    "lines_exchanged": "every line of data that was exchanged was accepted by all variants",
     "operations_answered": "every operation at a fixed rate was answered",
     "operations_empty": "no answer at a fixed rate is empty",
     "equal_start": "all variants started alike into the duel",

@@ -87,7 +87,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     if duel.load:
         times = read_exchanges(block.path / "duel/load.csv.gz", alive)[""]
         put.typical("duel_load_typical_ms", "", times)
-        put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.exchanges, 1e3)
+        put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.samples, 1e3)
 
 
 def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[str, Times]]:
