@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plots import markup, sentences
 from plots.report import short_rows
-from plots.sections import checks, compared, first
+from plots.sections import checks, compared, first, sweep
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
@@ -31,8 +31,14 @@ def main(run_dir: Path) -> str:
     shown, rest = source.comparisons[:MOST_ANSWERS], len(source.comparisons) - MOST_ANSWERS
     text = markup.paragraphs(
         MARKER.format(name),
-        *(f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in shown),
-        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 else "",
+        *(
+            sweep.answers(source)
+            if source.plan.sweeps
+            else (f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in shown)
+        ),
+        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 and not source.plan.sweeps else "",
+        *(sweep.changes(source, name) for name in source.run.variants[1:] if source.plan.sweeps),
+        markup.folded("How it grows", *sweep.growth(source)) if source.plan.sweeps else "",
         markup.quoted(first.standing(source)),
         " ".join(filter(None, [
             markup.text(source.plan.question), first.compared_answers(source), f"{checks.sentence(source)}.",
@@ -40,7 +46,7 @@ def main(run_dir: Path) -> str:
         markup.items([*doubts[:MOST_WARNINGS], *more]),
         *(
             markup.folded(
-                f"Figures: {one.labels[1]} against {one.labels[0]}",
+                f"Figures{', ' + one.cell if one.cell else ''}: {one.labels[1]} against {one.labels[0]}",
                 markup.items(sentences.answer(one)), one.table(short_rows(one, source.query_types), aliases=False),
             )
             for one in source.comparisons

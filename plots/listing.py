@@ -130,7 +130,7 @@ def _place(plan: Plan) -> str:
 
 def _blocks(run: Run) -> str:
     """Return how many blocks count, of the candidate with the fewest, and how many were planned."""
-    planned, path = run.plan.design.blocks, run.path / "tidy/blocks.csv"
+    planned, path = run.plan.design.blocks * len(run.plan.cells), run.path / "tidy/blocks.csv"
     if not path.exists():
         return str(planned)
     valid = dict.fromkeys(run.variants[1:], 0)

@@ -10,7 +10,7 @@ from rich.text import Text
 from plots import markup, numbers, page, sentences
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import SECTIONS, blocks, checks, first
+from plots.sections import SECTIONS, blocks, checks, first, sweep
 from plots.source import open_source, write
 from tsduel.core.metrics import GEOMEAN
 from tsduel.workloads.reading import reader
@@ -23,7 +23,7 @@ _WIDE = 400
 def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
-    screen = first.section(source, pictures)
+    screen = sweep.screen(source, pictures) if source.plan.sweeps else first.section(source, pictures)
     names = reader(source.plan.kind).sections(source.run)
     found = [(title, make(source, pictures)) for title, make in (SECTIONS[name] for name in names)]
     missing = (
@@ -40,7 +40,10 @@ def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the answer, the checks and where the report is."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
-    for comparison in source.comparisons:
+    if source.plan.sweeps:
+        for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
+            print(f"{_plain(line)}\n")
+    for comparison in () if source.plan.sweeps else source.comparisons:
         print_table(comparison, source.query_types)
         for line in sentences.answer(comparison):
             print(_plain(line))

@@ -104,7 +104,10 @@ def compare(environment: Mapping[str, str]) -> str:
 def _beside(group: Sequence[Known]) -> str:
     columns = [(run, one) for run in group for one in run.source.comparisons]
     keys = dict.fromkeys((row["metric"], row["query_type"]) for _, one in columns for row in _rows(one))
-    heads = [f"{run.name}: {one.labels[1]} against {one.labels[0]}, {one.blocks}" for run, one in columns]
+    heads = [
+        f"{run.name}: {one.labels[1]} against {one.labels[0]}{one.cell and f' ({one.cell})'}, {one.blocks}"
+        for run, one in columns
+    ]
     rows = [
         [_named([one for _, one in columns], *key), *(one.cell_of(*key) or numbers.MISSING for _, one in columns)]
         for key in keys
@@ -161,7 +164,8 @@ def _stored(results: Path) -> Iterator[Known]:
             run = Known(open_source(path))
         except BROKEN:
             continue  # `make list` says why
-        if run.source.standing == "result":
+        # The figures of a sweep are by cell, and a course has one point a run.
+        if run.source.standing == "result" and not run.source.plan.sweeps:
             yield run
 
 

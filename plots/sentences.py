@@ -41,7 +41,7 @@ SUBJECTS = (
 
 ONE_EACH = "one run each"
 # In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
-_HEADLINES = {
+HEADLINES = {
     "failed": ("**✗ a check failed**", False),
     "regression": ("**✗ worse**", True),
     "improvement": ("**✓ better**", True),
@@ -61,11 +61,21 @@ def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
     """Yield what there are values of and an answer to, but for what another one answers more precisely."""
     answered = [
         (subject, row)
-        for subject in SUBJECTS
+        for subject in (*SUBJECTS, *_components(comparison))
         if (row := comparison.row(subject.metric, subject.query_type)) and row["verdict"] != "shown"
     ]
     less = comparison.answered_better
     yield from ((subject, row) for subject, row in answered if subject.metric not in less)
+
+
+def _components(comparison: Comparison) -> list[Subject]:
+    """Return CPU of the components that both sides have, of a sample exchanged or else loaded."""
+    for metric in ("duel_load_role_cpu_us", "load_role_cpu_us"):
+        rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
+        if rows:
+            title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
+            return [Subject(metric, role, f"{title}, {role}", f"{title} of {role}") for role in roles]
+    return []
 
 
 def headline(comparison: Comparison) -> str:
@@ -73,11 +83,11 @@ def headline(comparison: Comparison) -> str:
     said: dict[str, list[str]] = {}
     for subject, row in subjects(comparison):
         verdict = ONE_EACH if _alone(row) else row["verdict"]
-        sized = _HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
+        sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
         beside = "; ".join(filter(None, [size(row, subject) if sized else "", comparison.note(row)]))
         said.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
-    order = [*(v for v in _HEADLINES if v in said), *(v for v in said if v not in _HEADLINES)]
-    return "; ".join(f"{_HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
+    order = [*(v for v in HEADLINES if v in said), *(v for v in said if v not in HEADLINES)]
+    return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
 
 
 def answer(comparison: Comparison) -> list[str]:

@@ -17,6 +17,7 @@ from tsduel.core.metrics import Metric
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.stats.sweep import FILE as SWEEP
 from tsduel.tidy.read import read_metrics, read_table
 from tsduel.workloads.reading import reader
 
@@ -32,6 +33,11 @@ class Source:
     metrics: dict[str, Metric]
     labels: dict[str, str]
     comparisons: list[Comparison]
+
+    @cached_property
+    def document_of_sweep(self) -> dict[str, Any]:
+        """What stats/sweep.json says: lines of cells, exponents, where differences begin; empty without a sweep."""
+        return self.run.json(SWEEP) or {"lines": [], "fits": [], "begins": []}
 
     @property
     def plan(self) -> Plan:
@@ -88,10 +94,22 @@ class Source:
         keys = zip(table["cell"], table["variant"], table["block"], strict=True)
         return table[pd.Series([key in mine for key in keys], index=table.index, dtype=bool)]
 
+    @property
+    def dwells_on_shift(self) -> bool:
+        """Whether the report dwells on shifts: where it is asked to, or where builds are the same, as with a proxy."""
+        if self.plan.report.shift is not None:
+            return self.plan.report.shift
+        builds = {(part.role, part.build_key) for variant in self.plan.variants for part in variant.components}
+        return len(builds) == len({role for role, _ in builds}) and not self.plan.aa
+
     def revision(self, variant: str) -> str:
         """Return the full revision; local changes are told by the hash of their diff. Columns of a pivot share one."""
-        server = (self.plan.variants[0] if self.pivoted else self.plan.variant(variant)).server
-        return f"{server.revision or server.ref}{f'+{server.dirty[:12]}' if server.dirty else ''}"
+        parts = (self.plan.variants[0] if self.pivoted else self.plan.variant(variant)).components
+        return " + ".join(
+            f"{part.role + ' ' if len(parts) > 1 else ''}{part.revision or part.ref}"
+            f"{f'+{part.dirty[:12]}' if part.dirty else ''}"
+            for part in parts
+        )
 
 
 def open_source(run_dir: Path) -> Source:
@@ -126,8 +144,9 @@ def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
 
 def _known_as(metric: Metric, plan: Plan) -> str:
     """Return the name that the databases' own people know."""
-    found = [of.counters[metric.counter].name for of in plan.targets.values() if metric.counter in of.counters]
-    return " / ".join(dict.fromkeys(found)) or metric.known_as
+    found = [of.counters[metric.counter].names for of in plan.targets.values() if metric.counter in of.counters]
+    said = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in found]
+    return " / ".join(dict.fromkeys(said)) or metric.known_as
 
 
 def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:

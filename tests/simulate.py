@@ -30,6 +30,7 @@ DUEL = {"primary": 2, "secondary": 10}
 THRESHOLDS = {"solo": 3.0, "duel": 2.0}
 DRIFT_RUNS = 20
 BLOCKS = (6, 8, 12)
+CELLS = (1, 3, 5)
 _HABIT = math.log(1.05)
 _MOST_BLOCKS = 20
 
@@ -85,24 +86,36 @@ def interleave(values: Floats, second: Sequence[bool]) -> tuple[Floats, Floats]:
 
 
 def session(
-    rng: np.random.Generator, machine: Machine, blocks: int, solo: float = 0.0, duel: float = 0.0
+    rng: np.random.Generator, machine: Machine, blocks: int, solo: float = 0.0, duel: float = 0.0, *, cells: int = 1
 ) -> list[Judged]:
-    """Run and judge a session, of which the first primary metric of each part changes by so much."""
+    """Run and judge a session, of which the first primary metric of each part changes by so much, in the first cell."""
+    samples = []
+    for at in range(cells):
+        changes = (0.0, 0.0) if at else (solo, duel)
+        samples += _cell(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
+    return judge(samples, seed=int(rng.integers(2**31)))
+
+
+def _cell(
+    rng: np.random.Generator, machine: Machine, blocks: int, changes: tuple[float, float], numbers: Sequence[int]
+) -> list[Sample]:
     second = seconds(rng, blocks)
     baseline, candidate = interleave(machine.runs(rng, 2 * blocks, sum(SOLO.values())), second)
-    candidate[:, 0] += math.log1p(solo)
+    candidate[:, 0] += math.log1p(changes[0])
     ratios, errors = machine.duels(rng, blocks, sum(DUEL.values()))
-    ratios[:, 0] += math.log1p(duel)
+    ratios[:, 0] += math.log1p(changes[1])
     samples = []
     for j in range(sum(SOLO.values())):
         pairs = [(math.exp(b), math.exp(c)) for b, c in zip(baseline[:, j], candidate[:, j], strict=True)]
-        samples.append(Sample(pairs, second, "lower", _family(j, SOLO), THRESHOLDS["solo"]))
+        samples.append(Sample(pairs, second, "lower", _family(j, SOLO), THRESHOLDS["solo"], blocks=numbers))
     for j in range(sum(DUEL.values())):
         given = ratios[:, j].tolist()
         pairs = [(1.0, math.exp(d)) for d in given]
         limit, within = THRESHOLDS["duel"], [float(errors[j])] * blocks
-        samples.append(Sample(pairs, second, "lower", _family(j, DUEL), limit, ratios=given, errors=within))
-    return judge(samples, seed=int(rng.integers(2**31)))
+        samples.append(
+            Sample(pairs, second, "lower", _family(j, DUEL), limit, ratios=given, errors=within, blocks=numbers)
+        )
+    return samples
 
 
 def _family(metric: int, sizes: dict[str, int]) -> Family:
@@ -114,22 +127,24 @@ def flagged(judged: Sequence[Judged], family: str) -> bool:
     return any(one.p_adj is not None and one.p_adj <= ALPHA for one in judged if one.sample.family == family)
 
 
-def false_alarms(machine: Machine, blocks: int, sessions: int, seed: int) -> dict[str, float]:
+def false_alarms(machine: Machine, blocks: int, sessions: int, seed: int, *, cells: int = 1) -> dict[str, float]:
     """Return the share of A/A sessions with any flag in a family, with any verdict of a change, and that pass."""
     rng = np.random.default_rng([seed, blocks, 0])
-    found = [session(rng, machine, blocks) for _ in range(sessions)]
+    found = [session(rng, machine, blocks, cells=cells) for _ in range(sessions)]
     alarms = [any(one.verdict in {"regression", "improvement"} for one in judged) for judged in found]
     shares = {family: float(np.mean([flagged(j, family) for j in found])) for family in ("primary", "secondary")}
     passed = [aa.verdict(_document(judged))["passed"] for judged in found]
     return {**shares, "verdict": float(np.mean(alarms)), "passes": float(np.mean(passed))}
 
 
-def detection(machine: Machine, blocks: int, changed: tuple[str, float], sessions: int, seed: int) -> dict[str, float]:
+def detection(
+    machine: Machine, blocks: int, changed: tuple[str, float], sessions: int, seed: int, *, cells: int = 1
+) -> dict[str, float]:
     """Return how often a change of one primary metric of a part is flagged, and is called a regression."""
     part, change = changed
     rng = np.random.default_rng([seed, blocks, round(change * 1000)])
     at = 0 if part == "solo" else sum(SOLO.values())
-    found = [session(rng, machine, blocks, **{part: change})[at] for _ in range(sessions)]
+    found = [session(rng, machine, blocks, **{part: change}, cells=cells)[at] for _ in range(sessions)]
     return {
         "flagged": float(np.mean([one.p_adj is not None and one.p_adj <= ALPHA for one in found])),
         "regression": float(np.mean([one.verdict == "regression" for one in found])),
@@ -206,7 +221,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the three tables of docs/method.md."""
+    """Print the four tables of docs/method.md."""
     parser = argparse.ArgumentParser(prog="tests/simulate.py", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="a cell; a quarter of it for detection rates")
     parser.add_argument("--seed", type=int, default=1)
@@ -229,6 +244,22 @@ def main() -> None:
             ]
             rows.append([f"{part}, {blocks} blocks", *cells])
     print(_table(["a primary metric of", *("change: flagged (regression) %",) * 3], rows))
+    print(
+        _table(
+            ["sweep", "any primary flag %", "sees 2 % in one cell's duel %"], sweeps(given.sessions // 4, given.seed)
+        )
+    )
+
+
+def sweeps(sessions: int, seed: int) -> list[list[str]]:
+    """Return the rows of the table of sweeps: false alarms over all cells, and what one cell's change is seen."""
+    rows = []
+    for cells in CELLS:
+        for blocks in BLOCKS:
+            alarms = false_alarms(QUIET, blocks, sessions, seed, cells=cells)["primary"]
+            seen = detection(QUIET, blocks, ("duel", 0.02), sessions, seed, cells=cells)["flagged"]
+            rows.append([f"{cells} cells, {blocks} blocks each", f"{100 * alarms:.0f}", f"{100 * seen:.0f}"])
+    return rows
 
 
 if __name__ == "__main__":

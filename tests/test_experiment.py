@@ -79,10 +79,10 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, kind, mixed, name, noise, queries"),
-        ("matrix", "capacity, design, duel, gcp, host"),
+        ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, queries"),
+        ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
-        ("workload.hosts", "batch_size, churn, end, interval, scale"),
+        ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
         (
             "duel.second",
@@ -92,7 +92,7 @@ def test_pins_are_cpus_of_servers_and_client():
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, pin, port"),
-        ("variants.baseline.flag", "components, env, flags, go, package, path, ref, repo, role, source, target"),
+        ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, repo, role, source, target"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):

@@ -34,7 +34,7 @@ SIDES = ["baseline", "candidate"]
 
 def drawn(variants, design, types=("cpu-max-all-1",)):
     """Return the order of the blocks."""
-    return order.draw(variants, types, design, "host1", "")
+    return order.draw(variants, {"": types}, design, "host1")
 
 
 class TestOrder:

@@ -232,7 +232,8 @@ def test_without_a_duel_the_closed_loop_has_the_shift(tmp_path):
     run = made(tmp_path, lambda run: edit_plan(run, same_build), duel=False, noise=0.0, factors=factors)
     section = text(run).split("## Queries of several workers")[1].split("\n## ")[0]
     # 4 workers at 3,000 queries/s take 1.33 ms in the mean, the p99 of the synthetic run is three times that.
-    assert re.search(r"\| cpu-max-all-1 +\| +\+1\.34.*\+1\.20.*\+2\.67 .*\+4 ", section)
+    assert re.search(r"\| cpu-max-all-1, shift \(95 % CI\) +\| +\+1\.34.*\+1\.20.*\+2\.67 .*\+4 ", section)
+    assert re.search(r"\| cpu-max-all-1, change \(95 % CI\) +\| +\+\d+ % ", section)
     assert "No duel: each variant was measured alone only." in text(run)
     assert "asked of both" not in text(run)
 

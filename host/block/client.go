@@ -76,7 +76,11 @@ func (f *frame) drive(ctx context.Context, v *variant, c *client) (exit proc.Exi
 		}
 		defer (*out.file).Close()
 	}
-	p, err := f.start(v, v.front(), c.verb)
+	s := v.front()
+	if c.name == "load" {
+		s = v.written()
+	}
+	p, err := f.start(v, s, c.verb)
 	if err != nil {
 		return exit, err
 	}

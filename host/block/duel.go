@@ -29,14 +29,15 @@ type duel struct {
 	differences []record.Difference
 	typical     map[string][]float64 // by candidate, one a query type
 	counted     map[string]*exchange.Instructions
-	bodies      map[string][]byte // of /metrics, when they were last asked for
+	bodies      map[string][]byte  // of /metrics, when they were last asked for
+	marks       map[string][]usage // CPU at the edges of the last phase
 	asked       time.Time
 }
 
 // runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
 func runDuel(ctx context.Context, f *frame) (err error) {
 	d := &duel{frame: f, differences: []record.Difference{}, typical: map[string][]float64{},
-		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}}
+		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}, marks: map[string][]usage{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
 		RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
 	f.block.Duel = d.record
@@ -95,12 +96,15 @@ func (d *duel) run(ctx context.Context) error {
 		return err
 	}
 	for _, v := range d.alive() {
+		rss := usage{}
 		for _, s := range v.servers {
 			if c, err := proc.Read(s.pid); err == nil { // else it has died, as stop will say
-				d.record.RSSBytes[v.Name] += int64(c.RSS)
+				rss[s.role] = int64(c.RSS)
 				d.record.RSSPeakBytes[v.Name] += int64(c.PeakRSS)
 			}
 		}
+		d.record.RSSBytes[v.Name] = rss.sum()
+		d.byRole(&d.record.RSSByRole, v.Name, rss)
 	}
 	if err := d.stop(ctx); err != nil {
 		return err
@@ -108,7 +112,7 @@ func (d *duel) run(ctx context.Context) error {
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
 	return d.all(func(v *variant) (err error) {
 		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
-			solo.Sizes, err = d.sizes(ctx, v)
+			err = d.keepSizes(ctx, v, &solo)
 			d.block.Solo[v.Name] = solo
 		}
 		return err
@@ -193,7 +197,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	first := 0
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
-		first = d.Row.Block * job.Until.Count
+		first = d.Row.Turn * job.Until.Count
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
 		file, err := d.Workload.QueriesFor(*target, queryType)
@@ -254,7 +258,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			}
 		}
 		empty := side.Empty
-		if empty < len(result.Exchanges) && d.mayBeEmpty(queryType) {
+		if empty < len(result.Exchanges) && d.Plan.MayBeEmpty(queryType) {
 			empty = 0
 		}
 		if err := check("exchanges_empty", 0, empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
@@ -262,10 +266,6 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 		}
 		return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
 	})
-}
-
-func (d *duel) mayBeEmpty(queryType string) bool {
-	return slices.ContainsFunc(d.Plan.Queries.Types, func(t record.QueryType) bool { return t.Name == queryType && t.MayBeEmpty })
 }
 
 // reading says how a target's answers are read, and how far they are compared with the baseline's.
@@ -301,10 +301,14 @@ func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Readin
 			opened[v.Target] = side
 		}
 		side.Name, side.URL = v.Name, v.url()
+		if side.Reading.Answers == "" {
+			side.URL = v.written().writes
+		}
 		side.Used = func() (exchange.Used, error) {
-			cpu, err := v.cpu()
+			cpu, err := v.cpuByRole()
+			d.marks[v.Name] = append(d.marks[v.Name], cpu)
 			instructions, failed := d.counted[v.Name].Read()
-			return exchange.Used{CPU: int64(cpu), Instructions: instructions}, errors.Join(err, failed)
+			return exchange.Used{CPU: cpu.sum(), Instructions: instructions}, errors.Join(err, failed)
 		}
 		sides = append(sides, side)
 	}
@@ -320,6 +324,7 @@ func closeAll(sides []exchange.Side) {
 // send exchanges what a job's sources give between its sides, and closes them; places are the sides' columns in files.
 func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
 	defer closeAll(job.Sides)
+	clear(d.marks)
 	for place, v := range d.Plan.Variants {
 		if slices.ContainsFunc(job.Sides, func(s exchange.Side) bool { return s.Name == v.Name }) {
 			names, places = append(names, v.Name), append(places, place)
@@ -334,6 +339,15 @@ func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Res
 	}
 	result, err = exchange.Run(ctx, job)
 	return result, names, places, err
+}
+
+// used is what a variant has used between the edges of the last phase.
+func (d *duel) used(name string) usage {
+	marks := d.marks[name]
+	if len(marks) < 2 {
+		return nil
+	}
+	return marks[len(marks)-1].since(marks[0])
 }
 
 // done ends a phase of exchanges.
@@ -352,6 +366,7 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 	for i, name := range names {
 		side := result.Sides[i]
 		kept.CPUNS[name] = side.CPU
+		d.byRole(&kept.CPUNSByRole, name, d.used(name))
 		if kept.Instructions != nil {
 			kept.Instructions[name] = side.Instructions
 		}
@@ -451,6 +466,14 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	lines := int64(0)
+	for _, x := range result.Exchanges {
+		lines += int64(x.Lines)
+	}
+	samples := lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
+	if err := d.arrived(ctx, samples, before); err != nil || d.decided() {
+		return err
+	}
 	s.done(d.servers(), result)
 	file, err := createExchanges(d.path("load.csv.gz"), "k,order,lines", d.Plan.Variants)
 	if err != nil {
@@ -459,14 +482,11 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := errors.Join(file.add("", places, len(d.Plan.Variants), result.Exchanges), file.close()); err != nil {
 		return err
 	}
-	kept := &record.DuelLoad{Exchanges: len(result.Exchanges), Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}}
-	for _, x := range result.Exchanges {
-		kept.Lines += int64(x.Lines)
-	}
+	kept := &record.DuelLoad{Exchanges: len(result.Exchanges), Lines: lines, Samples: samples, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}}
 	for i, name := range names {
-		kept.CPUNS[name] = result.Sides[i].CPU
+		kept.CPUNS[name] = cmp.Or(d.used(name).sum(), result.Sides[i].CPU)
+		d.byRole(&kept.CPUNSByRole, name, d.used(name))
 	}
-	kept.Samples = kept.Lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
 	d.record.Load = kept
 	planned := d.Plan.Workload.Lines
 	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
@@ -484,6 +504,26 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 		return err
 	}
 	return d.stop(ctx)
+}
+
+// arrived waits until what was exchanged is stored on all sides, where one acknowledges it before, and has the CPU clocks of
+// all run until then.
+func (d *duel) arrived(ctx context.Context, samples int64, before map[string][]byte) error {
+	if !slices.ContainsFunc(d.alive(), func(v *variant) bool { return len(v.queues()) > 0 }) {
+		return nil
+	}
+	err := d.all(func(v *variant) error { return d.arrive(ctx, v, samples, before[v.Name]) })
+	if err != nil {
+		return err
+	}
+	return d.all(func(v *variant) error {
+		cpu, err := v.cpuByRole()
+		if err != nil {
+			return d.noAnswer(ctx, v, err.Error())
+		}
+		d.marks[v.Name] = append(d.marks[v.Name], cpu)
+		return nil
+	})
 }
 
 // ratios are what the forecast goes by.

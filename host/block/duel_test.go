@@ -123,7 +123,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 		t.Fatal(err)
 	}
 	f.Spec = record.Spec{RunDir: root, Dir: filepath.Join(root, "raw", "002"), Scratch: filepath.Join(root, "scratch"), Events: record.NewEvents(root, true),
-		Row: record.BlockRow{Block: 2, Kind: "measured", QueryTypes: []string{"t"}}, Builds: &record.Builds{Variants: map[string]record.Build{}},
+		Row: record.BlockRow{Block: 2, Turn: 2, Kind: "measured", QueryTypes: []string{"t"}}, Builds: &record.Builds{Variants: map[string]record.Build{}},
 		Workload: &record.Workload{}, Calibration: &record.Calibration{Counts: map[string]int{"t": 40, "u": 30}},
 		Plan: &record.Plan{Targets: map[string]record.Target{"victoriametrics": target}, Host: record.HostSettings{Port: 20000 + 100*int(ports.Add(1))},
 			Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20, IdleTimeoutS: 20}, Queries: record.Queries{Cache: "as-loaded"},

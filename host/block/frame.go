@@ -37,6 +37,7 @@ type variant struct {
 	dir       string // its files of this block
 	data      string // its databases, one directory a role
 	servers   []*server
+	silent    *server // did not answer with its counters
 	snapshots *scrape.Snapshots
 	part      string
 	phase     record.Phase
@@ -44,12 +45,14 @@ type variant struct {
 }
 
 // server is one component that runs. Pid is that of who listens, which is not the one that was started where a wrapper
-// starts it.
+// starts it. Queries and writes are where clients reach it; empty where they do not.
 type server struct {
-	role, log, clients, metrics string
-	port, pid                   int
-	process                     *proc.Process
-	counters                    func(context.Context) ([]byte, error)
+	role, log                string
+	queries, writes, metrics string
+	port, pid                int
+	ports                    map[string]int // more of them, by name
+	process                  *proc.Process
+	counters                 func(context.Context) ([]byte, error)
 }
 
 // fault is a sentence on why a variant has no result in this block. Any other error is not the block's own doing.
@@ -258,21 +261,76 @@ func (s *span) close(exit int, count int64) {
 	s.frame.Events.PhaseEnd(s.frame.block.Block, s.Phase)
 }
 
+// usage is what each component of a variant has used, by role: ns of CPU, or bytes.
+type usage map[string]int64
+
 // cpu is what the servers of a variant have used so far.
-func (v *variant) cpu() (sum time.Duration, err error) {
+func (v *variant) cpu() (time.Duration, error) {
+	by, err := v.cpuByRole()
+	return time.Duration(by.sum()), err
+}
+
+func (v *variant) cpuByRole() (usage, error) {
+	by := usage{}
 	for _, s := range v.servers {
 		used, err := proc.CPU(s.pid)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		sum += used
+		by[s.role] = int64(used)
 	}
-	return sum, nil
+	return by, nil
 }
 
-// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on. Those of ours answer before another is asked for.
-func (f *frame) freePort() (int, error) {
+func (u usage) sum() (all int64) {
+	for _, one := range u {
+		all += one
+	}
+	return all
+}
+
+// since is what was used after an earlier reading.
+func (u usage) since(before usage) usage {
+	grown := usage{}
+	for role, ns := range u {
+		grown[role] = ns - before[role]
+	}
+	return grown
+}
+
+// byRole keeps a figure by role, in a run with a variant of several components.
+func (f *frame) byRole(in *record.ByRole, of string, by map[string]int64) {
+	if !slices.ContainsFunc(f.Plan.Variants, func(v record.Variant) bool { return len(v.Components) > 1 }) {
+		return
+	}
+	if *in == nil {
+		*in = record.ByRole{}
+	}
+	(*in)[of] = by
+}
+
+// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that no server of ours was given: those
+// that run, and one that is about to be started.
+func (f *frame) freePort(next *server) (int, error) {
+	given := map[int]bool{}
+	take := func(s *server) {
+		given[s.port] = true
+		for _, port := range s.ports {
+			given[port] = true
+		}
+	}
+	for _, v := range f.variants {
+		for _, s := range v.servers {
+			take(s)
+		}
+	}
+	if next != nil {
+		take(next)
+	}
 	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {
+		if given[port] {
+			continue
+		}
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
 		}

@@ -99,7 +99,7 @@ func (f *frame) query(ctx context.Context, v *variant, queryType string, rec *re
 	if err != nil {
 		return err
 	}
-	cpu, err := v.cpu()
+	cpu, err := v.cpuByRole()
 	if err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func (f *frame) query(ctx context.Context, v *variant, queryType string, rec *re
 	s.over(v.servers...)
 	s.Begin, s.End = record.Epoch(exit.began), record.Epoch(exit.At)
 	s.ClientUserS, s.ClientSystemS, s.Attempts = exit.User.Seconds(), exit.System.Seconds(), tries
-	if now, err := v.cpu(); err == nil {
-		rec.CPUNS["query:"+queryType] = int64(now - cpu)
+	if now, err := v.cpuByRole(); err == nil {
+		f.keepCPU(rec, "query:"+queryType, now.since(cpu))
 	}
 	after, err := v.snapshots.Body(ctx, true)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -154,6 +155,12 @@ func (f *frame) mixed(ctx context.Context, r *rates) error {
 			return err
 		}
 	}
+	if len(r.queues()) > 0 {
+		if err := f.arrive(ctx, r.variant, phase.Samples, before); err != nil {
+			return err
+		}
+		after = r.metrics(ctx)
+	}
 	if err := f.stored(r.variant, phase.Samples, before, after); err != nil {
 		return err
 	}
@@ -208,6 +215,9 @@ func (f *frame) hasData(r *rates, before, after []byte) error {
 			empty, answered = empty+stream.Empty, answered+stream.Answered
 		}
 	}
+	if empty < answered && slices.ContainsFunc(r.rule.Types, f.Plan.MayBeEmpty) {
+		empty = 0
+	}
 	if err := f.equal(r.variant, "operations_empty", 0, float64(empty), fmt.Sprintf("%d of %d answers have no data", empty, answered)); err != nil {
 		return err
 	}
@@ -259,7 +269,11 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 		// The same times for every variant of a block, others in the next.
 		schedule := openloop.Schedule{Rate: stream.rate, Length: record.Seconds(r.rule.Seconds), Poisson: r.rule.Arrivals == "poisson",
 			Seed: uint64(f.Plan.Design.Seed)<<32 + uint64(f.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)}
-		job.Streams = append(job.Streams, openloop.Stream{Source: stream.source, Starts: schedule.Starts(), URL: r.url(), Connections: r.rule.Connections,
+		url := r.url()
+		if stream.operation != "query" {
+			url = r.written().writes
+		}
+		job.Streams = append(job.Streams, openloop.Stream{Source: stream.source, Starts: schedule.Starts(), URL: url, Connections: r.rule.Connections,
 			Timeout: record.Seconds(f.Plan.Watchdog.QueryStallS), Success: stream.success, Empty: stream.empty})
 		planned += int64(len(job.Streams[i].Starts))
 	}

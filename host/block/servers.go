@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -49,13 +50,58 @@ func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
 		}
 	}
 	env = append(env,
-		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role), "DB_PORT="+strconv.Itoa(s.port),
-		"DB_URL="+v.url(), "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache, "DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
-	env = append(env, c.env...)
+		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role),
+		"DB_URL="+v.url(), "DB_WRITE_URL="+v.written().writes, "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache,
+		"DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
+	env = append(append(env, s.ours()...), c.env...)
+	for _, one := range v.servers {
+		env = append(env, one.addresses()...)
+	}
+	dir := f.emptyDir()
+	if c.name == "start" {
+		if dir, err = f.filesOf(v, s.role); err != nil {
+			return nil, err
+		}
+	}
 	return proc.Start(proc.Command{
-		Argv: append([]string{bash, filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: f.emptyDir(), Scratch: f.Scratch,
+		Argv: append([]string{bash, filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: dir, Scratch: f.Scratch,
 		Stdin: c.stdin, Stdout: c.stdout, Stderr: c.stderr, CPUs: c.cpus,
 	})
+}
+
+// ours are DB_PORT and, of more ports, DB_PORT_NAME.
+func (s *server) ours() []string {
+	env := []string{"DB_PORT=" + strconv.Itoa(s.port)}
+	for name, port := range s.ports {
+		env = append(env, "DB_PORT_"+variable(name)+"="+strconv.Itoa(port))
+	}
+	return env
+}
+
+// addresses are DB_AT_ROLE and, of more ports, DB_AT_ROLE_NAME: HOST:PORT of one that runs, for the others.
+func (s *server) addresses() []string {
+	at := "DB_AT_" + variable(s.role)
+	env := []string{at + "=127.0.0.1:" + strconv.Itoa(s.port)}
+	for name, port := range s.ports {
+		env = append(env, at+"_"+variable(name)+"=127.0.0.1:"+strconv.Itoa(port))
+	}
+	return env
+}
+
+func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+
+// filesOf is a directory of the files that the experiment gives a component, and of nothing else.
+func (f *frame) filesOf(v *variant, role string) (string, error) {
+	files := v.component(role).Files
+	if len(files) == 0 {
+		return f.emptyDir(), nil
+	}
+	dir := filepath.Join(f.Scratch, "files", v.Name, role)
+	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o777))
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	return dir, err
 }
 
 // ask calls a verb that answers with text; the error is its own last words.
@@ -120,32 +166,35 @@ func (f *frame) binary(v *variant, role string) string {
 	return build.Binary
 }
 
-// url is that of the server that takes clients: the first component that says so.
-func (v *variant) url() string {
-	for _, c := range v.Components {
-		for _, s := range v.servers {
-			if s.role == c.Role && s.clients != "" {
-				return s.clients
-			}
-		}
+// url is where queries go.
+func (v *variant) url() string { return v.front().queries }
+
+// front is the server that takes queries: the first component that says so.
+func (v *variant) front() *server { return v.first(func(s *server) bool { return s.queries != "" }) }
+
+// written is the one that takes data.
+func (v *variant) written() *server { return v.first(func(s *server) bool { return s.writes != "" }) }
+
+func (v *variant) first(takes func(*server) bool) *server {
+	if at := slices.IndexFunc(v.servers, takes); at >= 0 {
+		return v.servers[at]
 	}
-	return ""
+	return &server{} // none is up yet
 }
 
-// front is the server that takes clients.
-func (v *variant) front() *server {
-	at := slices.IndexFunc(v.servers, func(s *server) bool { return s.clients == v.url() })
-	return v.servers[max(at, 0)]
-}
-
-// launch starts all components of a variant, the last one first, each behind those that it asks; waits until they answer,
-// and looks at who may reach them. Seconds are from the first start to the last answer.
+// launch starts all components of a variant, the last one first, so that each finds those that it asks; waits until they
+// answer, and looks at who may reach them. Seconds are from the first start to the last answer.
 func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus []int) (seconds float64, err error) {
 	begin := time.Now()
 	for _, c := range slices.Backward(v.Components) {
-		s := &server{role: c.Role, log: filepath.Join(v.dir, logPrefix+c.Role+".log")}
-		if s.port, err = f.freePort(); err != nil {
+		s := &server{role: c.Role, log: filepath.Join(v.dir, logPrefix+c.Role+".log"), ports: map[string]int{}}
+		if s.port, err = f.freePort(nil); err != nil {
 			return 0, err
+		}
+		for _, name := range v.target.Ports[c.Role] {
+			if s.ports[name], err = f.freePort(s); err != nil {
+				return 0, err
+			}
 		}
 		if err := os.MkdirAll(filepath.Join(v.data, c.Role), 0o777); err != nil {
 			return 0, err
@@ -160,12 +209,11 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 			return 0, err
 		}
 		s.pid = s.process.Pid
-		v.servers = append(v.servers, s)
-		if err := f.waitReady(ctx, v, s, begin); err != nil {
+		v.servers = slices.Insert(v.servers, 0, s)
+		if err := f.waitReady(ctx, v, s); err != nil {
 			return 0, err
 		}
 	}
-	slices.Reverse(v.servers)
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {
 		s.pid = cmp.Or(f.listener(s), s.pid)
@@ -176,13 +224,17 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 		for line := range strings.Lines(said) {
 			switch what, url, _ := strings.Cut(strings.TrimSpace(line), " "); what {
 			case "clients":
-				s.clients = url
+				s.queries, s.writes = url, url
+			case "queries":
+				s.queries = url
+			case "writes":
+				s.writes = url
 			case "metrics":
 				s.metrics = url
 			}
 		}
 	}
-	if v.url() == "" {
+	if v.url() == "" || v.written().writes == "" {
 		return 0, fmt.Errorf("%s/endpoints names no address for clients of %s", v.Target, v.Name)
 	}
 	if sources := f.sources(v); v.snapshots != nil {
@@ -193,20 +245,22 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 
 func (f *frame) sources(v *variant) (sources []scrape.Source) {
 	for _, s := range v.servers {
-		s.counters = func(ctx context.Context) ([]byte, error) { return scrape.Fetch(ctx, s.metrics) }
-		if s.metrics == "" {
-			s.counters = func(ctx context.Context) ([]byte, error) {
-				text, err := f.ask(ctx, v, s, scrape.Timeout, "metrics")
-				return []byte(text), err
+		s.counters = func(ctx context.Context) (text []byte, err error) {
+			if s.metrics != "" {
+				text, err = scrape.Fetch(ctx, s.metrics)
+			} else {
+				said, failed := f.ask(ctx, v, s, scrape.Timeout, "metrics")
+				text, err = []byte(said), failed
 			}
+			return scrape.OfRole(s.role, text), err
 		}
 		sources = append(sources, scrape.Source{Role: s.role, Pid: s.pid, Counters: s.counters, Slow: s.metrics == ""})
 	}
 	return sources
 }
 
-func (f *frame) waitReady(ctx context.Context, v *variant, s *server, begin time.Time) error {
-	health := record.Seconds(f.Plan.Watchdog.HealthS)
+func (f *frame) waitReady(ctx context.Context, v *variant, s *server) error {
+	begin, health := time.Now(), record.Seconds(f.Plan.Watchdog.HealthS)
 	for {
 		_, err := f.ask(ctx, v, s, health, "ready")
 		if err == nil {
@@ -220,7 +274,7 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server, begin time
 		case <-time.After(readyEvery):
 		}
 		if time.Since(begin) > health {
-			return faultf("the server did not become healthy within %v: %s", health, lastWords(s.log))
+			return faultf("the %s did not become healthy within %v: %s", s.role, health, lastWords(s.log))
 		}
 	}
 }
@@ -229,7 +283,7 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server, begin time
 func (f *frame) died(v *variant) error {
 	for _, s := range v.servers {
 		if !s.process.Alive() {
-			return faultf("the server (pid %d) died: %s%s", s.process.Pid, lastWords(s.log), f.wantOfMemory())
+			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s.log), f.wantOfMemory())
 		}
 	}
 	return nil
@@ -254,9 +308,9 @@ func listens(pid, port int) bool {
 
 // onLoopback looks at what really listens: flags of an experiment may add addresses to the one that we give.
 func (f *frame) onLoopback(v *variant) error {
-	var open []string
-	count := 0
+	var open, unseen []string
 	for _, s := range v.servers {
+		count := 0
 		for _, p := range proc.Processes() {
 			if p.Session == s.process.Pid {
 				for _, at := range proc.Listeners(p.PID) {
@@ -267,11 +321,14 @@ func (f *frame) onLoopback(v *variant) error {
 				}
 			}
 		}
+		if count == 0 {
+			unseen = append(unseen, s.role)
+		}
 	}
-	c := record.Check{Check: "listens_on_loopback", Phase: v.phase.Phase, Expected: 0, Actual: float64(len(open)), OK: len(open) == 0 && count > 0}
+	c := record.Check{Check: "listens_on_loopback", Phase: v.phase.Phase, Expected: 0, Actual: float64(len(open)), OK: len(open)+len(unseen) == 0}
 	c.Message = fmt.Sprintf("%s listens for others, at %s: take the flag that says so out of the experiment", v.Name, strings.Join(open, " and "))
-	if count == 0 {
-		c.Message = fmt.Sprintf("could not be checked: no process of %s is seen to listen", v.Name)
+	if len(open) == 0 {
+		c.Message = fmt.Sprintf("could not be checked: no process of %s's %s is seen to listen", v.Name, strings.Join(unseen, " and "))
 	}
 	return f.check(v, c)
 }
@@ -281,7 +338,7 @@ func (f *frame) sameProcess(v *variant) error {
 	for _, s := range v.servers {
 		now := f.listener(s)
 		if err := f.equal(v, "same_process", float64(s.pid), float64(now),
-			fmt.Sprintf("the server was process %d at the start and is %d now: it was restarted", s.pid, now)); err != nil {
+			fmt.Sprintf("the %s was process %d at the start and is %d now: it was restarted", s.role, s.pid, now)); err != nil {
 			return err
 		}
 	}
@@ -307,7 +364,7 @@ func (f *frame) shutdown(ctx context.Context, v *variant) (seconds float64, err 
 			if err := s.process.Kill(); err != nil {
 				return 0, err
 			}
-			return 0, faultf("the server (pid %d) had to be killed: it did not stop within %v; %s", s.process.Pid, patience, lastWords(s.log))
+			return 0, faultf("the %s (pid %d) had to be killed: it did not stop within %v; %s", s.role, s.process.Pid, patience, lastWords(s.log))
 		}
 	}
 	seconds = time.Since(begin).Seconds()
@@ -322,30 +379,43 @@ func (f *frame) shutdown(ctx context.Context, v *variant) (seconds float64, err 
 
 // forget deletes what the stopped components keep on disk of answers.
 func (f *frame) forget(ctx context.Context, v *variant) error {
-	return f.each(ctx, v, "forget", func(string) error { return nil })
+	return f.each(ctx, v, "forget", func(string, string) error { return nil })
 }
 
 // sizes adds up what the stopped components have on disk.
 func (f *frame) sizes(ctx context.Context, v *variant) (map[string]int64, error) {
+	by, err := f.sizesByRole(ctx, v)
 	sum := map[string]int64{}
-	return sum, f.each(ctx, v, "size", func(said string) error {
+	for name, of := range by {
+		sum[name] = usage(of).sum()
+	}
+	return sum, err
+}
+
+// sizesByRole are the sizes of each, by name.
+func (f *frame) sizesByRole(ctx context.Context, v *variant) (record.ByRole, error) {
+	by := record.ByRole{}
+	return by, f.each(ctx, v, "size", func(role, said string) error {
 		for line := range strings.Lines(said) {
 			name, bytes, _ := strings.Cut(strings.TrimSpace(line), " ")
 			n, err := strconv.ParseInt(bytes, 10, 64)
 			if err != nil {
 				return faultf("%s/size printed no NAME BYTES: %s", v.Target, scrape.OneLine(line))
 			}
-			sum[name] += n
+			if by[name] == nil {
+				by[name] = map[string]int64{}
+			}
+			by[name][role] = n
 		}
 		return nil
 	})
 }
 
-func (f *frame) each(ctx context.Context, v *variant, verb string, take func(string) error) error {
+func (f *frame) each(ctx context.Context, v *variant, verb string, take func(role, said string) error) error {
 	for _, c := range v.Components {
 		said, err := f.ask(ctx, v, &server{role: c.Role}, record.Seconds(f.Plan.Watchdog.StopS), verb)
 		if err == nil {
-			err = take(said)
+			err = take(c.Role, said)
 		}
 		if err != nil {
 			return err

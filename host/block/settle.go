@@ -4,16 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
 
+// arriveEvery is how often it is looked whether the last sample has arrived; what is looked at may be a second old.
+const arriveEvery = 100 * time.Millisecond
+
 // drain is how long after the last acknowledged sample the database was quiet, and its servers' CPU clock then.
 type drain struct {
 	seconds float64
-	cpu     time.Duration
+	cpu     usage
 }
 
 // settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
@@ -26,7 +30,7 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 		natural, polls = v.target.BeforeMerge, 1
 	}
 	rest := func(mode string, quiet []string, polls int) (drain, error) {
-		if _, err := f.ask(ctx, v, v.front(), record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
+		if err := f.askToSettle(ctx, v, mode); err != nil {
 			return drain{}, err
 		}
 		return f.waitQuiet(ctx, v, quiet, polls, loadEnd, deadline)
@@ -44,6 +48,57 @@ func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at d
 	s.over(v.servers...)
 	s.close(0, 0)
 	return at, nil
+}
+
+// askToSettle asks every component.
+func (f *frame) askToSettle(ctx context.Context, v *variant, mode string) error {
+	for _, s := range v.servers {
+		if _, err := f.ask(ctx, v, s, record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive waits until so many samples are stored, where a component acknowledges them before that: it gives up once no more
+// has arrived for as long as a load may stand still. How many did is for stored to say.
+func (f *frame) arrive(ctx context.Context, v *variant, samples int64, before []byte) error {
+	counter, has := v.target.Counters["stored"]
+	if !has || len(v.queues()) == 0 {
+		return nil
+	}
+	for arrived, moved := -1.0, time.Now(); ; {
+		body := v.metrics(ctx)
+		now, _, err := v.moved("samples_stored", counter, before, body)
+		switch {
+		case err != nil:
+			return err
+		case len(body) > 0 && now*max(1, v.target.SamplesPerRow) >= float64(samples):
+			return nil
+		case len(body) > 0 && now != arrived:
+			arrived, moved = now, time.Now()
+		case time.Since(moved) >= record.Seconds(f.Plan.Watchdog.LoadStallS):
+			return nil
+		}
+		if err := f.died(v); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(arriveEvery):
+		}
+	}
+}
+
+// queues are the components that acknowledge samples before those are stored.
+func (v *variant) queues() (roles []string) {
+	for _, c := range v.Components {
+		if slices.Contains(v.target.Queues, c.Role) {
+			roles = append(roles, c.Role)
+		}
+	}
+	return roles
 }
 
 // mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
@@ -73,7 +128,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 		case len(body) > 0 && busy == 0 && (still == lastStill || quiet == 0):
 			if quiet++; quiet == 1 {
 				at.seconds = now.Sub(loadEnd).Seconds()
-				if at.cpu, err = v.cpu(); err != nil {
+				if at.cpu, err = v.cpuByRole(); err != nil {
 					return at, f.died(v)
 				}
 			}
@@ -107,6 +162,7 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 	for _, s := range v.servers {
 		body, err := s.counters(ctx)
 		if err != nil {
+			v.silent = s
 			return nil
 		}
 		all = append(append(all, body...), '\n')
@@ -116,7 +172,7 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 
 // unread is for a sentence where metrics gave nothing.
 func (v *variant) unread() string {
-	return "its counters cannot be read at " + cmp.Or(v.front().metrics, v.Target+"/metrics")
+	return "its counters cannot be read at " + cmp.Or(cmp.Or(v.silent, v.front()).metrics, v.Target+"/metrics")
 }
 
 // leftToDo is how much a database has still to do, and the counters that stand still once it does nothing.

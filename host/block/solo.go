@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
+	"time"
 
 	"tsduel/host/noise"
 	"tsduel/host/proc"
@@ -141,8 +143,24 @@ func (f *frame) stopAlone(ctx context.Context, v *variant, rec *record.SoloRecor
 		return err
 	}
 	s.close(0, 0)
-	rec.Sizes, err = f.sizes(ctx, v)
+	return f.keepSizes(ctx, v, rec)
+}
+
+// keepSizes keeps what a stopped variant has on disk, in all and by role.
+func (f *frame) keepSizes(ctx context.Context, v *variant, rec *record.SoloRecord) error {
+	by, err := f.sizesByRole(ctx, v)
+	rec.Sizes, rec.SizesByRole = map[string]int64{}, nil
+	for name, of := range by {
+		rec.Sizes[name] = usage(of).sum()
+		f.byRole(&rec.SizesByRole, name, of)
+	}
 	return err
+}
+
+// keepCPU keeps what was used in a phase, in all and by role.
+func (f *frame) keepCPU(rec *record.SoloRecord, of string, used usage) {
+	rec.CPUNS[of] = used.sum()
+	f.byRole(&rec.CPUNSByRole, of, used)
 }
 
 // load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
@@ -155,7 +173,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	cpu, err := v.cpu()
+	cpu, err := v.cpuByRole()
 	if err != nil {
 		return err
 	}
@@ -182,13 +200,13 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 		return done, nil
 	}
 	c.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(c.stderr), lastWords(v.front().log))
+		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(c.stderr), lastWords(v.written().log))
 	}
 	s.listen(v.servers...)
 	exit, err := f.drive(ctx, v, &c)
 	// At once: the last tick may have to wait for an answer.
-	if now, gone := v.cpu(); gone == nil {
-		rec.CPUNS["load"] = int64(now - cpu)
+	if now, gone := v.cpuByRole(); gone == nil {
+		f.keepCPU(rec, "load", now.since(cpu))
 	}
 	stopTicks()
 	fed := wait()
@@ -211,11 +229,18 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err := f.sent(v, &c); err != nil {
 		return err
 	}
+	if len(v.queues()) > 0 {
+		if err := f.arrive(ctx, v, f.Plan.Workload.Samples, before); err != nil {
+			return err
+		}
+		took := time.Since(exit.At).Seconds()
+		rec.ArriveS = &took
+	}
 	drained, err := f.settle(ctx, v, exit.At)
 	if err != nil {
 		return err
 	}
-	rec.CPUNS["drained"] = int64(drained.cpu - cpu)
+	f.keepCPU(rec, "drained", drained.cpu.since(cpu))
 	if f.Plan.Settle.Drain {
 		rec.DrainS = &drained.seconds
 	}
@@ -298,6 +323,9 @@ func (f *frame) stored(v *variant, samples int64, before, after []byte) error {
 			return err
 		}
 		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, grown*a, planned, counter.Name)
+		if queues := v.queues(); len(queues) > 0 && grown*a < planned {
+			wrong += fmt.Sprintf("; %s acknowledged them, and nothing came for %v s", strings.Join(queues, " and "), f.Plan.Watchdog.LoadStallS)
+		}
 		if missing != "" {
 			grown, wrong = -1, missing
 		}

@@ -121,7 +121,7 @@ func (d *duel) rest(ctx context.Context) error {
 			side.IdleS = 0
 			d.record.Start[v.Name] = side
 			if d.mergesLater(v) {
-				_, err = d.ask(ctx, v, v.front(), record.Seconds(d.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE=merged")
+				err = d.askToSettle(ctx, v, "merged")
 			}
 			return err
 		})

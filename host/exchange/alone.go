@@ -31,7 +31,7 @@ func (c Conn) Close() { c.close() }
 // Empty says whether an answer of a format has no data in it.
 func Empty(answers string) func(body []byte) (bool, error) { return formats[answers].empty }
 
-// Around gives the queries of a file from one on, and again from its first one behind its last.
+// Around gives the queries of a file from one on, and again from its first one behind its last; see OpenQueries.
 func Around(path string, first int, arguments string) (Source, error) {
 	of, err := OpenQueries(path, first, arguments)
 	return &around{of, path, arguments}, err

@@ -1,6 +1,9 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // What a phase belongs to.
 const (
@@ -108,15 +111,21 @@ type Check struct {
 	Message   string  `json:"message"`
 }
 
+// ByRole are figures of components: what of, then the role. It is nil in runs whose variants have one component each.
+type ByRole map[string]map[string]int64
+
 // SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
 type SoloRecord struct {
-	Canary   *Canary          `json:"canary"`
-	Sizes    map[string]int64 `json:"sizes"`
-	DrainS   *float64         `json:"drain_s"`
-	StartS   float64          `json:"start_s"`
-	StopS    float64          `json:"stop_s"`
-	Restarts int              `json:"restarts"`
-	CPUNS    map[string]int64 `json:"cpu_ns"`
+	Canary      *Canary          `json:"canary"`
+	Sizes       map[string]int64 `json:"sizes"`
+	SizesByRole ByRole           `json:"sizes_by_role"` // by name of the size
+	ArriveS     *float64         `json:"arrive_s"`      // from the last acknowledged sample to the last stored; nil where nothing queues
+	DrainS      *float64         `json:"drain_s"`
+	StartS      float64          `json:"start_s"`
+	StopS       float64          `json:"stop_s"`
+	Restarts    int              `json:"restarts"`
+	CPUNS       map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
 }
 
 // Canary is how long the same work takes on this machine, in seconds.
@@ -133,6 +142,7 @@ type DuelRecord struct {
 	Types        []DuelType           `json:"types"`
 	Load         *DuelLoad            `json:"load"`
 	RSSBytes     map[string]int64     `json:"rss_bytes"` // after the duel
+	RSSByRole    ByRole               `json:"rss_by_role"`
 	RSSPeakBytes map[string]int64     `json:"rss_peak_bytes"`
 }
 
@@ -163,6 +173,7 @@ type DuelType struct {
 	FirstQuery   int              `json:"first_query"` // of the file
 	Seconds      float64          `json:"seconds"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	ClientCPUNS  int64            `json:"client_cpu_ns"`
 	Instructions map[string]int64 `json:"instructions"` // nil where the kernel does not count them
 	Stopped      string           `json:"stopped"`      // why it ended early
@@ -172,11 +183,13 @@ type DuelType struct {
 
 // DuelLoad is exchanged ingestion.
 type DuelLoad struct {
-	Exchanges int              `json:"exchanges"`
-	Lines     int64            `json:"lines"`
-	Samples   int64            `json:"samples"`
-	Seconds   float64          `json:"seconds"`
-	CPUNS     map[string]int64 `json:"cpu_ns"`
+	Exchanges int     `json:"exchanges"`
+	Lines     int64   `json:"lines"`
+	Samples   int64   `json:"samples"`
+	Seconds   float64 `json:"seconds"`
+	// Until all samples have arrived, where a component acknowledges them before.
+	CPUNS       map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
 }
 
 // RatesPart is a variant alone at fixed rates: one phase, or one a rung of the ladder.
@@ -343,25 +356,39 @@ type Workload struct {
 
 // DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
 type DataFile struct {
-	Format          string `json:"format"`
-	Path            string `json:"path"` // zstd
-	FeedPath        string `json:"feed_path"`
-	SHA256          string `json:"sha256"`
-	ContentChecksum string `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
-	Bytes           int64  `json:"bytes"`
-	Lines           int64  `json:"lines"`
-	Samples         int64  `json:"samples"`
+	Cells           []string `json:"cells,omitempty"` // of a sweep, those that load it
+	Format          string   `json:"format"`
+	Path            string   `json:"path"` // zstd
+	FeedPath        string   `json:"feed_path"`
+	SHA256          string   `json:"sha256"`
+	ContentChecksum string   `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
+	Bytes           int64    `json:"bytes"`
+	Lines           int64    `json:"lines"`
+	Samples         int64    `json:"samples"`
 }
 
 // QueryFile is a gob stream of TSBS's queries, translated into a form where that has a name.
 type QueryFile struct {
-	Format string `json:"format"`
-	Form   string `json:"form,omitempty"`
-	Type   string `json:"type"`
-	Path   string `json:"path"`
-	SHA256 string `json:"sha256"`
-	Bytes  int64  `json:"bytes"`
-	Count  int    `json:"count"`
+	Cells  []string `json:"cells,omitempty"` // of a sweep, those that ask it
+	Format string   `json:"format"`
+	Form   string   `json:"form,omitempty"`
+	Type   string   `json:"type"`
+	Path   string   `json:"path"`
+	SHA256 string   `json:"sha256"`
+	Bytes  int64    `json:"bytes"`
+	Count  int      `json:"count"`
+}
+
+// In returns the files of a cell.
+func (w *Workload) In(cell string) *Workload {
+	if w == nil {
+		return nil
+	}
+	not := func(cells []string) bool { return len(cells) > 0 && !slices.Contains(cells, cell) }
+	data := func(files []DataFile) []DataFile {
+		return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return not(f.Cells) })
+	}
+	return &Workload{Data: data(w.Data), Mixed: data(w.Mixed), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
 }
 
 // DataFor returns the data in a format.
@@ -392,11 +419,20 @@ func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error
 // Calibration is raw/calibration.json, made once after the warm-up: operations a block, by query type; Rows, Columns and CPU are
 // of Go benchmarks.
 type Calibration struct {
-	Counts     map[string]int   `json:"counts,omitempty"`      // exchanges
-	SoloCounts map[string]int   `json:"solo_counts,omitempty"` // queries of the closed loop
-	CPU        int              `json:"cpu,omitempty"`
-	Columns    []string         `json:"columns,omitempty"`
-	Rows       []CalibrationRow `json:"rows,omitempty"`
+	Cells      map[string]*Calibration `json:"cells,omitempty"`       // of a sweep, where there is nothing else in it
+	Counts     map[string]int          `json:"counts,omitempty"`      // exchanges
+	SoloCounts map[string]int          `json:"solo_counts,omitempty"` // queries of the closed loop
+	CPU        int                     `json:"cpu,omitempty"`
+	Columns    []string                `json:"columns,omitempty"`
+	Rows       []CalibrationRow        `json:"rows,omitempty"`
+}
+
+// In returns that of a cell; nil where there is none.
+func (c *Calibration) In(cell string) *Calibration {
+	if c != nil && c.Cells[cell] != nil {
+		return c.Cells[cell]
+	}
+	return c
 }
 
 // CalibrationRow is a benchmark that is compared: its name in each variant, and its operations.

@@ -21,9 +21,13 @@ func Line(name string, f Fields) string {
 	}
 	switch name {
 	case "run-start":
-		return fmt.Sprintf("%s: %s of %s blocks are finished", text("run"), text("finished"), text("planned"))
+		cells := ""
+		if n := number(f["cells"]); n > 1 {
+			cells = fmt.Sprintf(", %.0f cells in turn", n)
+		}
+		return fmt.Sprintf("%s: %s of %s blocks are finished%s", text("run"), text("finished"), text("planned"), cells)
 	case "block-start":
-		return fmt.Sprintf("block %s begins (%s)", text("block"), text("kind"))
+		return fmt.Sprintf("block %s begins (%s)", text("block"), words(text("kind"), text("cell")))
 	case "phase-end":
 		who := text("variant")
 		if who == "" {

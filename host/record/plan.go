@@ -3,11 +3,13 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +26,7 @@ type Plan struct {
 	Kind        string            `json:"kind"` // tsbs, gobench or logs
 	Place       Place             `json:"place"`
 	Hosts       []string          `json:"hosts"`
+	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"` // the baseline first
 	Targets     map[string]Target `json:"targets"`
 	Design      Design            `json:"design"`
@@ -40,6 +43,47 @@ type Plan struct {
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
 	Imported    *struct{}         `json:"imported"`
+}
+
+// Cell is a setting of a sweep: what it changes, whole; nil is as in the plan. Without a sweep there is one, without a name.
+type Cell struct {
+	Name       string                 `json:"name"`
+	Workload   *WorkloadPlan          `json:"workload"`
+	Queries    *Queries               `json:"queries"`
+	Duel       *Duel                  `json:"duel"`
+	Settle     *Settle                `json:"settle"`
+	Mixed      *Mixed                 `json:"mixed"`
+	Capacity   *Capacity              `json:"capacity"`
+	Components map[string][]Component `json:"components"` // of the variants that it starts otherwise
+}
+
+// In returns the plan as a cell has it.
+func (p *Plan) In(cell string) *Plan {
+	at := slices.IndexFunc(p.Cells, func(c Cell) bool { return c.Name == cell })
+	if at < 0 {
+		return p
+	}
+	own, c := *p, p.Cells[at]
+	own.Workload, own.Mixed, own.Capacity = cmp.Or(c.Workload, p.Workload), cmp.Or(c.Mixed, p.Mixed), cmp.Or(c.Capacity, p.Capacity)
+	own.Queries, own.Duel, own.Settle = *cmp.Or(c.Queries, &p.Queries), *cmp.Or(c.Duel, &p.Duel), *cmp.Or(c.Settle, &p.Settle)
+	own.Variants = slices.Clone(p.Variants)
+	for i := range own.Variants {
+		if parts, has := c.Components[own.Variants[i].Name]; has {
+			own.Variants[i].Components = parts
+		}
+	}
+	return &own
+}
+
+// CellNames are those of all settings, in their order; one without a name where nothing is swept.
+func (p *Plan) CellNames() (names []string) {
+	for _, c := range p.Cells {
+		names = append(names, c.Name)
+	}
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	return names
 }
 
 // Place is where the blocks run: local, ssh or gcp.
@@ -59,39 +103,46 @@ type Variant struct {
 	Bench      string      `json:"bench"`
 }
 
-// Component is one process of a variant.
+// Component is one process of a variant; it starts in a directory that holds Files (name -> text).
 type Component struct {
 	Role     string            `json:"role"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
+	Files    map[string]string `json:"files"`
 	BuildKey string            `json:"build_key"`
 }
 
 // Target is what a database calls its counters and how its answers and its log are read; patterns are RE2.
 type Target struct {
-	Name           string             `json:"name"`
-	DataFormat     string             `json:"data_format"`
-	QueryFormat    string             `json:"query_format"`
-	QueryForm      string             `json:"query_form"`      // into what the format's queries are translated; empty for nothing
-	QueryArguments string             `json:"query_arguments"` // added to each query's path
-	Answers        string             `json:"answers"`
-	Volatile       string             `json:"volatile"`     // taken out of bodies before their bytes are compared
-	Trouble        string             `json:"trouble"`      // a line of the log that fails the block
-	Counters       map[string]Counter `json:"counters"`     // any may be missing
-	Quiet          []string           `json:"quiet"`        // settled: these are 0 ...
-	BeforeMerge    []string           `json:"before_merge"` // 0 when a merge can be asked for
-	Still          []string           `json:"still"`        // ... and these do not change
-	Ticks          string             `json:"ticks"`        // which of its samples a tick keeps
-	SamplesPerRow  float64            `json:"samples_per_row"`
-	WritePath      string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
-	NamePrefix     string             `json:"name_prefix"` // of a field's name in its answers
-	Windows        string             `json:"windows"`     // a window is called by its end or its start
+	Name          string             `json:"name"`
+	DataFormat    string             `json:"data_format"`
+	QueryFormat   string             `json:"query_format"`
+	QueryForm     string             `json:"query_form"` // into what the format's queries are translated; empty for nothing
+	Answers       string             `json:"answers"`
+	Volatile      string             `json:"volatile"`     // taken out of bodies before their bytes are compared
+	Trouble       string             `json:"trouble"`      // a line of the log that fails the block
+	Counters      map[string]Counter `json:"counters"`     // any may be missing
+	Quiet         []string           `json:"quiet"`        // settled: these are 0 ...
+	BeforeMerge   []string           `json:"before_merge"` // 0 when a merge can be asked for
+	Still         []string           `json:"still"`        // ... and these do not change
+	Ticks         string             `json:"ticks"`        // which of its samples a tick keeps
+	SamplesPerRow float64            `json:"samples_per_row"`
+	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
+	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
+	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	// QueryArguments are added to each query's path, as TSBS's own client does.
+	QueryArguments string `json:"query_arguments"`
+	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
+	Queues []string            `json:"queues"`
+	Ports  map[string][]string `json:"ports"`
 }
 
-// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full.
+// Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of
+// one component if Role says which.
 type Counter struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
+	Role   string            `json:"role"`
 }
 
 // Design is how many blocks there are, and when a run gives up.
@@ -150,6 +201,7 @@ type WorkloadPlan struct {
 	Seed           int64     `json:"seed"`
 	Workers        int       `json:"workers"`
 	BatchSize      int       `json:"batch_size"` // lines
+	DataKind       string    `json:"data_kind"`  // regular (or empty), irregular or high-variance
 	Lines          int64     `json:"lines"`
 	Samples        int64     `json:"samples"`
 	EstimatedBytes int64     `json:"estimated_bytes"`
@@ -294,6 +346,7 @@ type Duration struct {
 type BlockRow struct {
 	Block      int
 	Cell       string
+	Turn       int // its place among the blocks of its cell, from 0
 	Host       string
 	Kind       string
 	Order      []string
@@ -331,6 +384,11 @@ func (p *Plan) Variant(name string) (Variant, bool) {
 	return Variant{}, false
 }
 
+// MayBeEmpty says whether answers to a query type may have no data.
+func (p *Plan) MayBeEmpty(queryType string) bool {
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.Name == queryType && t.MayBeEmpty })
+}
+
 // LoadPlan reads a run's plan, or says what is wrong with it.
 func LoadPlan(runDir string) (*Plan, error) {
 	path := filepath.Join(runDir, "plan", "experiment.json")
@@ -358,6 +416,7 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 		return nil, UserError("%s has not the columns of this tsduel: plan a new run", path)
 	}
 	var rows []BlockRow
+	turns := map[string]int{}
 	for i, line := range lines[1:] {
 		field := strings.Split(line, "\t")
 		if len(field) != 6 {
@@ -367,7 +426,8 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 		if err != nil {
 			return nil, UserError("%s: line %d: %q is no number of a block", path, i+2, field[0])
 		}
-		row := BlockRow{Block: block, Cell: field[1], Host: field[2], Kind: field[3], Order: strings.Split(field[4], ",")}
+		row := BlockRow{Block: block, Cell: field[1], Turn: turns[field[1]], Host: field[2], Kind: field[3], Order: strings.Split(field[4], ",")}
+		turns[row.Cell]++
 		if field[5] != "" {
 			row.QueryTypes = strings.Split(field[5], ",")
 		}

@@ -35,32 +35,56 @@ func (d *driver) calibrate() error {
 }
 
 func (d *driver) counts() (*record.Calibration, error) {
-	c := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}
-	last := 0
+	names := d.plan.CellNames()
+	if len(names) == 1 {
+		return d.countsOf(names[0])
+	}
+	c := &record.Calibration{Cells: map[string]*record.Calibration{}}
+	for _, cell := range names {
+		of, err := d.countsOf(cell)
+		if err != nil {
+			return nil, err
+		}
+		c.Cells[cell] = of
+	}
+	return c, nil
+}
+
+func (d *driver) countsOf(cell string) (*record.Calibration, error) {
+	c, plan := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}, d.plan.In(cell)
+	// The least number of exchanges in which no variant is asked first more often than another.
+	cycle := exchange.Cycle(len(plan.Variants), plan.Duel.InFlight)
+	turns, warmup := 0, record.BlockRow{}
 	for _, row := range d.rows {
-		last = max(last, row.Block)
-		if b := d.blocks[row.Block]; row.Kind == "warmup" && b != nil {
-			d.countWarmup(b, c)
+		if row.Cell != cell {
+			continue
+		}
+		turns++
+		if b := d.blocks[row.Block]; row.Kind == "warmup" {
+			warmup = row
+			if b != nil {
+				countWarmup(plan, b, cycle, c)
+			}
 		}
 	}
-	for _, t := range d.plan.Queries.Types {
+	for _, t := range plan.Queries.Types {
 		count, solo := c.Counts[t.Name], c.SoloCounts[t.Name]
-		if (d.plan.Duel.Enabled && count == 0) || (d.plan.Queries.Solo && solo == 0) {
-			return nil, record.FailedError("the warm-up block did not get through %s, so no count could be chosen: see %s", t.Name, d.raw("000/block.json"))
+		if (plan.Duel.Enabled && count == 0) || (plan.Queries.Solo && solo == 0) {
+			return nil, record.FailedError("the warm-up block%s did not get through %s, so no count could be chosen: see %s", ofCell(cell), t.Name, d.raw(warmup.Name()+"/block.json"))
 		}
-		if !d.plan.Duel.Enabled {
+		if !plan.Duel.Enabled {
 			continue
 		}
 		// Every block has a slice of its own of the file, and the shortest file is enough for all.
-		for _, file := range d.spec.Workload.Queries {
+		for _, file := range d.spec.Workload.In(cell).Queries {
 			if file.Type == t.Name {
-				count = min(count, file.Count/(last+1))
+				count = min(count, file.Count/turns)
 			}
 		}
 		if count == 0 {
 			return nil, record.UserError("the files of %s have fewer queries than there are blocks: make queries.max_count larger", t.Name)
 		}
-		if cycle := d.cycle(); count > cycle {
+		if count > cycle {
 			count -= count % cycle
 		}
 		c.Counts[t.Name] = count
@@ -68,15 +92,15 @@ func (d *driver) counts() (*record.Calibration, error) {
 	return c, nil
 }
 
-func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
+func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibration) {
 	if b.Duel != nil {
 		for _, t := range b.Duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
-				c.Counts[t.QueryType] = exchanges(d.plan.Duel, d.cycle(), float64(t.Exchanges)/t.Seconds)
+				c.Counts[t.QueryType] = exchanges(plan.Duel, cycle, float64(t.Exchanges)/t.Seconds)
 			}
 		}
 	}
-	if !d.plan.Queries.Solo {
+	if !plan.Queries.Solo {
 		return
 	}
 	for _, p := range b.Phases {
@@ -84,17 +108,14 @@ func (d *driver) countWarmup(b *record.Block, c *record.Calibration) {
 			continue
 		}
 		// What fills the time for the fastest variant.
-		count := int(math.Ceil(float64(p.Count)/(p.End-p.Begin)*d.plan.Queries.Seconds/10)) * 10
-		count = min(max(count, 20), max(d.plan.Queries.MaxCount, 1))
-		if d.plan.Queries.Count != nil {
-			count = *d.plan.Queries.Count
+		count := int(math.Ceil(float64(p.Count)/(p.End-p.Begin)*plan.Queries.Seconds/10)) * 10
+		count = min(max(count, 20), max(plan.Queries.MaxCount, 1))
+		if plan.Queries.Count != nil {
+			count = *plan.Queries.Count
 		}
 		c.SoloCounts[p.QueryType] = max(c.SoloCounts[p.QueryType], count)
 	}
 }
-
-// cycle is the least number of exchanges in which no variant is asked first more often than another.
-func (d *driver) cycle() int { return exchange.Cycle(len(d.plan.Variants), d.plan.Duel.InFlight) }
 
 // exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
 // longest_s, what fits into that, but at least `fewest`. Whole cycles (B C C B), so that all orders are as frequent.

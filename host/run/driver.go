@@ -158,10 +158,11 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	}
 	spec := d.spec
 	spec.Row, spec.Dir = row, d.raw(row.Name()+".partial")
+	spec.Plan, spec.Workload, spec.Calibration = d.plan.In(row.Cell), d.spec.Workload.In(row.Cell), d.spec.Calibration.In(row.Cell)
 	if err := errors.Join(record.RemoveTree(spec.Dir), os.Mkdir(spec.Dir, 0o755)); err != nil {
 		return err
 	}
-	d.events.Emit("block-start", record.Fields{"block": row.Block, "kind": row.Kind, "order": row.Order, "phases": d.phases(row)})
+	d.events.Emit("block-start", record.Fields{"block": row.Block, "cell": row.Cell, "kind": row.Kind, "order": row.Order, "phases": d.phases(row)})
 	b, err := d.kind.Block(ctx, spec)
 	d.endStrays()
 	if err == nil {
@@ -183,17 +184,28 @@ func (d *driver) mayGoOn(ctx context.Context) error {
 }
 
 func (d *driver) tooManyFailed() error {
-	failed := 0
+	d.failed = 0
+	failed := map[string]int{}
 	for _, b := range d.blocks {
 		if b.Status != record.OK {
-			failed++
+			d.failed++
+			failed[b.Cell]++
 		}
 	}
-	d.failed = failed
-	if limit := d.plan.Design.MaxFailedBlocks; failed > limit {
-		return record.FailedError("%d blocks have failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed, limit, d.raw("*/block.json"))
+	for _, cell := range d.plan.CellNames() {
+		if limit := d.plan.Design.MaxFailedBlocks; failed[cell] > limit {
+			return record.FailedError("%d blocks%s have failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
+		}
 	}
 	return nil
+}
+
+// ofCell names a setting of a sweep within a sentence.
+func ofCell(cell string) string {
+	if cell == "" {
+		return ""
+	}
+	return " of cell " + cell
 }
 
 // publish gives a block its name, and tells how it ended.
@@ -239,13 +251,23 @@ func (d *driver) judged(block int) record.JudgedBlock {
 }
 
 // replaceSpoilt runs spare blocks, which were drawn with the plan, in place of blocks that were spoilt from outside. One that
-// failed is not replaced: that is its variant's doing.
+// failed is not replaced: that is its variant's doing. Each cell has spare blocks of its own.
 func (d *driver) replaceSpoilt(ctx context.Context) error {
-	if err := d.judge(); err != nil {
-		return err
+	err := d.judge()
+	for _, cell := range d.plan.CellNames() {
+		if err == nil {
+			err = d.replaceSpoiltOf(ctx, cell)
+		}
 	}
+	return err
+}
+
+func (d *driver) replaceSpoiltOf(ctx context.Context, cell string) error {
 	var counted, spares []record.BlockRow
 	for _, row := range d.rows {
+		if row.Cell != cell {
+			continue
+		}
 		if row.Kind == "spare" {
 			spares = append(spares, row)
 		}
@@ -358,7 +380,8 @@ func (d *driver) emitRunStart() {
 	if stat, err := proc.FS().Stat(); err == nil {
 		since = float64(stat.BootTime)
 	}
-	d.events.Emit("run-start", record.Fields{"run": d.plan.Run, "kind": d.plan.Kind, "blocks": d.plan.Design.Blocks, "variants": len(d.plan.Variants),
+	cells := len(d.plan.CellNames())
+	d.events.Emit("run-start", record.Fields{"run": d.plan.Run, "kind": d.plan.Kind, "cells": cells, "blocks": d.plan.Design.Blocks * cells, "variants": len(d.plan.Variants),
 		"planned": planned, "finished": finished, "block_s": d.plan.Duration.BlockS, "workload_s": d.plan.Duration.WorkloadS,
 		"place": d.plan.Place.Kind, "price_h": price, "machine_since": since})
 }
@@ -371,19 +394,19 @@ func (d *driver) phases(row record.BlockRow) int {
 		}
 		return len(row.Order) * len(d.spec.Calibration.Rows)
 	}
-	solo := 5 // canary, start, load, settle, stop
-	if d.plan.Queries.Solo {
+	solo, plan := 5, d.plan.In(row.Cell) // canary, start, load, settle, stop
+	if plan.Queries.Solo {
 		solo += len(row.QueryTypes)
 	}
 	phases := len(row.Order) * solo
-	if d.plan.Duel.Enabled {
+	if plan.Duel.Enabled {
 		phases += 4 + len(row.QueryTypes) // start, idle twice, stop
 	}
-	if d.plan.Mixed != nil {
+	if plan.Mixed != nil {
 		phases += 3 * len(row.Order) // start, mixed, stop
 	}
-	if d.plan.Capacity != nil {
-		phases += (2 + len(d.plan.Capacity.Ladder)) * len(row.Order)
+	if plan.Capacity != nil {
+		phases += (2 + len(plan.Capacity.Ladder)) * len(row.Order)
 	}
 	return phases
 }

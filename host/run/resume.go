@@ -77,7 +77,7 @@ func isWhole(path string) bool {
 
 // blockDirs are the blocks that are published.
 func blockDirs(runDir string) []string {
-	return matching(filepath.Join(runDir, "raw"), "[0-9][0-9][0-9]")
+	return matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9]")
 }
 
 // matching are the entries of a directory whose names match a pattern; the directory's own name may hold anything.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,12 +30,12 @@ func forgetStop(runDir string) { os.Remove(stopFile(runDir)) }
 // Stop asks the driver of a run to stop, or ends it, and returns what was done: `after block N`, `stopped` or `still there`.
 func Stop(runDir string, pid int) (string, error) {
 	ticks, running := began(pid)
-	partial := matching(filepath.Join(runDir, "raw"), "[0-9][0-9][0-9].partial")
+	partial := matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9].partial")
 	if running && !stopRequested(runDir) && len(partial) > 0 {
 		if err := os.WriteFile(stopFile(runDir), nil, 0o644); err != nil {
 			return "", err
 		}
-		block, _ := strconv.Atoi(filepath.Base(partial[0])[:3])
+		block, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(partial[0]), ".partial"))
 		record.NewEvents(runDir, true).Emit("stop-requested", record.Fields{"block": block})
 		return fmt.Sprintf("after block %d", block), nil
 	}

@@ -100,10 +100,14 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 			needed["variants/"+c.BuildKey] = true
 		}
 	}
-	if plan.Workload != nil {
-		files := plan.Workload.Data
-		if plan.Mixed != nil {
-			files = slices.Concat(files, plan.Mixed.Data)
+	for _, cell := range plan.CellNames() {
+		of := plan.In(cell)
+		if of.Workload == nil {
+			continue
+		}
+		files := of.Workload.Data
+		if of.Mixed != nil {
+			files = slices.Concat(files, of.Mixed.Data)
 		}
 		for _, data := range files {
 			needed["workload/"+data.Key] = true

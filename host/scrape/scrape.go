@@ -64,9 +64,37 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// Sum adds up the samples of an exposition that belong to a counter: its name, or several with | between them, and for each
-// label a regular expression that matches in full. False where there is none: names come and go between versions, which is no error.
+// RoleLabel says in kept expositions which component a sample is of.
+const RoleLabel = "tsduel_role"
+
+// OfRole says in every sample of an exposition which component it is of.
+func OfRole(role string, text []byte) []byte {
+	marked := make([]byte, 0, len(text)+len(text)/2)
+	for line := range bytes.Lines(text) {
+		at := bytes.IndexAny(line, "{ ")
+		switch {
+		case at <= 0 || line[0] == '#':
+			marked = append(marked, line...)
+		case line[at] == '{':
+			marked = fmt.Appendf(marked, "%s{%s=%q,%s", line[:at], RoleLabel, role, line[at+1:])
+		default:
+			marked = fmt.Appendf(marked, "%s{%s=%q}%s", line[:at], RoleLabel, role, line[at:])
+		}
+	}
+	return marked
+}
+
+// Sum adds up the samples of an exposition that belong to a counter: its name, or several with | between them, its component if
+// it names one, and for each label a regular expression that matches in full. False where there is none: names come and go
+// between versions, which is no error.
 func Sum(text []byte, counter record.Counter) (sum float64, found bool, err error) {
+	if counter.Role != "" {
+		labels := maps.Clone(counter.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[RoleLabel], counter.Labels = regexp.QuoteMeta(counter.Role), labels
+	}
 	// Only the lines of that name, without types: the rest may be thousands, and a histogram's parts are plain samples.
 	var lines bytes.Buffer
 	names := strings.Split(counter.Name, "|")

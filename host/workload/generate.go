@@ -96,7 +96,7 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	}
 	defer r.Close()
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
-	plan := spec.Plan.Workload
+	plan := j.plan.Workload
 	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
 		"--timestamp-start=" + j.start.Format(time.RFC3339), "--timestamp-end=" + j.end.Format(time.RFC3339)}, args...)
 	// A garbage collector that runs less often: a fifth less time.
@@ -129,7 +129,7 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	defer out.Close()
 	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
 	// not write need not be written.
-	plan := spec.Plan.Workload
+	plan := j.plan.Workload
 	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan, j.format)))
 	if err != nil {
 		return err
@@ -140,8 +140,9 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	if j.mixed && plan.Churn != nil {
 		to = &churned{to: to, rule: *plan.Churn, start: j.start.UnixNano()}
 	}
+	to, flush := ofKind(plan, to)
 	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
-	if err := errors.Join(err, z.Close(), out.Close()); err != nil {
+	if err := errors.Join(err, flush(), z.Close(), out.Close()); err != nil {
 		return err
 	}
 	if code != 0 || data.entries != j.entries {
@@ -178,7 +179,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	if code != 0 || made != j.entries {
 		if reason := firstError(said, queries.last()); reason != "" { // a type TSBS knows nothing of
-			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, spec.Plan.Workload.UseCase, reason)
+			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, j.plan.Workload.UseCase, reason)
 		}
 		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, code)
 	}

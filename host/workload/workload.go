@@ -41,8 +41,10 @@ type file struct {
 	ContentBytes    int64  `json:"content_bytes,omitempty"`
 }
 
-// job is a file to be made.
+// job is a file to be made, of the plan as one cell has it; cells are all that share it.
 type job struct {
+	plan           *record.Plan
+	cells          []string
 	path           string
 	format, form   string
 	query          *record.QueryType // nil: data
@@ -55,8 +57,7 @@ type job struct {
 // Make returns the files of a run and writes raw/workload.json; what is missing is made. Spec needs Plan, Builds, the directories and
 // Events. Errors are sentences, of the user's where he can mend it.
 func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
-	plan := spec.Plan.Workload
-	if len(plan.Data) == 0 {
+	if len(spec.Plan.Workload.Data) == 0 {
 		return nil, record.UserError("%s/plan/experiment.json names no data in workload.data", spec.RunDir)
 	}
 	jobs := jobsOf(spec)
@@ -92,18 +93,22 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if err := makeMissing(ctx, spec, missing); err != nil {
 		return nil, err
 	}
-	made := &record.Workload{Queries: []record.QueryFile{}}
+	made, unpacked := &record.Workload{Queries: []record.QueryFile{}}, &feeds{}
+	if err := unpacked.begin(spec.Scratch); err != nil {
+		return nil, err
+	}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
-		feed, err := feedOf(ctx, spec, j)
+		feed, err := unpacked.of(ctx, spec, j)
 		if err != nil {
 			return nil, err
 		}
-		data := record.DataFile{Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
+		plan := j.plan.Workload
+		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
 			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples}
 		if j.mixed {
 			data.Lines, data.Samples = j.entries, j.entries*(plan.Samples/plan.Lines)
@@ -120,11 +125,31 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	return made, record.WriteJSON(target, made)
 }
 
+// jobsOf are the files of all cells, each once: those with the same key are the same.
 func jobsOf(spec record.Spec) (jobs []*job) {
-	plan, queries := spec.Plan.Workload, spec.Plan.Queries
+	known := map[string]*job{}
+	for _, cell := range spec.Plan.CellNames() {
+		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache) {
+			key := j.path
+			if j.query != nil { // whatever data it lies beside
+				key = filepath.Base(j.path)
+			}
+			if known[key] == nil {
+				known[key], jobs = j, append(jobs, j)
+			}
+			if cell != "" {
+				known[key].cells = append(known[key].cells, cell)
+			}
+		}
+	}
+	return jobs
+}
+
+func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
+	plan, queries := whole.Workload, whole.Queries
 	for i, data := range plan.Data {
-		dir := filepath.Join(spec.Cache, "workload", data.Key)
-		jobs = append(jobs, &job{path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
+		dir := filepath.Join(cache, "workload", data.Key)
+		jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
 			entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
@@ -135,7 +160,7 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 		}
 		for _, q := range queries.Types {
 			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
-				j := &job{path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+				j := &job{plan: whole, path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
 				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
 					j.bytes = count * unionBytes
 				}
@@ -143,9 +168,9 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 			}
 		}
 	}
-	if m := spec.Plan.Mixed; m != nil {
+	if m := whole.Mixed; m != nil {
 		for _, data := range m.Data {
-			jobs = append(jobs, &job{path: filepath.Join(spec.Cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
+			jobs = append(jobs, &job{plan: whole, path: filepath.Join(cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
 				entries: m.Lines, bytes: m.Lines * plan.EstimatedBytes / plan.Lines})
 		}
 	}
@@ -224,28 +249,41 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 	return nil
 }
 
-// feedOf is what the loader reads: the data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
-// loader takes half as much CPU as the loader itself, from the server that is measured.
-func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
+// feeds are what the loader reads: data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
+// loader takes half as much CPU as the loader itself, from the server that is measured. Left is what may still be unpacked.
+type feeds struct{ left int64 }
+
+func (f *feeds) begin(scratch string) error {
+	old, _ := filepath.Glob(filepath.Join(scratch, "feed.*"))
+	for _, path := range old {
+		os.Remove(path)
+	}
+	facts, err := noise.Describe(scratch)
+	if err == nil {
+		f.left = min(facts.MemoryBytes, facts.DiskFreeBytes) / feedShare
+	}
+	return err
+}
+
+func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
 	name := "feed."
 	if j.mixed {
 		name += "mixed."
 	}
 	path := filepath.Join(spec.Scratch, name+j.format)
-	os.Remove(path)
-	facts, err := noise.Describe(spec.Scratch)
-	if err != nil {
-		return "", err
+	if len(j.cells) > 0 {
+		path += "." + filepath.Base(filepath.Dir(j.path))
 	}
-	if size := j.made.ContentBytes; size > facts.MemoryBytes/feedShare || size > facts.DiskFreeBytes/feedShare {
+	if f.left < j.made.ContentBytes {
 		return j.path, nil
 	}
+	f.left -= j.made.ContentBytes
 	partial := path + ".partial"
-	f, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(unpack(ctx, j.path, f), f.Close()); err != nil {
+	if err := errors.Join(unpack(ctx, j.path, out), out.Close()); err != nil {
 		return "", err
 	}
 	return path, os.Rename(partial, path)
@@ -255,10 +293,10 @@ func feedOf(ctx context.Context, spec record.Spec, j *job) (string, error) {
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
 		for _, d := range slices.Concat(w.Data, w.Mixed) {
-			found = append(found, d.Format, d.ContentChecksum, d.Lines)
+			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Format, q.Form, q.Type, q.SHA256)
+			found = append(found, q.Cells, q.Format, q.Form, q.Type, q.SHA256)
 		}
 		return found
 	}

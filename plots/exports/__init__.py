@@ -17,6 +17,7 @@ _NO_RESULT = {
     "aa": "an A/A run has no candidate",
     "imported": "imported logs are one run each",
 }
+_SWEPT = "a sweep is asked once, and its cells are no series"
 _ONE_REVISION = "with a pivot there is one revision, and no candidate"
 
 
@@ -30,7 +31,7 @@ def main(run_dir: Path) -> str:
     for variant in ("baseline",) if source.pivoted else source.run.variants:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")
     (partial / "openmetrics.txt").write_text(openmetrics.text(source), encoding="utf-8")
-    why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else "")
+    why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else _SWEPT if source.plan.sweeps else "")
     why = why or ("" if any(one.valid for one in source.comparisons) else "no block counts")
     if not why:
         for name, text in _for_trackers(source).items():

@@ -68,7 +68,7 @@ def _columns(source: Source, candidate: str) -> list[str]:
         for query_type in (
             [*source.query_types, *([GEOMEAN] if metric.geomean else []), *([ALL] if metric.together else [])]
             if metric.per_type
-            else [""]
+            else (source.plan.roles if metric.per_role else [""])
         )
     ]
 

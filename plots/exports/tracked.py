@@ -41,8 +41,9 @@ def figures(source: Source, candidate: str) -> Iterator[Figure]:
             table = values_of(source, metric.name, row["query_type"], one.cell)
             mine = table[(table["variant"] == candidate) & table["block"].isin(one.valid)]["value"]
             least, largest = (min(mine), max(mine)) if len(mine) else (median, median)
-            yield Figure(metric, row["query_type"], _short(median), _short(least), _short(largest), row)
+            yield Figure(metric, row["query_type"], short(median), short(least), short(largest), row)
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
+    """Return a value without digits that mean nothing."""
     return float(f"{value:.10g}")

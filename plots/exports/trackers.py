@@ -8,17 +8,22 @@ run or a revision: these are in `extra` where the format has a place for them.
 - Bencher Metric Format: {benchmark: {measure: {value, lower_value, upper_value}}}; a measure is named by its slug.
 """
 
+import itertools
 from typing import Any, Literal
 
 from plots import numbers
 from plots.exports import names
-from plots.exports.tracked import Figure, figures, series
+from plots.exports.tracked import Figure, figures, series, short
+from plots.sections.duel import PERCENTILES, SPREAD
 from plots.source import Source
 
 
 def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) -> list[dict[str, Any]]:
-    """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over blocks."""
-    return [
+    """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over blocks.
+
+    Where the shift is the question, the smaller ones have both sides' percentiles, the shift and the change as well.
+    """
+    judged = [
         {
             "name": "/".join(filter(None, [series(source), candidate, figure.metric.name, figure.query_type])),
             "unit": figure.metric.unit,
@@ -30,6 +35,27 @@ def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) 
         for figure in figures(source, candidate)
         if figure.metric.better == better
     ]
+    known = {entry["name"] for entry in judged}
+    return judged + [entry for entry in _shifts(source) if better == "lower" and entry["name"] not in known]
+
+
+def _shifts(source: Source) -> list[dict[str, Any]]:
+    found = {}
+    for one in source.comparisons if source.dwells_on_shift and source.plan.duels else ():
+        for metric, query_type in itertools.product(PERCENTILES | SPREAD, source.query_types):
+            row = one.row(metric, query_type)
+            if row is None or row["verdict"] == "failed" or row["change_pct"] is None or not row["shift"]:
+                continue
+            values = {
+                (source.baseline, ""): (row["unit"], row["baseline_median"]),
+                (one.candidate, ""): (row["unit"], row["candidate_median"]),
+                (one.candidate, "shift"): (row["unit"], row["shift"]["difference"]),
+                (one.candidate, "change"): ("%", row["change_pct"]),
+            }
+            for (side, what), (unit, value) in values.items():
+                name = "/".join(filter(None, [series(source), side, metric, query_type, what]))
+                found[name] = {"name": name, "unit": unit, "value": short(value)}
+    return list(found.values())
 
 
 def _extra(source: Source, candidate: str, figure: Figure) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, duel, method, moved, noise, rates, solo
+from plots.sections import bench, blocks, checks, compared, components, duel, method, moved, noise, rates, solo, sweep
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
@@ -14,11 +14,14 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "capacity": ("Response time against rate", rates.capacity),
     "duel": ("Queries, asked of both in turn", duel.section),
     "load": ("Load", solo.load),
+    "components": ("By component", components.section),
     "server": ("The server's process and its database", solo.server),
     "queries": ("Queries of several workers", solo.queries),
     "benchmarks": ("Benchmarks", bench.benchmarks),
     "benchstat": ("benchstat's view", bench.benchstat),
     "profiles": ("Profiles of the difference", bench.profiles),
+    "sweep": ("By cell", sweep.section),
+    "cells": ("Each cell", sweep.cells),
     "blocks": ("Block by block", blocks.section),
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),

@@ -68,15 +68,17 @@ def planned(source: Source) -> dict[str, int]:
     """
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
-    blocks = [b for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
-    counted = table.groupby(["check", "block"]).size()
+    blocks = [b.cell for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
+    counted = table.groupby(["check", "cell", "block"]).size()
     once = source.plan.design.reload == "once"
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
-        mine = counted[check] if check in counted.index.get_level_values(0) else None
-        if mine is not None:
+        if check in counted.index.get_level_values(0):
             solo = once and set(table["phase"][table["check"] == check]) == {"load"}
-            found[check] = int(mine.sum()) if solo else int(mine.max()) * len(blocks)
+            most = counted[check].groupby(level="cell").max()
+            found[check] = (
+                int(counted[check].sum()) if solo else sum(int(n) * blocks.count(cell) for cell, n in most.items())
+            )
     return found
 
 
@@ -128,7 +130,8 @@ def warnings(source: Source) -> list[str]:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
         said.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
     for one in source.comparisons:
-        said += _doubts(one)
+        of = f"{markup.text(one.cell)}: " if one.cell else ""
+        said += [f"{of}{doubt}" for doubt in _doubts(one)]
     return list(dict.fromkeys(said + _busy_client(source)))
 
 

@@ -1,5 +1,6 @@
 """What differs between the sides, and, folded, all that identifies them, the machine and the data."""
 
+import hashlib
 import json
 import shlex
 
@@ -62,6 +63,10 @@ def _component(component: Component, build: dict[str, str]) -> dict[str, str]:
         "source": " ".join(filter(None, (component.source, component.repo, component.path))),
         "flags": markup.code(shlex.join(component.flags)) if component.flags else "",
         "environment": markup.code(env) if env else "",
+        "files": ", ".join(
+            f"{markup.text(name)} (sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]})"
+            for name, text in component.files.items()
+        ),
         "Go": str(build.get("go_version") or ""),
         "revision": str(build.get("revision") or component.revision),
         "local changes (sha256 of the diff)": component.dirty,
@@ -90,7 +95,10 @@ def machine(source: Source) -> list[list[str]]:
         ("GOMAXPROCS (-cpu)", str(run.json("raw/calibration.json").get("cpu") or "")),
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),
-        *((f"sha256 of the data ({file['format']})", str(file["sha256"])) for file in files),
+        *(
+            (f"sha256 of the data ({', '.join([file['format'], *file.get('cells', ())])})", str(file["sha256"]))
+            for file in files
+        ),
         ("TSBS", source.plan.tsbs.version if source.plan.tsbs else ""),
         ("tsduel", own(source)),
     ]  # fmt: skip
@@ -103,7 +111,9 @@ def _data(source: Source) -> str:
         return ""
     scale = numbers.count(of.scale) if isinstance(of.scale, int) else of.scale
     parts = (of.use_case, f"{scale} hosts", f"{of.start} to {of.end} every {of.interval}", f"seed {of.seed}")
-    return ", ".join([*(part for part in parts if "unknown" not in part), f"{numbers.count(of.samples)} samples"])
+    said = ", ".join([*(part for part in parts if "unknown" not in part), f"{numbers.count(of.samples)} samples"])
+    swept = dict.fromkeys(key for cell in source.plan.cells for key in cell.set if key.startswith("workload."))
+    return f"{said}; other {', '.join(swept)} in other cells" if swept and source.plan.sweeps else said
 
 
 def own(source: Source) -> str:

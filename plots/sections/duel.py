@@ -1,5 +1,7 @@
 """The duel: query types by their estimators, distributions of all exchanges, shifts, and what happens beside them."""
 
+from typing import Any
+
 from plots import markup, numbers
 from plots.charts.distributions import distributions
 from plots.comparison import Comparison
@@ -9,6 +11,7 @@ from tsduel.core.metrics import ALL, GEOMEAN
 
 ESTIMATORS = {"duel_typical_ms": "typical, ms", "duel_total_ms": "total, ms", "duel_cpu_us": "CPU, µs"}
 PERCENTILES = {"duel_p50_ms": "p50", "duel_p95_ms": "p95", "duel_p99_ms": "p99"}
+SPREAD = {"duel_total_ms": "mean", "duel_stddev_ms": "stddev", "duel_min_ms": "min", "duel_max_ms": "max"}
 MOST_OPEN = 30
 """Rows of a table that stands open."""
 NAMES = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
@@ -36,7 +39,7 @@ def section(source: Source, pictures: Pictures) -> str:
             "All exchanges of the blocks that count. The axes are logarithmic: an equal ratio is an equal distance. "
             "Marks are p50, p95 and p99.", figure,
         ),
-        *(shifts(one, source, PERCENTILES) for one in source.comparisons),
+        *(shifts(one, source, PERCENTILES | (SPREAD if source.dwells_on_shift else {})) for one in source.comparisons),
         markup.folded(
             "How to read these, and what was beside the queries", NOTE,
             "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 "
@@ -76,17 +79,33 @@ def details(comparison: Comparison, statistics: dict[str, str], query_types: lis
 
 
 def shifts(comparison: Comparison, source: Source, percentiles: dict[str, str]) -> str:
-    """Return a row a query type: the shift at each percentile in ms with its interval."""
-    rows = []
+    """Return a row a query type: the shift at each percentile in ms with its interval.
+
+    Where the shift is the question, there are both sides above it, and the change below.
+    """
+    rows, dwells = [], source.dwells_on_shift
     for query_type in source.query_types:
         found = [comparison.row(metric, query_type) for metric in percentiles]
-        if any(found):
+        if not any(found):
+            continue
+        if not dwells:
             rows.append([query_type, *(_shift(row) for row in found)])
-    heads = [f"shift at {name}, ms (95 % CI)" for name in percentiles.values()]
+            continue
+        sides = [numbers.sides(row)[1] if row else [numbers.MISSING] * 2 for row in found]
+        rows += [[f"{query_type}, {label}", *(one[at] for one in sides)] for at, label in enumerate(comparison.labels)]
+        rows.append([f"{query_type}, shift (95 % CI)", *(_shift(row) for row in found)])
+        rows.append([f"{query_type}, change (95 % CI)", *(_change(row) for row in found)])
+    heads = [f"{name}, ms" if dwells else f"shift at {name}, ms (95 % CI)" for name in percentiles.values()]
     return markup.table([f"Query type, {comparison.title}", *heads], rows, range(1, len(percentiles) + 1))
 
 
-def _shift(row: dict[str, object] | None) -> str:
+def _change(row: dict[str, Any] | None) -> str:
+    if row is None or row["change_pct"] is None:
+        return numbers.MISSING
+    return f"{numbers.changed(row)} %" + (f" ({numbers.interval(row)})" if row["lo_pct"] is not None else "")
+
+
+def _shift(row: dict[str, Any] | None) -> str:
     shift = row and row.get("shift")
     if not isinstance(shift, dict):
         return numbers.MISSING

@@ -70,7 +70,7 @@ def standing(source: Source) -> list[str]:
 def compared_answers(source: Source) -> str:
     """Say how many answers of the measured blocks were compared, and whether they were the same."""
     table = source.table("checks")
-    measured = table[table["block"] > 0]
+    measured = table[~table["block"].isin(source.run.warmups)]
     answered = measured[measured["check"] == "exchanges_answered"]
     if answered.empty:
         return ""

@@ -33,7 +33,7 @@ def section(source: Source, _: Pictures) -> str:
     if noise.empty:
         return "Nothing of it was recorded in this run."
     # What happened in the warm-up block was discarded with it.
-    counted = noise[noise["block"] > 0]
+    counted = noise[~noise["block"].isin(source.run.warmups)]
     flags = [markup.text(said) for said in counted["message"][counted["effect"] == FLAG].tolist()]
     more = f" and {len(flags) - MOST_FLAGS} more, see `tidy/noise.csv`" if len(flags) > MOST_FLAGS else ""
     return markup.paragraphs(

@@ -120,7 +120,8 @@ def _course(source: Source) -> pd.DataFrame:
 
 def _measured(source: Source, *phases: str) -> list[str]:
     """Return the metrics of some phases that are not of single query types, in the order of the registry."""
-    return [m.name for m in source.metrics.values() if m.part == SOLO and m.phase in phases and not m.per_type]
+    alone = (m for m in source.metrics.values() if m.part == SOLO and not (m.per_type or m.per_role))
+    return [m.name for m in alone if m.phase in phases]
 
 
 def _tables(source: Source, names: Sequence[str]) -> str:
@@ -157,7 +158,5 @@ def queries(source: Source, _: Pictures) -> str:
 
 def _shift(comparison: Comparison, source: Source) -> str:
     """Return the shift between two ways to one build, where that is the question and no duel answers it better."""
-    same_build = len({variant.server.build_key for variant in source.plan.variants}) == 1 and not source.plan.aa
-    asked = same_build if source.plan.report.shift is None else source.plan.report.shift
     shifts = {name: title.split(",")[0] for name, title in STATISTICS.items() if name != "query_rate"}
-    return duel.shifts(comparison, source, shifts) if asked and not source.plan.duels else ""
+    return duel.shifts(comparison, source, shifts) if source.dwells_on_shift and not source.plan.duels else ""

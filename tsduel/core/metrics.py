@@ -34,6 +34,8 @@ class Metric:
     counter: str = ""
     """Ours, of Target.counters, where it is one of the database's: it is known by that one's name."""
     per_type: bool = False
+    per_role: bool = False
+    """A row a component, of variants of several: its role stands where of others the query type does."""
     geomean: Family | None = None
     """Where set, compare adds the geometric mean over query types, in this family."""
     together: Family | None = None
@@ -69,6 +71,9 @@ _ALL = (
     Metric("duel_total_ms", "exchange", "ms", "lower", _SERVICE, "secondary", "Service time, total", per_type=True, geomean="secondary"),
     Metric("duel_p50_ms", "exchange", "ms", "lower", _SERVICE, "shown", "p50 service time", per_type=True),
     Metric("duel_p95_ms", "exchange", "ms", "lower", _P99, "shown", "p95 service time", per_type=True),
+    Metric("duel_min_ms", "exchange", "ms", "lower", _P99, "shown", "Least service time of the exchanges", per_type=True),
+    Metric("duel_max_ms", "exchange", "ms", "lower", _P99, "shown", "Largest service time of the exchanges", per_type=True),
+    Metric("duel_stddev_ms", "exchange", "ms", "none", _P99, "shown", "Standard deviation of service times of the exchanges", per_type=True),
     Metric("duel_p99_ms", "exchange", "ms", "lower", _P99, "secondary", "p99 service time", per_type=True, least_n=1000),
     Metric("duel_instructions", "exchange", "instructions", "lower", 1.0, "shown", "Instructions an operation", per_type=True, together="secondary"),
     Metric("duel_idle_cpu_ms", "idle", "ms/s", "lower", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
@@ -81,6 +86,16 @@ _ALL = (
     Metric("duel_gc_cpu_us", "exchange", "us", "none", _OTHER, "shown", "CPU of garbage collection a query", counter="gc_cpu", per_type=True, together="shown"),
     Metric("duel_load_typical_ms", "exchange", "ms", "lower", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
     Metric("duel_load_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
+    Metric("duel_load_role_cpu_us", "exchange", "us", "lower", _CPU, "secondary", "CPU an ingested sample", per_role=True),
+    Metric("duel_role_cpu_us", "exchange", "us", "lower", _SERVICE, "secondary", "CPU an operation", per_role=True),
+    Metric("duel_role_rss_bytes", "exchange", "B", "lower", _RSS, "shown", "RSS after the exchanges", per_role=True),
+    Metric("load_role_cpu_us", "load", "us", "lower", _CPU, "secondary", "CPU a sample of the load", per_role=True),
+    Metric("load_role_rss_peak_bytes", "load", "B", "lower", _RSS, "shown", "Peak RSS until the end of the load", per_role=True),
+    Metric("load_role_io_read_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes read by system calls in the load", per_role=True),
+    Metric("load_role_io_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written by system calls in the load", per_role=True),
+    Metric("load_role_storage_written_bytes", "load", "B", "lower", _OTHER, "shown", "Bytes written to storage in the load", per_role=True),
+    Metric("disk_role_bytes", "stop", "B", "lower", _DISK, "shown", "Bytes on disk after the stop", per_role=True),
+    Metric("arrival_seconds", "settle", "s", "lower", _P99, "shown", "From the last acknowledged sample to the last stored"),
     Metric("mixed_query_p99_ms", "mixed", "ms", "lower", _P99, "primary", "p99 response time of queries at a fixed rate", further="mixed"),
     Metric("mixed_cpu_cores", "mixed", "cores", "lower", _CPU, "primary", "CPU at a fixed rate", further="mixed"),
     Metric("mixed_query_p50_ms", "mixed", "ms", "lower", _OTHER, "secondary", "p50 response time of queries at a fixed rate", further="mixed"),

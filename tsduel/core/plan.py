@@ -102,7 +102,7 @@ Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
 
 
 class Component(Part):
-    """One process of a variant, from one exact revision."""
+    """One process of a variant, from one exact revision; it starts in a directory that holds `files` (name -> text)."""
 
     role: str = "server"
     program: str
@@ -113,6 +113,7 @@ class Component(Part):
     go: str = ""
     flags: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    files: dict[str, str] = {}
     label: str
     revision: str = ""
     version: str = ""
@@ -122,7 +123,10 @@ class Component(Part):
 
 
 class Variant(Part):
-    """One side of the comparison. `package` and `bench` are of Go benchmarks only."""
+    """One side of the comparison. `package` and `bench` are of Go benchmarks only.
+
+    The component that clients ask first stands first, and is started last.
+    """
 
     name: str
     label: str
@@ -133,18 +137,19 @@ class Variant(Part):
 
     @property
     def server(self) -> Component:
-        """The component that takes clients, or the only one."""
+        """The component that clients ask first, or the only one."""
         return self.components[0]
 
 
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    `name` may be several, with | between them.
+    `name` may be several, with | between them. With a `role` only those of that component, else of all.
     """
 
     name: str
     labels: dict[str, str] = {}
+    role: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -161,7 +166,9 @@ class Target(Part):
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
     for exchanged ingestion; empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to
     each query's address. Beside another database: `protocol`: by which data gets in; `name_prefix`: what stands before
-    a field's name in its answers; `windows`: which end of a window its point is called by.
+    a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
+    acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
+    beside its first, by name.
     """
 
     name: str
@@ -183,13 +190,8 @@ class Target(Part):
     name_prefix: str = ""
     windows: Literal["end", "start"] = "end"
     query_arguments: str = ""
-
-
-class Cell(Part):
-    """One setting of a sweep; one today, without a name."""
-
-    name: str = ""
-    set: dict[str, Any] = {}
+    queues: tuple[str, ...] = ()
+    ports: dict[str, tuple[str, ...]] = {}
 
 
 class Design(DesignAsked):
@@ -261,6 +263,26 @@ class Queries(QuerySettings):
 
     types: tuple[QueryType, ...]
     alike: bool = False
+
+
+class Cell(Part):
+    """One setting of a sweep; without a sweep there is one, without a name.
+
+    `set` is what the matrix gives it. What that changes of the run's sections is here, whole; None is as in the run,
+    and so are the components of variants that are not in `components`.
+    """
+
+    name: str = ""
+    set: dict[str, Any] = {}
+    workload: Workload | None = None
+    queries: Queries | None = None
+    duel: Duel | None = None
+    settle: Settle | None = None
+    mixed: Mixed | None = None
+    capacity: CapacityAsked | None = None
+    components: dict[str, tuple[Component, ...]] = {}
+
+    SECTIONS: ClassVar[tuple[str, ...]] = ("workload", "queries", "duel", "settle", "mixed", "capacity")
 
 
 class Tsbs(Part):
@@ -358,10 +380,27 @@ class Plan(Part):
 
     @property
     def query_types(self) -> tuple[str, ...]:
-        """Names of the query types, in the order of the experiment; none of Go benchmarks."""
+        """Names of the query types of all cells, in the order of the experiment; none of Go benchmarks."""
         if self.imported:
             return self.imported.query_types
-        return tuple(entry.name for entry in self.queries.types) if self.queries else ()
+        found = [self.queries, *(cell.queries for cell in self.cells)]
+        return tuple(dict.fromkeys(entry.name for queries in found if queries for entry in queries.types))
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether there is more than one setting."""
+        return len(self.cells) > 1
+
+    def at(self, cell: str) -> Self:
+        """Return the plan as a cell has it, as if there were no other; of one that it does not know, itself."""
+        of = next((one for one in self.cells if one.name == cell), None)
+        if of is None:
+            return self
+        own = {name: part for name in Cell.SECTIONS if (part := getattr(of, name)) is not None}
+        variants = tuple(
+            one.model_copy(update={"components": of.components.get(one.name, one.components)}) for one in self.variants
+        )
+        return self.model_copy(update={**own, "variants": variants, "cells": (Cell(name=cell, set=of.set),)})
 
     @property
     def is_local(self) -> bool:
@@ -381,6 +420,13 @@ class Plan(Part):
     def duels(self) -> bool:
         """Whether the variants stand beside each other."""
         return self.duel is not None and self.duel.enabled
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles of all components, where a variant has several; else none."""
+        several = any(len(variant.components) > 1 for variant in self.variants)
+        every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
+        return tuple(every) if several else ()
 
     @property
     def exchanges_load(self) -> bool:

@@ -73,13 +73,16 @@ class Check(_Record):
 
 
 class Solo(_Record):
-    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes."""
+    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes; by what, then role."""
 
     sizes: dict[str, float] = {}
+    sizes_by_role: dict[str, dict[str, int]] = {}
+    arrive_s: float | None = None
     drain_s: float | None = None
     start_s: float | None = None
     stop_s: float | None = None
     cpu_ns: dict[str, int] = {}
+    cpu_ns_by_role: dict[str, dict[str, int]] = {}
 
 
 class DuelIdle(_Record):
@@ -96,6 +99,7 @@ class DuelType(_Record):
     exchanges: int
     seconds: float
     cpu_ns: dict[str, int] = {}
+    cpu_ns_by_role: dict[str, dict[str, int]] = {}
     client_cpu_ns: int | None = None
     instructions: dict[str, int] | None = None
     counters: dict[str, dict[str, float]] = {}
@@ -107,6 +111,7 @@ class DuelLoad(_Record):
     exchanges: int
     samples: int
     cpu_ns: dict[str, int] = {}
+    cpu_ns_by_role: dict[str, dict[str, int]] = {}
 
 
 class Duel(_Record):
@@ -116,6 +121,7 @@ class Duel(_Record):
     types: tuple[DuelType, ...] = ()
     load: DuelLoad | None = None
     rss_bytes: dict[str, int] = {}
+    rss_by_role: dict[str, dict[str, int]] = {}
 
 
 class RateStream(_Record):

@@ -39,6 +39,15 @@ class Run:
     path: Path
     plan: Plan
 
+    def at(self, cell: str) -> "Run":
+        """Return the run with the plan as a cell has it."""
+        return Run(self.path, self.plan.at(cell)) if self.plan.sweeps else self
+
+    @cached_property
+    def warmups(self) -> set[int]:
+        """Numbers of the warm-up blocks, one for each cell."""
+        return {row.block for row in self.planned if row.kind == "warmup"}
+
     @cached_property
     def variants(self) -> list[str]:
         """What is compared, baseline first: the variants, or the columns of a pivoted run."""

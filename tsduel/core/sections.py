@@ -43,13 +43,17 @@ class Churn(Part):
 
 
 class WorkloadAsked(Part):
-    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader."""
+    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader.
+
+    `data_kind` is what becomes of TSBS's lines before they are stored: see host/workload/kinds.go.
+    """
 
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
     start: str = "2025-06-10T00:00:00Z"
     end: str = "2025-06-11T00:00:00Z"
     interval: str = "80s"
+    data_kind: Literal["regular", "irregular", "high-variance"] = "regular"
     seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000

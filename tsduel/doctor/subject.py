@@ -66,7 +66,7 @@ def is_readable() -> bool:
 def of_run(run_dir: Path) -> Subject:
     """Return what a run's plan says; a UserError says why it cannot be read."""
     from tsduel.core.rundir import open_run
-    from tsduel.workloads import workload_of
+    from tsduel.plan import cells
 
     plan = open_run(run_dir).plan
     return Subject(
@@ -74,8 +74,8 @@ def of_run(run_dir: Path) -> Subject:
         place=plan.place.model_dump(),
         port=plan.host.port if plan.workload else None,
         disk=plan.estimate.model_dump(),
-        data_keys=tuple(data.key for data in plan.workload.data) if plan.workload else (),
-        memory=workload_of(plan).memory(plan.workload, plan.targets),
+        data_keys=tuple(data.key for cell in plan.cells if (load := plan.at(cell.name).workload) for data in load.data),
+        memory=cells.memory(plan),
         residents=len(plan.variants) if plan.duels else 1,
         pin=_pin(plan.host.pin),
         noise=plan.noise.model_dump() if plan.noise else {},
@@ -85,20 +85,28 @@ def of_run(run_dir: Path) -> Subject:
 
 def of_question(environment: Mapping[str, str]) -> Subject:
     """Return what an experiment and the knobs say; a UserError names what is wrong with them."""
+    from tsduel.plan import cells
     from tsduel.question import read as question
     from tsduel.workloads import WORKLOADS
 
     read = question.read(environment)
     asked, kind = read.asked, WORKLOADS[read.asked.kind]
-    sections = kind.sections(asked, len(asked.variants))
-    workload, duel = sections.get("workload"), sections.get("duel")
+    sections, _, settings = cells.settle(kind, read.cells, len(asked.variants))
+    loads = [load for one in settings if (load := one.workload or sections.get("workload"))]
+    duel = sections.get("duel")
     return Subject(
         name=read.path or f"make {environment.get('KIND', '')}",
         place=place.asked(read.given),
         port=getattr(asked.host, "port", None),
         disk=sections["estimate"].model_dump(),
-        data_keys=tuple(data.key for data in workload.data) if workload else (),
-        memory=kind.memory(workload, {variant.target for variant in asked.variants.values()}),
+        data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),
+        memory=max(
+            (
+                kind.memory(load, [(one.target, len(one.parts)) for one in asked.variants.values()]) or 0
+                for load in loads
+            ),
+            default=None,
+        ),
         residents=len(asked.variants) if duel and duel.enabled else 1,
         pin=_pin(getattr(asked.host, "pin", "off")),
         noise=asked.noise.model_dump(),

@@ -11,9 +11,8 @@ from typing import Any
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
-from tsduel.plan import earlier, foresight
+from tsduel.plan import cells, earlier, foresight
 from tsduel.stats import calibration
-from tsduel.workloads import workload_of
 
 PATIENCE_S = 20
 ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
@@ -105,7 +104,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     keys = [part.build_key for variant in plan.variants for part in variant.components]
     built = plan.is_local and all((cache / "variants" / key).is_dir() for key in keys)
     prepare_s = 0 if built else rough.prepare_s if plan.place.kind == "gcp" else PREPARE_S
-    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned
+    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells)
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
     return (
@@ -126,7 +125,7 @@ def _disk(plan: Plan, cache: Path) -> str:
 
 def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     """Return what all that are resident at once need, and what to do where the machine has less."""
-    each = before.rss_bytes if before and before.rss_bytes else workload_of(plan).memory(plan.workload, plan.targets)
+    each = before.rss_bytes if before and before.rss_bytes else cells.memory(plan)
     if not each:
         return []
     servers = len(plan.variants) if plan.duels else 1

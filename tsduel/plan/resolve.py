@@ -5,7 +5,8 @@ import io
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Asked, Component, GcpPlace, LocalPlace, Own, Plan, Variant
 from tsduel.core.project import PROJECT
-from tsduel.core.rundir import refuse_imported
+from tsduel.core.rundir import Run, refuse_imported
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
+from tsduel.plan import cells as swept
 from tsduel.plan import order, outlook, sources
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.matrix import AskedCell
 from tsduel.question.read import Question
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.targets.database import Program
@@ -46,6 +49,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
         caches.own(cache, environment)
         plan = resolve(
             read.asked,
+            cells=read.cells,
             run=run_dir.name,
             aa=given.get("AA") == "1",
             where=where,
@@ -93,24 +97,30 @@ def resolve(
     asked: experiment.Experiment,
     *,
     run: str,
+    cells: Sequence[AskedCell] = (),
     aa: bool = False,
     where: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     asked_for: Asked = NOWHERE,
 ) -> Plan:
-    """Return the plan of a validated experiment. ``where``: see place.asked; a machine to rent is priced and agreed to.
+    """Return the plan of a validated experiment, ``cells`` its settings where it is a sweep, of which it is the first.
+
+    ``where``: see place.asked; a machine to rent is priced and agreed to.
 
     A UserError names a revision that does not exist, or a price that nobody agreed to.
     """
+    cells = cells or (AskedCell("", {}, asked),)
     workload = WORKLOADS[asked.kind]
     variants = dict(asked.variants)
     if aa:
         if len(variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-        asked = asked.model_copy(update={"variants": variants})
-    sections = workload.sections(asked, len(variants))
-    lasts = workload.duration(sections, asked, len(variants))
+        if len({one.target for one in asked.variants.values()}) > 1:  # of one database only, then
+            cells = [replace(one, asked=_twice(one.asked)) for one in cells]
+            asked = cells[0].asked
+    planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
+    sections, lasts, settings = swept.settle(workload, cells, len(variants))
     host = asked.host.model_dump()
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
@@ -134,7 +144,10 @@ def resolve(
             "own": Own(version=tsduel.__version__, commit=own_commit()),
             "asked": asked_for,
             "place": settled,
-            "variants": tuple(_variant(name, variant, asked) for name, variant in variants.items()),
+            "cells": tuple(
+                swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
+            ),
+            "variants": tuple(one.model_copy(update={"label": _label(one, planned)}) for one in planned),
             "design": design,
             "noise": asked.noise,
             "watchdog": asked.watchdog,
@@ -145,18 +158,36 @@ def resolve(
     )
 
 
+def _twice(asked: experiment.Experiment) -> experiment.Experiment:
+    baseline = asked.variants["baseline"]
+    return asked.model_copy(update={"variants": {"baseline": baseline, "candidate": baseline}})
+
+
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
     workload = WORKLOADS[asked.kind]
     components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
-    label = "+".join(dict.fromkeys(part.label for part in components))
-    crosses = len({one.target for one in asked.variants.values()}) > 1
     return Variant(
         name=name,
-        label=f"{variant.target} {label}" if crosses else label,
+        label="",
         target=variant.target,
         components=components,
         **workload.variant_part(asked, variant),
     )
+
+
+def _label(variant: Variant, variants: Sequence[Variant]) -> str:
+    """Return a short name: of variants with the same components what differs, else what keeps the data first."""
+    parts = variant.components
+    if len({one.target for one in variants}) > 1:
+        return " ".join([variant.target, *dict.fromkeys(part.label for part in parts)])
+    if len({tuple(part.role for part in one.components) for one in variants}) == 1:
+        parts = tuple(part for part in parts if not all(part in one.components for one in variants)) or parts
+        if len({part.label for part in parts}) == 1 and parts == variant.components:
+            return parts[0].label
+    *others, main = parts
+    if main == variant.components[-1]:
+        return " + ".join([main.label, *(p.role + f" {p.label}" * (p.label != main.label) for p in reversed(others))])
+    return " + ".join(f"{part.role} {part.label}" for part in reversed(parts))
 
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
@@ -174,6 +205,7 @@ def _component(variant: str, part: experiment.Component, program: Program) -> Co
         go=part.go,
         flags=part.flags,
         env=part.env,
+        files=part.files,
         build_key=key,
         **vars(found),
     )
@@ -190,7 +222,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
             minima.append(program.go_minimum)
             components.append(
                 {
-                    **component.model_dump(exclude={"flags", "env", "label"}),
+                    **component.model_dump(exclude={"flags", "env", "files", "label"}),
                     "target": variant.target,
                     "module": program.module,
                     "output": program.output,
@@ -229,7 +261,8 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     writer = csv.writer(table, delimiter="\t", lineterminator="\n")
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
-    for row in order.draw(names, plan.query_types, plan.design, plan.hosts[0], plan.cells[0].name):
+    cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
+    for row in order.draw(names, cells, plan.design, plan.hosts[0]):
         writer.writerow((row.block, row.cell, row.host, row.kind, ",".join(row.order), ",".join(row.query_types)))
     files.write(directory / "blocks.tsv", table.getvalue())
     written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
@@ -245,15 +278,21 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
 
 def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     design = plan.design
+    if plan.sweeps:
+        planned = sum(row.kind != "spare" for row in Run(run_dir, plan).planned)
+        print(swept.described(plan, planned))
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
     for variant in plan.variants:
-        first = variant.server
-        print(f"{variant.name:9} {variant.label} ({first.source}, {first.revision[:12]})")
+        parts = variant.components
+        whose = [f"{part.role} {part.label}: " if len(parts) > 1 else "" for part in parts]
+        of = [f"{name}{part.source}, {part.revision[:12]}" for name, part in zip(whose, parts, strict=True)]
+        print(f"{variant.name:9} {variant.label} ({'; '.join(of)})")
     print("\n".join(workload_of(plan).described(plan)))
     again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
+    each = "of each cell, in turn; " if plan.sweeps else ""
     print(
         f"design    {number_of(design.blocks, 'block')}, {design.warmup_blocks} warm-up, {design.spare_blocks} spare "
-        f"for what outside causes spoil; {again}"
+        f"for what outside causes spoil; {each}{again}"
     )
     print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)

@@ -51,12 +51,12 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
             # A pattern is text, whatever YAML would make of it.
             value = knobs[knob] if knob in TEXTS else _value(knobs[knob], knob)
             for field in fields:
-                _set_field(result, field, value, knob)
+                set_field(result, field, value, knob)
     for assignment in _assignments(knobs.get("SET", "")):
         field, separator, value = assignment.partition("=")
         if not separator or not field:
             raise UserError(f'SET: {assignment!r} is not field=value; write SET="workload.scale=4000 design.blocks=6"')
-        _set_field(result, field, _value(value, f"SET {field}"), "SET")
+        set_field(result, field, _value(value, f"SET {field}"), "SET")
     if knobs.get("AA", "0") not in {"0", "1"}:
         raise UserError(f"AA: {knobs['AA']!r} is neither 1 nor 0")
     return result
@@ -76,7 +76,14 @@ def _value(text: str, where: str) -> Any:
         raise UserError(f"{where}: {text!r} is not a value") from None
 
 
-def _set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
+def fields_set(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that knobs set, each with its knob."""
+    found = {field: knob for knob, fields in FIELDS.items() if knob in knobs for field in fields}
+    return found | {one.partition("=")[0]: "SET" for one in _assignments(knobs.get("SET", ""))}
+
+
+def set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
+    """Set `workload.scale` of a mapping; a UserError with the knob's name where something above it is no section."""
     *path, last = field.split(".")
     place = data
     for part in path:

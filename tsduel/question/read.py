@@ -4,9 +4,10 @@ Every field but `name` has a default; unknown keys, wrong types and impossible v
 and a sentence that says what is allowed. Nothing here needs more than YAML and pydantic, so that it is quick.
 """
 
+import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import yaml
 from pydantic import ValidationError
 
 from tsduel.core.errors import UserError
-from tsduel.question import knobs, refusals
+from tsduel.question import knobs, matrix, refusals
+from tsduel.question.matrix import AskedCell
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Experiment
 
@@ -23,12 +25,20 @@ DEFAULT_EXPERIMENT = "experiments/local.yml"
 
 @dataclass(frozen=True)
 class Question:
-    """A validated experiment, the file it comes from (empty: none), what stands in that, and the knobs laid over it."""
+    """A validated experiment, the file it comes from (empty: none), what stands in that, and the knobs laid over it.
 
-    asked: Experiment
+    `cells` are the settings of a sweep, each validated by itself; `asked` is the first of them.
+    """
+
+    cells: tuple[AskedCell, ...]
     path: str
     written: dict[str, Any]
     given: dict[str, str]
+
+    @property
+    def asked(self) -> Experiment:
+        """Return the experiment: of a sweep its first cell."""
+        return self.cells[0].asked
 
 
 def read(environment: Mapping[str, str]) -> Question:
@@ -43,9 +53,40 @@ def read(environment: Mapping[str, str]) -> Question:
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(given)}" if given else origin
     refuse_other(data, wanted, where)
-    asked = validate(data, where)
-    knobs.refuse_without_effect(asked, given)
-    return Question(asked, path, written, given)
+    cells = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
+    knobs.refuse_without_effect(cells[0].asked, given)
+    return Question(cells, path, written, given)
+
+
+def expand(
+    data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
+) -> tuple[AskedCell, ...]:
+    """Return the cells of a mapping, one without a name where nothing is swept; a UserError names the cell it is of."""
+    plain = {key: value for key, value in data.items() if key != "matrix"}
+    kind = data.get("kind", DEFAULT_KIND)
+    swept = data.get("matrix") or {}
+    if not swept or kind not in WORKLOADS or "matrix" not in WORKLOADS[kind].experiment.model_fields:
+        return (AskedCell("", {}, validate(dict(data), where)),)
+    cells = matrix.combinations(swept, where, WORKLOADS[kind].experiment.model_fields, many=many)
+    matrix.refuse_fixed(cells, knobs.fields_set(given or {}))
+    found, wrong = list[AskedCell](), list[str]()
+    for cell in cells:
+        mine = copy.deepcopy(plain)
+        for key, value in cell.items():
+            knobs.set_field(mine, key, value, "matrix")
+        try:
+            asked = validate(mine, f"{where}: cell {matrix.name(cell)}")
+        except UserError as error:
+            wrong.append(str(error))
+        else:
+            found.append(AskedCell(matrix.name(cell, asked), cell, asked))
+    if wrong:
+        more = f"\n{where}: so are {len(wrong) - 1} more of {len(cells)} cells" if len(wrong) > 1 else ""
+        raise UserError(f"{wrong[0]}{more}")
+    if len(found) > 1 and found[0].asked.design.reload == "once":
+        raise UserError(f"{where}: design.reload: once keeps the data of one setting, and each cell has its own")
+    names = matrix.told_apart([cell.name for cell in found]) if len(found) > 1 else [""]
+    return tuple(replace(cell, name=name) for cell, name in zip(found, names, strict=True))
 
 
 def refuse_other(data: Mapping[str, Any], wanted: str, where: str) -> None:

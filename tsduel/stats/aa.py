@@ -80,7 +80,7 @@ def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['metric']} {row['query_type']}".rstrip()
+    return " ".join(filter(None, (row["metric"], row["query_type"], row["cell"])))
 
 
 def keep(run_dir: Path) -> str:

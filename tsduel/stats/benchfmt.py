@@ -49,7 +49,10 @@ def files(run: Run, reader: Reader, compared: Sequence[Compared]) -> dict[str, s
                 continue
             for variant, value in zip((run.variants[0], one.candidate), pair, strict=True):
                 if value is not None:
-                    key = (reader.bench_name(run, one.metric, one.query_type, variant), block)
+                    name = reader.bench_name(run, one.metric, one.query_type, variant)
+                    # scale=1000 batch=100 are keys of benchstat's, in front: what a name ends with may mean more.
+                    name = "/".join([*(part := name.split("/"))[:1], *_words(one.cell), *part[1:]])
+                    key = (name, block)
                     lines[variant].setdefault(key, {})[unit] = value * factor
                     counted = value if one.metric.name == "query_count" else one.operations[at] if one.operations else 0
                     fixed = reader.bench_operations(run, one.query_type)
@@ -61,6 +64,10 @@ def files(run: Run, reader: Reader, compared: Sequence[Compared]) -> dict[str, s
     if run.plan.gobench and run.plan.gobench.pivot:
         texts = {"baseline": [line for text in texts.values() for line in text]}
     return {variant: "\n".join([*head, *text]) + "\n" for variant, text in texts.items()}
+
+
+def _words(cell: str) -> list[str]:
+    return [word.replace("/", "_") for word in cell.split()]
 
 
 def _unit_lines(reader: Reader, compared: Sequence[Compared]) -> list[str]:

@@ -21,7 +21,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Metric, threshold
 from tsduel.core.record import BENCH, SOLO
 from tsduel.core.rundir import Run, open_run
-from tsduel.stats import aa, benchfmt
+from tsduel.stats import aa, benchfmt, sweep
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phase
@@ -86,6 +86,7 @@ def main(run_dir: Path) -> None:
         out / "comparison.json",
         json.dumps(_document(run, found, rows), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
     )
+    sweep.write(run, compared, rows)
     for variant, text in benchfmt.files(run, reader(run.plan.kind), compared).items():
         files.write(out / f"{variant}.bench.txt", text)
 
@@ -98,19 +99,21 @@ def read(run: Run) -> Tables:
 
 
 def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row]]:
-    """Return pairs and rows: candidates in the order of the experiment, metrics as registered.
+    """Return pairs and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
 
-    All candidates of a cell are one family: each metric of each of them is one test in it.
+    All candidates in all cells are one family: each metric of each of them is one test in it. Cells share no block, so
+    their signs are flipped apart from each other (docs/method.md).
     """
     metrics = in_families(run.plan, read_metrics(run, found["measurements"]))
-    compared: list[Compared] = []
-    judged = []
-    for cell in dict.fromkeys(found["blocks"]["cell"].tolist()):
-        samples = [
-            one for name in run.variants[1:] for one in _samples(run, candidate(run, found, cell, name), metrics)
-        ]
-        judged += judge([sample for _, sample in samples], run.plan.design.seed)
-        compared += [one for one, _ in samples]
+    known = set(found["blocks"]["cell"].tolist())
+    samples = [
+        one
+        for cell in run.plan.cells
+        if cell.name in known
+        for name in run.variants[1:]
+        for one in _samples(run.at(cell.name), candidate(run, found, cell.name, name), metrics)
+    ]
+    compared, judged = [one for one, _ in samples], judge([sample for _, sample in samples], run.plan.design.seed)
     rows = [row(one, verdict) for one, verdict in zip(compared, judged, strict=True)]
     for one in rows:
         warn_of_short_phase(one, rows)
@@ -155,7 +158,7 @@ def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
 def _samples(run: Run, of: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
     rows = reader(run.plan.kind).rows(run)
     for metric in metrics:
-        types = rows if metric.per_type else [""]
+        types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
         there = [t for t in types if (metric.name, t) in of.measured]
         for query_type in there:
             yield _sample(run, of, metric, query_type, metric.family)

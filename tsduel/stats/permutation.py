@@ -7,6 +7,8 @@ from tsduel.stats.signedrank import Floats
 EXACT_BLOCKS = 12
 """Up to this many blocks all 2^(n-1) sign vectors are used."""
 SAMPLED = 9_999
+_AT_ONCE = 4_000_000
+"""Values that are worked on at once: a sweep of 200 cells has thousands of columns."""
 _LEAST_VARIANCE = 1e-12
 """As a share of the mean square: caps |t| where flips make a metric's differences all alike."""
 _EQUAL = 1e-9
@@ -38,13 +40,23 @@ def westfall_young(differences: Floats, seed: int) -> list[float]:
     filled = np.where(there, differences, 0.0)
     filled /= np.abs(filled).max(axis=0)
     squares = (filled**2).sum(axis=0)
-    means = sign_vectors(blocks, seed) @ filled / counts
-    variances = np.maximum(squares / counts - means**2, _LEAST_VARIANCE * squares / counts) * counts / (counts - 1)
-    t = np.abs(means) / np.sqrt(variances / counts)
-    order = np.argsort(-t[0], kind="stable")
-    # Step down: the largest |t| is held against the maximum over all, the next against that over the rest, and so on.
-    maxima = np.maximum.accumulate(t[:, order[::-1]], axis=1)[:, ::-1]
-    p = (maxima >= t[0, order] * (1 - _EQUAL)).mean(axis=0)
+
+    def statistics(signs: Floats) -> Floats:
+        means = signs @ filled / counts
+        variances = np.maximum(squares / counts - means**2, _LEAST_VARIANCE * squares / counts) * counts / (counts - 1)
+        t: Floats = np.abs(means) / np.sqrt(variances / counts)
+        return t
+
+    vectors = sign_vectors(blocks, seed)
+    seen = statistics(vectors[:1])[0]
+    order = np.argsort(-seen, kind="stable")
+    reached = np.zeros(metrics)
+    for part in np.array_split(vectors, -(-len(vectors) * metrics // _AT_ONCE)):
+        # Step down: the largest |t| is held against the maximum over all, the next against that over the rest, and so
+        # on.
+        maxima = np.maximum.accumulate(statistics(part)[:, order[::-1]], axis=1)[:, ::-1]
+        reached += (maxima >= seen[order] * (1 - _EQUAL)).sum(axis=0)
+    p = reached / len(vectors)
     p = np.maximum.accumulate(np.maximum(p, 0.5 ** (counts[order] - 1.0)))
     adjusted = np.empty(metrics)
     adjusted[order] = p

@@ -43,19 +43,25 @@ class Needs:
     disk_a_sample: int
     memory_least: int
     memory_a_series: int
+    memory_a_component: int = 256 << 20  # of each that is not the one with the data: a proxy, an agent
 
     def disk(self, series: int, samples: int) -> int:
         """Return bytes of a loaded data directory."""
         return max(self.disk_least, self.disk_a_series * series + self.disk_a_sample * samples)
 
-    def memory(self, series: int) -> int:
-        """Return bytes of a server that holds so many series."""
-        return self.memory_least + self.memory_a_series * series
+    def memory(self, series: int, components: int = 1) -> int:
+        """Return bytes of all components of a variant that holds so many series."""
+        return self.memory_least + self.memory_a_series * series + (components - 1) * self.memory_a_component
 
 
 @dataclass(frozen=True)
 class Database:
-    """One database: what its components are (role -> program; the first takes clients), and what it can be asked."""
+    """One database: what its components are, and what it can be asked.
+
+    `programs`: role -> program, what clients ask first before what that asks. `main` is the role of a variant's short
+    form, which has to be there and keeps the data; the others may be. Where it is empty all have to be there, and the
+    short form is all of them from one revision.
+    """
 
     target: Target
     programs: Mapping[str, Program]
@@ -63,3 +69,9 @@ class Database:
     needs: Needs
     late_s: int | None = None
     """How much older than the newest a sample may be, in seconds, for it to be taken; None for any."""
+    main: str = "server"
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Roles without which there is no such database."""
+        return (self.main,) if self.main else tuple(self.programs)

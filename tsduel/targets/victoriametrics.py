@@ -1,10 +1,42 @@
-"""VictoriaMetrics, single-node."""
+"""VictoriaMetrics, single-node: the server, and on request vmauth in front of it and vmagent before its ingestion."""
 
 from tsduel.core.plan import Counter, Target
 from tsduel.targets.database import Database, Needs, Program
 
 _OF_STORAGE = {"type": "storage/.*"}
 _OF_CACHES = {"type": "(storage|indexdb)/.*"}
+LISTENS = (
+    "-httpListenAddr",
+    "-httpInternalListenAddr",
+    "-graphiteListenAddr",
+    "-influxListenAddr",
+    "-opentsdbListenAddr",
+    "-opentsdbHTTPListenAddr",
+)
+"""Every address that it is given is opened: repeated flags add up."""
+# As the types that TSBS knows; the format panics on lastpoint, high-cpu-* and groupby-orderby-limit.
+QUERY_TYPES = (
+    *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
+    *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
+    *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
+    *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
+)
+# 4,000 series had 286 MB at most (results/example); beyond it a series is an index entry and caches.
+NEEDS = Needs(disk_least=300 << 20, disk_a_series=3000, disk_a_sample=6, memory_least=400 << 20, memory_a_series=4000)
+
+
+def program(name: str) -> Program:
+    """Return one of the programs of VictoriaMetrics' own module, each of which is told its version alike."""
+    return Program(
+        name=name,
+        module="github.com/VictoriaMetrics/VictoriaMetrics",
+        package=f"./app/{name}",
+        output=f"bin/{name}",
+        own_command=("make", name),
+        version_variable="github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
+        version_prefix=f"{name}-",
+    )
+
 
 DATABASE = Database(
     target=Target(
@@ -14,19 +46,19 @@ DATABASE = Database(
         answers="prometheus",
         volatile=r'"executionTimeMsec":\s*\d+',
         trouble=r"\bpanic\b|\tfatal\t|fatal error:",
-        # VictoriaMetrics opens every address it is given: repeated flags add up. Its data lies where we wipe it.
+        # Its data lies where we wipe it, and nothing goes elsewhere.
         refused_flags=(
-            "-httpListenAddr",
-            "-graphiteListenAddr",
-            "-influxListenAddr",
-            "-opentsdbListenAddr",
-            "-opentsdbHTTPListenAddr",
+            *LISTENS,
             "-storageDataPath",
+            "-auth.config",
+            "-remoteWrite.url",
+            "-remoteWrite.tmpDataPath",
             # With it any flag could come from `env:`.
             "-envflag.enable",
         ),
         counters={
-            "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx"}),
+            # vmagent passes on what it was given as remote write.
+            "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite"}),
             "stored": Counter(name="vm_rows_added_to_storage_total"),
             "ignored": Counter(name="vm_rows_ignored_total"),
             "invalid": Counter(name="vm_rows_invalid_total"),
@@ -48,13 +80,15 @@ DATABASE = Database(
             "pending": Counter(name="vm_pending_rows"),
             "active_merges": Counter(name="vm_active_merges"),
             "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
+            "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
         protocol="InfluxDB's line protocol",
         name_prefix="cpu_",
-        quiet=("pending", "active_merges", "inmemory_parts"),
+        queues=("vmagent",),
+        quiet=("queued", "pending", "active_merges", "inmemory_parts"),
         # One that is forced while others run is ignored; parts in memory it takes along.
-        before_merge=("pending", "active_merges"),
+        before_merge=("queued", "pending", "active_merges"),
         still=("merges",),
         ticks=(
             r"^(process_resident_memory_bytes$|vm_rows_inserted_total$|vm_pending_rows$|vm_active_merges$|vm_data_size_bytes$|vm_parts$"
@@ -62,29 +96,10 @@ DATABASE = Database(
         ),
     ),
     programs={
-        "server": Program(
-            name="victoria-metrics",
-            module="github.com/VictoriaMetrics/VictoriaMetrics",
-            package="./app/victoria-metrics",
-            output="bin/victoria-metrics",
-            own_command=("make", "victoria-metrics"),
-            version_variable="github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version",
-            version_prefix="victoria-metrics-",
-        )
+        "vmauth": program("vmauth"),
+        "vmagent": program("vmagent"),
+        "server": program("victoria-metrics"),
     },
-    # Of the types that TSBS knows; the format panics on lastpoint, high-cpu-* and groupby-orderby-limit.
-    query_types=(
-        *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
-        *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
-        *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
-        *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
-    ),
-    # 4,000 series had 286 MB at most (results/example); beyond it a series is an index entry and caches.
-    needs=Needs(
-        disk_least=300 << 20,
-        disk_a_series=3000,
-        disk_a_sample=6,
-        memory_least=400 << 20,
-        memory_a_series=4000,
-    ),
+    query_types=QUERY_TYPES,
+    needs=NEEDS,
 )

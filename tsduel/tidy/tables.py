@@ -47,7 +47,7 @@ def main(run_dir: Path) -> None:
     with found[0] as measurements, found[1] as pairs, found[2] as series, found[3] as noise:
         noise.rows(_signals(run))
         for block in run.blocks:
-            reading, key = read_block(run, block), (block.cell, block.block)
+            reading, key = read_block(run.at(block.cell), block), (block.cell, block.block)
             measurements.rows((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
             pairs.rows((*key, *p[:5], f"{p.log_ratio:.12g}", number(p.se), p.n) for p in reading.pairs)
             series.rows((*key, *p[:4], f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in reading.points)

@@ -10,13 +10,17 @@ from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, No
 from tsduel.places.gcp.settings import Gcp
 
 VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
 # What each source needs; anything else of the three would have no effect.
 _NEEDED = {"module": {"ref"}, "git": {"repo", "ref"}, "path": {"path"}, "binary": {"path"}}
 _REVISION = ("ref", "repo", "path")
 
 
 class Component(Part):
-    """One process: where its program comes from, and what it is started with."""
+    """One process: where its program comes from, and what it is started with.
+
+    `files`: name -> text, in the directory that it starts in, so that a flag names a file by its name alone.
+    """
 
     role: str = "server"
     source: Literal["module", "git", "path", "binary"] = "module"
@@ -26,6 +30,15 @@ class Component(Part):
     go: GoVersion = "local"
     flags: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+    @field_validator("files")
+    @classmethod
+    def _file_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not FILE_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a plain name of a file, like relabel.yml")
+        return value
 
     @field_validator("env")
     @classmethod

@@ -37,8 +37,11 @@ class Planned(Protocol):
     def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 
-    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
-        """Return bytes that one server will roughly need; None where nobody knows."""
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
+        """Return bytes that one variant will roughly need; None where nobody knows.
+
+        ``variants``: target and number of components of each.
+        """
 
     def described(self, plan: Plan) -> list[str]:
         """Return the lines of the plan that say what is run."""

@@ -28,9 +28,12 @@ class Spread:
 
 
 def section_of(run_dir: Path) -> dict[str, Any]:
-    """Return a run's plan/forecast.json; empty of a smoke run, whose figures mean nothing, and of an older plan."""
+    """Return a run's plan/forecast.json; empty of a smoke run, whose figures mean nothing, and of an older plan.
+
+    Of a sweep too: ratios of different settings differ by more than noise.
+    """
     run = rundir.open_run(run_dir)
-    return {} if run.plan.smoke else run.json("plan/forecast.json")
+    return {} if run.plan.smoke or run.plan.sweeps else run.json("plan/forecast.json")
 
 
 def counting(ended: Sequence[Finished]) -> list[Finished]:

@@ -34,9 +34,10 @@ def _text(event: Event) -> str:  # noqa: PLR0911 - one for each kind
     get = event.text
     match event.name:
         case "run-start":
-            return f"{get('run')}: {get('finished') or 0} of {get('planned')} blocks are finished"
+            cells = f", {get('cells')} cells in turn" if event.number("cells") > 1 else ""
+            return f"{get('run')}: {get('finished') or 0} of {get('planned')} blocks are finished{cells}"
         case "block-start":
-            return f"block {get('block')} begins ({get('kind')})"
+            return f"block {get('block')} begins ({' '.join(filter(None, (get('kind'), get('cell'))))})"
         case "phase-end":
             return _phase(event)
         case "block-end":

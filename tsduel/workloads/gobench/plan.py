@@ -74,7 +74,7 @@ class GoPlanned:
         total_s = PREPARE_S + asked.design.planned * block_s
         return Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
 
-    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:  # noqa: ARG002
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:  # noqa: ARG002
         """Return None: nobody knows."""
         return None
 

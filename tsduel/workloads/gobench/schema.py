@@ -1,9 +1,9 @@
 """An experiment of Go benchmarks: what its file may say. The rest is in tsduel.workloads.experiment."""
 
 import re
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.sections import DesignAsked, GoBench, GoWatchdog, go_package, go_pattern
 from tsduel.workloads import experiment
@@ -18,6 +18,7 @@ class GoVariant(experiment.Variant):
     source: Literal["module", "git", "path"] = "module"
     target: Literal["go"] = "go"
     flags: tuple[()] = ()
+    files: Annotated[dict[str, str], Field(max_length=0)] = {}
 
     _inside = field_validator("package")(lambda value: go_package(value) if value else value)
     _searches = field_validator("bench")(lambda value: go_pattern(value) if value else value)

@@ -5,7 +5,7 @@ sums, `cpu` the log of the ratio of CPU ns an operation. Times are in ns here, i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +77,8 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
             )
     operations = sum(one.exchanges for one in duel.types)
     put.per_operation("duel_cpu_us", ALL, _sums([one.cpu_ns for one in duel.types]), operations, 1e3)
+    put.by_role("duel_role_cpu_us", [one.cpu_ns_by_role for one in duel.types], operations, 1e3)
+    put.by_role("duel_role_rss_bytes", [duel.rss_by_role], 1, 1.0)
     for metric, name, unit in COUNTERS:
         put.per_operation(metric, ALL, _sums([_counted(one, name) for one in duel.types]), operations, unit)
     put.per_operation("duel_instructions", ALL, _sums([one.instructions or {} for one in duel.types]), operations, 1.0)
@@ -88,6 +90,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         times = read_exchanges(block.path / "duel/load.csv.gz", alive)[""]
         put.typical("duel_load_typical_ms", "", times)
         put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.samples, 1e3)
+        put.by_role("duel_load_role_cpu_us", [duel.load.cpu_ns_by_role], duel.load.samples, 1e3)
 
 
 def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[str, Times]]:
@@ -127,6 +130,10 @@ def _sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(part[name] for part in parts) for name in names}
 
 
+def _roles(found: Iterable[Mapping[str, Mapping[str, float]]]) -> list[str]:
+    return list(dict.fromkeys(role for of in found for by in of.values() for role in by))
+
+
 class _Put:
     """Adds values of the variants that are alive, and ratios to the baseline where that is."""
 
@@ -157,6 +164,14 @@ class _Put:
             if baseline > 0 and found.get(name, 0) > 0:
                 self._ratio(name, metric, query_type, (math.log(found[name] / baseline), None), operations)
 
+    def by_role(
+        self, metric: str, parts: Sequence[Mapping[str, Mapping[str, float]]], operations: int, scale: float
+    ) -> None:
+        """Add figures of each component: maps from variant and role, of which several are added up."""
+        for role in _roles(parts):
+            of_role = [{name: by[role] for name, by in part.items() if role in by} for part in parts]
+            self.per_operation(metric, role, _sums(of_role), operations, scale)
+
     def typical(self, metric: str, query_type: str, times: Mapping[str, Times]) -> None:
         """Add the trimmed means, of each variant's times and of the log ratios of the pairs."""
         self.values(metric, query_type, {name: trimmed_mean(ns)[0] for name, ns in times.items()}, 1e6)
@@ -176,6 +191,8 @@ class _Put:
         quantiles = {name: np.quantile(ns, [q for _, q in PERCENTILES]) for name, ns in times.items()}
         for at, (metric, _) in enumerate(PERCENTILES):
             self.values(metric, query_type, {name: float(found[at]) for name, found in quantiles.items()}, 1e6)
+        for metric, of in (("duel_min_ms", np.min), ("duel_max_ms", np.max), ("duel_stddev_ms", np.std)):
+            self.values(metric, query_type, {name: float(of(ns)) for name, ns in times.items()}, 1e6)
         first = self._baseline
         for name in self._candidates if first in times else ():
             if name in times:

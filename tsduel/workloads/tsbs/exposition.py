@@ -21,6 +21,8 @@ from tsduel.core.plan import Counter
 
 Wanted = Mapping[str, Counter]
 
+ROLE = "tsduel_role"
+"""The label by which the host says which component a sample is of."""
 _PROCESS = "tsduel_process_"
 OURS = {
     "cpu_user": Counter(name=f"{_PROCESS}cpu_seconds_total", labels={"mode": "user"}),
@@ -34,6 +36,15 @@ OURS = {
     "storage_written": Counter(name=f"{_PROCESS}io_storage_written_bytes_total"),
 }
 """What the host reads from the kernel, the same for every database; sums over the components of a variant."""
+
+
+def of_roles(roles: Sequence[str]) -> dict[str, Counter]:
+    """Return the same for each of several components, each name with the role behind an @."""
+    return {
+        f"{name}@{role}": counter.model_copy(update={"labels": counter.labels | {"role": re.escape(role)}})
+        for name, counter in OURS.items() for role in roles
+    }  # fmt: skip
+
 
 _HEAD = "# snapshot "
 _EDGE_WORDS = 4  # EPOCH edge PHASE begin|end
@@ -109,6 +120,7 @@ def _matching(wanted: Wanted, name: str, labels: Mapping[str, str]) -> tuple[str
         ours
         for ours, counter in wanted.items()
         if name in counter.names
+        and counter.role in {"", labels.get(ROLE)}
         and all(re.fullmatch(pattern, labels.get(label, "")) for label, pattern in counter.labels.items())
     )
 

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
-from tsduel.core.plan import Target
+from tsduel.core.plan import Plan, Variant
 from tsduel.core.record import SOLO, Block, Phase, Solo
 from tsduel.workloads.measured import Measurement
-from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, read_snapshots
+from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, of_roles, read_snapshots
 from tsduel.workloads.tsbs.output import (
     LoadOutput,
     LoadResults,
@@ -51,6 +51,9 @@ class RawSolo:
     queries: dict[str, QueryOutput]
     query_results: dict[str, QueryResults]
     snapshots: list[Snapshot]
+    roles: Sequence[str]
+    """Of its components, in a run with a variant of several."""
+    samples: int
 
     def moved(self, counter: str, begin: tuple[str, ...], end: tuple[str, ...]) -> float | None:
         """Growth of a counter between two edges, each (phase, begin|end, query type)."""
@@ -61,34 +64,37 @@ class RawSolo:
         return self.block.phase(self.variant, SOLO, name, query_type)
 
 
-def read_solo(block: Block, variant: str, target: Target, query_types: Sequence[str]) -> RawSolo:
+def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
     """Read every file of a variant that holds numbers. A block that failed on the way lacks some, and that is no error.
 
     What the host has checked is not doubted here: a file that cannot be read gives no value, never a wrong one.
     """
-    directory = block.path / variant
+    directory, target, query_types = block.path / variant.name, plan.targets[variant.target], plan.query_types
+    roles = [part.role for part in variant.components if part.role in plan.roles]
 
     def parsed(name: str, parse: Callable[[str, str], _T]) -> _T | None:
         try:
-            return parse((directory / name).read_text(encoding="utf-8", errors="replace"), f"{variant}/{name}")
+            return parse((directory / name).read_text(encoding="utf-8", errors="replace"), f"{variant.name}/{name}")
         except (FileNotFoundError, UserError):
             return None
 
     try:
-        snapshots = read_snapshots(directory / "metrics.prom.gz", {**target.counters, **OURS})
+        snapshots = read_snapshots(directory / "metrics.prom.gz", {**target.counters, **OURS, **of_roles(roles)})
     except (FileNotFoundError, UserError):
         snapshots = []
     outputs = {t: parsed(f"query/{t}.stdout", parse_query_stdout) for t in query_types}
     results = {t: parsed(f"query/{t}.json", parse_query_json) for t in query_types}
     return RawSolo(
         block=block,
-        variant=variant,
-        record=block.solo[variant],
+        variant=variant.name,
+        record=block.solo[variant.name],
         load=parsed("load.csv", parse_load_stdout),
         load_results=parsed("load.json", parse_load_json),
         queries={t: output for t, output in outputs.items() if output is not None},
         query_results={t: result for t, result in results.items() if result is not None},
-        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant)],
+        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant.name)],
+        roles=roles,
+        samples=plan.workload.samples if plan.workload else 0,
     )
 
 
@@ -99,7 +105,7 @@ def _end(block: Block, variant: str) -> float:
 
 def measure(raw: RawSolo) -> list[Measurement]:
     """Every metric that can be computed from a variant's solo part; what cannot is left out."""
-    found = [*_load(raw), *_grown(raw), *_whole(raw)]
+    found = [*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw)]
     for query_type in dict.fromkeys([*raw.query_results, *raw.queries]):
         found += _query(raw, query_type)
     return [
@@ -135,7 +141,19 @@ def _load(raw: RawSolo) -> Iterator[_Value]:
     yield "load_rss_end_bytes", "", end.values.get("rss") if end else None
     yield "load_rss_peak_bytes", "", end.values.get("rss_peak") if end else None
     yield "load_client_cpu_seconds", "", phase.client_cpu_s if phase else None
+    yield "arrival_seconds", "", raw.record.arrive_s
     yield "drain_seconds", "", raw.record.drain_s
+
+
+def _by_role(raw: RawSolo) -> Iterator[_Value]:
+    record, end = raw.record, edge(raw.snapshots, "load", "end")
+    for role in raw.roles:
+        cpu = record.cpu_ns_by_role.get("drained", {}).get(role)
+        yield "load_role_cpu_us", role, None if cpu is None or not raw.samples else cpu / raw.samples / 1e3
+        yield "load_role_rss_peak_bytes", role, end.values.get(f"rss_peak@{role}") if end else None
+        for counter in ("io_read", "io_written", "storage_written"):
+            yield f"load_role_{counter}_bytes", role, raw.moved(f"{counter}@{role}", _BEGIN, ("load", "end"))
+        yield "disk_role_bytes", role, record.sizes_by_role.get("disk_bytes", {}).get(role)
 
 
 def _grown(raw: RawSolo) -> Iterator[_Value]:

@@ -29,6 +29,8 @@ DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
 QUERY_BYTES = {"": 400, "prometheus": 3000}
 SOLO_BYTES = 8 << 20
 EXCHANGE_BYTES = 16
+# Of a sample in the queue of an agent, should it take all before the first is stored: packed they are 1 to 2.
+QUEUED_BYTES = 4
 
 # VictoriaMetrics' "Partition Index Performance Testing", 4 workers: the slower version's load (1,570,957 samples/s),
 # the slowest of the light query types (617.68 queries/s), and double-groupby-1 over 100,000 hosts (1.34 queries/s),
@@ -79,7 +81,12 @@ class TsbsPlanned:
         data = {
             name: getattr(asked.workload, name) for name in ("use_case", "scale", "start", "end", "interval", "seed")
         } | {"tsbs": TSBS_VERSION}
-        files = {database.target.data_format: _key(data | {"format": database.target.data_format}) for database in used}
+        # What TSBS itself makes keeps the key that it has in caches.
+        changed = {} if asked.workload.data_kind == "regular" else {"data_kind": asked.workload.data_kind}
+        files = {
+            database.target.data_format: _key(data | changed | {"format": database.target.data_format})
+            for database in used
+        }
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         count = _query_count(asked)
         alike = len(used) > 1
@@ -103,7 +110,7 @@ class TsbsPlanned:
             ),
             "duel": asked.duel,
             "settle": asked.settle,
-            "mixed": _mixed(asked, data, used),
+            "mixed": _mixed(asked, data | changed, used),
             "capacity": asked.capacity and _typed(asked.capacity, asked),
             "report": asked.report,
             "estimate": _estimate(asked, used, variants, count, lines),
@@ -135,25 +142,27 @@ class TsbsPlanned:
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
-    def memory(self, workload: WorkloadAsked | None, targets: Iterable[str]) -> int | None:
-        """Return bytes by the number of series."""
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
+        """Return bytes by the number of series and components."""
         if workload is None:
             return None
         series = workload.scale * tsbs_queries.SERIES_A_HOST
-        return max(databases()[name].needs.memory(series) for name in targets)
+        return max(databases()[name].needs.memory(series, components) for name, components in variants)
 
     def described(self, plan: Plan) -> list[str]:
         """Return the load, and the parts of a block."""
         workload, queries, duel = plan.workload, plan.queries, plan.duel
         if workload is None or queries is None or duel is None:
             return []
+        loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload)]
+        samples, hosts = (_range(getattr(load, name) for load in loads) for name in ("samples", "scale"))
         parts = [f"load with {workload.workers} workers"]
         if queries.solo:
             parts.append(f"queries with {queries.workers} workers")
         alone = f"each alone: {', '.join(parts)}"
         beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
         return [
-            f"workload  {workload.samples:,} samples of {workload.scale:,} hosts, {len(queries.types)} query types",
+            f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
             f"block     {alone}{beside}",
             *_at_rates(plan),
         ]
@@ -171,7 +180,14 @@ class TsbsPlanned:
             "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
             **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
+            **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
+
+
+def _range(values: Iterable[int]) -> str:
+    """Return 100, or 100 to 10,000."""
+    found = sorted(set(values))
+    return " to ".join(f"{value:,}" for value in (found[0], *found[1:][-1:]))
 
 
 def _at_rates(plan: Plan) -> list[str]:
@@ -272,10 +288,14 @@ def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count:
     # Every variant's is kept for what follows the solo parts.
     directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
+    queues = {
+        part.role for variant in asked.variants.values() for part in variant.parts
+    } & {role for database in used for role in database.target.queues}  # fmt: skip
+    queued = QUEUED_BYTES * samples if queues else 0
     return Estimate(
         data_bytes=lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
         query_bytes=len(asked.queries.types) * count * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
-        database_bytes=directories * max(database.needs.disk(series, samples) for database in used),
+        database_bytes=directories * (queued + max(database.needs.disk(series, samples) for database in used)),
         results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
     )
 

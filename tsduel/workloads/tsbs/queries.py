@@ -10,6 +10,8 @@ import re
 # Only use cases whose samples can be counted beforehand: cpu-only writes 10 samples a line, of 10 series a host.
 SAMPLES_PER_LINE = {"cpu-only": 10}
 SERIES_A_HOST = 10
+# Formats of data whose lines can be changed before they are stored (workload.data_kind).
+LINE_FORMATS = ("victoriametrics", "influx")
 
 PARTITION_INDEX_TYPES = (
     "single-groupby-1-1-1",

@@ -13,9 +13,10 @@ from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
 
 _SECTIONS = (
-    *("compared", "moved", "mixed", "capacity", "duel", "load", "server", "queries"),
+    *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
+_OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
@@ -33,7 +34,7 @@ def read_block(run: Run, block: Block) -> Reading:
     found = Reading()
     for variant in run.variants:
         if variant in block.solo:
-            raw = read_solo(block, variant, run.plan.target_of(variant), run.plan.query_types)
+            raw = read_solo(block, run.plan.variant(variant), run.plan)
             found.measurements += measure(raw)
             found.points += points(raw)
     read_duel(block, run.variants, found)
@@ -43,7 +44,7 @@ def read_block(run: Run, block: Block) -> Reading:
 
 def sections(run: Run) -> tuple[str, ...]:
     """Return those of the report; that of imported logs claims less."""
-    return _OF_LOGS if run.plan.imported else _SECTIONS
+    return _OF_LOGS if run.plan.imported else _OF_SWEEP if run.plan.sweeps else _SECTIONS
 
 
 def rows(run: Run) -> list[str]:
@@ -67,6 +68,8 @@ def bench_configuration(run: Run) -> list[str]:
 def bench_name(run: Run, metric: Metric, query_type: str, _variant: str) -> str:
     """Return e.g. BenchmarkTSBS/phase=duel/type=cpu-max-all-1/in-flight=1; the trailing key's value has no dash."""
     plan = run.plan
+    if metric.per_role:
+        return f"BenchmarkTSBS/phase={metric.phase}/part={metric.part}/role={query_type}/variants={len(run.variants)}"
     if metric.part == DUEL:
         what = f"/type={query_type}" if query_type else f"/of={metric.phase}"
         return f"BenchmarkTSBS/phase=duel{what}/variants={len(run.variants)}"

@@ -1,7 +1,8 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
 import math
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -38,9 +39,12 @@ class TsbsVariant(experiment.Variant):
 
     @property
     def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components, the one that takes clients first."""
-        roles = list(databases()[self.target].programs)
-        return tuple(sorted(self.components, key=lambda part: roles.index(part.role))) or (self,)
+        """Its components, what clients ask first before what that asks."""
+        database = databases()[self.target]
+        if self.components:
+            roles = list(database.programs)
+            return tuple(sorted(self.components, key=lambda part: roles.index(part.role)))
+        return tuple(self.model_copy(update={"role": role}) for role in database.required)
 
     @field_validator("target")
     @classmethod
@@ -51,25 +55,33 @@ class TsbsVariant(experiment.Variant):
 
     @model_validator(mode="after")
     def _of_its_database(self) -> Self:
-        if self.components and (short := self.model_fields_set - {"target", "components"}):
-            raise ValueError(f"either `components:` or `{min(short)}:`, which is of the short form")
+        if self.components and (other := self.model_fields_set - {"target", "components"}):
+            raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
         database = databases()[self.target]
-        first, *_ = roles = list(database.programs)
-        given = [part.role for part in self.components or (self,)]
+        roles, of_one = list(database.programs), {"role", "flags", "env", "files"} & self.model_fields_set
+        if of_one and not (self.components or database.main):
+            raise ValueError(f"{min(of_one)}: {self.target} has several components; say in `components:` whose it is")
+        short = (self,) if "role" in self.model_fields_set else ()
+        given = [part.role for part in self.components or short or self.parts]
         for role in given:
             if role not in roles:
                 raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(roles)}")
             if given.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
-        if first not in given:
-            raise ValueError(f"components: {first!r}, which takes clients, is missing")
-        refused = {flag.lstrip("-") for flag in database.target.refused_flags}
-        for part in self.components or (self,):
+        for role in database.required:
+            if role not in given:
+                raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
+        return self
+
+    @model_validator(mode="after")
+    def _flags_that_are_not_ours(self) -> Self:
+        refused = {flag.lstrip("-") for flag in databases()[self.target].target.refused_flags}
+        for part in self.parts:
             for flag in part.flags:
                 if flag.lstrip("-").partition("=")[0] in refused:
                     raise ValueError(
-                        f"flags: {flag.partition('=')[0]} is ours: every server is given its directory and an address "
-                        "that nobody else can reach (host.port: the first port)"
+                        f"flags: {flag.partition('=')[0]} is ours: every component is given its directory, an address "
+                        "that nobody else can reach (host.port: the first port), and those of the others"
                     )
         return self
 
@@ -131,6 +143,18 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
     report: Report = Report()
+    # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
+    matrix: Mapping[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _changed_lines(self) -> Self:
+        formats = {databases()[variant.target].target.data_format for variant in self.variants.values()}
+        if self.workload.data_kind != "regular" and not formats <= set(tsbs_queries.LINE_FORMATS):
+            raise ValueError(
+                f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
+                "of these databases are loaded by; allowed: regular"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -1,0 +1,124 @@
+"""Figures along a sweep: one panel a figure, both axes logarithmic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib import style, ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from plots import numbers
+from plots.charts.style import STYLE, headed, hover, key, literal, looks
+
+_COLUMNS, _LONGEST, _APART = 2, 46, 0.03
+_FEW, _DECADES = 5, 2.0
+"""Ticks that are enough, and decades from which on whole ones are."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure: its title and unit, which direction is better, its exponents in words by variant (or none).
+
+    `points`: columns at (place on the axis), cell, variant, block, value.
+    """
+
+    title: str
+    unit: str
+    better: str
+    exponents: Mapping[str, str]
+    points: pd.DataFrame
+
+
+def scaling(panels: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str]) -> Figure:
+    """Draw all blocks as points, their medians as a line, a colour a variant; exponents stand in their panels.
+
+    `axis` is what the x axis says; empty where cells are no numbers: then they stand side by side under their names.
+    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first.
+    """
+    with style.context(STYLE):
+        drawn = looks(labels)
+        handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
+        rows = -(-len(panels) // _COLUMNS)
+        title = f"By {axis}, both axes logarithmic" if axis else "By cell"
+        figure = headed(f"{title}: all blocks, and their medians", handles, 6.5, 0.45 + 1.95 * rows)
+        grid = figure.subplots(rows, min(len(panels), _COLUMNS), squeeze=False)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            _panel(axes, panel, cells, labels, numeric=bool(axis))
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_visible(False)
+        for column in range(grid.shape[1]):
+            lowest = [axes for axes in grid[:, column] if axes.get_visible()][-1]
+            lowest.set_xlabel(axis)
+        return figure
+
+
+def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping[str, str], *, numeric: bool) -> None:
+    unit, factor = numbers.scaled(panel.unit, float(panel.points["value"].max()))
+    places = sorted(cells)
+    if numeric:
+        axes.set_xscale("log")
+    axes.set_yscale("log")
+    for at, (variant, look) in enumerate(looks(labels).items()):
+        mine = panel.points[panel.points["variant"] == variant]
+        # Variants stand a little apart, or one hides the other.
+        beside = (at - (len(labels) - 1) / 2) * _APART
+        reach = np.log10(places[-1] / places[0]) if numeric else float(len(places))
+        x = mine["at"] * 10 ** (beside * reach / 2) if numeric else mine["at"] + beside * reach
+        (points,) = axes.plot(
+            x, mine["value"] / factor, linestyle="", marker=look.marker, color=look.colour, markersize=3.2, alpha=0.45,
+            markeredgewidth=0,
+        )  # fmt: skip
+        told = zip(mine["cell"], mine["block"], mine["value"] / factor, strict=True)
+        hover(points, [f"{labels[variant]}, {cell}, block {b:.0f}: {numbers.number(v)} {unit}" for cell, b, v in told])
+        middle = mine.groupby("at")["value"].median() / factor
+        axes.plot(
+            middle.index.to_numpy(dtype=float), middle.to_numpy(), color=look.colour,
+            linestyle=look.dashes if numeric else "", marker=look.marker if numeric else "_",
+            markersize=4.5 if numeric else 14, markeredgewidth=0 if numeric else 1.6, linewidth=1.5,
+            zorder=3,
+        )  # fmt: skip
+        if said := panel.exponents.get(variant):
+            # Above the curves, where there is room for it by the margin below.
+            axes.text(
+                0.02, 0.97 - 0.1 * at, said, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top",
+                zorder=5,
+            )  # fmt: skip
+    arrow = {"higher": " (↑ better)", "lower": " (↓ better)"}.get(panel.better, "")
+    axes.set_title(literal(f"{panel.title}, {unit}{arrow}", _LONGEST), fontsize=8.5, fontweight="normal")
+    low, high = (float(v) / factor for v in (panel.points["value"].min(), panel.points["value"].max()))
+    room = max(np.log10(high / low), 0.15)
+    head = 0.16 * len(panel.exponents)
+    axes.set_ylim(low / 10 ** (0.08 * room), high * 10 ** ((0.1 + head) * room))
+    _ticks(axes)
+    if numeric:
+        axes.xaxis.set_major_locator(ticker.FixedLocator(places if len(places) <= _FEW + 1 else places[::2]))
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+        axes.xaxis.set_minor_locator(ticker.NullLocator())
+    else:
+        axes.set_xticks(places, [literal(cells[at], 18) for at in places], rotation=20, ha="right", fontsize=7)
+        axes.set_xlim(places[0] - 0.6, places[-1] + 0.6)
+
+
+def _ticks(axes: Axes) -> None:
+    """Print plain numbers, few of them, also where an axis spans less than a decade."""
+    axis = axes.yaxis
+    low, high = axes.get_ylim()
+    decades = np.log10(high / low)
+    if decades < np.log10(_DECADES):
+        axis.set_major_locator(ticker.MaxNLocator(nbins=_FEW, steps=[1, 2, 2.5, 5, 10]))
+    else:
+        subs = (1.0,) if decades > _DECADES else (1.0, 3.0) if decades > 1 else (1.0, 2.0, 5.0)
+        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=8))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _short(value: float) -> str:
+    """Return 1, 1.5, 10k, 2.5M."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= factor:
+            return f"{value / (1e3 if letter == 'k' else factor):,.4g}{letter}"
+    return f"{value:,.4g}"

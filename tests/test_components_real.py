@@ -1,0 +1,98 @@
+"""Real components: VictoriaMetrics behind vmauth and vmagent; the cluster's adapter with stand-ins of its parts."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import yaml
+from checkout import QUIET, Checkout
+from fakeproject import FAKES, free_port
+
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+SERVER = {"role": "server", "ref": "v1.133.0"}
+# The single-node server, which listens where vminsert and vmselect look for a storage.
+STORAGE = """#!/usr/bin/env bash
+words=()
+for word; do
+  case $word in
+    -vminsertAddr=* | -vmselectAddr=*) words+=("-httpListenAddr=${{word#*=}}") ;;
+    *) words+=("$word") ;;
+  esac
+done
+exec {binary} "${{words[@]}}"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Return a checkout of the test's own."""
+    return Checkout(tmp_path / "checkout")
+
+
+def make(checkout, variants, **parts):
+    """Run two small blocks of these variants to the report; return the run."""
+    asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
+    asked |= {"name": "parts", "variants": variants} | parts
+    asked["workload"]["batch_size"] = 500
+    asked["duel"]["load"] = True
+    (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))
+    checkout.make("tsbs", "RUN=parts", "EXPERIMENT=experiments/parts.yml", f"SET=host.port={free_port()} {QUIET}")
+    run_dir = checkout.results("parts")
+    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
+        checks = list(csv.DictReader(stream))
+    assert [check for check in checks if check["ok"] != "true"] == []
+    stored = [float(check["actual"]) for check in checks if check["check"] == "samples_stored"]
+    # Of each variant in each block: alone, and exchanged.
+    assert len(stored) == 2 * 2 * 2
+    assert min(stored) > 0
+    return run_dir
+
+
+def by_role(run_dir, metric):
+    """Return role -> (baseline, candidate) of a metric, as text."""
+    with (run_dir / "stats/comparison.csv").open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["metric"] == metric]
+    return {row["query_type"]: (row["baseline_median"], row["candidate_median"]) for row in rows}
+
+
+def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
+    """Directly against through both: every sample arrives, every answer is the same, each has its CPU."""
+    files = {"relabel.yml": "- {action: replace, target_label: added, replacement: by-the-agent}\n"}
+    agent = {"role": "vmagent", "ref": "v1.133.0", "flags": ["-remoteWrite.relabelConfig=relabel.yml"], "files": files}
+    front = {"role": "vmauth", "ref": "v1.133.0"}
+    variants = {"baseline": {"ref": "v1.133.0"}, "candidate": {"components": [SERVER, agent, front]}}
+    run_dir = make(checkout, variants)
+    for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us"):
+        found = by_role(run_dir, metric)
+        assert float(found["server"][0]) > 0, metric
+        assert all(float(found[role][1]) > 0 for role in ("server", "vmagent", "vmauth")), metric
+        assert found["vmauth"][0] == found["vmagent"][0] == ""
+    built = json.loads((run_dir / "build/candidate.json").read_text())["components"]
+    assert [(part["role"], part["program"]) for part in built] == [
+        ("vmauth", "vmauth"), ("vmagent", "vmagent"), ("server", "victoria-metrics"),
+    ]  # fmt: skip
+    log = (run_dir / "raw/001/candidate/vmagent.log").read_text()
+    assert "loaded relabel configs" in log or "relabel" in log
+    report = (run_dir / "report.md").read_text()
+    for expected in ("## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)"):
+        assert expected in report
+
+
+def test_the_clusters_adapter_with_stand_ins(checkout, tmp_path):
+    """Three roles, addresses with paths, ports by name, rows that are answered before they are stored."""
+    checkout.make("plan", "provision", "build", "RUN=single", "EXPERIMENT=experiments/smoke.yml")
+    single = json.loads((checkout.results("single") / "build/candidate.json").read_text())["binary"]
+    storage = tmp_path / "vmstorage"
+    storage.write_text(STORAGE.format(binary=single))
+    storage.chmod(0o755)
+    paths = {"vmstorage": storage, "vminsert": FAKES / "proxy", "vmselect": FAKES / "proxy"}
+    components = [{"role": role, "source": "binary", "path": str(path)} for role, path in paths.items()]
+    cluster = {"target": "victoriametrics-cluster", "components": components}
+    run_dir = make(checkout, {"baseline": cluster, "candidate": cluster})
+    assert set(by_role(run_dir, "duel_load_role_cpu_us")) == {"vmselect", "vminsert", "vmstorage"}
+    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
+    assert block["solo"]["candidate"]["arrive_s"] is not None

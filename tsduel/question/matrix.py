@@ -1,0 +1,131 @@
+"""`matrix:` of an experiment: keys with lists of values, of which every combination is a cell, one setting of a sweep.
+
+As in GitHub's workflows, `exclude:` in it is a list of combinations that are left out.
+"""
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.plan import Cell
+from tsduel.core.wording import number_of
+from tsduel.workloads.experiment import Experiment
+
+MOST_CELLS = 200
+EXCLUDE = "exclude"
+SWEPT = (*Cell.SECTIONS, "variants")
+"""Sections that a cell can have of its own."""
+_WINDOW = ("workload.start", "workload.end")
+_SHORT = {"batch_size": "batch", "data_kind": "data"}
+_LONGEST = 24
+
+
+@dataclass(frozen=True)
+class AskedCell:
+    """One combination: its name, what it sets, and the experiment with that in it."""
+
+    name: str
+    set: dict[str, Any]
+    asked: Experiment
+
+
+def combinations(matrix: Any, where: str, known: Collection[str], *, many: bool) -> list[dict[str, Any]]:
+    """Return what each cell sets, the last key varying fastest; a UserError says what is wrong with the matrix.
+
+    ``known``: sections of an experiment of this kind; ``many``: more than MOST_CELLS are wanted.
+    """
+    if not isinstance(matrix, dict):
+        raise UserError(f"{where}: matrix: keys with lists are needed: `matrix: {{workload.scale: [100, 1000]}}`")
+    matrix = json.loads(json.dumps(matrix, default=str))
+    axes = {key: _values(key, values, where, known) for key, values in _flat({**matrix, EXCLUDE: {}})}
+    left_out = [_excluded(one, axes, where) for one in matrix.get(EXCLUDE) or []]
+    found = []
+    for values in itertools.product(*axes.values()):
+        cell = dict(zip(axes, values, strict=True))
+        if any(all(cell[key] == value for key, value in one.items()) for one in left_out):
+            continue
+        found.append(cell)
+        if len(found) > MOST_CELLS and not many:
+            raise UserError(
+                f"{where}: matrix: more than {MOST_CELLS} cells, each with all blocks of the design: "
+                "shorten its lists or exclude some, or add YES=1 if it is meant"
+            )
+    if not found:
+        raise UserError(f"{where}: matrix: exclude leaves no cell")
+    return found
+
+
+def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield keys with their values, whether written `workload.scale:` or `workload: {scale:`."""
+    for name, value in matrix.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def _values(key: str, values: Any, where: str, known: Collection[str]) -> list[Any]:
+    section = key.partition(".")[0]
+    if section in known and section not in SWEPT:
+        raise UserError(
+            f"{where}: matrix: {key} is the same for the whole run; what can be swept is in {', '.join(SWEPT)}"
+        )
+    if not isinstance(values, list) or not values:
+        raise UserError(f"{where}: matrix: {key}: a list of values is needed (it is {values!r})")
+    for value in values:
+        if values.count(value) > 1:
+            raise UserError(f"{where}: matrix: {key}: {value!r} is there twice")
+    return values
+
+
+def _excluded(one: Any, axes: Mapping[str, list[Any]], where: str) -> dict[str, Any]:
+    if not isinstance(one, dict) or not one:
+        raise UserError(f"{where}: matrix.exclude: a list of combinations is needed, each with keys and one value each")
+    found = dict(_flat(one))
+    for key, value in found.items():
+        if key not in axes:
+            raise UserError(f"{where}: matrix.exclude: {key} is not swept; swept are {', '.join(axes)}")
+        if value not in axes[key]:
+            raise UserError(f"{where}: matrix.exclude: {value!r} is no value of {key} in the matrix")
+    return found
+
+
+def name(cell: Mapping[str, Any], asked: Experiment | None = None) -> str:
+    """Return a cell's name: `scale=1000 batch=100`. The window is called by its length, once `asked` is known."""
+    ends = [key.rpartition(".")[2] for key in cell]
+    parts = []
+    for key, value in cell.items():
+        if asked is not None and key in _WINDOW:
+            parts.append(f"window={getattr(asked, 'workload').window_s / 3600:g}h")  # noqa: B009 - of databases only
+            continue
+        *_, section, last = ["", *key.split(".")]
+        short = _SHORT.get(last, last) if ends.count(last) == 1 else f"{section}.{last}"
+        parts.append(f"{short}={_text(value)}")
+    return " ".join(dict.fromkeys(parts))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        value = [f"{key}={inner}" for key, inner in value.items()]
+    if isinstance(value, list):
+        value = ",".join(map(str, value)) or "none"
+    text = "_".join(str(value).lower().split() if isinstance(value, bool) else str(value).split()) or "none"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Return names of which no two are the same: long values are cut, and a number tells them apart."""
+    return [one if names.count(one) == 1 else f"{one} #{names[: at + 1].count(one)}" for at, one in enumerate(names)]
+
+
+def refuse_fixed(cells: list[dict[str, Any]], fixed: Mapping[str, str]) -> None:
+    """Raise for a knob that sets what is swept; ``fixed``: field -> knob."""
+    for key in cells[0]:
+        if key in fixed:
+            raise UserError(
+                f"{fixed[key]}: has no effect: {key} is swept over {number_of(len(cells), 'cell')}; "
+                f'SET="matrix.{key}=[...]" sweeps it over other values'
+            )

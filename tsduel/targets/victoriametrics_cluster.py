@@ -1,0 +1,42 @@
+"""VictoriaMetrics, cluster version: one vmselect, vminsert and vmstorage, of the module's vX-cluster tags or a branch.
+
+Its counters are the single-node server's, spread over the three: each is found in the component that counts it.
+"""
+
+from tsduel.targets import victoriametrics
+from tsduel.targets.database import Database
+from tsduel.targets.victoriametrics import LISTENS, NEEDS, QUERY_TYPES, program
+
+_SINGLE = victoriametrics.DATABASE.target
+_QUERIES = {"path": "/select/.*/api/v1/query_range"}
+
+DATABASE = Database(
+    target=_SINGLE.model_copy(
+        update={
+            "name": "victoriametrics-cluster",
+            "refused_flags": (
+                *LISTENS,
+                "-storageDataPath",
+                "-cacheDataPath",
+                "-storageNode",
+                "-vminsertAddr",
+                "-vmselectAddr",
+                "-clusternativeListenAddr",
+                "-envflag.enable",
+            ),
+            "counters": {
+                **{name: counter for name, counter in _SINGLE.counters.items() if name != "queued"},
+                "requests": _SINGLE.counters["requests"].model_copy(update={"labels": _QUERIES}),
+            },
+            # vminsert answers before it has sent its rows on.
+            "queues": ("vminsert",),
+            "quiet": ("pending", "active_merges", "inmemory_parts"),
+            "before_merge": ("pending", "active_merges"),
+            "ports": {"vmstorage": ("vminsert", "vmselect")},
+        }
+    ),
+    programs={role: program(role) for role in ("vmselect", "vminsert", "vmstorage")},
+    query_types=QUERY_TYPES,
+    needs=NEEDS,
+    main="",
+)
