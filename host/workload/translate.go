@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,19 +12,27 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 )
 
-// forms are what queries of a format are translated into: from the path of a request to that of another one. Files are kept by a
-// form's name: one that is changed needs another.
-var forms = map[string]func(path string) (string, error){"prometheus": toPrometheus}
+// form is what queries of a format are translated into: from the path of a request to that of another one, for the database of a
+// title. Files are kept by a form's name: one that is changed needs another.
+type form struct {
+	title string
+	path  func(string) (string, error)
+}
+
+var forms = map[string]form{"prometheus": {"Prometheus", toPrometheus}}
 
 // translate writes the queries of a file of TSBS's in another form; it returns how many there are.
-func translate(from, to, form string) (count int64, err error) {
-	translated, known := forms[form]
+func translate(from, to, name string) (count int64, err error) {
+	form, known := forms[name]
 	if !known {
-		return 0, fmt.Errorf("this tsduel knows no form %q of queries", form)
+		return 0, fmt.Errorf("this tsduel knows no form %q of queries", name)
 	}
 	return rewrite(from, to, func(_ int64, one *query.HTTP) error {
-		path, err := translated(string(one.Path))
+		path, err := form.path(string(one.Path))
 		one.Path = []byte(path)
+		for _, label := range []*[]byte{&one.HumanLabel, &one.HumanDescription} {
+			*label = bytes.ReplaceAll(*label, []byte("VictoriaMetrics"), []byte(form.title))
+		}
 		return err
 	})
 }
