@@ -69,8 +69,8 @@ def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
 
 
 def _components(comparison: Comparison) -> list[Subject]:
-    """Return CPU of the components that both sides have, of a sample exchanged or else loaded."""
-    for metric in ("duel_load_role_cpu_us", "load_role_cpu_us"):
+    """Return CPU of the components that both sides have: of a sample where ingestion is exchanged, else of a query."""
+    for metric in ("duel_load_role_cpu_us", "duel_role_cpu_us", "load_role_cpu_us"):
         rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
         if rows:
             title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]

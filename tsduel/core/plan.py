@@ -91,6 +91,8 @@ class GcpPlace(Part):
     zones: tuple[str, ...]
     spot: bool
     image: str
+    threads_per_core: int = 2
+    os_login: bool = False
     disk_type: str
     disk_gb: int
     estimate_s: int
