@@ -85,6 +85,8 @@ DATABASE = Database(
         write_path="/write",
         # Files of parts: its own snapshots share them by hard links, too. What lies beside them is written again.
         immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",
+        protocol="InfluxDB's line protocol",
+        name_prefix="cpu_",
         queues=("vmagent",),
         quiet=("queued", "pending", "active_merges", "inmemory_parts"),
         # One that is forced while others run is ignored; parts in memory it takes along.

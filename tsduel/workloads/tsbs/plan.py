@@ -15,6 +15,7 @@ from tsduel.core.plan import Continued, DataFile, Duration, Estimate, Mixed, Pla
 from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.targets import Database, databases
+from tsduel.targets.compared import compared
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -88,8 +89,9 @@ class TsbsPlanned:
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         more = _continued(asked, data, used, asked.workload.window_s) if asked.upgrades else None
         count = _query_count(asked)
+        alike = len(used) > 1
         types = [
-            _query_type(asked, name, number, data | {"count": count}, used)
+            _query_type(asked, name, number, data | {"count": count} | ({"alike": True} if alike else {}), used)
             for number, name in enumerate(asked.queries.types)
         ]
         return {
@@ -107,6 +109,7 @@ class TsbsPlanned:
             "queries": Queries(
                 **asked.queries.model_dump(exclude={"types", "shared_seed"}),
                 types=tuple(types),
+                alike=alike,
                 windowed=tuple(_windowed(asked, data | {"count": count}, used)) if asked.upgrades else (),
             ),
             "duel": asked.duel,
@@ -199,6 +202,7 @@ class TsbsPlanned:
             "reload": plan.design.reload,
             # So that what was kept of other runs keeps its name.
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
+            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
 
@@ -290,7 +294,10 @@ def _query_type(
         for of in targets
         if of.query_form
     }
-    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
+    window_s, first = tsbs_queries.point_s(name), targets[0]
+    found = {of.name: compared(first, of, name, window_s, asked.workload) for of in targets[1:]}
+    empty = name in tsbs_queries.MAY_BE_EMPTY
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=empty, window_s=window_s, compared=found)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:
