@@ -30,6 +30,7 @@ const usage = `usage: tsduel-host COMMAND
     start, state, follow, sums, collected, stop, rounds: the same, whether or not somebody watches
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
+  expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
   describe DIR                     print what this machine is, with the disk of DIR`
 
 // kinds is what the blocks of each kind of run do.
@@ -99,7 +100,9 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		fmt.Println(said)
 		return 0, err
 	case name == "get":
-		return 0, get(ctx, args)
+		return 0, get(ctx, args, func(body []byte) ([]byte, error) { return body, nil })
+	case name == "expvar":
+		return 0, get(ctx, args, scrape.Expvar)
 	case name == "describe" && len(args) == 1:
 		return 0, show(noise.Describe(args[0]))
 	}
@@ -135,7 +138,7 @@ func detached(ctx context.Context, verb, runDir, cache, line string) error {
 	return err
 }
 
-func get(ctx context.Context, args []string) error {
+func get(ctx context.Context, args []string, as func([]byte) ([]byte, error)) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Float64("timeout", 10, "seconds")
 	if err := flags.Parse(args); err != nil || flags.NArg() != 1 {
@@ -144,6 +147,9 @@ func get(ctx context.Context, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, record.Seconds(*timeout))
 	defer cancel()
 	body, err := scrape.Fetch(ctx, flags.Arg(0))
+	if err == nil {
+		body, err = as(body)
+	}
 	_, _ = os.Stdout.Write(body)
 	return err
 }

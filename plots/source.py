@@ -135,8 +135,9 @@ def open_source(run_dir: Path) -> Source:
 
 def _known_as(metric: Metric, plan: Plan) -> str:
     """Return the name that the databases' own people know."""
-    found = [of.counters[metric.counter].name for of in plan.targets.values() if metric.counter in of.counters]
-    return " / ".join(dict.fromkeys(found)) or metric.known_as
+    found = [of.counters[metric.counter].names for of in plan.targets.values() if metric.counter in of.counters]
+    said = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in found]
+    return " / ".join(dict.fromkeys(said)) or metric.known_as
 
 
 def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:

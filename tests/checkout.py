@@ -99,6 +99,10 @@ class Checkout:
         assert "Traceback" not in done.stdout, done.stdout
         return done.stdout
 
+    def type(self, command: str) -> None:
+        """Type a line of shell that has to work."""
+        subprocess.run(["bash", "-c", command], cwd=self.path, env=self.environment, check=True)
+
     @contextlib.contextmanager
     def making(self, log: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
         """Start a make command in a process group of its own, as a terminal does, its words in a file."""

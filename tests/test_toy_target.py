@@ -1,112 +1,92 @@
-"""To add a database takes a directory of small programs and a module: here one is added, planned, run and tidied."""
+"""docs/adding-a-database.md, followed to the letter: its files and commands add a toy, from nothing to a report."""
 
 from __future__ import annotations
 
+import csv
+import re
+
 import pytest
-from fakeproject import FAKES, PROJECT
+from checkout import QUIET, Checkout
+from fakeproject import PROJECT, free_port
 
 import tsduel.targets
 from tsduel.core.errors import UserError
-from tsduel.core.rundir import open_run
 from tsduel.question import read
-from tsduel.tidy import tables as tidy
 
-MODULE = '''
-"""A toy."""
-
-from tsduel.core.plan import Counter, Target
-from tsduel.targets.database import Database, Needs, Program
-
-DATABASE = Database(
-    target=Target(
-        name="toy",
-        data_format="victoriametrics",
-        query_format="victoriametrics",
-        answers="prometheus",
-        refused_flags=("--port",),
-        counters={
-            "inserted": Counter(name="toy_values"),
-            "stored": Counter(name="toy_values"),
-            "rows_read": Counter(name="toy_values_read"),
-        },
-    ),
-    programs={"server": Program(name="toy", module="", package=".", output="toy", own_command=("make",))},
-    query_types=("cpu-max-all-1",),
-    needs=Needs(disk_least=1 << 20, disk_a_series=1, disk_a_sample=1, memory_least=1 << 20, memory_a_series=1),
-)
-'''
-ADAPTERS = {
-    "start": 'exec "$DB_BINARY" "$DB_DATA_DIR" "$DB_PORT" "$@"',
-    "endpoints": 'printf "clients http://127.0.0.1:%s\\nmetrics http://127.0.0.1:%s/stats\\n" "$DB_PORT" "$DB_PORT"',
-    "ready": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
-    "load": 'exec "$TSBS_BIN/tsbs_load_victoriametrics" --urls="$DB_URL/put" --workers="$LOAD_WORKERS" '
-    '--batch-size="$LOAD_BATCH_SIZE" --reporting-period=1s --results-file="$LOAD_RESULTS" --file="$LOAD_FILE"',
-    "settle": ":",
-    "query": 'exec "$TSBS_BIN/tsbs_run_queries_victoriametrics" --file="$QUERY_FILE" --max-queries="$QUERY_COUNT" '
-    '--workers="$QUERY_WORKERS" --urls="$DB_URL" --results-file="$QUERY_RESULTS" "$@"',
-    "metrics": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
-    "forget": ":",
-    "size": 'printf "disk_bytes %s\\n" "$(stat -c %s "$DB_DATA_DIR/kept.json")"',
-    "stop": 'kill -TERM "$DB_PID"',
-}
-SIDE = {"target": "toy", "source": "binary", "path": str(FAKES / "toy")}
+PAGE = (PROJECT / "docs/adding-a-database.md").read_text()
+FILES = dict(re.findall(r"^`([^`\n]+)`\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+(COMMANDS,) = re.findall(r"^```shell\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+VERBS = {"start", "ready", "endpoints", "metrics", "load", "settle", "query", "forget", "size", "stop"}
+RUN = "toy"
 
 
-@pytest.fixture
-def toy(tmp_path, monkeypatch):
-    """Return a project to which the toy has been added: a directory in scripts/targets, and a module."""
-    adapters = tmp_path / "project/scripts/targets/toy"
-    adapters.mkdir(parents=True)
-    for verb, body in ADAPTERS.items():
-        (adapters / verb).write_text(f"#!/usr/bin/env bash\nset -Eeuo pipefail\n{body}\n")
-        (adapters / verb).chmod(0o755)
-    modules = tmp_path / "project/tsduel/targets"
-    modules.mkdir(parents=True)
-    (modules / "toy.py").write_text(MODULE)
-    monkeypatch.setattr(tsduel.targets, "__path__", [*tsduel.targets.__path__, str(modules)])
-    tsduel.targets.databases.cache_clear()
-    yield tmp_path / "project"
-    tsduel.targets.databases.cache_clear()
+def save(directory):
+    """Save the page's files below a directory."""
+    for name, text in FILES.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
 
 
 def test_every_database_has_a_module_and_an_adapter():
-    """As many as there are directories, each with every verb."""
+    """As many as there are directories, each with every verb, which the page has, too."""
     directories = {path.name: {verb.name for verb in path.iterdir()} for path in PROJECT.glob("scripts/targets/*")}
     assert set(directories) == set(tsduel.targets.databases())
-    assert {frozenset(verbs) for verbs in directories.values()} == {frozenset(ADAPTERS)}
+    directories["toy"] = {name.rpartition("/")[2] for name in FILES if name.startswith("scripts/targets/toy/")}
+    assert {frozenset(verbs) for verbs in directories.values()} == {frozenset(VERBS)}
 
 
-def test_a_toy_is_added_by_a_directory_and_a_module(toy, project):
-    """It is measured like any other: loaded, its counters checked, its answers compared."""
-    project.env["TSDUEL_PROJECT"] = str(toy)
-    plan = project.plan(
-        variants={"baseline": SIDE, "candidate": SIDE | {"flags": ["red"]}}, queries={"types": ["cpu-max-all-1"]}
-    )
-    assert plan.target_of("candidate").counters["stored"].name == "toy_values"
-    project.run()
-    run = open_run(project.run_dir)
-    (block,) = run.blocks
-    assert (block.status, block.failures) == ("ok", ())
-    stored = [check.actual for check in block.checks if check.check == "samples_stored"]
-    assert stored == [plan.workload.samples] * 2
-    (of_type,) = run.json("raw/001/block.json")["duel"]["types"]
-    assert (of_type["compared"], of_type["differences"], of_type["errors"]) == (of_type["exchanges"], 0, 0)
-    assert (run.path / "raw/001/candidate/server.log").read_text().startswith("toy red\n")
-    tidy.main(run.path)
-    assert "load_rate" in (run.path / "tidy/measurements.csv").read_text()
-
-
-def test_what_it_cannot_do_is_refused(toy):
+def test_what_it_cannot_do_is_refused(tmp_path, monkeypatch):
     """Its module says what it can be asked, and which flags are ours."""
-    sides = {"baseline": SIDE, "candidate": SIDE}
-    assert toy.is_dir()
-    for changes, sentence in (
-        ({"queries": {"types": ["double-groupby-1"]}}, "it cannot be asked double-groupby-1; allowed: cpu-max-all-1"),
-        ({"variants": {n: SIDE | {"flags": ["--port=1"]} for n in sides}}, "flags: --port is ours"),
-        ({"variants": sides | {"candidate": {"ref": "v1"}}}, "all have to be versions of the same database"),
-        ({"duel": {"load": True}}, "duel.load: this database does not take lines over HTTP"),
-    ):
-        data = {"name": "x", "variants": sides, "queries": {"types": ["cpu-max-all-1"]}} | changes
-        with pytest.raises(UserError) as caught:
-            read.validate(data, "x.yml")
-        assert sentence in str(caught.value)
+    save(tmp_path)
+    monkeypatch.setattr(tsduel.targets, "__path__", [*tsduel.targets.__path__, str(tmp_path / "tsduel/targets")])
+    tsduel.targets.databases.cache_clear()
+    try:
+        data = read.read_file(tmp_path / "experiments/toy.yml")
+        read.validate(data, "toy.yml")
+        side = data["variants"]["baseline"]
+        for changes, sentence in (
+            (
+                {"queries": {"types": ["double-groupby-1"]}},
+                "it cannot be asked double-groupby-1; allowed: cpu-max-all-1, single-groupby-1-1-1",
+            ),
+            (
+                {"variants": {"baseline": side, "candidate": side | {"flags": ["--port=1"]}}},
+                "flags: --port is ours",
+            ),
+        ):
+            with pytest.raises(UserError) as caught:
+                read.validate(data | changes, "toy.yml")
+            assert sentence in str(caught.value)
+    finally:
+        tsduel.targets.databases.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("real")
+def test_the_page_is_followed_to_a_report(tmp_path):
+    """Every file is saved, every command is typed: the toy is loaded, asked in turn, and reported like any database."""
+    checkout = Checkout(tmp_path / "checkout")
+    save(checkout.path)
+    settings = f"SET=host.port={free_port()} {QUIET}"
+    for line in COMMANDS.splitlines():
+        if line.startswith("make "):
+            checkout.make(*line.split()[1:], f"RUN={RUN}", settings)
+        else:
+            checkout.type(line)
+    run_dir = checkout.results(RUN)
+    with (run_dir / "tidy/checks.csv").open(encoding="utf-8", newline="") as stream:
+        checks = list(csv.DictReader(stream))
+    assert [check for check in checks if check["ok"] != "true"] == []
+    stored = {check["actual"] for check in checks if check["check"] == "samples_stored"}
+    assert {float(actual) for actual in stored} == {108_000.0}
+    assert {"samples_inserted", "rows_read", "exchanges_same", "exchanges_empty"} <= {
+        check["check"] for check in checks
+    }
+    report = (run_dir / "report.md").read_text()
+    for expected in ("Does the greeting make it slower?", f"Checked {len(checks)} of {len(checks)}, none"):
+        assert expected in report
+    assert not re.search(r"\bnan\b|\bNone\b|Not drawn|VictoriaMetrics|vm_", report)
+    assert (run_dir / "raw/001/candidate/server.log").read_text() == "good evening\n"
+
+    said = checkout.make("tsbs", "EXPERIMENT=experiments/toy.yml", f"{settings} queries.types=[lastpoint]", expect=2)
+    assert "it cannot be asked lastpoint; allowed: cpu-max-all-1, single-groupby-1-1-1" in said

@@ -52,7 +52,7 @@ func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
 	env = append(env,
 		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role),
 		"DB_URL="+v.url(), "DB_WRITE_URL="+v.written().writes, "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache,
-		"TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
+		"DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
 	env = append(append(env, s.ours()...), c.env...)
 	for _, one := range v.servers {
 		env = append(env, one.addresses()...)

@@ -31,15 +31,15 @@ func (c Conn) Close() { c.close() }
 // Empty says whether an answer of a format has no data in it.
 func Empty(answers string) func(body []byte) (bool, error) { return formats[answers].empty }
 
-// Around gives the queries of a file from one on, and again from its first one behind its last.
-func Around(path string, first int) (Source, error) {
-	of, err := OpenQueries(path, first)
-	return &around{of, path}, err
+// Around gives the queries of a file from one on, and again from its first one behind its last; see OpenQueries.
+func Around(path string, first int, arguments string) (Source, error) {
+	of, err := OpenQueries(path, first, arguments)
+	return &around{of, path, arguments}, err
 }
 
 type around struct {
 	Source
-	path string
+	path, arguments string
 }
 
 func (a *around) Next() (Operation, error) {
@@ -47,7 +47,7 @@ func (a *around) Next() (Operation, error) {
 	if !errors.Is(err, io.EOF) {
 		return operation, err
 	}
-	again, err := OpenQueries(a.path, 0)
+	again, err := OpenQueries(a.path, 0, a.arguments)
 	if err != nil {
 		return operation, err
 	}

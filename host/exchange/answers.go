@@ -23,7 +23,7 @@ type format struct {
 	parse func(body []byte, asked *Operation) (*answer, error)
 }
 
-var formats = map[string]format{"prometheus": {emptyPrometheus, parsePrometheus}}
+var formats = map[string]format{"prometheus": {emptyPrometheus, parsePrometheus}, "influxql": {emptyInfluxQL, parseInfluxQL}}
 
 // answer is what any API's answer says.
 type answer struct {

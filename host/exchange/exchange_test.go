@@ -29,7 +29,7 @@ func queryFile(t testing.TB, count int) string {
 	}
 	encoder := gob.NewEncoder(file)
 	for n := range count {
-		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n)}
+		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n), RawQuery: []byte("n of a")}
 		if err := encoder.Encode(&q); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func queryFile(t testing.TB, count int) string {
 
 func source(t testing.TB, count int) Source {
 	t.Helper()
-	s, err := OpenQueries(queryFile(t, count), 0)
+	s, err := OpenQueries(queryFile(t, count), 0, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +95,14 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 		return serve(t, name, func(w http.ResponseWriter, r *http.Request) {
 			mutex.Lock()
 			asked = append(asked, name+r.URL.Query().Get("n"))
+			if r.URL.Query().Get("db") != "x" {
+				t.Errorf("asked %s", r.URL)
+			}
 			mutex.Unlock()
 			io.WriteString(w, matrix("2", 1))
 		})
 	}
-	file, err := OpenQueries(queryFile(t, 100), 10)
+	file, err := OpenQueries(queryFile(t, 100), 10, "&db=x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +330,7 @@ func TestAPhaseLastsAsLongAsItsRuleSays(t *testing.T) {
 	if short.Stopped != "there are no more than 7 operations" {
 		t.Errorf("stopped: %q", short.Stopped)
 	}
-	if _, err := OpenQueries(queryFile(t, 3), 5); err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
+	if _, err := OpenQueries(queryFile(t, 3), 5, ""); err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
 		t.Error(err)
 	}
 }
@@ -437,7 +440,7 @@ func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T)
 		}
 		io.WriteString(w, matrix("2", 1))
 	}))
-	other, err := OpenQueries(queryFile(t, 6), 2)
+	other, err := OpenQueries(queryFile(t, 6), 2, "")
 	if err != nil {
 		t.Fatal(err)
 	}

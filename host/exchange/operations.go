@@ -32,15 +32,17 @@ type queries struct {
 	file    io.ReadCloser
 	path    string
 	decoder *gob.Decoder
+	more    string
 }
 
-// OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) behind its first `skip` queries.
-func OpenQueries(path string, skip int) (Source, error) {
+// OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) behind its first `skip` queries; arguments
+// are added to the path of each, as TSBS's own client does for some databases.
+func OpenQueries(path string, skip int, arguments string) (Source, error) {
 	file, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	q := &queries{file: file, path: path, decoder: gob.NewDecoder(bufio.NewReaderSize(file, 1<<20))}
+	q := &queries{file: file, path: path, decoder: gob.NewDecoder(bufio.NewReaderSize(file, 1<<20)), more: arguments}
 	for n := range skip {
 		if _, err := q.Next(); err != nil {
 			file.Close()
@@ -62,10 +64,10 @@ func (q *queries) Next() (Operation, error) {
 		return Operation{}, fmt.Errorf("%s is no file of TSBS's HTTP queries: %w", q.path, err)
 	}
 	path := string(one.Path)
-	if len(one.RawQuery) > 0 {
+	if len(one.RawQuery) > 0 && !strings.Contains(path, "?") { // InfluxDB's path has all, and its query in plain words there
 		path += "?" + string(one.RawQuery)
 	}
-	return Operation{Method: string(one.Method), Path: path, Body: one.Body}, nil
+	return Operation{Method: string(one.Method), Path: path + q.more, Body: one.Body}, nil
 }
 
 func (q *queries) Close() error { return q.file.Close() }

@@ -130,6 +130,8 @@ type Target struct {
 	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
 	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
 	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	// QueryArguments are added to each query's path, as TSBS's own client does.
+	QueryArguments string `json:"query_arguments"`
 	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
 	Queues []string            `json:"queues"`
 	Ports  map[string][]string `json:"ports"`
@@ -238,6 +240,8 @@ type QueryType struct {
 	Name string            `json:"name"`
 	Seed int64             `json:"seed"`
 	Keys map[string]string `json:"keys"`
+	// MayBeEmpty: some of its answers may have no data, but not all.
+	MayBeEmpty bool `json:"may_be_empty"`
 	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
 	WindowS float64 `json:"window_s"`
 	// Compared says how far the answers of another database than the baseline's are compared, by target.
@@ -378,6 +382,11 @@ func (p *Plan) Variant(name string) (Variant, bool) {
 		}
 	}
 	return Variant{}, false
+}
+
+// MayBeEmpty says whether answers to a query type may have no data.
+func (p *Plan) MayBeEmpty(queryType string) bool {
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.Name == queryType && t.MayBeEmpty })
 }
 
 // LoadPlan reads a run's plan, or says what is wrong with it.

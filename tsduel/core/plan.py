@@ -91,6 +91,8 @@ class GcpPlace(Part):
     zones: tuple[str, ...]
     spot: bool
     image: str
+    threads_per_core: int = 2
+    os_login: bool = False
     disk_type: str
     disk_gb: int
     estimate_s: int
@@ -166,6 +168,7 @@ class Target(Part):
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
     for exchanged ingestion; empty where that is not how data gets in. `queues`: roles that acknowledge samples before
     those are stored: a load is over when all have arrived. `ports`: more ports of a role beside its first, by name.
+    `query_arguments`: what TSBS's client adds to each query's address.
     """
 
     name: str
@@ -183,6 +186,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    query_arguments: str = ""
     queues: tuple[str, ...] = ()
     ports: dict[str, tuple[str, ...]] = {}
 
@@ -221,11 +225,15 @@ class Mixed(MixedAsked):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by."""
+    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
+
+    `may_be_empty`: some of its answers may have no data, as long as not all of them do.
+    """
 
     name: str
     seed: int
     keys: dict[str, str]
+    may_be_empty: bool = False
 
 
 class Queries(QuerySettings):

@@ -123,7 +123,8 @@ def resolve(
         settled = rent.offer(
             where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=lasts.total_s
         )
-        host["machine"] = asked.gcp.machine
+        # What it is recorded and compared as.
+        host["machine"] = asked.gcp.machine + (" (one thread a core)" if asked.gcp.threads_per_core == 1 else "")
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default

@@ -1,0 +1,53 @@
+package scrape
+
+import (
+	"strings"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+const vars = `{
+"system": {"currentTime":"2026-11-22T00:00:00Z","uptime":12.5},
+"cmdline": ["influxd","run"],
+"memstats": {"Alloc":9007199254740993,"BySize":[{"Size":8}],"GCCPUFraction":1.5e-05,"EnableGC":true},
+"plain": 7,
+"shard:/d/benchmark/autogen/1:1": {"name":"shard","tags":{"database":"benchmark","path":"/d \"x\"\\1"},"values":{"writeValuesOk":480,"writePointsOk":48}},
+"shard:/d/benchmark/autogen/2:2": {"name":"shard","tags":{"database":"benchmark","path":"2"},"values":{"writeValuesOk":20}},
+"shard:/d/_internal/monitor/3:3": {"name":"shard","tags":{"database":"_internal"},"values":{"writeValuesOk":5}},
+"httpd::8086": {"name":"httpd","tags":{},"values":{"valuesWrittenOK":500}}
+}`
+
+// What Go's expvar and InfluxDB say in JSON can be read as if it were exposition text.
+func TestExpvar(t *testing.T) {
+	text, err := Expvar([]byte(vars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string]string{"database": "benchmark"}
+	for _, c := range []struct {
+		counter record.Counter
+		sum     float64
+		found   bool
+	}{
+		{record.Counter{Name: "shard_writeValuesOk", Labels: ours}, 500, true},
+		{record.Counter{Name: "shard_writeValuesOk"}, 505, true},
+		{record.Counter{Name: "shard_writePointsOk", Labels: map[string]string{"path": `/d "x"\\1`}}, 48, true},
+		{record.Counter{Name: "httpd_valuesWrittenOK"}, 500, true},
+		{record.Counter{Name: "system_uptime"}, 12.5, true},
+		{record.Counter{Name: "memstats_GCCPUFraction"}, 1.5e-05, true},
+		{record.Counter{Name: "plain"}, 7, true},
+		{record.Counter{Name: "memstats_EnableGC"}, 0, false},
+		{record.Counter{Name: "cmdline"}, 0, false},
+	} {
+		if sum, found, err := Sum(text, c.counter); sum != c.sum || found != c.found || err != nil {
+			t.Errorf("%v: %v %t %v", c.counter, sum, found, err)
+		}
+	}
+	if !strings.Contains(string(text), "memstats_Alloc 9007199254740993\n") {
+		t.Error("a large number lost digits")
+	}
+	if _, err := Expvar([]byte("<html>404</html>")); err == nil || !strings.Contains(err.Error(), "no expvar JSON: ") || !strings.HasSuffix(err.Error(), ": <html>404</html>") {
+		t.Error(err)
+	}
+}

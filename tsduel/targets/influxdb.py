@@ -1,0 +1,64 @@
+"""InfluxDB 1.x."""
+
+from tsduel.core.plan import Counter, Target
+from tsduel.targets.database import Database, Needs, Program
+
+# Not those of a database that it keeps of itself.
+_OURS = {"database": "benchmark"}
+_MERGES = [f"tsm1_engine_tsm{of}Compactions" for of in ("Level1", "Level2", "Level3", "Full", "Optimize")]
+
+DATABASE = Database(
+    target=Target(
+        name="influxdb",
+        data_format="influx",
+        query_format="influx",
+        query_arguments="&db=benchmark",
+        answers="influxql",
+        trouble=r"\bpanic:|\blvl=error\b|fatal error:",
+        # With it the file could name any directory and address; settings come by `env:`.
+        refused_flags=("-config", "-pidfile"),
+        # It counts no rows read, no index searches, and has no cache of answers.
+        counters={
+            "inserted": Counter(name="httpd_valuesWrittenOK"),
+            "stored": Counter(name="shard_writeValuesOk", labels=_OURS),
+            "ignored": Counter(name="httpd_pointsWrittenDropped"),
+            "invalid": Counter(name="httpd_pointsWrittenFail"),
+            "bytes_kept": Counter(name="shard_diskBytes", labels=_OURS),
+            "parts": Counter(name="tsm1_filestore_numFiles", labels=_OURS),
+            "pending": Counter(name="tsm1_cache_memBytes", labels=_OURS),
+            "requests": Counter(name="httpd_queryReq"),
+            "merges": Counter(name="|".join(_MERGES), labels=_OURS),
+            "active_merges": Counter(name="|".join(f"{of}Active" for of in _MERGES), labels=_OURS),
+        },
+        write_path="/write?db=benchmark",
+        quiet=("pending", "active_merges"),
+        # It asks itself for the merge, which leaves out what is in memory.
+        before_merge=("pending", "active_merges"),
+        still=("merges",),
+    ),
+    programs={
+        "server": Program(
+            name="influxd",
+            module="github.com/influxdata/influxdb",
+            package="./cmd/influxd",
+            output="influxd",
+            own_command=("go", "build", "-o", "influxd", "./cmd/influxd"),
+            version_variable="main.version",
+        )
+    },
+    # All that TSBS has for cpu-only.
+    query_types=(
+        *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
+        *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
+        *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
+        *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
+        *("high-cpu-1", "high-cpu-all", "lastpoint", "groupby-orderby-limit"),
+    ),
+    needs=Needs(
+        disk_least=100 << 20,
+        disk_a_series=1000,
+        disk_a_sample=20,
+        memory_least=300 << 20,
+        memory_a_series=4000,
+    ),
+)
