@@ -26,6 +26,9 @@ import (
 const (
 	// ratesPatience is how long after the last intended start an operation may still begin.
 	ratesPatience = time.Second
+	// leadFor is how long a fresh process is asked before anything counts, a phase's length at most: its first answers open
+	// files and fill caches, and would be all that p99 sees.
+	leadFor = 2 * time.Second
 	// missedInARow is how many rungs that are not held end a ladder: one may be the machine's doing.
 	missedInARow = 2
 )
@@ -142,6 +145,9 @@ func (f *frame) mixed(ctx context.Context, r *rates) error {
 	perLine := float64(f.Plan.Workload.Samples) / float64(f.Plan.Workload.Lines)
 	batch := ratesStream{operation: "batch", rate: m.Ingest / perLine / float64(m.BatchSize), source: lines, success: func(status int) bool { return status/100 == 2 }}
 	query := f.queryStream(r, m.Queries, queries)
+	if err := f.leadIn(ctx, r, query); err != nil {
+		return err
+	}
 	s := f.begin(r.variant, record.InMixed, "mixed", "")
 	phase, before, after, err := f.rate(ctx, s, r, []ratesStream{query, batch})
 	if err != nil {
@@ -181,6 +187,9 @@ func (f *frame) ladder(ctx context.Context, r *rates) error {
 		return err
 	}
 	defer queries.Close()
+	if err := f.leadIn(ctx, r, f.queryStream(r, c.Ladder[0], queries)); err != nil {
+		return err
+	}
 	var first, last []byte
 	missed := 0
 	for _, rate := range c.Ladder {
@@ -261,13 +270,11 @@ type ratePhase struct {
 	lines int64
 }
 
-// rate is one phase: streams that run at once.
-func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStream) (phase ratePhase, before, after []byte, err error) {
+func (f *frame) job(r *rates, length time.Duration, streams ...ratesStream) openloop.Job {
 	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)), Patience: ratesPatience}
-	planned := int64(0)
 	for i, stream := range streams {
 		// The same times for every variant of a block, others in the next.
-		schedule := openloop.Schedule{Rate: stream.rate, Length: record.Seconds(r.rule.Seconds), Poisson: r.rule.Arrivals == "poisson",
+		schedule := openloop.Schedule{Rate: stream.rate, Length: length, Poisson: r.rule.Arrivals == "poisson",
 			Seed: uint64(f.Plan.Design.Seed)<<32 + uint64(f.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)}
 		url := r.url()
 		if stream.operation != "query" {
@@ -275,7 +282,25 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 		}
 		job.Streams = append(job.Streams, openloop.Stream{Source: stream.source, Starts: schedule.Starts(), URL: url, Connections: r.rule.Connections,
 			Timeout: record.Seconds(f.Plan.Watchdog.QueryStallS), Success: stream.success, Empty: stream.empty})
-		planned += int64(len(job.Streams[i].Starts))
+	}
+	return job
+}
+
+// leadIn asks a fresh process for a while, unless it is to be cold. Nothing of it is recorded.
+func (f *frame) leadIn(ctx context.Context, r *rates, stream ratesStream) error {
+	if f.Plan.Queries.Cache == "cold" {
+		return nil
+	}
+	_, _, err := openloop.Run(ctx, f.job(r, min(leadFor, record.Seconds(r.rule.Seconds)), stream))
+	return cmp.Or(ctx.Err(), f.died(r.variant), err)
+}
+
+// rate is one phase: streams that run at once.
+func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStream) (phase ratePhase, before, after []byte, err error) {
+	job := f.job(r, record.Seconds(r.rule.Seconds), streams...)
+	planned := int64(0)
+	for _, stream := range job.Streams {
+		planned += int64(len(stream.Starts))
 	}
 	job.Progress = func(done int) { f.Events.Progress(s.Phase.Phase, int64(done), planned) }
 	if before, err = r.snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {

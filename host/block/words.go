@@ -17,8 +17,8 @@ import (
 
 // The last words that matter, for the sentence of a block that failed.
 var (
-	crash     = regexp.MustCompile("panic: |\tpanic\t|\tfatal\t|fatal error: |FATAL|SIGSEGV|flag provided|error: ")
-	complains = regexp.MustCompile("\t(error|warn)\t|lvl=(error|warn)")
+	crash     = regexp.MustCompile("panic: |\tpanic\t|\tfatal\t|fatal error: |FATAL|SIGSEGV|flag provided|error: |Error parsing ")
+	complains = regexp.MustCompile("level=ERROR|\t(error|warn)\t|lvl=(error|warn)")
 	goFailure = regexp.MustCompile("^panic: |^fatal error: |rror|^zstd: ")
 )
 

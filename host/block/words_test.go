@@ -10,12 +10,14 @@ import (
 // Of a server's log a crash before its stack, else the newest complaint, else the last line; and where the log will lie.
 func TestLastWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"info: x\nflag provided but not defined: -no\nUsage:\n":           "flag provided but not defined: -no",
-		"T\tinfo\tup\nT\tfatal\tmain.go:7\tno space left\nT\tinfo\tbye\n": "T fatal main.go:7 no space left",
-		"panic: index out of range\n\ngoroutine 7 [running]:\nmain.f()\n": "panic: index out of range",
-		"T\twarn\told\nT\twarn\ttoo many series\nT\tinfo\tfine\n":         "T warn too many series",
-		"T\tinfo\tone\nT\tinfo\ttwo\n":                                    "T info two",
-		"":                                                                "it said nothing",
+		"info: x\nflag provided but not defined: -no\nUsage:\n":                                             "flag provided but not defined: -no",
+		"T\tinfo\tup\nT\tfatal\tmain.go:7\tno space left\nT\tinfo\tbye\n":                                   "T fatal main.go:7 no space left",
+		"panic: index out of range\n\ngoroutine 7 [running]:\nmain.f()\n":                                   "panic: index out of range",
+		"T\twarn\told\nT\twarn\ttoo many series\nT\tinfo\tfine\n":                                           "T warn too many series",
+		"Error parsing command line arguments: unknown long flag '--no'\nusage: prometheus [<flags>]\n\n\n": "Error parsing command line arguments: unknown long flag '--no'",
+		"level=ERROR msg=\"opening storage failed\"\nlevel=INFO msg=bye\n":                                  "level=ERROR msg=\"opening storage failed\"",
+		"T\tinfo\tone\nT\tinfo\ttwo\n":                                                                      "T info two",
+		"":                                                                                                  "it said nothing",
 	} {
 		log := filepath.Join(t.TempDir(), "001.partial", "server.log")
 		if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -15,12 +16,17 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 )
 
-// forms are what queries of a format are translated into: from the path of a request to that of another one. Files are kept by a
-// form's name: one that is changed needs another.
-var forms = map[string]func(path string) (string, error){"prometheus": toPrometheus}
+// form is what queries of a format are translated into: from the path of a request to that of another one, for the database of a
+// title. Files are kept by a form's name: one that is changed needs another.
+type form struct {
+	title string
+	path  func(string) (string, error)
+}
+
+var forms = map[string]form{"prometheus": {"Prometheus", toPrometheus}}
 
 // translate writes the queries of a file of TSBS's in another form; it returns how many there are.
-func translate(from, to, form string) (count int64, err error) {
+func translate(from, to, name string) (count int64, err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return 0, err
@@ -31,9 +37,9 @@ func translate(from, to, form string) (count int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	translated, known := forms[form]
+	form, known := forms[name]
 	if !known {
-		return 0, fmt.Errorf("this tsduel knows no form %q of queries", form)
+		return 0, fmt.Errorf("this tsduel knows no form %q of queries", name)
 	}
 	decoder, out := gob.NewDecoder(bufio.NewReaderSize(in, 1<<20)), bufio.NewWriterSize(file, 1<<20)
 	encoder := gob.NewEncoder(out)
@@ -44,11 +50,14 @@ func translate(from, to, form string) (count int64, err error) {
 		} else if err != nil {
 			return count, err
 		}
-		path, err := translated(string(one.Path))
+		path, err := form.path(string(one.Path))
 		if err != nil {
 			return count, err
 		}
 		one.Path = []byte(path)
+		for _, label := range []*[]byte{&one.HumanLabel, &one.HumanDescription} {
+			*label = bytes.ReplaceAll(*label, []byte("VictoriaMetrics"), []byte(form.title))
+		}
 		if err := encoder.Encode(&one); err != nil {
 			return count, err
 		}

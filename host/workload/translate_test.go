@@ -57,7 +57,7 @@ func TestAFileIsTranslatedQueryByQuery(t *testing.T) {
 		must(t, err)
 		encoder := gob.NewEncoder(file)
 		for _, expression := range expressions {
-			must(t, encoder.Encode(&query.HTTP{HumanLabel: []byte("label"), Method: []byte("GET"), Path: []byte(asked(expression)), StartTimestamp: 7}))
+			must(t, encoder.Encode(&query.HTTP{HumanLabel: []byte("VictoriaMetrics 1 cpu metric(s)"), Method: []byte("GET"), Path: []byte(asked(expression)), StartTimestamp: 7}))
 		}
 		must(t, file.Close())
 	}
@@ -72,7 +72,7 @@ func TestAFileIsTranslatedQueryByQuery(t *testing.T) {
 	for _, expression := range []string{"usage_user", "usage_idle"} {
 		var one query.HTTP
 		must(t, decoder.Decode(&one))
-		if string(one.Path) != asked(expression) || string(one.Method) != "GET" || string(one.HumanLabel) != "label" || one.StartTimestamp != 7 {
+		if string(one.Path) != asked(expression) || string(one.Method) != "GET" || string(one.HumanLabel) != "Prometheus 1 cpu metric(s)" || one.StartTimestamp != 7 {
 			t.Errorf("%s: %+v", expression, &one)
 		}
 	}

@@ -26,8 +26,8 @@ import (
 	"tsduel/host/record"
 )
 
-// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-8: 3,300).
-const queryBytes, unionBytes = 1000, 5000
+// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-32-24: 5,251).
+const queryBytes, unionBytes = 1000, 6000
 
 // Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
 const feedShare = 8

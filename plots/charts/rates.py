@@ -28,7 +28,7 @@ def responses(table: pd.DataFrame, labels: Mapping[str, str]) -> Figure | None:
     with style.context(STYLE):
         drawn = looks(labels)
         handles = [key(labels[v], look) for v, look in drawn.items()]
-        figure = headed("Response time within which a percentile of all stays, ms (lower is better)", handles, 6.5, 2.7)
+        figure = headed("Response time by percentile, ms (lower is better)", handles, 6.5, 2.7)
         for axes, name in zip(figure.subplots(1, len(there), squeeze=False).ravel(), there, strict=True):
             mine = table[(table["operation"] == name) & (table["quantile"] < 1)]
             for variant, look in drawn.items():
@@ -77,8 +77,8 @@ def against_rate(
             hover(line, [f"{labels[variant]}, {number(rate)} queries/s: {number(ms)} ms" for rate, ms in points])
         axes.axhline(within_ms, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
         axes.annotate(
-            literal(f"{within_ms:g} ms"), (0.005, within_ms), xycoords=("axes fraction", "data"), va="bottom",
-            fontsize=8, color=GREY,
+            literal(f"{within_ms:g} ms"), (0.995, within_ms), xycoords=("axes fraction", "data"), va="bottom",
+            ha="right", fontsize=8, color=GREY,
         )  # fmt: skip
         axes.set_xscale("log")
         rates = sorted(pooled["rate"].unique())

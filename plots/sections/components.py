@@ -6,11 +6,11 @@ from plots.source import Source
 
 NOTE = (
     "Everywhere else the components of a variant are added up. CPU is that of each process's own clock, over the "
-    "operations of its phase or the samples of the load; a load counts until all samples are stored."
+    "operations of its phase or the samples of the load."
 )
 QUEUED = (
     "{roles} acknowledges samples before they are stored: the load rate is that of acknowledgements. The check of what "
-    "was stored waits for the last sample, and so does the CPU of the load."
+    "was stored waits for the last sample, and so does the CPU of the load and of ingestion."
 )
 
 
@@ -24,6 +24,10 @@ def section(source: Source, _: Pictures) -> str:
         tables += [markup.paragraphs(title, one.table(rows))] if rows else []
     if not tables:
         return ""
-    queues = {role for target in source.plan.targets.values() for role in target.queues} & set(roles)
-    queued = QUEUED.format(roles=" and ".join(sorted(queues))) if queues else ""
-    return markup.paragraphs(NOTE, queued, *tables)
+    return markup.paragraphs(NOTE, *tables)
+
+
+def queued(source: Source) -> str:
+    """Say what a load rate is where a component queues; nothing where none does."""
+    queues = {role for target in source.plan.targets.values() for role in target.queues} & set(source.plan.roles)
+    return QUEUED.format(roles=" and ".join(sorted(queues))) if queues else ""

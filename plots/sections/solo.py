@@ -10,7 +10,7 @@ from plots.charts import server as server_chart
 from plots.charts.load import load_rate
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import duel
+from plots.sections import components, duel
 from plots.source import Source
 from tsduel.core.record import SOLO
 
@@ -33,6 +33,7 @@ def load(source: Source, pictures: Pictures) -> str:
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
         *(part for one in source.comparisons if (part := _load_sentence(one))),
+        components.queued(source),
         pictures.show(
             "load-rate", "load rate over time", f"Load rate over time, samples/s: {names}",
             "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",

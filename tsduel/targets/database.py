@@ -67,6 +67,8 @@ class Database:
     programs: Mapping[str, Program]
     query_types: tuple[str, ...]
     needs: Needs
+    load_samples_s: int = 1_500_000
+    """How many samples a second it takes, roughly: for how long a run takes."""
     late_s: int | None = None
     """How much older than the newest a sample may be, in seconds, for it to be taken; None for any."""
     main: str = "server"

@@ -19,7 +19,7 @@ CHECKS = {
     "lines_exchanged": "every line of data that was exchanged was accepted by all variants",
     "operations_answered": "every operation at a fixed rate was answered",
     "operations_empty": "no answer at a fixed rate is empty",
-    "equal_start": "all variants started alike into the duel",
+    "equal_start": "all variants started alike",
     "server_log": "no panic and no fatal error in the server's log",
     "same_process": "the same server process from start to stop",
     "listens_on_loopback": "the server listens on loopback only",

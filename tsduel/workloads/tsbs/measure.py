@@ -146,13 +146,14 @@ def _load(raw: RawSolo) -> Iterator[_Value]:
 
 
 def _by_role(raw: RawSolo) -> Iterator[_Value]:
-    record, end = raw.record, edge(raw.snapshots, "load", "end")
+    # All until drained: what an agent has queued reaches the others after the load's end.
+    record, end = raw.record, edge(raw.snapshots, "settle", "end")
     for role in raw.roles:
         cpu = record.cpu_ns_by_role.get("drained", {}).get(role)
         yield "load_role_cpu_us", role, None if cpu is None or not raw.samples else cpu / raw.samples / 1e3
         yield "load_role_rss_peak_bytes", role, end.values.get(f"rss_peak@{role}") if end else None
         for counter in ("io_read", "io_written", "storage_written"):
-            yield f"load_role_{counter}_bytes", role, raw.moved(f"{counter}@{role}", _BEGIN, ("load", "end"))
+            yield f"load_role_{counter}_bytes", role, raw.moved(f"{counter}@{role}", _BEGIN, ("settle", "end"))
         yield "disk_role_bytes", role, record.sizes_by_role.get("disk_bytes", {}).get(role)
 
 
