@@ -29,6 +29,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay as they are
 # Recorded: they decide which bytes are taken for a module, and what the compiler makes of them.
 GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
+# On a rented machine (roles/host): what is built is somebody's candidate, and not to become root there.
+BUILD_USER = os.environ.get("TSDUEL_BUILD_USER", "")
+BUILD_APART = PROJECT / "ansible/roles/variant/files/build-apart"
 LOG_LINES = 20
 ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -258,6 +261,7 @@ class Component:
             **{name: spec[name] for name in ("target", "source", "revision", "build_key")},
             **self.go(),
             "go_version": made_by[1] if made_by else "",
+            "built_by": BUILD_USER,
             "build_command": " ".join(spec["build_command"]),
             "cgo_enabled": "CGO_ENABLED=1" in found,
             "sha256": sha256(binary),
@@ -268,12 +272,15 @@ class Component:
     def _compile(self, work: Path) -> Path:
         spec, output = self.spec, work / "output"
         sources: Path = getattr(self, f"_take_{spec['source']}")(work)
-        words = [
-            word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in spec["build_command"]
-        ]
-        if words:
+        words, go = spec["build_command"], (spec["go_minimum"], spec["go"])
+        if words and BUILD_USER:
+            print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
+            apart = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
+            self.builder.run(*with_go(*go), *apart, cwd=sources)
+        elif words:
+            words = [word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in words]
             print(f"+ cd {sources}\n+ {words}", file=self.builder.output, flush=True)
-            self.builder.run(*with_go(spec["go_minimum"], spec["go"]), *words, cwd=sources)
+            self.builder.run(*with_go(*go), *words, cwd=sources)
         for made in (output, sources / spec["output"]):
             if made.is_file():
                 return made

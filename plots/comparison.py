@@ -9,13 +9,14 @@ from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
-EVIDENCE = ("diff %", "95 % CI", "p", "verdict")
 # In a closed loop the rate is workers / mean service time: one of the two is judged (MEASUREMENT.md 3).
 _JUDGED_AS = {"query_rate": "query_mean_ms", "load_seconds": "load_rate"}
 _MARKS = {
     "failed": "✗ check failed",
     "regression": "✗ {}worse",
     "improvement": "✓ {}better",
+    "worse": "✗ worse",
+    "better": "✓ better",
     "negligible": "≈ negligible",
     "equivalent": "= equivalent",
     "not comparable": "not comparable",
@@ -24,7 +25,10 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """One candidate against the baseline. `labels`: baseline first; `valid` and `dropped` are its blocks."""
+    """One candidate against the baseline. `labels`: baseline first; `valid` and `dropped` are its blocks.
+
+    `apart`: it is another database; `protocols` are those that data gets in by, where they are not the same.
+    """
 
     cell: str
     candidate: str
@@ -33,6 +37,8 @@ class Comparison:
     metrics: dict[str, Metric]
     valid: list[int]
     dropped: dict[int, str]
+    apart: bool = False
+    protocols: str = ""
 
     @property
     def title(self) -> str:
@@ -59,12 +65,23 @@ class Comparison:
         """Return the rows of a metric by query type, what stands for all of them last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}
 
-    def named(self, row: Row) -> str:
-        """Return the name of a row for people."""
+    def named(self, row: Row, *, brief: bool = False) -> str:
+        """Return the name of a row for people; `brief` for a picture."""
         of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(
             row["query_type"], f", {row['query_type']}"
         )
-        return f"{self.metrics[row['metric']].title}{of_type}"
+        return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row, brief=brief))}"
+
+    def note(self, row: Row, *, brief: bool = False) -> str:
+        """Return what stands beside a figure of the load wherever that stands, where it is not of the same work."""
+        if not self.protocols or self.metrics[row["metric"]].phase != "load":
+            return ""
+        return f"{'' if brief else f'{self.protocols}: '}not the same work"
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads of the columns of `evidence`."""
+        return ("ratio" if self.apart else "diff %", "95 % CI", "p", "verdict")
 
     def mark(self, row: Row) -> str:
         """Return the verdict as a mark and a word; a rate that is only shown has that of its service time."""
@@ -90,7 +107,7 @@ class Comparison:
         unit, sides = numbers.sides(row)
         # The head of the column says the metric's own unit.
         both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
-        return both if row["change_pct"] is None else f"{both} ({numbers.changed(row)} %) {self.symbol(row)}".rstrip()
+        return both if row["change_pct"] is None else f"{both} ({numbers.effect(row)}) {self.symbol(row)}".rstrip()
 
     def table(
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True
@@ -102,5 +119,5 @@ class Comparison:
             unit, sides = numbers.sides(row)
             alias = [markup.code(known_as) if known_as else ""] if any(known) else []
             cells.append([names[at] if names else self.named(row), *alias, unit, *sides, *self.evidence(row)])
-        header = [head, *(["Known as"] if any(known) else []), "Unit", *self.labels, *EVIDENCE]
+        header = [head, *(["Known as"] if any(known) else []), "Unit", *self.labels, *self.heads]
         return markup.table(header, cells, range(len(header) - 6, len(header) - 1))

@@ -153,7 +153,8 @@ def verdict(plan: Plan, document: Mapping[str, Any]) -> str:
 
 
 def _in_words(found: Sequence[str]) -> str:
-    counted = ((found.count(name), word) for name, word in (("regression", "worse"), ("improvement", "better")))
+    words = (("regression", "worse"), ("improvement", "better"))
+    counted = ((found.count(name) + found.count(word), word) for name, word in words)
     told = ", ".join(f"{number} {word}" for number, word in counted if number)
     if told or not found:
         return told or "none"

@@ -43,6 +43,11 @@ def folded(summary: str, *parts: str) -> str:
     return f"<details>\n<summary>{text(summary)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
+def aside(text: str) -> str:
+    """Return a text in parentheses behind a space; nothing of nothing."""
+    return f" ({text})" if text else ""
+
+
 def paragraphs(*parts: str) -> str:
     """Join what is not empty, a blank line between."""
     return "\n\n".join(filter(None, parts))

@@ -10,6 +10,7 @@ from typing import Any
 DIGITS, DECIMALS = 4, 1
 """Of values and of percents where there is no interval."""
 MISSING = "–"  # noqa: RUF001 - an en dash is what a table has where there is nothing
+TIMES = "×"  # noqa: RUF001 - before a ratio
 _STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "B": (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)),
     # As benchstat prints them.
@@ -102,16 +103,44 @@ def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
     return unit, [number(None if value is None else value / factor, precise) for value in values]
 
 
+def by_ratio(row: Mapping[str, Any]) -> bool:
+    """Say whether a row is of different databases: no threshold applies, and percents would be in the hundreds."""
+    return not row["threshold_pct"]
+
+
+def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
+    """Print how many times the baseline's the candidate's is, or the baseline's the candidate's, and its interval.
+
+    ("3.1", "3.0 to 3.2"); as fine as the interval is wide, a dash where there is none.
+    """
+    factors = [None if row[name] is None else 1 + row[name] / 100 for name in ("change_pct", "lo_pct", "hi_pct")]
+    middle, *edges = [None if f is None else 1 / f if inverse else f for f in factors]
+    known = sorted(edge for edge in edges if edge is not None)
+    if middle is None or not known or known[0] == known[-1]:
+        return number(middle, 3), MISSING
+    places = max(min(decimals(known[0], known[-1]) - 1, 2 - math.floor(math.log10(middle))), 0)
+    return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in known)
+
+
+def effect(row: Mapping[str, Any]) -> str:
+    """Print the change of a row with its unit: +4.2 %, or of different databases the ratio."""
+    return changed(row) if by_ratio(row) else f"{changed(row)} %"
+
+
 def interval(row: Mapping[str, Any]) -> str:
-    """Print the 95 % interval of a row: +2.6 to +5.5; a dash where there is none."""
+    """Print the 95 % interval of a row: +2.6 to +5.5, of different databases 3.0 to 3.2; a dash where there is none."""
     if row["lo_pct"] is None or row["hi_pct"] is None:
         return MISSING
+    if by_ratio(row):
+        return ratio(row)[1]
     decimals = row_digits(row)[1]
     return f"{change(row['lo_pct'], decimals)} to {change(row['hi_pct'], decimals)}"
 
 
 def changed(row: Mapping[str, Any]) -> str:
-    """Print the change of a row: +4.2."""
+    """Print the change of a row: +4.2, of different databases the ratio behind a times sign."""
+    if by_ratio(row):
+        return MISSING if row["change_pct"] is None else f"{TIMES}{ratio(row)[0]}"
     return change(row["change_pct"], row_digits(row)[1])
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plots import markup, numbers, page, sentences
-from plots.comparison import EVIDENCE, Comparison
+from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first, sweep
 from plots.source import open_source, write
@@ -71,7 +71,7 @@ def short_rows(comparison: Comparison, query_types: list[str]) -> list[dict[str,
 def print_table(comparison: Comparison, query_types: list[str]) -> None:
     """Print the table of verdicts, in plain text also where it goes to a file."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
-    for at, name in enumerate(("metric", "unit", *comparison.labels, *EVIDENCE)):
+    for at, name in enumerate(("metric", "unit", *comparison.labels, *comparison.heads)):
         table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
     rows = short_rows(comparison, query_types)
     for row in rows[:MOST_ROWS]:

@@ -145,7 +145,10 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     longest = max(mine, key=len)
     name = _named([one for run in longest for one in run.source.comparisons], metric, query_type)
     higher = longest[0].source.metrics[metric].better == "higher"
-    figure = draw(_points(longest, metric, query_type), name, higher_is_better=higher)
+    ratio, points = longest[0].source.plan.crosses, _points(longest, metric, query_type)
+    if ratio:
+        points[["change", "low", "high"]] = 1 + points[["change", "low", "high"]].astype(float) / 100
+    figure = draw(points, name, higher_is_better=higher, ratio=ratio)
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
     save(figure, path.with_name(path.name + ".svg"))

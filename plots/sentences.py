@@ -45,6 +45,8 @@ HEADLINES = {
     "failed": ("**✗ a check failed**", False),
     "regression": ("**✗ worse**", True),
     "improvement": ("**✓ better**", True),
+    "worse": ("**✗ worse**", True),
+    "better": ("**✓ better**", True),
     "negligible": ("≈ negligible", True),
     "equivalent": ("= equivalent", False),
     "inconclusive": ("? inconclusive", False),
@@ -67,8 +69,8 @@ def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
 
 
 def _components(comparison: Comparison) -> list[Subject]:
-    """Return CPU of the components that both sides have, of a sample exchanged or else loaded."""
-    for metric in ("duel_load_role_cpu_us", "load_role_cpu_us"):
+    """Return CPU of the components that both sides have: of a sample where ingestion is exchanged, else of a query."""
+    for metric in ("duel_load_role_cpu_us", "duel_role_cpu_us", "load_role_cpu_us"):
         rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
         if rows:
             title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
@@ -82,7 +84,8 @@ def headline(comparison: Comparison) -> str:
     for subject, row in subjects(comparison):
         verdict = ONE_EACH if _alone(row) else row["verdict"]
         sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
-        said.setdefault(verdict, []).append(f"{subject.short} ({_size(row, subject)})" if sized else subject.short)
+        beside = "; ".join(filter(None, [size(row, subject) if sized else "", comparison.note(row)]))
+        said.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
     order = [*(v for v in HEADLINES if v in said), *(v for v in said if v not in HEADLINES)]
     return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
 
@@ -93,7 +96,8 @@ def answer(comparison: Comparison) -> list[str]:
     for subject, row in subjects(comparison):
         unit, sides = numbers.sides(row)
         found = sentence(row, subject) + _moved(comparison, subject)
-        said.append(f"{comparison.symbol(row)} **{subject.name}**: {' → '.join(sides)} {unit}; {found}")
+        name = f"**{subject.name}**{markup.aside(comparison.note(row))}"
+        said.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {found}")
     return said
 
 
@@ -104,22 +108,24 @@ def sentence(row: Row, subject: Subject) -> str:
         return "**failed**, see Checks"
     if verdict == "not comparable" or row["change_pct"] is None:
         return f"{verdict}, {_reason(row)}".removesuffix(", ")
-    size = _size(row, subject)
+    sized = size(row, subject)
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
     screen = (
-        f"{size}, one run each: no verdict"
+        f"{sized}, one run each: no verdict"
         if _alone(row)
-        else f"{size} in {number_of(row['blocks'], 'block')}, a screen: {verdict}"
+        else f"{sized} in {number_of(row['blocks'], 'block')}, a screen: {verdict}"
     )
     said = {
-        "equivalent": f"{size}{_between(row)}: no difference larger than {matters} (equivalent)",
+        "equivalent": f"{sized}{_between(row)}: no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
         "inconclusive (n < 6)": screen,
-        "negligible": f"{size} ({_evidence(row)}): real, but below the {matters} that matter (negligible)",
+        "negligible": f"{sized} ({_evidence(row, subject)}): real, but below the {matters} that matter (negligible)",
     }
-    return said.get(verdict) or f"{size} ({_evidence(row)}): {'clear ' if row['clear'] else ''}{verdict}"
+    if numbers.by_ratio(row) and verdict in {"worse", "better"}:
+        return f"{sized} ({_evidence(row, subject)})"
+    return said.get(verdict) or f"{sized} ({_evidence(row, subject)}): {'clear ' if row['clear'] else ''}{verdict}"
 
 
 def _alone(row: Row) -> bool:
@@ -131,41 +137,59 @@ def _moved(comparison: Comparison, subject: Subject) -> str:
     rows = [r for r in comparison.rows if r["metric"] == subject.metric and r["query_type"] not in {"", GEOMEAN, ALL}]
     parts = []
     for verdict, word in (("regression", "worse"), ("improvement", "better")):
-        moved = [row for row in rows if row["verdict"] == verdict and row["change_pct"] is not None]
+        moved = [row for row in rows if row["verdict"] in {verdict, word} and row["change_pct"] is not None]
         if moved and len(rows) > 1:
             most = max(moved, key=lambda row: abs(row["change_pct"]))
-            name = f"{markup.text(most['query_type'])} ({numbers.changed(most)} %)"
+            name = f"{markup.text(most['query_type'])} ({numbers.effect(most)})"
             parts.append(f"{len(moved)} of {len(rows)} {word}, most {name}")
     return f". {'; '.join(parts)}" if parts else ""
 
 
-def _size(row: Row, subject: Subject) -> str:
+_TIMES = {"faster": "fast", "slower": "slow"}
+
+
+def size(row: Row, subject: Subject) -> str:
+    """Say how large a change is: 6.5 % slower; of different databases 3.1 times as fast, 0.41 times as much."""
+    if numbers.by_ratio(row):
+        return (
+            f"{numbers.ratio(row, inverse=_inverse(row, subject))[0]} times as {_TIMES.get(_way(row, subject), 'much')}"
+        )
     text = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
-    return (
-        f"{text} % {subject.up if row['change_pct'] > 0 else subject.down}"
-        if float(text.replace(",", ""))
-        else "0 % in the estimate"
-    )
+    return f"{text} % {_way(row, subject)}" if float(text.replace(",", "")) else "0 % in the estimate"
+
+
+def _way(row: Row, subject: Subject) -> str:
+    return subject.up if row["change_pct"] > 0 else subject.down
+
+
+def _inverse(row: Row, subject: Subject) -> bool:
+    """Whether a ratio is said the other way round: what takes a third of the time is 3 times as fast."""
+    return row["change_pct"] < 0 and _way(row, subject) in _TIMES
 
 
 def _between(row: Row) -> str:
     return "" if row["lo_pct"] is None else f" (95 % CI {numbers.interval(row)} %)"
 
 
-def _evidence(row: Row) -> str:
+def _evidence(row: Row, subject: Subject) -> str:
     if row["lo_pct"] is None:
         return f"the same in each of {number_of(row['blocks'], 'block')}"
+    p, blocks = numbers.probability(row["p_adj"]), number_of(row["blocks"], "block")
+    if numbers.by_ratio(row):
+        return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, subject))[1]}, p {p}, {blocks}"
     low, high, decimals = row["lo_pct"], row["hi_pct"], numbers.row_digits(row)[1]
     inner, outer = sorted((abs(low), abs(high)))
     one_way = low > 0 or high < 0
     reach = f"{numbers.size(inner, decimals)} to {numbers.size(outer, decimals)}" if one_way else numbers.interval(row)
-    return f"95 % CI {reach} %, p {numbers.probability(row['p_adj'])}, {number_of(row['blocks'], 'block')}"
+    return f"95 % CI {reach} %, p {p}, {blocks}"
 
 
 def _possible(row: Row) -> str:
     """Say what an inconclusive session leaves open, and what would settle it."""
     if row["lo_pct"] is None or row["p_adj"] is None:
         return _reason(row)
+    if numbers.by_ratio(row):
+        return f"could be {numbers.interval(row)} times the baseline's"
     could, needed = f"could be {numbers.interval(row).replace(' to', ' % to')} %", row["blocks_needed"]
     if needed is None:
         return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"

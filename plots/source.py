@@ -126,11 +126,20 @@ def open_source(run_dir: Path) -> Source:
         Comparison(
             cell.name, name, (labels[run.variants[0]], labels[name]),
             [row for row in document["rows"] if (row["cell"], row["candidate"]) == (cell.name, name)],
-            metrics, *_blocks(run, cell.name, name),
+            metrics, *_blocks(run, cell.name, name), *_apart(run.plan, name),
         )
         for cell in run.plan.cells for name in run.variants[1:]
     ]  # fmt: skip
     return Source(run, document, metrics, labels, comparisons)
+
+
+def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
+    """Say whether a candidate is another database than the baseline, and by which protocols both are loaded."""
+    if not plan.apart(candidate):
+        return False, ""
+    sides = [plan.target_of(name) for name in (plan.variants[0].name, candidate)]
+    protocols = list(dict.fromkeys(side.protocol or f"a protocol of {side.name}" for side in sides))
+    return True, " against ".join(protocols) if protocols[1:] else ""
 
 
 def _known_as(metric: Metric, plan: Plan) -> str:

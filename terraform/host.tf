@@ -32,24 +32,35 @@ resource "google_compute_instance" "main" {
     }
   }
 
-  metadata = {
-    # Project-wide keys and OS Login would let others in, and the latter would keep this run's key out.
-    block-project-ssh-keys = "TRUE"
-    enable-oslogin         = "FALSE"
-    # So that the machine's host keys can be asked for through the API, before the first connection.
-    enable-guest-attributes = "TRUE"
-    ssh-keys                = "${local.user}:${var.public_key}"
-  }
+  metadata = merge(
+    {
+      # Project-wide keys would let others in.
+      block-project-ssh-keys = "TRUE"
+      # With it the key is in the profile of the account that rents; without it that would keep this run's key out.
+      enable-oslogin = var.os_login ? "TRUE" : "FALSE"
+      # So that the machine's host keys can be asked for through the API, before the first connection: the guest's agent
+      # publishes them, and where an organisation forbids that the serial console has them.
+      enable-guest-attributes = "TRUE"
+      startup-script          = "#!/bin/sh\ncut -d' ' -f1,2 /etc/ssh/ssh_host_*_key.pub | sed 's/^/tsduel-host-key /' >/dev/ttyS0\n"
+    },
+    var.os_login ? {} : { ssh-keys = "${local.user}:${var.public_key}" },
+  )
 
-  # It deletes itself: this clock is Google's, and runs whatever becomes of the machine that started it.
+  # It deletes itself: this clock is Google's. It runs while the machine does: one that stops is not deleted, so Google starts
+  # it again after a failure of its host (never a spot machine). A moment and no duration, which would begin anew then.
   scheduling {
     provisioning_model          = var.spot ? "SPOT" : "STANDARD"
     preemptible                 = var.spot
-    automatic_restart           = false
+    automatic_restart           = !var.spot
     on_host_maintenance         = var.spot ? "TERMINATE" : "MIGRATE"
     instance_termination_action = "DELETE"
-    max_run_duration {
-      seconds = var.lifetime_s
+    termination_time            = local.termination_time
+  }
+
+  dynamic "advanced_machine_features" {
+    for_each = var.threads_per_core == 1 ? [1] : []
+    content {
+      threads_per_core = 1
     }
   }
 
@@ -63,8 +74,34 @@ resource "google_compute_instance" "main" {
     create = "10m"
     delete = "10m"
   }
+
+  lifecycle {
+    # Google may write the same moment otherwise, and a machine that is there is not to be stopped for it.
+    ignore_changes = [scheduling]
+
+    precondition {
+      condition     = !contains(local.hyperdisk_only, local.series) || var.boot_disk_type == "hyperdisk-balanced"
+      error_message = "Machines of the series ${local.series} take no persistent disk: set boot_disk_type to hyperdisk-balanced."
+    }
+    precondition {
+      condition     = !contains(local.no_hyperdisk, local.series) || var.boot_disk_type != "hyperdisk-balanced"
+      error_message = "Machines of the series ${local.series} take no hyperdisk-balanced: set boot_disk_type to pd-balanced or pd-ssd."
+    }
+    precondition {
+      condition     = !contains(local.no_smt, local.series) || var.threads_per_core == 2
+      error_message = "Machines of the series ${local.series} have one thread on each core already: leave threads_per_core at 2."
+    }
+  }
 }
 
 locals {
   user = "tsduel"
+  # 20261120t181500z as 2026-11-20T18:15:00Z.
+  termination_time = replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5")
+
+  # As in tsduel/places/gcp/settings.py.
+  series         = split("-", var.machine_type)[0]
+  hyperdisk_only = ["c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"]
+  no_hyperdisk   = ["c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"]
+  no_smt         = ["h3", "h4d", "t2d"]
 }

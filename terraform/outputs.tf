@@ -3,6 +3,7 @@ output "host" {
   value = {
     address  = local.iap ? google_compute_instance.main.network_interface[0].network_ip : google_compute_instance.main.network_interface[0].access_config[0].nat_ip
     expires  = var.expires
+    image    = var.image
     instance = google_compute_instance.main.name
     machine  = google_compute_instance.main.machine_type
     port     = 22

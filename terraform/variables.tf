@@ -23,36 +23,24 @@ variable "boot_disk_type" {
 }
 
 variable "expires" {
-  description = "When the machine deletes itself, as its label says it: UTC, like 20261120t181500z. `make reap` goes by it."
+  description = "When Google deletes the machine, as its label says it: UTC, like 20261120t181500z. `make reap` goes by it."
   type        = string
   nullable    = false
 
   validation {
-    condition     = can(regex("^20[0-9]{6}t[0-9]{6}z$", var.expires))
+    condition     = can(regex("^20[0-9]{6}t[0-9]{6}z$", var.expires)) && can(timeadd(replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5"), "0s"))
     error_message = "expires is a time in UTC that a label can hold, like 20261120t181500z."
   }
 }
 
 variable "image" {
-  description = "Image of the boot disk, pinned: a family would change from run to run."
+  description = "Image of the boot disk: one, as the plan has found it in its family, which would change from run to run."
   type        = string
-  default     = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
   nullable    = false
 
   validation {
     condition     = can(regex("^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$", var.image))
     error_message = "image is one image by its full name, projects/PROJECT/global/images/NAME, and no family."
-  }
-}
-
-variable "lifetime_s" {
-  description = "Seconds after its start at which Google deletes the machine, whatever happens to whoever started it."
-  type        = number
-  nullable    = false
-
-  validation {
-    condition     = var.lifetime_s >= 600 && var.lifetime_s <= 10368000 && floor(var.lifetime_s) == var.lifetime_s
-    error_message = "lifetime_s is a whole number of seconds between 600 and 10368000 (120 days, Google's limit)."
   }
 }
 
@@ -81,6 +69,13 @@ variable "name" {
     condition     = can(regex("^tsduel-[a-z0-9-]{0,47}[a-z0-9]$", var.name))
     error_message = "name is tsduel- and at most 48 lower-case letters, digits and dashes, the last no dash."
   }
+}
+
+variable "os_login" {
+  description = "Log in by OS Login, where an organisation asks for it: the key is in the account's profile, not in the machine's metadata."
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "project" {
@@ -137,6 +132,18 @@ variable "ssh_via" {
   validation {
     condition     = contains(["iap", "public"], var.ssh_via)
     error_message = "ssh_via is public or iap."
+  }
+}
+
+variable "threads_per_core" {
+  description = "1: each CPU of the machine is a core of its own, half as many for the same price. 2: as the machine type has it."
+  type        = number
+  default     = 2
+  nullable    = false
+
+  validation {
+    condition     = contains([1, 2], var.threads_per_core)
+    error_message = "threads_per_core is 1 or 2."
   }
 }
 

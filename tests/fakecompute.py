@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
-MACHINES = ("e2-standard-2", "e2-standard-8")
+MACHINES = {"e2-standard-2": 2, "e2-standard-8": 8, "n2-standard-8": 8, "c3-standard-8": 8, "c4-standard-8": 8}
+DISKS = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
+IMAGE = "debian-12-bookworm-v20261006"
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
 PLACE = r"(?P<place>global|regions/[^/]+|zones/[^/]+)"
 
@@ -67,6 +69,11 @@ def unavailable() -> RefusalError:
     return RefusalError(503, "backendError", "Service Unavailable")
 
 
+def violated(constraint: str) -> RefusalError:
+    """Return what Google answers where an organisation policy forbids something."""
+    return RefusalError(412, "conditionNotMet", f"Constraint constraints/compute.{constraint} violated for project 1.")
+
+
 def exhausted(zone: str) -> dict[str, Any]:
     """Return the error of an operation in a zone that has no such machine left."""
     message = (
@@ -86,6 +93,12 @@ class FakeCompute:
     # Each is asked before a request is acted on; the first that returns something has that as its answer.
     faults: list[Callable[[str, str], RefusalError | None]] = field(default_factory=list)
     exhausted_zones: set[str] = field(default_factory=set)
+    # A zone, and the types of machine or disk that it never has.
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    # Limit and use of a quota, wherever it is the project's or a region's.
+    quotas: dict[str, tuple[float, float]] = field(default_factory=dict)
+    disabled: set[str] = field(default_factory=set)
+    console: str = ""
     stuck: Callable[[dict[str, Any]], bool] = lambda _: False
     stuck_creates: bool = True  # whether the thing exists whose operation is stuck
     things: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -136,7 +149,9 @@ class FakeCompute:
 
     def environment(self) -> dict[str, str]:
         """Return what makes Terraform's provider, and us, speak to this API."""
-        return {"GOOGLE_COMPUTE_CUSTOM_ENDPOINT": self.url, "GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN}
+        services = self.url.replace("/compute/v1/", "/v1/")
+        found = {"GOOGLE_COMPUTE_CUSTOM_ENDPOINT": self.url, "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT": services}
+        return found | {"GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN}
 
     def names(self) -> list[str]:
         """Return kind and name of all that exists."""
@@ -156,7 +171,7 @@ class FakeCompute:
         """Return the JSON of one request."""
         with self._lock:
             path, _, query = urllib.parse.unquote(url).partition("?")
-            path = path.removeprefix("/compute/v1/")
+            path = path.removeprefix("/compute").removeprefix("/v1/")
             self.requests.append(f"{method} {path}")
             if authorization != f"Bearer {TOKEN}":
                 raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
@@ -170,11 +185,14 @@ class FakeCompute:
                 raise RefusalError(404, "notFound", f"The resource 'projects/{owner}' was not found")
             return self._act(method, rest, body, query)
 
-    def _act(  # noqa: C901, PLR0911 - a table of what the API has
+    def _act(  # noqa: C901, PLR0911, PLR0912 - a table of what the API has
         self, method: str, path: str, body: dict[str, Any], query: str
     ) -> dict[str, Any]:
-        if not path:
-            return {"kind": "compute#project", "name": PROJECT, "selfLink": self._link("")}
+        if not path or re.fullmatch(r"regions/[^/]+", path):
+            quotas = [{"metric": k, "limit": v[0], "usage": v[1]} for k, v in self.quotas.items()]
+            return {"name": path or PROJECT, "selfLink": self._link(path), "quotas": quotas}
+        if found := re.fullmatch(r"services/(?P<name>[^/]+)", path):
+            return {"state": "DISABLED" if found["name"] in self.disabled else "ENABLED"}
         if found := re.fullmatch(rf"{PLACE}/operations/(?P<name>[^/]+)", path):
             return self._operation(found["name"])
         if found := re.fullmatch(r"aggregated/(?P<kind>[a-z]+)", path):
@@ -183,6 +201,8 @@ class FakeCompute:
             return self._zone(path, found["zone"], found["kind"], found["name"])
         if found := re.fullmatch(rf"{PLACE}/instances/(?P<name>[^/]+)/getGuestAttributes", path):
             return self._guest_attributes(f"{found['place']}/instances/{found['name']}", query)
+        if re.fullmatch(rf"{PLACE}/instances/(?P<name>[^/]+)/serialPort", path):
+            return {"contents": self.console}
         if found := re.fullmatch(rf"{PLACE}/(?P<kind>[a-zA-Z]+)", path):
             if method == "POST":
                 return self._insert(found["place"], found["kind"], body)
@@ -203,15 +223,17 @@ class FakeCompute:
 
     def _image(self, owner: str, path: str) -> dict[str, Any]:
         name = path.rpartition("/")[2]
+        if path == "global/images/family/debian-12":
+            name = IMAGE
         if owner != "debian-cloud" or not name.startswith("debian-12-"):
             raise RefusalError(404, "notFound", f"The resource 'projects/{owner}/{path}' was not found")
         return {"name": name, "selfLink": f"{self.url}projects/{owner}/{path}", "diskSizeGb": "10"}
 
     def _zone(self, path: str, zone: str, kind: str | None, name: str | None) -> dict[str, Any]:
-        known = {"machineTypes": MACHINES, "diskTypes": ("pd-balanced", "pd-ssd"), None: (None,)}[kind]
-        if zone not in ZONES or name not in known:
+        known = {"machineTypes": MACHINES, "diskTypes": DISKS, None: (None,)}[kind]
+        if zone not in ZONES or name not in known or (zone, name) in self.lacking:
             raise RefusalError(404, "notFound", f"The resource 'projects/{PROJECT}/{path}' was not found")
-        return {"name": name or zone, "selfLink": self._link(path), "status": "UP"}
+        return {"name": name or zone, "selfLink": self._link(path), "status": "UP", "guestCpus": MACHINES.get(name)}
 
     def _guest_attributes(self, path: str, query: str) -> dict[str, Any]:
         if path not in self.things or "hostkeys/" not in query:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import plans
-from fakecompute import PROJECT, TOKEN
+from fakecompute import IMAGE, PROJECT, TOKEN
 
 from tsduel.core.plan import Estimate
 from tsduel.places.gcp import place, rent
@@ -25,7 +25,10 @@ HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
 def asked(*, seconds: int = 3600 * 3, database_bytes: int = 10**9, **settings: Any) -> GcpPlace:
     """Return the place of a small run."""
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
-    return rent.complete(place.asked(HERE), Gcp(**settings), run="r", estimate=estimate, seconds=seconds)
+    image = f"projects/debian-cloud/global/images/{IMAGE}"
+    return rent.complete(
+        place.asked(HERE), Gcp(**{"image": image} | settings), run="r", estimate=estimate, seconds=seconds
+    )
 
 
 def named(name: str) -> GcpPlace:

@@ -18,6 +18,9 @@ CACHE = Path(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache").absolute()
 SOURCE = PROJECT / "tests" / "provider"
 # Nothing of the user's own Terraform comes through.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "GOOGLE_", "CLOUDSDK_", "GCP_"))}
+# But for a mirror of providers, where somebody has one with 7.x in it.
+MIRROR = "TF_CLI_CONFIG_FILE"
+ENVIRONMENT |= {MIRROR: os.environ[MIRROR]} if Path(os.environ.get(MIRROR, "")).is_file() else {}
 ENVIRONMENT |= {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TSDUEL_CACHE": str(CACHE)}
 PINNED = """
 terraform {

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,8 +151,11 @@ def output_of(binary: object) -> str:
     return subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_path):
+def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_path, monkeypatch):
     """A commit, a checkout with changes and files each give their own binary; a second time nothing changes."""
+    monkeypatch.setenv("GOFLAGS", "-race")
+    monkeypatch.setenv("GOSUMDB", "sum.golang.org")
+    monkeypatch.setenv("GOPRIVATE", "example.com/mine")
     first = repository.git("rev-parse", "HEAD")
     repository.write("server", "#!/bin/sh\necho two\n", 0o755)
     repository.write("new file", "untracked")
@@ -169,7 +173,10 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     assert records[0]["revision"] == records[1]["revision"] == first
     assert records[0]["ref"] == "main"
     assert records[0]["build_command"] == "make victoria-metrics"
-    assert records[0]["go_settings"]["GOFLAGS"] == "-trimpath -buildvcs=false -modcacherw"
+    # As they were used, whoever has set them.
+    assert records[0]["go_settings"] == {
+        "GOFLAGS": "-trimpath -buildvcs=false -modcacherw", "GOSUMDB": "sum.golang.org", "GONOSUMDB": "example.com/mine"
+    }  # fmt: skip
     agent = run.record("agent")
     assert hashlib.sha256(Path(str(agent["binary"])).read_bytes()).hexdigest() == agent["sha256"]
     assert agent["version"] == Path(str(agent["binary"])).parent.name
@@ -183,6 +190,57 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     assert code == 0, text
     assert "changed=0" in text
     assert [run.record(name) for name in ("baseline", "candidate", "third")] == records
+
+
+@pytest.fixture
+def builder(tmp_path, monkeypatch):
+    """Make a user that builds, as a rented machine has one; sudo is runuser's where root needs none."""
+    if os.geteuid() != 0 or not shutil.which("useradd"):
+        pytest.skip("only root can make a user")
+    name, home = f"tsduel-b{os.getpid()}", Path(tempfile.mkdtemp(dir="/var/tmp"))
+    subprocess.run(["useradd", "--system", "--no-create-home", "--home-dir", home, name], check=True)
+    shutil.chown(home, name)
+    lines = (
+        '[ "$1 $2 $3 $5" = "-n -H -u --" ] || exit 2',
+        "user=$4; shift 5",
+        f'HOME={home} exec runuser -u "$user" -- "$@"',
+    )
+    script(tmp_path / "bin" / "sudo", *lines)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("TSDUEL_BUILD_USER", name)
+    yield name
+    subprocess.run(["userdel", name], check=True)
+    shutil.rmtree(home)
+
+
+def test_candidates_are_built_by_a_user_of_their_own(run, repository, builder, tmp_path):
+    """What it runs cannot read what is ours, is gone when it has built, and what it made is as if we had built it."""
+    secret = script(tmp_path / "secret", "")
+    secret.chmod(0o600)
+    told = f"echo $$(id -un), $$(cat {secret} 2>/dev/null || echo denied), $$GOFLAGS"
+    repository.write(
+        "Makefile",
+        f"victoria-metrics:\n\tsleep 3217 &\n\tmkdir -p bin\n\techo \"echo '`{told}`'\" >bin/victoria-metrics\n",
+    )
+    repository.commit_all("second")
+    run.add("baseline", "git", ref="main", repo=str(repository.path))
+    run.add("candidate", "path", path=str(repository.path))
+    for name in ("baseline", "candidate"):
+        code, text = run.build(name)
+        assert code == 0, text
+        record = run.record(name)
+        said = subprocess.run(["sh", record["binary"]], check=True, capture_output=True, text=True).stdout.strip()
+        assert said == f"{builder}, denied, -trimpath -buildvcs=false -modcacherw"
+        assert record["built_by"] == builder
+    # Ended, whether or not somebody has taken note of it.
+    left = subprocess.run(["ps", "-u", builder, "-o", "stat="], capture_output=True, text=True, check=False).stdout
+    assert set(left.split()) <= {"Z", "Z+", "ZN"}
+
+    repository.write("Makefile", "victoria-metrics:\n\techo it breaks >&2; exit 3\n")
+    run.add("third", "path", path=str(repository.path))
+    code, text = run.build("third")
+    assert code == 2
+    assert "it breaks" in text
 
 
 def test_a_cache_that_was_moved_is_as_good_as_before(run, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
 from tsduel.places import provision
 from tsduel.places.gcp import api as compute_api
-from tsduel.places.gcp import credentials, give_back, messages, presence, provide, reap
+from tsduel.places.gcp import credentials, give_back, messages, os_login, presence, provide, reap
 from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, ending
 
@@ -80,13 +80,15 @@ class TestNothingIsLeft:
     """What Google's API says in the end."""
 
     def test_one_runs_things_go_and_others_stay(self, google, tmp_path):
-        """Everything of this run, and nothing of another one's, nor of anybody else's."""
+        """Everything of this run, its key too, and nothing of another one's, nor of anybody else's."""
         rented(google, "tsduel-mine-aaaaaa")
         rented(google, "tsduel-mine-aaaaaa-ssh-b")
         rented(google, "production")
         before = google.names()
         run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
+        key = provide.make_key(run_dir)
         give_back.main(run_dir, named("tsduel-mine-aaaaaa"))
+        assert [path for path in (key, key.with_suffix(".pub")) if path.exists()] == []
         gone = [thing.partition(" ")[2] for thing in before if thing not in google.names()]
         assert sorted(set(gone)) == ["tsduel-mine-aaaaaa", "tsduel-mine-aaaaaa-ssh"]
         assert len(gone) == 5
@@ -139,7 +141,10 @@ class TestNothingIsLeft:
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         assert presence.why_gone(run_dir) == ""
         google.preempt()
-        assert "the machine tsduel-gone-aaaaaa is gone (its life has ended, or somebody" in presence.why_gone(run_dir)
+        assert (
+            "the machine tsduel-gone-aaaaaa is gone (its life has ended, or it has stopped, or somebody"
+            in presence.why_gone(run_dir)
+        )
         assert "0 of 3 blocks are here. To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir)
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
@@ -199,6 +204,14 @@ class TestReap:
         assert len(said) == 3
         assert project.names() == before
 
+    def test_a_machine_that_has_stopped(self, project, capsys):
+        """Google deletes only what runs, so it is listed before its deadline."""
+        instances = {thing["name"]: thing for thing in project.of_kind("instances")}
+        instances["tsduel-live-cccccc"]["status"] = "TERMINATED"
+        assert reap.main() == 1
+        said = capsys.readouterr().out.splitlines()[2]
+        assert said.startswith("tsduel-live-cccccc: its machine has stopped, so that Google does not delete it")
+
     def test_it_deletes(self, project, monkeypatch):
         """Machines and their networks; what lives is not touched."""
         monkeypatch.setenv("YES", "1")
@@ -231,12 +244,6 @@ class TestBeforeAnythingIsMade:
                 "Google does not accept the credentials; a token",
             ),
             (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
-            (
-                None,
-                {"machine": "m9-standard-8"},
-                "there is no m9-standard-8 in us-central1-a: `gcloud compute machine-types",
-            ),
-            (None, {"zones": ["us-central1-z"]}, "there is no e2-standard-8 in us-central1-z"),
             (fakecompute.unavailable(), {}, "Google's API is unavailable (503), also after several tries"),
         ],
     )
@@ -248,6 +255,72 @@ class TestBeforeAnythingIsMade:
             provide._preflight(Compute(where.project), where, None)
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
+
+    def test_iap_that_is_not_enabled(self, google, monkeypatch):
+        """The tunnel would fail minutes later, and not say why."""
+        monkeypatch.setattr(provide.shutil, "which", lambda name: name)
+        where = asked().model_copy(update={"ssh_via": "iap"})
+        assert provide._preflight(Compute(PROJECT), where, None) is None
+        google.disabled.add("iap.googleapis.com")
+        with pytest.raises(UserError, match=r"gcloud services enable iap\.googleapis\.com --project"):
+            provide._preflight(Compute(PROJECT), where, None)
+        # An account that may not ask is not refused.
+        google.faults.append(lambda _, path: fakecompute.no_permission() if "/services/" in path else None)
+        assert provide._preflight(Compute(PROJECT), where, None) is None
+
+    def test_zones_that_have_no_such_machine_are_left_out(self, google, capsys):
+        """Machine and disk are looked for in each of them, and where none has them there is a sentence."""
+        where = asked(machine="c4-standard-8", price_h=1)
+        assert where.disk_type == "hyperdisk-balanced"
+        google.lacking |= {("us-central1-a", "c4-standard-8"), ("us-central1-c", "hyperdisk-balanced")}
+        found = provide._zones(Compute(PROJECT), where, fresh=True)
+        assert found == ["us-central1-b", "us-central1-f"]
+        said = capsys.readouterr().err
+        assert "there is no c4-standard-8 in us-central1-a\n" in said
+        assert "there is no hyperdisk-balanced in us-central1-c\n" in said
+        nowhere = where.model_copy(update={"machine": "m9-standard-8", "zones": ("us-central1-z",)})
+        with pytest.raises(
+            UserError, match="there is no m9-standard-8 in us-central1-z, nor what it takes in any other"
+        ):
+            provide._zones(Compute(PROJECT), nowhere, fresh=True)
+
+    @pytest.mark.parametrize(
+        ("quota", "machine", "sentence"),
+        [
+            (
+                "CPUS",
+                "e2-standard-8",
+                "CPUS of us-central1 is 10, of which 9 are in use, and this takes 8): ask for more",
+            ),
+            (
+                "N2_CPUS",
+                "n2-standard-8",
+                "this takes 8): ask for more at IAM & Admin > Quotas in the console, take a sma",
+            ),
+            ("CPUS_ALL_REGIONS", "n2-standard-8", "CPUS_ALL_REGIONS of the project is 10"),
+            (
+                "SSD_TOTAL_GB",
+                "e2-standard-8",
+                'delete disks that nobody needs, or take a smaller one with SET="gcp.disk',
+            ),
+            ("HDB_TOTAL_GB", "c4-standard-8", "this takes 100): ask for more"),
+            ("IN_USE_ADDRESSES", "e2-standard-8", ""),
+            ("NETWORKS", "e2-standard-8", ""),
+        ],
+    )
+    def test_quotas_are_asked_first(self, google, quota, machine, sentence):
+        """Of its family, all regions, disks, addresses and networks; one that has room is no matter."""
+        where = asked(machine=machine, price_h=1)
+        google.quotas = {quota: (10, 9), "N1_CPUS": (0, 0), "ROUTERS": (0, 0)}
+        if not sentence:
+            assert provide._zones(Compute(PROJECT), where, fresh=True) == list(where.zones)
+            google.quotas[quota] = (10, 10)
+            sentence = f"{quota} of "
+        with pytest.raises(UserError) as error:
+            provide._zones(Compute(PROJECT), where, fresh=True)
+        assert sentence in str(error.value)
+        # What is there of this run already is among what is in use.
+        assert provide._zones(Compute(PROJECT), where, fresh=False) == list(where.zones)
 
     def test_an_api_that_is_not_there(self, monkeypatch):
         """No connection is no stack trace."""
@@ -267,15 +340,99 @@ class TestBeforeAnythingIsMade:
         assert key.stat().st_mode & 0o777 == 0o600
 
 
+class TestHostKeys:
+    """Nobody is trusted unseen."""
+
+    @pytest.fixture
+    def outputs(self, google):
+        """Return what is known of a machine that runs."""
+        rented(google, "tsduel-keys-aaaaaa")
+        return {"instance": "tsduel-keys-aaaaaa", "zone": "us-central1-a"}
+
+    def test_from_the_guest_attributes_or_the_console(self, google, outputs, tmp_path):
+        """As the guest's agent has told Google, else as the startup script has written them."""
+        (tmp_path / "host").mkdir()
+        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+        assert found.read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
+        google.host_keys = lambda _: []
+        google.console = (
+            "boot\r\ntsduel-host-key ssh-ed25519 AAAA+/=\r\nx startup-script: tsduel-host-key ssh-rsa BBBB\n"
+        )
+        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+        assert found.read_text() == "* ssh-ed25519 AAAA+/=\n* ssh-rsa BBBB\n"
+
+    def test_else_it_fails(self, google, outputs, tmp_path, monkeypatch):
+        """A machine that tells neither is not logged in to."""
+        google.host_keys = lambda _: []
+        monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
+        monkeypatch.setattr(provide.time, "sleep", lambda _: None)
+        with pytest.raises(UserError, match="told no host keys in 0 s, neither as guest attributes nor on its serial"):
+            provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+
+
+def gcloud(directory, body):
+    """Put a gcloud on a PATH of its own, first."""
+    program = directory / "gcloud"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
+
+
+def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
+    """Not those that gcloud happens to be logged in with; ssh gets to it whatever directory it is called in."""
+    host = {"instance": "tsduel-x", "port": 22, "project": PROJECT, "zone": "us-central1-a"}
+    (tmp_path / "host").mkdir()
+    line = Path(provide._iap_config(tmp_path, host)).read_text().splitlines()[1]
+    assert line.startswith("  ProxyCommand env PYTHONPATH=")
+    environment = gcloud(tmp_path, 'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*"') | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
+    command = line.removeprefix("  ProxyCommand ").replace("%%", "%")
+    done = subprocess.run(["sh", "-c", command], cwd="/", env=environment, capture_output=True, text=True, check=True)
+    where = f"--project={PROJECT} --zone=us-central1-a"
+    wanted = f"compute start-iap-tunnel tsduel-x 22 --listen-on-stdin --verbosity=warning {where}"
+    assert done.stdout == f"t: {wanted}\n"
+
+
+def test_os_login(google, tmp_path, monkeypatch):
+    """The key is in the account's profile for the machine's life, and is taken out with the machine."""
+    log = tmp_path / "log"
+    told = f'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*" >>{log}; echo me_example_com'
+    for name, value in gcloud(tmp_path, told).items():
+        monkeypatch.setenv(name, value)
+    run_dir = run_of(tmp_path, "tsduel-mine-aaaaaa")
+    where = named("tsduel-mine-aaaaaa").model_copy(update={"os_login": True})
+    key = provide.make_key(run_dir)
+    assert os_login.register(key, where, os.environ) == "me_example_com"
+    rented(google, where.name)
+    give_back.main(run_dir, where)
+    first, second = log.read_text().splitlines()
+    assert first.startswith(
+        f"{fakecompute.TOKEN}: compute os-login ssh-keys add --key-file={key}.pub --ttl={6 * 3600}s"
+    )
+    assert f"ssh-keys remove --key-file={key}.pub --project={PROJECT}" in second
+    gcloud(tmp_path, "echo 'ERROR: API [oslogin.googleapis.com] not enabled' >&2; exit 1")
+    with pytest.raises(UserError, match=r"not enabled\): `gcloud services enable oslogin.googleapis.com"):
+        os_login.register(key, where, os.environ)
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "words"),
     [
         ("Error waiting for instance to create: The zone 'z' does not have enough resources available to fulfill",
          messages.NoCapacityError, "us-central1-a has no e2-standard-8 left"),
+        ("A n2-standard-8 VM instance is currently unavailable in the us-central1-b zone. Consider trying your request",
+         messages.NoCapacityError, "left at the moment"),
+        ("googleapi: Error 412: Constraint constraints/compute.vmExternalIpAccess violated for project 1.", UserError,
+         "forbids machines with a public address (constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"),
+        ("Constraint constraints/compute.requireOsLogin violated", UserError, 'add SET="gcp.os_login=true"'),
+        ("Constraint constraints/compute.trustedImageProjects violated", UserError, "have debian-cloud added to it"),
+        ("Constraint constraints/compute.restrictCloudNATUsage violated", UserError,
+         "forbids it (constraints/compute.restrictCloudNATUsage): ask who administers"),
+        ("Quota 'NETWORKS' exceeded.  Limit: 5.0 globally.", UserError,
+         "(Quota 'NETWORKS' exceeded.  Limit: 5.0 globally): ask for more at IAM & Admin > Quotas in the console, or "),
         ("code: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", messages.NoCapacityError, "left at the moment"),
         ("Quota 'CPUS_PER_VM_FAMILY' exceeded.  Limit: 176.0 in region us-central1.", UserError, "CPUS_PER_VM_FAMILY"),
         ("Error 404: The resource 'projects/debian-cloud/global/images/debian-12-x' was not found", UserError,
-         "the pinned image debian-12-x is gone"),
+         "there is no image debian-12-x any more"),
         ("timeout while waiting for state to become 'DONE'", UserError, "within the time we allow"),
         ("This project requires billing to be enabled", UserError, "has no billing account"),
         ("something nobody has seen\n  with details", UserError, "something nobody has seen with details"),

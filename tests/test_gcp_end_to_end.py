@@ -134,7 +134,7 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
         assert process.wait(timeout=1800) == 0, log.read_text()
 
     said = log.read_text()
-    assert "whatever happens, it is deleted after 2.0 h" in said
+    assert "Google deletes it after 2.0 h, whatever becomes of you" in said
     assert "trying again in" in said
     place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
     assert f"nothing of {place['name']} is left" in said

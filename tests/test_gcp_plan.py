@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from asking import written
-from fakecompute import PROJECT
+from fakecompute import IMAGE, PROJECT, FakeCompute
 from hypothesis import given
 from hypothesis import strategies as st
 from renting import HERE, asked
@@ -60,6 +60,14 @@ class TestKnobs:
             ("gcp.disk_type=pd-standard", "gcp.disk_type:"),
             ("gcp.lifetime_h=0", "gcp.lifetime_h:"),
             ("gcp.machine=E2", "gcp.machine:"),
+            ("gcp.image=debian-12", "gcp.image:"),
+            ("gcp.threads_per_core=4", "gcp.threads_per_core:"),
+            (
+                "gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd",
+                "gcp: disk_type: a n4-standard-8 takes hyperdisk-balanced",
+            ),
+            ("gcp.disk_type=hyperdisk-balanced", "gcp: disk_type: a e2-standard-8 takes no Hyperdisk"),
+            ("gcp.machine=t2d-standard-8 gcp.threads_per_core=1", "gcp: threads_per_core: a t2d-standard-8 has one"),
             ("gcp.size=8", "gcp.size: unknown key; allowed here: disk_gb, disk_type, image, lifetime_h, machine"),
         ],
     )
@@ -140,8 +148,8 @@ class TestAgreement:
         said = capsys.readouterr().out
         for words in (
             "e2-standard-8 in us-central1-a (else us-central1-b, us-central1-c, us-central1-f), 100 GB pd-balanced",
-            PROJECT, "about 3.0 h", "deleted after 6.0 h", "0.2867 USD an hour", "list price of 2026-11; check yours",
-            "at worst 1.72 USD",
+            PROJECT, "about 3.0 h", "Google deletes it after 6.0 h", "0.2867 USD an hour",
+            "list price of 2026-11; check yours", f"images/{IMAGE}", "at worst 1.72 USD",
         ):  # fmt: skip
             assert words in said
 
@@ -173,9 +181,13 @@ class TestAgreement:
             with pytest.raises(UserError, match="not rented; nothing was made"):
                 rent.ask(asked(), {})
 
-    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch):
+    def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch, request):
         """`make plan TARGET=gcp` without a yes leaves no run behind; with one, plan/ has what Terraform is told."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
+        google = FakeCompute()
+        request.addfinalizer(google.close)
+        for name, value in google.environment().items():
+            monkeypatch.setenv(name, value)
         text = tmp_path / "fake.yml"
         text.write_text(json.dumps(written()))
         environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
@@ -183,11 +195,15 @@ class TestAgreement:
         with pytest.raises(UserError, match="nobody is there to agree"):
             plan.main(run_dir, environment)
         assert not run_dir.exists()
-        plan.main(run_dir, environment | {"YES": "1", "MAX_COST": "1"})
+        more = {"SET": "gcp.machine=c3-standard-8 gcp.threads_per_core=1"}
+        plan.main(run_dir, environment | more | {"YES": "1", "MAX_COST": "1"})
         made = json.loads((run_dir / "plan" / "experiment.json").read_text())
         told = json.loads((run_dir / "plan" / "terraform.tfvars.json").read_text())
-        assert (told["name"], told["lifetime_s"]) == (made["place"]["name"], 7200)
-        assert made["host"]["machine"] == "e2-standard-8"
+        assert (told["name"], told["threads_per_core"]) == (made["place"]["name"], 1)
+        # The newest image of the family, by name, is the same for all that follows.
+        image = f"projects/debian-cloud/global/images/{IMAGE}"
+        assert (made["place"]["image"], told["image"]) == (image, image)
+        assert made["host"]["machine"] == "c3-standard-8 (one thread a core)"
         # Going on with it would rent a machine again, so it is asked again.
         with pytest.raises(UserError, match="nobody is there to agree"):
             plan.main(run_dir, {"TARGET": "gcp", **HERE})

@@ -88,7 +88,7 @@ class TestPlace:
 
 
 def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
-    """A host with a key and a record of its own learns the host key once; the user's own rules are left alone."""
+    """A host with a record of its own is handed nothing of the user's; for others the user's own rules stay."""
     host = {"address": "10.0.0.2", "user": "me", "port": 2222, "key_file": "/k", "known_hosts_file": "/known"}
     provision.write(tmp_path, kind="gcp", host=host, provisioned=True)
     assert json.loads((tmp_path / "host/outputs.json").read_text()) == {
@@ -99,11 +99,15 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     variables = json.loads((tmp_path / "host/inventory.json").read_text())["all"]["hosts"]["measured"]
     assert (variables["ansible_host"], variables["ansible_user"], variables["ansible_port"]) == ("10.0.0.2", "me", 2222)
     assert variables["home_run_dir"] == str(tmp_path)
-    for option in ("IdentityFile=/k", "UserKnownHostsFile=/known", "StrictHostKeyChecking=accept-new", "ServerAlive"):
+    for option in (
+        *("-F /dev/null", "IdentityFile=/k", "IdentityAgent=none", "ForwardAgent=no", "ClearAllForwardings=yes"),
+        *("UserKnownHostsFile=/known", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes", "ServerAlive"),
+    ):
         assert option in variables["ansible_ssh_args"]
     plain = " ".join(Host("there").options())
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
+    assert "-F" not in plain
 
 
 @pytest.mark.parametrize(

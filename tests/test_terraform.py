@@ -77,7 +77,7 @@ def test_terraforms_own_tests_pass(provider, tmp_path):
 
     terraform("init", "-input=false")
     terraform("validate")
-    assert "27 passed, 0 failed" in terraform("test")
+    assert "34 passed, 0 failed" in terraform("test")
 
 
 class Rented:
@@ -102,7 +102,8 @@ class Rented:
         ssh_from = changes.pop("ssh_from", "203.0.113.7")
         asked = place.asked({"GCP_PROJECT": fakecompute.PROJECT, "SSH_FROM": ssh_from})
         estimate = Estimate(database_bytes=10**9)
-        where = rent.complete(asked, Gcp(**changes), run="r", estimate=estimate, seconds=600)
+        settings = Gcp(image=f"projects/debian-cloud/global/images/{fakecompute.IMAGE}", **changes)
+        where = rent.complete(asked, settings, run="r", estimate=estimate, seconds=600)
         plans.write(self.run_dir, place=where)
         (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(where)))
         return where
@@ -174,9 +175,12 @@ class TestComesAndGoes:
         assert instance["labels"] == {"tsduel-run": name, "expires": host["expires"]} == disk["labels"]
         assert (disk["sizeGb"], disk["type"].rpartition("/")[2]) == ("120", "pd-balanced")
         assert instance.get("serviceAccounts", []) == []
-        assert instance["scheduling"]["automaticRestart"] is False
+        # Google deletes nothing that is stopped, so nothing stays stopped that can be started.
+        assert instance["scheduling"]["automaticRestart"] is True
         key = (rented.run_dir / "host" / "key.pub").read_text().strip()
-        assert {item["key"]: item["value"] for item in instance["metadata"]["items"]} == {
+        metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+        assert "tsduel-host-key" in metadata.pop("startup-script")
+        assert metadata == {
             "block-project-ssh-keys": "TRUE",
             "enable-guest-attributes": "TRUE",
             "enable-oslogin": "FALSE",
@@ -188,7 +192,7 @@ class TestComesAndGoes:
         )  # fmt: skip
 
         assert (host["address"], host["port"], host["user"]) == ("203.0.113.10", 22, "tsduel")
-        assert Path(host["known_hosts_file"]).read_text() == "203.0.113.10 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
+        assert Path(host["known_hosts_file"]).read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
         assert Path(host["key_file"]).stat().st_mode & 0o777 == 0o600
         assert (rented.run_dir / "host").stat().st_mode & 0o777 == 0o700
 
@@ -208,7 +212,7 @@ class TestComesAndGoes:
         assert sorted(CONFIGURATION.rglob("*")) == before
 
     def test_a_second_time_changes_nothing(self, rented):
-        """The machine that is there stays, with its deadline, whatever the clock says."""
+        """The machine that is there stays, with its deadline, whatever the clock says; its address may have changed."""
         rented.plan()
         _, first = rented.provision()
         asked = len(rented.api.requests)
@@ -216,6 +220,10 @@ class TestComesAndGoes:
         done, second = rented.provision()
         assert second == first, done.stderr
         assert [r for r in rented.api.requests[asked:] if not r.startswith("GET")] == []
+        # Google has started it again after its host had failed.
+        rented.api.of_kind("instances")[0]["networkInterfaces"][0]["accessConfigs"][0]["natIP"] = "203.0.113.11"
+        done, third = rented.provision()
+        assert third == first | {"address": "203.0.113.11"}, done.stderr
         rented.destroy()
 
     def test_without_a_public_address(self, rented):
@@ -233,7 +241,7 @@ class TestComesAndGoes:
         assert "accessConfigs" not in rented.api.of_kind("instances")[0]["networkInterfaces"][0]
         router = rented.api.of_kind("routers")[0]
         assert [nat["name"] for nat in router["nats"]] == [f"{where.name}-nat"]
-        assert f"start-iap-tunnel {where.name} 22 --listen-on-stdin" in Path(host["config_file"]).read_text()
+        assert f"tsduel.places.gcp.tunnel {where.name} 22 {where.project}" in Path(host["config_file"]).read_text()
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 
@@ -253,13 +261,25 @@ class TestFaults:
     def test_the_next_zone_is_asked(self, rented):
         """A zone that has none left is said, and the next of the list gets the request; the network stays the same."""
         rented.plan(zones=["us-central1-a", "us-central1-b", "us-central1-c"])
-        rented.api.exhausted_zones |= {"us-central1-a", "us-central1-b"}
+        rented.api.exhausted_zones |= {"us-central1-a"}
+        rented.api.lacking.add(("us-central1-b", "e2-standard-8"))
         done, host = rented.provision()
         assert done.returncode == 0, done.stderr
         assert host["zone"] == "us-central1-c"
-        assert "us-central1-b has no e2-standard-8 left at the moment" in done.stderr
+        assert "us-central1-a has no e2-standard-8 left at the moment" in done.stderr
+        assert "there is no e2-standard-8 in us-central1-b" in done.stderr
         assert len([r for r in rented.api.requests if r.startswith("POST") and r.endswith("/networks")]) == 1
         rented.destroy()
+
+    def test_an_organisations_policy(self, rented):
+        """What it forbids is a sentence with the way round it."""
+        rented.plan()
+        rented.api.faults.append(refuse_inserts("instances", fakecompute.violated("vmExternalIpAccess")))
+        done, _ = rented.provision()
+        assert "forbids machines with a public address (constraints/compute.vmExternalIpAccess): take SSH_FROM=iap" in (
+            done.stderr
+        )
+        assert rented.api.names() == []
 
     def test_no_zone_has_one(self, rented):
         """All zones of the list are asked, once each, and then all is given back."""

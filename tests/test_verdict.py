@@ -204,7 +204,7 @@ def test_one_in_twenty_does_not_get_through():
 def test_every_verdict_has_its_word():
     """The words of the ladder are these and no others."""
     assert set(VERDICTS) == {
-        *("failed", "regression", "improvement", "negligible", "equivalent"),
+        *("failed", "regression", "improvement", "worse", "better", "negligible", "equivalent"),
         *("inconclusive", "inconclusive (n < 6)", "inconclusive: environment", "not comparable", "shown"),
     }
     assert INCONCLUSIVE == "inconclusive"

@@ -109,7 +109,8 @@ func (d *Detached) launch() error {
 		plan, err := record.LoadPlan(d.runDir)
 		// Every run finds the disk and the page cache alike; a machine that is somebody's own only where that was asked for. A container
 		// may not; what was done is in the log.
-		if rented := err == nil && plan.Place.Kind == "gcp"; rented || (err == nil && plan.Host.DropCaches) {
+		rented := err == nil && plan.Place.Kind == "gcp"
+		if rented || (err == nil && plan.Host.DropCaches) {
 			if rented {
 				_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
 			}
@@ -118,9 +119,11 @@ func (d *Detached) launch() error {
 		}
 		if _, err := os.Stat(systemd); err == nil {
 			// Were the unit stopped when the kernel kills a server for its memory, a failed block would be an interrupted run.
+			// On a rented machine our user has sudo, and what is measured is somebody's candidate: nothing in the unit can use it.
 			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+filepath.Base(d.runDir),
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
-				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue", "--")
+				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
+				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
 			return command(append(unit, blocks...)...).Run()
 		}
 	}

@@ -139,3 +139,21 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 }
+
+// The same name may be in the counters of several components; a counter of one is its alone.
+func TestOfRole(t *testing.T) {
+	both := append(OfRole("server", []byte(exposition)), OfRole("vm.auth", []byte("vm_rows{type=\"storage/small\"} 7\nvm_plain 1\n"))...)
+	for _, c := range []struct {
+		name, role string
+		want       float64
+		found      bool
+	}{{"vm_rows", "", 1612, true}, {"vm_rows", "server", 1605, true}, {"vm_rows", "vm.auth", 7, true}, {"vm_plain", "vm.auth", 1, true}, {"vm_plain", "vmxauth", 0, false}} {
+		sum, found, err := Sum(both, record.Counter{Name: c.name, Role: c.role, Labels: map[string]string{"type": ".*"}})
+		if sum != c.want || found != c.found || err != nil {
+			t.Errorf("%s of %q: %v %v %v", c.name, c.role, sum, found, err)
+		}
+	}
+	if text := string(OfRole("server", []byte("# HELP a b\n\na 1\n"))); text != "# HELP a b\n\na{tsduel_role=\"server\"} 1\n" {
+		t.Errorf("%q", text)
+	}
+}

@@ -183,6 +183,14 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 		}
 		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, code)
 	}
+	if j.plan.Queries.Alike {
+		drawn := j.path + ".alike.new"
+		defer os.Remove(drawn)
+		if made, err = alike(partial, drawn, j.plan.Workload, j.query.Seed); err != nil || made != j.entries {
+			return record.FailedError("%d of %d queries of %s were made alike for all databases: %v; nothing was kept", made, j.entries, j.query.Name, err)
+		}
+		partial = drawn
+	}
 	if j.form == "" {
 		return j.publish(partial)
 	}

@@ -1,14 +1,10 @@
 package workload
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 
@@ -27,41 +23,18 @@ var forms = map[string]form{"prometheus": {"Prometheus", toPrometheus}}
 
 // translate writes the queries of a file of TSBS's in another form; it returns how many there are.
 func translate(from, to, name string) (count int64, err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return 0, err
-	}
-	defer in.Close()
-	file, err := os.Create(to)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
 	form, known := forms[name]
 	if !known {
 		return 0, fmt.Errorf("this tsduel knows no form %q of queries", name)
 	}
-	decoder, out := gob.NewDecoder(bufio.NewReaderSize(in, 1<<20)), bufio.NewWriterSize(file, 1<<20)
-	encoder := gob.NewEncoder(out)
-	for ; ; count++ {
-		var one query.HTTP // a fresh one each time: gob leaves fields that are not in the stream as they were
-		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
-			return count, out.Flush()
-		} else if err != nil {
-			return count, err
-		}
+	return rewrite(from, to, func(_ int64, one *query.HTTP) error {
 		path, err := form.path(string(one.Path))
-		if err != nil {
-			return count, err
-		}
 		one.Path = []byte(path)
 		for _, label := range []*[]byte{&one.HumanLabel, &one.HumanDescription} {
 			*label = bytes.ReplaceAll(*label, []byte("VictoriaMetrics"), []byte(form.title))
 		}
-		if err := encoder.Encode(&one); err != nil {
-			return count, err
-		}
-	}
+		return err
+	})
 }
 
 // ofCPU is what stands before a field's name where lines of Influx' protocol become series; remote write leaves it out.

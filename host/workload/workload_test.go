@@ -3,12 +3,20 @@ package workload
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/timescale/tsbs/pkg/query"
 
 	"tsduel/host/record"
 )
@@ -235,4 +243,46 @@ func benched(b *testing.B) (record.Spec, *job) {
 	data := plan.Workload.Data[0]
 	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), true)},
 		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, entries: plan.Workload.Lines}
+}
+
+func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
+	start := time.Date(2025, 6, 10, 0, 0, 10, 0, time.UTC)
+	plan := &record.WorkloadPlan{Scale: 20, Start: start, End: start.Add(24 * time.Hour)}
+	ask := func(k uint64, path string) (url.Values, string) {
+		q := query.HTTP{HumanLabel: []byte("label"), Path: []byte(path)}
+		must(t, askAlike(&q, plan, rand.New(rand.NewPCG(7, k))))
+		u, err := url.Parse(string(q.Path))
+		must(t, err)
+		return u.Query(), string(q.HumanDescription)
+	}
+	promQL := "/api/v1/query_range?" + url.Values{"query": {"max(max_over_time(cpu_usage_user{hostname=~'host_3|host_5'}[1h])) by (__name__)"},
+		"start": {"1749550001"}, "end": {"1749578801"}, "step": {"3600"}}.Encode()
+	influxQL := "/query?" + url.Values{"q": {"SELECT max(usage_user) from cpu where (hostname = 'host_11' or hostname = 'host_2') and time >= '2025-06-10T03:04:05Z' and time < '2025-06-10T11:04:05Z' group by time(1h)"}}.Encode()
+	hosts := regexp.MustCompile(`host_\d+`)
+	seen := map[string]bool{}
+	for k := range uint64(200) {
+		a, when := ask(k, promQL)
+		b, other := ask(k, influxQL)
+		x, y := hosts.FindAllString(a.Get("query"), -1), hosts.FindAllString(b.Get("q"), -1)
+		if !slices.Equal(x, y) || len(x) != 2 || x[0] == x[1] || when != other {
+			t.Fatalf("%d: hosts %v and %v, %s and %s", k, x, y, when, other)
+		}
+		first, _ := strconv.ParseInt(a.Get("start"), 10, 64)
+		last, _ := strconv.ParseInt(a.Get("end"), 10, 64)
+		begin, end := time.Unix(first-3600, 0).UTC(), time.Unix(last, 0).UTC()
+		want := fmt.Sprintf("time >= '%s' and time < '%s' group by time(1h,%dm)", begin.Format(time.RFC3339), end.Format(time.RFC3339), begin.Minute())
+		if begin.Minute() == 0 {
+			want = strings.Replace(want, ",0m", "", 1)
+		}
+		if end.Sub(begin) != 8*time.Hour || begin.Second() != 0 || begin.Before(start) || end.After(plan.End) || !strings.Contains(b.Get("q"), want) {
+			t.Fatalf("%d: %s to %s, and %s", k, begin, end, b.Get("q"))
+		}
+		seen[when+x[0]] = true
+	}
+	if len(seen) < 190 {
+		t.Errorf("only %d of 200 questions are different", len(seen))
+	}
+	if asked, _ := ask(1, "/query?q=SELECT+*+from+cpu+group+by+%22hostname%22+order+by+time+desc+limit+1"); asked.Get("q") != `SELECT * from cpu group by "hostname" order by time desc limit 1` {
+		t.Errorf("what has no window and no host is %s", asked.Get("q"))
+	}
 }

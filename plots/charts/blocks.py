@@ -10,18 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from plots.charts.style import GREY, PALE, STYLE, headed, hover, key, literal, looks, readable, scaled
-from plots.numbers import change, number
+from plots.numbers import TIMES, change, number
 
 _MANY_BLOCKS, _LONGEST = 30, 44
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of panels: the name of its values, their unit and direction."""
+    """One row of panels: the name of its values, their unit and direction; `ratio`: its changes are ratios, not %."""
 
     name: str
     unit: str
     higher_is_better: bool
+    ratio: bool = False
 
 
 def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], labels: Mapping[str, str]) -> Figure:
@@ -30,8 +31,8 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
     On the right a line is the estimate over blocks, the pale band its interval; a block that does not count is crossed
     out. The warm-up block stands on grey, left only. No axis begins at 0.
 
-    `values`: columns lane, block, variant, value. `changes`: columns lane, block, candidate, change (percent), counts,
-    estimate, low, high (the last three one a lane and candidate, None where there is none).
+    `values`: columns lane, block, variant, value. `changes`: columns lane, block, candidate, change (percent or
+    a ratio), counts, estimate, low, high (the last three one a lane and candidate, None where there is none).
     """
     with style.context(STYLE):
         drawn = looks(labels)
@@ -40,7 +41,8 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
             handles.append(
                 Line2D([], [], linestyle="", marker="x", color="black", markersize=6, label="does not count")
             )
-        figure = headed("Block by block: values of each side, and change, %", handles, 6.5, 0.4 + 1.15 * len(lanes))
+        what = "ratio" if all(lane.ratio for lane in lanes) else "change, %"
+        figure = headed(f"Block by block: values of each side, and {what}", handles, 6.5, 0.4 + 1.15 * len(lanes))
         grid = figure.subplots(len(lanes), 2, sharex="col", squeeze=False)
         for (left, right), lane in zip(grid, lanes, strict=True):
             mine = values[values["lane"] == lane.name]
@@ -59,9 +61,11 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
                 left.axvspan(-0.5, 0.5, color=PALE, linewidth=0, zorder=0.5)
             left.set_title(literal(lane.name, _LONGEST), fontsize=8.5, fontweight="normal")
             left.set_ylabel(unit, fontsize=7.5)
-            _right(right, changes[changes["lane"] == lane.name], labels, size)
+            _right(right, changes[changes["lane"] == lane.name], labels, size, ratio=lane.ratio)
             right.set_title(
-                "change, %: " + ("↑ better" if lane.higher_is_better else "↓ better"), fontsize=8.5, fontweight="normal"
+                ("ratio: " if lane.ratio else "change, %: ") + ("↑ better" if lane.higher_is_better else "↓ better"),
+                fontsize=8.5,
+                fontweight="normal",
             )
             for axes in (left, right):
                 axes.margins(y=0.15)
@@ -75,8 +79,8 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
         return figure
 
 
-def _right(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: float) -> None:
-    axes.axhline(0, color=GREY, linewidth=0.9, zorder=1.5)
+def _right(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: float, *, ratio: bool) -> None:
+    axes.axhline(1 if ratio else 0, color=GREY, linewidth=0.9, zorder=1.5)
     for candidate, look in looks(labels).items():
         mine = changes[changes["candidate"] == candidate].sort_values("block")
         if mine.empty:
@@ -88,6 +92,7 @@ def _right(axes: Axes, changes: pd.DataFrame, labels: Mapping[str, str], size: f
             axes.axhline(first["estimate"], color=look.colour, linestyle=look.dashes, linewidth=1.2, zorder=2)
         x, y = mine["block"], mine["change"]
         (points,) = axes.plot(x, y, linestyle="", marker=look.marker, color=look.colour, markersize=size)
-        hover(points, [f"block {block:.0f}: {change(v, 2)} %" for block, v in zip(x.tolist(), y.tolist(), strict=True)])
+        told = zip(x.tolist(), y.tolist(), strict=True)
+        hover(points, [f"block {b:.0f}: {f'{TIMES}{number(v, 3)}' if ratio else f'{change(v, 2)} %'}" for b, v in told])
     crossed = changes[~changes["counts"].astype(bool)]
     axes.plot(crossed["block"], crossed["change"], linestyle="", marker="x", color="black", markersize=2 + 1.4 * size)

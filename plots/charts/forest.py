@@ -1,10 +1,11 @@
 """The change of every metric with its interval: a forest plot."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from matplotlib import style
+from matplotlib import style, ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -21,7 +22,7 @@ READ = (
     "against itself (95 %). A filled mark is more than chance (adjusted p of at most 0.05), a hollow one may be "
     "chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
 )
-_SURE = {"regression", "improvement", "negligible"}
+_SURE = {"regression", "improvement", "worse", "better", "negligible"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Change:
 
     `low` and `high` are the least and the largest block where `screen`, since there is no interval then; None where
     there is neither. `sure`: the change is more than chance. `threshold` is in percent, `floor` the same
-    of this machine's noise, if known. `said` is the row in words.
+    of this machine's noise, if known. `said` is the row in words. Of different databases, where no threshold applies,
+    `change`, `low` and `high` are logarithms of the ratio to base 2, and `ratio` is the figure.
     """
 
     group: str
@@ -45,6 +47,7 @@ class Change:
     screen: bool
     said: str
     floor: float | None = None
+    ratio: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], group: str, name: str, floor: float | None = None) -> Self:
@@ -53,11 +56,15 @@ class Change:
         if row["blocks"] == 1:
             low = high = None
         unit, sides = numbers.sides(row)
-        size = f"{numbers.changed(row)} % ({numbers.interval(row)})"
+        size, change, ratio = f"{numbers.effect(row)} ({numbers.interval(row)})", row["change_pct"], ""
+        if numbers.by_ratio(row):
+            figure, reach = numbers.ratio({"change_pct": change, "lo_pct": low, "hi_pct": high})
+            ratio = f"{numbers.TIMES}{figure}" + (f" ({reach})" if reach != numbers.MISSING else "")
+            change, low, high = (None if v is None else math.log2(1 + v / 100) for v in (change, low, high))
         return cls(
-            group, name, row["candidate"], row["change_pct"], low, high, row["threshold_pct"],
+            group, name, row["candidate"], change, low, high, row["threshold_pct"],
             higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
-            said=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor,
+            said=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
         )  # fmt: skip
 
 
@@ -75,7 +82,7 @@ def forest_of(found: Sequence[Change], labels: Mapping[str, str], title: str, *,
     if not found:
         return None
     first = found[0].group
-    ranked = sorted(found, key=lambda one: (one.group != first, -abs(one.change) / one.threshold))
+    ranked = sorted(found, key=lambda one: (one.group != first, -abs(one.change) / (one.threshold or 1.0)))
     most = MOST_ROWS + len({one.name for one in found if one.group == first})
     kept = set(list(dict.fromkeys((one.group, one.name) for one in ranked))[:most])
     shown = [one for one in found if (one.group, one.name) in kept]
@@ -98,7 +105,9 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str, *, 
         two = len(labels) == 2 and not narrow  # noqa: PLR2004 - sides
         against = f" against {next(iter(labels.values()))}" if two else ""
         handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
-        bands = {"threshold": PALE} | ({"A/A here": DARK_BAND} if any(one.floor for one in changes) else {})
+        bands = ({"threshold": PALE} if any(one.threshold for one in changes) else {}) | (
+            {"A/A here": DARK_BAND} if any(one.floor for one in changes) else {}
+        )
         handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour in bands.items()]
         row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
         height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
@@ -125,11 +134,12 @@ def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str, *, 
         names = [literal(name, _LONGEST) for _, name in order]
         axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names)
         axes.spines["left"].set_visible(not narrow)
-        _directions(axes)
+        _directions(axes, ratio=all(one.ratio for one in changes))
         if len(candidates) == 1 and not narrow:
             what = "range" if all(one.screen for one in changes) else "95 % CI"
+            how = "ratio" if changes[0].ratio else "change"
             axes.annotate(
-                f"change ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
+                f"{how} ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
                 textcoords="offset points", va="bottom", fontsize=7.5, color=GREY,
             )  # fmt: skip
         return figure
@@ -154,7 +164,8 @@ def _limit(changes: Sequence[Change]) -> float:
     reach = [abs(edge) for one in changes for edge in (one.low, one.high, one.change) if edge is not None]
     estimates = [abs(one.change) for one in changes]
     wanted = max(2.0 * max(estimates), 2.5 * max(one.threshold for one in changes))
-    return 1.08 * max(min(max(reach), wanted), 1.2 * max(one.threshold for one in changes), 1.05 * max(estimates))
+    most = max(min(max(reach), wanted), 1.2 * max(one.threshold for one in changes), 1.05 * max(estimates))
+    return 1.08 * most or 1.0
 
 
 def _band(axes: Axes, one: Change, middle: float, limit: float) -> None:
@@ -194,6 +205,8 @@ def _above(axes: Axes, one: Change, middle: float, *, figure: bool) -> None:
 
 
 def _said(one: Change) -> str:
+    if one.ratio:
+        return one.ratio
     if one.low is None or one.high is None:
         return numbers.change(one.change)
     low, middle, high = (
@@ -202,9 +215,11 @@ def _said(one: Change) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _directions(axes: Axes) -> None:
+def _directions(axes: Axes, *, ratio: bool) -> None:
     readable(axes, which="x", most=7)
-    axes.set_xlabel("change for the worse, %")
+    if ratio:
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda power, _: f"{2 ** abs(power):.3g}"))
+    axes.set_xlabel("times as bad (right) or as good (left)" if ratio else "change for the worse, %")
     for text, at, align in (("← better", 0.0, "left"), ("worse →", 1.0, "right")):
         axes.annotate(text, (at, 1.0), xytext=(0, 2), xycoords="axes fraction", textcoords="offset points",
                       ha=align, va="bottom", fontsize=9, color=GREY)  # fmt: skip

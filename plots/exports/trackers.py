@@ -61,7 +61,7 @@ def _shifts(source: Source) -> list[dict[str, Any]]:
 def _extra(source: Source, candidate: str, figure: Figure) -> str:
     baseline, row, plan = source.baseline, figure.row, source.plan
     interval = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
-    change = f"{numbers.changed(row)} %{interval}" if row["change_pct"] is not None else "no change in %"
+    change = f"{numbers.effect(row)}{interval}" if row["change_pct"] is not None else "no change in %"
     of = (
         f"package {plan.gobench.package}"
         if plan.gobench

@@ -65,8 +65,8 @@ def _spreads(comparison: Comparison, source: Source) -> str:
     cells = [
         [
             comparison.named(row), numbers.number(row["within_pct"], 2), numbers.number(_between(row), 2),
-            numbers.interval(row), numbers.count(row["blocks_needed"]), f"{row['threshold_pct']:g}",
-            _advice(row, source),
+            numbers.interval(row), numbers.count(row["blocks_needed"]),
+            numbers.MISSING if numbers.by_ratio(row) else f"{row['threshold_pct']:g}", _advice(row, source),
         ]
         for row in rows if row["s_d"] is not None
     ]  # fmt: skip
@@ -81,6 +81,8 @@ def _between(row: Row) -> float:
 
 def _advice(row: Row, source: Source) -> str:
     """Say what narrows the interval of a row that is not decided: more blocks, or longer phases."""
+    if numbers.by_ratio(row):
+        return "more blocks" if row["verdict"].startswith("inconclusive") else "nothing: it is decided"
     duel, block_s = source.plan.duel, float(source.plan.duration.block_s if source.plan.duration else 0)
     types = 1 if row["query_type"] in source.query_types else len(source.query_types)
     found = advise(
@@ -99,14 +101,16 @@ def _figure(source: Source) -> Figure | None:
     for one, row in ((one, row) for one, row in found if row and row["family"] == "primary"):
         metric = source.metrics[row["metric"]]
         of = values_of(source, metric.name, row["query_type"], one.cell)
-        name = one.named(row)
-        lanes.append(Lane(name, metric.unit, metric.better == "higher"))
+        name = one.named(row, brief=True)
+        lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
         values.append(of.assign(lane=name))
-        changes.append(
-            _changes(source, one, row, of).assign(
-                lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]
-            )
+        moved = _changes(source, one, row, of).assign(
+            lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]
         )
+        if numbers.by_ratio(row):
+            drawn = ["change", "low", "high", "estimate"]
+            moved[drawn] = 1 + moved[drawn].astype(float) / 100
+        changes.append(moved)
     if not lanes:
         return None
     return by_block(

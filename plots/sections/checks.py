@@ -1,5 +1,7 @@
 """Checks: checked N of M, what failed, and what makes figures doubtful."""
 
+import pandas as pd
+
 from plots import markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
@@ -8,6 +10,12 @@ from tsduel.core.metrics import GEOMEAN
 from tsduel.workloads.checks import CHECKS, FINISHED
 
 MOST_FAILURES = 20
+_LEVELS = {
+    "values": "values: series, times, and values within 1e-9",
+    "points": "series, and how many points each has",
+    "series": "series",
+    "data": "that both have data",
+}
 CLIENT_BUDGET = 0.8
 SHORT_PHASE_S = 5.0
 
@@ -19,8 +27,38 @@ def section(source: Source, _: Pictures) -> str:
         f"{sentence(source)}.",
         (failed and f"Failures:\n\n{markup.items(failed)}") or "",
         (doubts and f"Warnings:\n\n{markup.items(doubts)}") or "",
+        _how_compared(source),
         markup.folded("Each check", _table(source)),
     )
+
+
+def levels(source: Source) -> list[tuple[str, str, str, str]]:
+    """Return how answers of different databases were compared: query type, candidate, level, why no further."""
+    queries = source.plan.queries
+    return [
+        (of_type.name, source.labels[one.candidate], found.level, found.why)
+        for of_type in (queries.types if queries else ())
+        for one in source.comparisons
+        if one.apart and (found := of_type.compared.get(source.plan.target_of(one.candidate).name))
+    ]
+
+
+def _how_compared(source: Source) -> str:
+    """Return a table of how far the answers of different databases could be compared, and why no further."""
+    table, rows = source.table("checks"), []
+    answered = table[(table["check"] == "exchanges_answered") & (table["block"] > 0)]
+    for name, label, level, why in levels(source):
+        candidate = next(variant for variant, of in source.labels.items() if of == label)
+        mine = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
+        sums = [pd.to_numeric(mine[column], errors="coerce").sum() for column in ("actual", "expected")]
+        compared = f"{numbers.count(sums[0])} of {numbers.count(sums[1])}"
+        rows.append([name, label, compared, _LEVELS[level], why or numbers.MISSING])
+    note = (
+        "The k-th question asks all for the same hosts and windows, which begin at whole minutes: drawn by us, since "
+        "TSBS draws them in another order for each database. A point is put at the end of its window."
+    )
+    heads = ["Query type", "Answers of", "Compared", "By", "Why no further"]
+    return markup.paragraphs("How the answers were compared:", markup.table(heads, rows), note) if rows else ""
 
 
 def planned(source: Source) -> dict[str, int]:
@@ -45,13 +83,16 @@ def planned(source: Source) -> dict[str, int]:
 
 
 def _table(source: Source) -> str:
-    rows = []
+    rows, titles = (
+        [],
+        CHECKS | ({"exchanges_same": "every answer agrees as far as it is compared"} if levels(source) else {}),
+    )
     for check, wanted in planned(source).items():
         mine = source.table("checks")[source.table("checks")["check"] == check]
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
-        rows.append([CHECKS.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
+        rows.append([titles.get(check, check), f"checked {made:,} of {wanted:,}", f"{verdict}{rest}"])
     return markup.table(["Check", "How often", ""], rows)
 
 
@@ -95,7 +136,7 @@ def warnings(source: Source) -> list[str]:
 
 
 def _doubts(comparison: Comparison) -> list[str]:
-    said, short = [], []
+    said, short, only_in = [], [], dict[str, list[str]]()
     for row in comparison.rows:
         sides = [row["baseline_median"], row["candidate_median"]]
         known = [side for side in sides if side is not None]
@@ -109,9 +150,13 @@ def _doubts(comparison: Comparison) -> list[str]:
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
             what = markup.text(row["query_type"] or comparison.named(row))
-            said.append(f"{what} exists in {only} only: it is shown, and not compared.")
+            if comparison.apart:
+                only_in.setdefault(only, []).append(what)
+            else:
+                said.append(f"{what} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
             short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(known), 3)} s)")
+    said += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
     few = f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {', '.join(short)}."
     return [*said, few] if short else said
 

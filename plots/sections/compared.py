@@ -50,7 +50,7 @@ def _variant(source: Source, variant: Variant) -> dict[str, str]:
     }
     built = build.get("components") or [build]
     for at, component in enumerate(variant.components):
-        role = f"{component.role}: " if len(variant.components) > 1 else ""
+        role = f"{component.role}: " if source.plan.roles else ""
         own = _component(component, build | (built[at] if at < len(built) else {}))
         found |= {f"{role}{key}": value for key, value in own.items()}
     return found

@@ -78,12 +78,14 @@ def compared_answers(source: Source) -> str:
     unlike = pd.to_numeric(measured["actual"][measured["check"] == "exchanges_same"], errors="coerce").sum()
     same = f"**{numbers.count(unlike)} of them differ**" if unlike else "all the same"
     shown = same if sums[0] else "**which shows nothing**"
-    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers, {shown}."
+    levels = dict.fromkeys(level for _, _, level, _ in checks.levels(source))
+    how = f" ({' | '.join(levels)})" if levels else ""
+    return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers{how}, {shown}."
 
 
 def calibration(source: Source) -> str:
     """Say whether a comparison of a binary with itself has shown what this kind of machine can tell apart."""
-    if source.plan.aa or source.plan.imported:
+    if source.plan.aa or source.plan.imported or source.plan.crosses:
         return ""
     kept = _kept(source)
     if kept is None:
@@ -100,15 +102,20 @@ def _kept(source: Source) -> dict[str, Any] | None:
 
 def _picture(source: Source, pictures: Pictures) -> str:
     """Draw what the answer stands on: the primary rows, every query type, load, CPU, memory and disk."""
-    kept = None if source.plan.aa or source.plan.imported else _kept(source)
+    bare = source.plan.aa or source.plan.imported or source.plan.crosses
+    kept = None if bare else _kept(source)
+    what = "Ratio" if all(comparison.apart for comparison in source.comparisons) else "Change, %"
     changes = [one for comparison in source.comparisons for one in _changes(comparison, source.query_types, kept)]
     wide, narrow = (
-        forest_of(changes, source.labels, "Change, % (left is better)", narrow=narrow) for narrow in (False, True)
+        forest_of(changes, source.labels, f"{what} (left is better)", narrow=narrow) for narrow in (False, True)
     )
     names = markup.text(" and ".join(source.labels.values()))
+    figures = f"the figures have the metric's own sign. {READ}"
+    if what == "Ratio":
+        figures = "every doubling is as wide, and the figures are the candidate's over the baseline's."
     return pictures.show(
         "change", "change", f"What the answer stands on, each change with its 95 % interval: {names}",
-        f"Worse is always to the right; the figures have the metric's own sign. {READ}", wide, narrow=narrow,
+        f"Worse is always to the right; {figures}", wide, narrow=narrow,
     )  # fmt: skip
 
 
@@ -118,13 +125,13 @@ def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str,
         return Change.of(row, group, name, floor)
 
     rows = [row for row in comparison.rows if row["family"] == "primary" and row["change_pct"] is not None]
-    found = [change(row, "primary", comparison.named(row)) for row in rows]
+    found = [change(row, "primary", comparison.named(row, brief=True)) for row in rows]
     # The query types behind the first mean over them, without what all of their names begin with.
     mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
     of_type = [(t[shared:], row) for t, row in comparison.of(mean, query_types).items() if t in query_types]
     less = {row["metric"] for row in rows} | comparison.answered_better
     single = [comparison.row(name) for name in _RESOURCES if name not in less]
-    resources = [(comparison.named(row), row) for row in single if row]
+    resources = [(comparison.named(row, brief=True), row) for row in single if row]
     for group, named in (("types", of_type), ("resources", resources)):
         found += [change(row, group, name) for name, row in named if row["change_pct"] is not None]
     return found

@@ -52,4 +52,4 @@ def _left_zero(row: Row) -> bool:
 def _said(row: Row, comparison: Comparison) -> str:
     unit, sides = numbers.sides(row)
     title = comparison.metrics[row["metric"]].title
-    return f"{title} {' → '.join(sides)} {unit} ({numbers.changed(row)} %)"
+    return f"{title} {' → '.join(sides)} {unit} ({numbers.effect(row)})"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from plots import markup, numbers
+from plots import markup, numbers, sentences
 from plots.charts import server as server_chart
 from plots.charts.load import load_rate
 from plots.comparison import Comparison
@@ -73,9 +73,9 @@ def _load_sentence(comparison: Comparison) -> str:
         return ""
     if row["verdict"] == "failed":
         return "A check of the load failed: these figures are of no use."
-    how = "faster" if row["change_pct"] > 0 else "slower"
-    size = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
-    return f"I.e. {markup.text(comparison.labels[1])} was {size} % {how} (estimate over {comparison.blocks})."
+    size = sentences.size(row, sentences.SUBJECTS[0])
+    who = markup.text(comparison.labels[1])
+    return f"I.e. {who} was {size}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
 
 
 def server(source: Source, pictures: Pictures) -> str:

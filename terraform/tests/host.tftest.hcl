@@ -6,7 +6,7 @@ variables {
   project           = "some-project"
   public_key        = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLcdKGDC9xVpRvGgLrG5lFGIXmbqv6zsJx1LHUQ2yeA tsduel"
   expires           = "20261120t181500z"
-  lifetime_s        = 7200
+  image             = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
   ssh_source_ranges = ["203.0.113.7/32"]
 }
 
@@ -14,16 +14,16 @@ run "it_deletes_itself" {
   command = plan
 
   assert {
-    condition     = google_compute_instance.main.scheduling[0].max_run_duration[0].seconds == 7200
-    error_message = "the machine's life is not lifetime_s"
+    condition     = google_compute_instance.main.scheduling[0].termination_time == "2026-11-20T18:15:00Z"
+    error_message = "the machine's end is not what its label says"
   }
   assert {
     condition     = google_compute_instance.main.scheduling[0].instance_termination_action == "DELETE"
     error_message = "at the end of its life the machine is not deleted"
   }
   assert {
-    condition     = google_compute_instance.main.scheduling[0].automatic_restart == false
-    error_message = "a machine that restarts has lost its rounds and goes on costing money"
+    condition     = google_compute_instance.main.scheduling[0].automatic_restart
+    error_message = "a machine whose host fails would stay stopped, and Google does not delete what is stopped"
   }
   assert {
     condition     = google_compute_instance.main.boot_disk[0].auto_delete
@@ -90,8 +90,8 @@ run "the_default_is_standard" {
     error_message = "the default machine is not VictoriaMetrics' own"
   }
   assert {
-    condition     = startswith(google_compute_instance.main.boot_disk[0].initialize_params[0].image, "projects/debian-cloud/global/images/debian-12-bookworm-v")
-    error_message = "the image is not one pinned Debian 12"
+    condition     = length(google_compute_instance.main.advanced_machine_features) == 0
+    error_message = "the machine's threads are not as its type has them"
   }
 }
 
@@ -106,7 +106,86 @@ run "spot_is_opted_in" {
     error_message = "spot = true does not make a spot machine"
   }
   assert {
-    condition     = google_compute_instance.main.scheduling[0].max_run_duration[0].seconds == 7200 && google_compute_instance.main.scheduling[0].instance_termination_action == "DELETE"
+    condition     = google_compute_instance.main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && google_compute_instance.main.scheduling[0].instance_termination_action == "DELETE"
     error_message = "a spot machine does not delete itself"
   }
+  assert {
+    condition     = !google_compute_instance.main.scheduling[0].automatic_restart
+    error_message = "Google refuses spot machines that are to be restarted"
+  }
+}
+
+run "its_host_keys_are_on_the_console" {
+  command = plan
+
+  assert {
+    condition     = strcontains(google_compute_instance.main.metadata["startup-script"], "tsduel-host-key ") && google_compute_instance.main.metadata["enable-guest-attributes"] == "TRUE"
+    error_message = "the host keys cannot be asked for"
+  }
+}
+
+run "os_login_takes_no_key_of_the_machines" {
+  command = plan
+  variables {
+    os_login = true
+  }
+
+  assert {
+    condition     = google_compute_instance.main.metadata["enable-oslogin"] == "TRUE" && !contains(keys(google_compute_instance.main.metadata), "ssh-keys")
+    error_message = "os_login = true does not leave the login to OS Login"
+  }
+}
+
+run "a_thread_of_each_core" {
+  command = plan
+  variables {
+    machine_type     = "c3-standard-8"
+    threads_per_core = 1
+  }
+
+  assert {
+    condition     = google_compute_instance.main.advanced_machine_features[0].threads_per_core == 1
+    error_message = "threads_per_core = 1 does not reach the machine"
+  }
+}
+
+run "threads_that_are_cores_already" {
+  command = plan
+  variables {
+    machine_type     = "t2d-standard-8"
+    threads_per_core = 1
+  }
+
+  expect_failures = [google_compute_instance.main]
+}
+
+run "a_c4_needs_hyperdisk" {
+  command = plan
+  variables {
+    machine_type = "c4-standard-8"
+  }
+
+  expect_failures = [google_compute_instance.main]
+}
+
+run "an_n4_on_hyperdisk" {
+  command = plan
+  variables {
+    boot_disk_type = "hyperdisk-balanced"
+    machine_type   = "n4-standard-8"
+  }
+
+  assert {
+    condition     = google_compute_instance.main.boot_disk[0].initialize_params[0].type == "hyperdisk-balanced"
+    error_message = "the disk is not what was asked for"
+  }
+}
+
+run "an_e2_takes_no_hyperdisk" {
+  command = plan
+  variables {
+    boot_disk_type = "hyperdisk-balanced"
+  }
+
+  expect_failures = [google_compute_instance.main]
 }

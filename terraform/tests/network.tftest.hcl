@@ -6,7 +6,7 @@ variables {
   project           = "some-project"
   public_key        = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLcdKGDC9xVpRvGgLrG5lFGIXmbqv6zsJx1LHUQ2yeA tsduel"
   expires           = "20261120t181500z"
-  lifetime_s        = 7200
+  image             = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
   ssh_source_ranges = ["203.0.113.7/32"]
 }
 

@@ -6,7 +6,7 @@ variables {
   project           = "some-project"
   public_key        = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKLcdKGDC9xVpRvGgLrG5lFGIXmbqv6zsJx1LHUQ2yeA tsduel"
   expires           = "20261120t181500z"
-  lifetime_s        = 7200
+  image             = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
   ssh_source_ranges = ["203.0.113.7/32"]
 }
 
@@ -42,22 +42,22 @@ run "other_x86_machines_are_taken" {
   }
 }
 
-run "a_life_without_end_is_refused" {
+run "a_deadline_on_no_day_is_refused" {
   command = plan
   variables {
-    lifetime_s = 99999999
+    expires = "20261340t181500z"
   }
 
-  expect_failures = [var.lifetime_s]
+  expect_failures = [var.expires]
 }
 
-run "a_life_too_short_is_refused" {
+run "four_threads_a_core_are_refused" {
   command = plan
   variables {
-    lifetime_s = 60
+    threads_per_core = 4
   }
 
-  expect_failures = [var.lifetime_s]
+  expect_failures = [var.threads_per_core]
 }
 
 run "a_small_disk_is_refused" {

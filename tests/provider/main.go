@@ -1,6 +1,6 @@
 // The google provider for tests where no Terraform registry answers: 4.0.0, the newest that can be had as a Go module, taught
-// the attributes of an instance's `scheduling` block that terraform/ uses and that only later versions have. It keeps them in
-// the state and does not send them; everything else is the real provider.
+// what terraform/ uses of an instance and only later versions have: three attributes of `scheduling`,
+// `advanced_machine_features` and Hyperdisk. It keeps attributes in the state and does not send them; everything else is the real provider.
 package main
 
 import (
@@ -23,13 +23,13 @@ func provider() *schema.Provider {
 	scheduling := instance.Schema["scheduling"].Elem.(*schema.Resource).Schema
 	scheduling["provisioning_model"] = optional(schema.TypeString)
 	scheduling["instance_termination_action"] = optional(schema.TypeString)
-	scheduling["max_run_duration"] = &schema.Schema{
+	scheduling["termination_time"] = optional(schema.TypeString)
+	instance.Schema["advanced_machine_features"] = &schema.Schema{
 		Type: schema.TypeList, Optional: true, ForceNew: true, MaxItems: 1,
-		Elem: &schema.Resource{Schema: map[string]*schema.Schema{
-			"nanos":   optional(schema.TypeInt),
-			"seconds": {Type: schema.TypeInt, Required: true, ForceNew: true},
-		}},
+		Elem: &schema.Resource{Schema: map[string]*schema.Schema{"threads_per_core": optional(schema.TypeInt)}},
 	}
+	disk := instance.Schema["boot_disk"].Elem.(*schema.Resource).Schema["initialize_params"].Elem.(*schema.Resource).Schema
+	disk["type"].ValidateFunc = nil // it knows no Hyperdisk
 	instance.Create = keepScheduling(instance.Create)
 	instance.Read = keepScheduling(instance.Read)
 	return p

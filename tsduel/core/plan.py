@@ -91,6 +91,8 @@ class GcpPlace(Part):
     zones: tuple[str, ...]
     spot: bool
     image: str
+    threads_per_core: int = 2
+    os_login: bool = False
     disk_type: str
     disk_gb: int
     estimate_s: int
@@ -164,9 +166,11 @@ class Target(Part):
     what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
     `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
     0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
-    for exchanged ingestion; empty where that is not how data gets in. `queues`: roles that acknowledge samples before
-    those are stored: a load is over when all have arrived. `ports`: more ports of a role beside its first, by name.
-    `query_arguments`: what TSBS's client adds to each query's address.
+    for exchanged ingestion; empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to
+    each query's address. Beside another database: `protocol`: by which data gets in; `name_prefix`: what stands before
+    a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
+    acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
+    beside its first, by name.
     """
 
     name: str
@@ -184,6 +188,9 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    protocol: str = ""
+    name_prefix: str = ""
+    windows: Literal["end", "start"] = "end"
     query_arguments: str = ""
     queues: tuple[str, ...] = ()
     ports: dict[str, tuple[str, ...]] = {}
@@ -212,6 +219,17 @@ class Workload(WorkloadAsked):
     data: tuple[DataFile, ...]
 
 
+class Compared(Part):
+    """How far answers of different databases are compared, and why no further.
+
+    `values`: the same series, and in each the same values at the same times; `points`: as many of them; `series`: the
+    same series; `data`: there is data in both.
+    """
+
+    level: Literal["values", "points", "series", "data"]
+    why: str = ""
+
+
 class Mixed(MixedAsked):
     """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
 
@@ -225,6 +243,8 @@ class Mixed(MixedAsked):
 class QueryType(Part):
     """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
 
+    `window_s`: the seconds that a point of an answer stands for, 0 where that is not so. `compared`: how answers of
+    other databases are compared with the baseline's, by target.
     `may_be_empty`: some of its answers may have no data, as long as not all of them do.
     """
 
@@ -232,12 +252,19 @@ class QueryType(Part):
     seed: int
     keys: dict[str, str]
     may_be_empty: bool = False
+    window_s: int = 0
+    compared: dict[str, Compared] = {}
 
 
 class Queries(QuerySettings):
-    """The queries of a run."""
+    """The queries of a run.
+
+    `alike`: hosts and windows are drawn by us and put into TSBS's queries, since TSBS draws them in another order for
+    each database. Windows begin at whole minutes then.
+    """
 
     types: tuple[QueryType, ...]
+    alike: bool = False
 
 
 class Cell(Part):
@@ -381,6 +408,15 @@ class Plan(Part):
     def is_local(self) -> bool:
         """Whether the blocks run on this machine."""
         return self.place.kind == "local"
+
+    @property
+    def crosses(self) -> bool:
+        """Whether different databases are compared."""
+        return len({variant.target for variant in self.variants}) > 1
+
+    def apart(self, candidate: str) -> bool:
+        """Whether a candidate is another database than the baseline."""
+        return self.crosses and self.variant(candidate).target != self.variants[0].target
 
     @property
     def duels(self) -> bool:

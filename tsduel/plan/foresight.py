@@ -54,7 +54,7 @@ def section(
                 "s_d": spreads.get((metric.name, query_type), {}).get("s_d"),
                 "within": spreads.get((metric.name, query_type), {}).get("within"),
             }
-            for metric, query_type in primary(plan)
+            for metric, query_type in (() if plan.crosses else primary(plan))
         ],
         "aa": source,
     }

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,9 @@ def resolve(
         if len(variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
+        if len({one.target for one in asked.variants.values()}) > 1:  # of one database only, then
+            cells = [replace(one, asked=_twice(one.asked)) for one in cells]
+            asked = cells[0].asked
     planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
     sections, lasts, settings = swept.settle(workload, cells, len(variants))
     host = asked.host.model_dump()
@@ -123,7 +127,8 @@ def resolve(
         settled = rent.offer(
             where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=lasts.total_s
         )
-        host["machine"] = asked.gcp.machine
+        # What it is recorded and compared as.
+        host["machine"] = asked.gcp.machine + (" (one thread a core)" if asked.gcp.threads_per_core == 1 else "")
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
@@ -154,6 +159,11 @@ def resolve(
     )
 
 
+def _twice(asked: experiment.Experiment) -> experiment.Experiment:
+    baseline = asked.variants["baseline"]
+    return asked.model_copy(update={"variants": {"baseline": baseline, "candidate": baseline}})
+
+
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
     workload = WORKLOADS[asked.kind]
     components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
@@ -169,6 +179,8 @@ def _variant(name: str, variant: experiment.Variant, asked: experiment.Experimen
 def _label(variant: Variant, variants: Sequence[Variant]) -> str:
     """Return a short name: of variants with the same components what differs, else what keeps the data first."""
     parts = variant.components
+    if len({one.target for one in variants}) > 1:
+        return " ".join([variant.target, *dict.fromkeys(part.label for part in parts)])
     if len({tuple(part.role for part in one.components) for one in variants}) == 1:
         parts = tuple(part for part in parts if not all(part in one.components for one in variants)) or parts
         if len({part.label for part in parts}) == 1 and parts == variant.components:

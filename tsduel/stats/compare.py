@@ -176,12 +176,13 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
     few = metric.least_n and any(ratios) and min(ratio.n for ratio in ratios if ratio) < metric.least_n
     # A duel on the data of the first block leaves one load of each variant, which is an example and no sample.
     once = metric.part == SOLO and run.plan.design.reload == "once"
+    apart = run.plan.apart(of.name)
     sample = Sample(
         pairs=pairs,
         second=of.second,
         better=metric.better,
         family="shown" if few or once else family,
-        threshold=threshold(metric, run.plan.design.thresholds),
+        threshold=0.0 if apart else threshold(metric, run.plan.design.thresholds),
         unit=metric.unit,
         failed=touched(of.failures, metric, query_type),
         blocks=of.valid,
@@ -190,7 +191,7 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
         errors=[ratio.se if ratio else None for ratio in ratios] if any(ratios) else (),
         note="loaded once (design.reload)" if once else "",
         native=metric.native,
-        floor=metric.floor,
+        floor=0.0 if apart else metric.floor,
     )
     return Compared(of.cell, metric, query_type, of.name, of.valid, pairs, operations), sample
 

@@ -24,10 +24,10 @@ class Sample:
 
     `ratios` are the blocks' log ratios where pairs of operations gave them, `errors` their standard errors within the
     block; without them the ratio is that of the pair of values. `second` says for each block whether the candidate ran
-    second; `threshold` is in percent, `floor` in the metric's unit; `native`: by differences, whatever the values.
-    `failed` names the failed checks that touch the metric; `note` is one more warning. `blocks` are the numbers of the
-    blocks, needed where the samples of a family are not over the same ones (several candidates). `environment`: outside
-    causes left too few.
+    second; `threshold` is in percent, 0 where none applies, `floor` in the metric's unit; `native`: by differences,
+    whatever the values. `failed` names the failed checks that touch the metric; `note` is one more warning. `blocks`
+    are the numbers of the blocks, needed where the samples of a family are not over the same ones (several candidates).
+    `environment`: outside causes left too few.
     """
 
     pairs: Sequence[Pair]

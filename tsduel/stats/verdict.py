@@ -21,6 +21,9 @@ MOST_DROPPED = 0.2
 FAILED = "failed"
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
+WORSE = "worse"
+BETTER = "better"
+"""Of different databases, between which no threshold applies: neither is a version of the other that got worse."""
 NEGLIGIBLE = "negligible"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
@@ -29,7 +32,7 @@ ENVIRONMENT = "inconclusive: environment"
 NOT_COMPARABLE = "not comparable"
 SHOWN = "shown"
 VERDICTS = (
-    *(FAILED, REGRESSION, IMPROVEMENT, NEGLIGIBLE, EQUIVALENT),
+    *(FAILED, REGRESSION, IMPROVEMENT, WORSE, BETTER, NEGLIGIBLE, EQUIVALENT),
     *(INCONCLUSIVE, SCREEN, ENVIRONMENT, NOT_COMPARABLE, SHOWN),
 )
 
@@ -73,6 +76,8 @@ def _judged(sample: Sample, findings: Findings, p_adj: float | None) -> Judged:
         verdict, clear = decide(findings, p_adj, sample.better)
     elif verdict in {REGRESSION, IMPROVEMENT}:
         clear = True
+    if not sample.threshold:
+        verdict, clear = {REGRESSION: WORSE, IMPROVEMENT: BETTER}.get(verdict, verdict), False
     judged = Judged(sample, findings, verdict, p_adj, clear)
     return replace(judged, notes=tuple(filter(None, _notes(judged))))
 

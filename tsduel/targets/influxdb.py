@@ -31,6 +31,9 @@ DATABASE = Database(
             "active_merges": Counter(name="|".join(f"{of}Active" for of in _MERGES), labels=_OURS),
         },
         write_path="/write?db=benchmark",
+        protocol="InfluxDB's line protocol",
+        name_prefix="cpu_",
+        windows="start",
         quiet=("pending", "active_merges"),
         # It asks itself for the merge, which leaves out what is in memory.
         before_merge=("pending", "active_merges"),

@@ -40,6 +40,8 @@ DATABASE = Database(
             r"^(prometheus_tsdb_(head_samples_appended_total|compaction_populating_block|blocks_loaded|storage_blocks_bytes"
             r"|head_chunks_storage_size_bytes|wal_storage_size_bytes)$|prometheus_http_requests_total$|process_resident_memory_bytes$)"
         ),
+        protocol="Prometheus' remote write",
+        name_prefix="cpu_",
     ),
     programs={
         "server": Program(

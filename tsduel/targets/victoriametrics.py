@@ -83,6 +83,8 @@ DATABASE = Database(
             "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
+        protocol="InfluxDB's line protocol",
+        name_prefix="cpu_",
         queues=("vmagent",),
         quiet=("queued", "pending", "active_merges", "inmemory_parts"),
         # One that is forced while others run is ignored; parts in memory it takes along.

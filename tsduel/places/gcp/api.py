@@ -20,6 +20,10 @@ ATTEMPTS = 6
 FIRST_WAIT_S = 1.0
 OPERATION_S = 600
 NOT_FOUND = 404
+# Of a machine that does not run, or soon will not: Google's clock does not run for it either.
+STOPPED = {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
+SERVICE_USAGE = "GOOGLE_SERVICE_USAGE_CUSTOM_ENDPOINT"
+DEFAULT_SERVICE_USAGE = "https://serviceusage.googleapis.com/v1/"
 # Everything a run consists of, in the order in which it can be deleted, and where it lives.
 KINDS = {
     "instances": "zones",
@@ -40,6 +44,7 @@ class Resource:
     name: str
     labels: dict[str, str]
     description: str
+    status: str = ""
 
     def __str__(self) -> str:
         """Name it as gcloud's commands do."""
@@ -80,7 +85,23 @@ class Compute:
             if error.status == NOT_FOUND:
                 return False
             raise
-        return found.get("status") not in {"STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED"}
+        return found.get("status") not in STOPPED
+
+    def address(self, zone: str, instance: str) -> str:
+        """Return where a machine is reached now: one that Google has started again may have another public address."""
+        card = self.get(f"zones/{zone}/instances/{instance}")["networkInterfaces"][0]
+        public = (card.get("accessConfigs") or [{}])[0].get("natIP")
+        return str(public or card["networkIP"])
+
+    def lacks_service(self, name: str) -> bool:
+        """Return whether an API like iap.googleapis.com is known not to be enabled; an account need not see that."""
+        endpoint = os.environ.get(SERVICE_USAGE) or DEFAULT_SERVICE_USAGE
+        try:
+            project = urllib.parse.quote(self.project, safe=":")
+            found = self._once("GET", f"{endpoint}projects/{project}/services/{name}")
+        except messages.CloudError:
+            return False
+        return found.get("state") == "DISABLED"
 
     def all(self, kind: str) -> list[Resource]:
         """Return every resource of a kind in the project that tsduel may have made: by its name or its label."""
@@ -89,7 +110,8 @@ class Compute:
         for item, place in self._pages(path):
             labels = item.get("labels") or {}
             if str(item["name"]).startswith("tsduel-") or "tsduel-run" in labels:
-                found.append(Resource(kind, place, item["name"], labels, item.get("description") or ""))
+                told = (item.get("description") or "", str(item.get("status") or ""))
+                found.append(Resource(kind, place, item["name"], labels, *told))
         return found
 
     def of_run(self, name: str) -> list[Resource]:

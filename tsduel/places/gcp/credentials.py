@@ -43,6 +43,11 @@ def token(environment: Mapping[str, str]) -> str:
     return found
 
 
+def gcloud_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which gcloud acts with the same token, whoever it is logged in as."""
+    return {**environment, "CLOUDSDK_AUTH_ACCESS_TOKEN": token(environment)}
+
+
 def terraform_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which Terraform acts as we do ourselves, and nothing else of the user's changes it."""
     # A TF_VAR_ or TF_CLI_ARGS of the user's would change what the plan says; the proxy and the like are his.

@@ -1,6 +1,7 @@
 """The machine goes, and nothing of it stays: Terraform deletes, Google's API is asked whether that is true."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
-from tsduel.places.gcp import messages
+from tsduel.places.gcp import messages, os_login
 from tsduel.places.gcp.api import Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
@@ -38,15 +39,18 @@ def main(run_dir: Path, place: GcpPlace) -> None:
         reason = messages.sentence(str(error), place.project, place.machine, zone)
         raise UserError(
             f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy "
-            f"RUN={run_dir.name} (Google deletes the machine {hours:.1f} h after its start in any case)"
+            f"RUN={run_dir.name} (while it runs, Google deletes the machine {hours:.1f} h after it was asked for)"
         ) from None
     if left:
         raise UserError(_list(left, place.project))
     if failure:
         reason = messages.sentence(failure, place.project, place.machine, zone)
         say(f"Terraform could not delete it all ({reason}); Google's API did")
-    # Nothing there is true any more, and a next machine begins with a new deadline.
-    for path in (terraform.state, terraform.last_moment, run_dir / "host" / "inventory.json"):
+    if place.os_login:
+        os_login.forget(run_dir, place, os.environ)
+    # Nothing there is true any more, and a next machine begins with a new deadline. Its key goes with the machine.
+    of_the_machine = ("inventory.json", "key", "key.pub", "known_hosts", "ssh_config")
+    for path in (terraform.state, terraform.last_moment, *(run_dir / "host" / name for name in of_the_machine)):
         path.unlink(missing_ok=True)
     outputs = {"target": "gcp", "provisioned": False, "host": None}
     (run_dir / "host" / "outputs.json").write_text(json.dumps(outputs, indent=2) + "\n", encoding="utf-8")

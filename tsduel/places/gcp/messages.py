@@ -9,15 +9,47 @@ from tsduel.places.gcp.credentials import HOW
 # The first that is found in what was answered; {0} is what the expression caught, {project} and the like are ours.
 SENTENCES = [
     (
-        r"ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available",
+        (
+            r"RESOURCE_POOL_EXHAUSTED|does not have enough resources available|resource_availability|STOCKOUT"
+            r"|is currently unavailable in the \S+ zone"
+        ),
         "{zone} has no {machine} left at the moment",
     ),
     (
-        r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ in region [a-z0-9-]+)?|quotaExceeded|QUOTA_EXCEEDED)",
+        r"constraints/compute\.vmExternalIpAccess",
         (
-            "the project's quota does not allow it ({0}): ask for more at IAM & Admin > Quotas in the console, take a "
-            'smaller machine with SET="gcp.machine=e2-standard-4", or another region with SET="gcp.zones=[us-east1-b]"'
+            "an organisation policy of {project} forbids machines with a public address "
+            "(constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"
         ),
+    ),
+    (
+        r"constraints/compute\.requireOsLogin",
+        (
+            "an organisation policy of {project} asks for OS Login (constraints/compute.requireOsLogin): add "
+            'SET="gcp.os_login=true"; the account needs the role Compute OS Admin Login'
+        ),
+    ),
+    (
+        r"constraints/compute\.trustedImageProjects",
+        (
+            "an organisation policy of {project} forbids images of this project "
+            "(constraints/compute.trustedImageProjects): have debian-cloud added to it, or name one that it allows "
+            'with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with Google\'s guest agent)'
+        ),
+    ),
+    (
+        r"(constraints/[a-zA-Z.]+)",
+        (
+            "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
+            "exception, or take a project without it"
+        ),
+    ),
+    (
+        (
+            r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ (?:in region [a-z0-9-]+|globally))?"
+            r"|quotaExceeded|QUOTA_EXCEEDED)"
+        ),
+        "",  # see quota
     ),
     (
         r"Machine type with name '[^']*' does not exist in zone '[^']*'",
@@ -58,8 +90,9 @@ SENTENCES = [
     (
         r"resource 'projects/[^']*/images/([^']*)' was not found",
         (
-            "the pinned image {0} is gone: `gcloud compute images list --filter='family=debian-12' --show-deprecated` "
-            'shows those that are there; choose with SET="gcp.image=projects/debian-cloud/global/images/NAME"'
+            "there is no image {0} any more: `gcloud compute images list --filter='family=debian-12' "
+            "--show-deprecated` shows those that are there; plan anew, or choose with "
+            'SET="gcp.image=projects/debian-cloud/global/images/NAME"'
         ),
     ),
     (
@@ -116,8 +149,25 @@ def sentence(said: str, project: str, machine: str = "machine", zone: str = "the
     for pattern, text in SENTENCES:
         if found := re.search(pattern, said):
             caught = next((group for group in found.groups() if group), found[0])
+            if not text:
+                return quota(caught.strip().rstrip(".,"), project)
             return text.format(caught.strip().rstrip(".,"), **ours)
     return " ".join(said.split())[:600]
+
+
+def quota(which: str, project: str) -> str:
+    """Return what to do about a quota that is used up; ``which`` names it, in whosever words."""
+    console = "ask for more at IAM & Admin > Quotas in the console"
+    if "CPUS" in which:
+        remedy = (
+            f'{console}, take a smaller machine with SET="gcp.machine=e2-standard-4", or another region with '
+            'SET="gcp.zones=[us-east1-b]"'
+        )
+    elif "TOTAL_GB" in which:
+        remedy = f'{console}, delete disks that nobody needs, or take a smaller one with SET="gcp.disk_gb=50"'
+    else:
+        remedy = f"{console}, or delete what nobody needs; what tsduel has left: make reap GCP_PROJECT={project}"
+    return f"the project's quota does not allow it ({which}): {remedy}"
 
 
 def as_user_error(said: str, project: str, machine: str = "machine", zone: str = "the zone") -> UserError:

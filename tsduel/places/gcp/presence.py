@@ -18,7 +18,8 @@ def why_gone(run_dir: Path) -> str:
     host = run.json("host/outputs.json").get("host") or {}
     if place.kind != "gcp" or not host or _is_there(place, host):
         return ""
-    reason = "Google has taken it back, as it does with spot machines" if place.spot else "its life has ended"
+    taken = "Google has taken it back, as it does with spot machines"
+    reason = taken if place.spot else "its life has ended, or it has stopped"
     return (
         f"the machine {host['instance']} is gone ({reason}, or somebody has deleted it); {len(run.blocks)} of "
         f"{len(run.planned)} blocks are here. To begin anew on another: make {run.plan.kind} RUN={run_dir.name}"

@@ -60,13 +60,15 @@ def describe(place: GcpPlace) -> list[str]:
     first, *others = place.zones
     zones = first + (f" (else {', '.join(others)})" if others else "")
     spot = ", spot: Google may take it away at any time" if place.spot else ""
+    cores = ", one thread a core" if place.threads_per_core == 1 else ""
     parts = f"machine {cost.machine_h:.4f}, disk {cost.disk_h:.4f}, network {cost.network_h:.4f}"
     source = "as given" if cost.as_of == "as given" else f"list price of {cost.as_of}; check yours"
     hours, life = place.estimate_s / 3600, place.lifetime_s / 3600
     return [
-        f"machine   {place.machine} in {zones}, {place.disk_gb} GB {place.disk_type}{spot}",
+        f"machine   {place.machine} in {zones}, {place.disk_gb} GB {place.disk_type}{cores}{spot}",
+        f"image     {place.image}",
         f"project   {place.project}",
-        f"time      about {hours:.1f} h; whatever happens, it is deleted after {life:.1f} h",
+        f"time      about {hours:.1f} h; Google deletes it after {life:.1f} h, whatever becomes of you",
         f"price     {cost.hour:.4f} USD an hour ({parts}; {source})",
         f"cost      about {cost.expected:.2f} USD, at worst {cost.worst:.2f} USD",
     ]

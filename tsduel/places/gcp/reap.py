@@ -1,4 +1,4 @@
-"""`make reap`: whatever of tsduel's is past its deadline in a project, listed, and with YES=1 deleted."""
+"""`make reap`: whatever of tsduel's is past its deadline, or has stopped, is listed, and with YES=1 deleted."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import give_back, messages
-from tsduel.places.gcp.api import KINDS, Compute, Resource
+from tsduel.places.gcp.api import KINDS, STOPPED, Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.place import PROJECT
 from tsduel.places.gcp.provide import EXPIRES
@@ -17,9 +17,13 @@ DESCRIBED = re.compile(r"\bexpires (\d{8}t\d{6}z)\b")
 NAME = re.compile(r"tsduel-[a-z0-9-]+")
 
 
-def expired(compute: Compute, now: datetime) -> dict[str, datetime]:
-    """Return name and deadline of every run of which something is there past that deadline, the longest past first."""
+def overdue(compute: Compute, now: datetime) -> dict[str, str]:
+    """Return name and reason of every run of which something is left that should not be, the oldest first.
+
+    A machine that has stopped is one: nothing runs on it, and Google's clock does not run for it either.
+    """
     found: dict[str, datetime] = {}
+    stopped = set()
     for kind in ("instances", "disks", "networks"):
         for resource in compute.all(kind):
             name = resource.run or (resource.name if kind == "networks" else "")
@@ -27,7 +31,15 @@ def expired(compute: Compute, now: datetime) -> dict[str, datetime]:
             if deadline and NAME.fullmatch(name):
                 # Several of one run say the same, but for a machine that came later.
                 found[name] = max(deadline, found.get(name, deadline))
-    return dict(sorted(((n, d) for n, d in found.items() if d < now), key=lambda item: item[1]))
+                if kind == "instances" and resource.status in STOPPED:
+                    stopped.add(name)
+    reasons = {}
+    for name, deadline in sorted(found.items(), key=lambda item: item[1]):
+        if deadline < now:
+            reasons[name] = f"past its deadline since {deadline:%Y-%m-%d %H:%M} UTC"
+        elif name in stopped:
+            reasons[name] = "its machine has stopped, so that Google does not delete it at its deadline"
+    return reasons
 
 
 def _deadline(resource: Resource) -> datetime | None:
@@ -40,22 +52,22 @@ def _deadline(resource: Resource) -> datetime | None:
 
 
 def main() -> int:
-    """List, and with YES=1 delete; the exit code is 1 while something past its deadline is left."""
+    """List, and with YES=1 delete; the exit code is 1 while some of it is left."""
     project = os.environ.get("GCP_PROJECT", "").strip()
     if not PROJECT.fullmatch(project):
         raise UserError("reap needs to know where to look: make reap GCP_PROJECT=your-project-id")
     compute = Compute(project)
     try:
-        names = expired(compute, datetime.now(UTC))
+        names = overdue(compute, datetime.now(UTC))
         if not names:
             print(f"nothing of tsduel's is past its deadline in {project}")
             return 0
-        for name, deadline in names.items():
+        for name, reason in names.items():
             parts = [r for r in compute.of_run(name) if r.kind in KINDS]
-            print(f"{name}: past its deadline since {deadline:%Y-%m-%d %H:%M} UTC: {', '.join(map(str, parts))}")
+            print(f"{name}: {reason}: {', '.join(map(str, parts))}")
             if os.environ.get("YES", "").strip() == "1":
                 give_back.sweep(parts, compute)
-        left = expired(compute, datetime.now(UTC))
+        left = overdue(compute, datetime.now(UTC))
     except CloudError as error:
         raise messages.as_user_error(str(error), project) from None
     if left and os.environ.get("YES", "").strip() != "1":

@@ -12,7 +12,9 @@ from typing import Any
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Estimate, GcpPlace
-from tsduel.places.gcp import prices
+from tsduel.places.gcp import messages, prices
+from tsduel.places.gcp.api import Compute
+from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.settings import Gcp
 
 LIFETIME_FACTOR = 2
@@ -40,7 +42,9 @@ def complete(asked: Mapping[str, Any], settings: Gcp, *, run: str, estimate: Est
         "zones": tuple(settings.zones),
         "spot": settings.spot,
         "image": settings.image,
-        "disk_type": settings.disk_type,
+        "threads_per_core": settings.threads_per_core,
+        "os_login": settings.os_login,
+        "disk_type": settings.disk,
         "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
         "estimate_s": seconds,
         "lifetime_s": lifetime,
@@ -66,10 +70,24 @@ def offer(
     estimate: Estimate,
     seconds: int,
 ) -> GcpPlace:
-    """Return the complete place, once the user has agreed to its price; see `complete`."""
-    place = complete(asked, settings, run=run, estimate=estimate, seconds=seconds)
+    """Return the complete place, once the user has agreed to its price; see `complete`.
+
+    Of a family of images it has the newest one by name: what is resolved in the plan is the same for all that follows.
+    """
+    exact = settings.model_copy(update={"image": _newest(settings.image, asked["project"])})
+    place = complete(asked, exact, run=run, estimate=estimate, seconds=seconds)
     ask(place, environment)
     return place
+
+
+def _newest(image: str, project: str) -> str:
+    if "/family/" not in image:
+        return image
+    owner, path = image.removeprefix("projects/").split("/", 1)
+    try:
+        return image.rpartition("family/")[0] + str(Compute(owner).get(path)["name"])
+    except CloudError as error:
+        raise messages.as_user_error(str(error), project) from None
 
 
 def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> None:

@@ -1,15 +1,19 @@
 """What an experiment may say about the machine that is rented: its section ``gcp``."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.sections import Part
 from tsduel.places.gcp.prices import region_of
 
-# The newest Debian 12 when this was written; pinned, since a family would change from run to run.
-IMAGE = "projects/debian-cloud/global/images/debian-12-bookworm-v20261006"
+# A family: the plan asks for its newest image, and has that one by name.
+IMAGE = "projects/debian-cloud/global/images/family/debian-12"
+# As in terraform/host.tf: series that take Hyperdisk alone, that take none, and whose cores have one thread anyway.
+HYPERDISK_ONLY = {"c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"}
+NO_HYPERDISK = {"c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"}
+NO_SMT = {"h3", "h4d", "t2d"}
 ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
@@ -25,11 +29,15 @@ class Gcp(Part):
         "us-central1-f",
     ]
     spot: bool = False
-    image: Annotated[str, Field(pattern=r"^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$")] = IMAGE
-    disk_type: Literal["pd-balanced", "pd-ssd", "hyperdisk-balanced"] = "pd-balanced"
+    image: Annotated[str, Field(pattern=r"^projects/[a-z0-9.:-]+/global/images/(family/)?[a-z][a-z0-9-]*$")] = IMAGE
+    # None: what the machine takes.
+    disk_type: Literal["pd-balanced", "pd-ssd", "hyperdisk-balanced"] | None = None
     disk_gb: Annotated[int, Field(ge=20, le=65536)] | None = None
     lifetime_h: Annotated[float, Field(ge=0.2, le=2880)] | None = None
     price_h: Annotated[float, Field(gt=0, le=1000)] | None = None
+    # 1: every CPU is a core of its own; half as many, for the same price.
+    threads_per_core: Literal[1, 2] = 2
+    os_login: bool = False
 
     @field_validator("lifetime_h", "price_h", mode="before")
     @classmethod
@@ -47,3 +55,20 @@ class Gcp(Part):
                 f"all in one region, since a price is a region's; these are in several: {', '.join(value)}"
             )
         return value
+
+    @model_validator(mode="after")
+    def _of_one_machine(self) -> Self:
+        series = self.machine.partition("-")[0]
+        if series in HYPERDISK_ONLY and self.disk_type not in {None, "hyperdisk-balanced"}:
+            raise ValueError(f"disk_type: a {self.machine} takes hyperdisk-balanced only; leave disk_type away")
+        if series in NO_HYPERDISK and self.disk_type == "hyperdisk-balanced":
+            raise ValueError(f"disk_type: a {self.machine} takes no Hyperdisk; take pd-balanced or pd-ssd")
+        if series in NO_SMT and self.threads_per_core == 1:
+            raise ValueError(f"threads_per_core: a {self.machine} has one thread a core already; leave it away")
+        return self
+
+    @property
+    def disk(self) -> str:
+        """The disk's type: what was asked for, else what the machine takes."""
+        usual = "hyperdisk-balanced" if self.machine.partition("-")[0] in HYPERDISK_ONLY else "pd-balanced"
+        return self.disk_type or usual

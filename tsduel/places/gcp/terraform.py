@@ -126,10 +126,9 @@ class Terraform:
 
 def variables(place: GcpPlace) -> dict[str, Any]:
     """Return plan/terraform.tfvars.json; what is known at the last moment only is in host/terraform.tfvars.json."""
-    same = ("disk_type", "image", "lifetime_s", "name", "project", "spot", "ssh_source_ranges", "ssh_via")
-    found = {name: getattr(place, name) for name in same}
-    disk = {"boot_disk_gb": place.disk_gb, "boot_disk_type": found.pop("disk_type")}
-    return {**disk, "machine_type": place.machine, **found}
+    same = ("image", "name", "os_login", "project", "spot", "ssh_source_ranges", "ssh_via", "threads_per_core")
+    disk = {"boot_disk_gb": place.disk_gb, "boot_disk_type": place.disk_type}
+    return {**disk, "machine_type": place.machine, **{name: getattr(place, name) for name in same}}
 
 
 def _diagnostic(line: str) -> list[str]:

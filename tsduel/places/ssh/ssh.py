@@ -59,7 +59,8 @@ class Host:
 
     def options(self) -> list[str]:
         """Return the options of ssh that every connection has, Ansible's too."""
-        words = ["-F", self.config_file] if self.config_file else []
+        # What is in somebody's own configuration is for machines of theirs.
+        words = ["-F", self.config_file or "/dev/null"] if self.config_file or self.known_hosts_file else []
         settings = {
             "BatchMode": "yes",
             "ConnectTimeout": CONNECT_S,
@@ -72,8 +73,18 @@ class Host:
         if self.key_file:
             settings |= {"IdentitiesOnly": "yes", "IdentityFile": self.key_file}
         if self.known_hosts_file:
-            # A machine that was made a minute ago: its key is learnt once, and only for this run.
-            settings |= {"UserKnownHostsFile": self.known_hosts_file, "StrictHostKeyChecking": "accept-new"}
+            # A machine that was made for this run: its host keys were asked for elsewhere, and candidates run there, so
+            # it is handed nothing of ours.
+            settings |= {
+                "UserKnownHostsFile": self.known_hosts_file,
+                "GlobalKnownHostsFile": "/dev/null",
+                "StrictHostKeyChecking": "yes",
+                "UpdateHostKeys": "no",
+                "IdentityAgent": "none",
+                "ForwardAgent": "no",
+                "ForwardX11": "no",
+                "ClearAllForwardings": "yes",
+            }
         return words + [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def destination(self) -> list[str]:

@@ -15,6 +15,7 @@ from tsduel.core.plan import DataFile, Duration, Estimate, Mixed, Plan, Queries,
 from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.targets import Database, databases
+from tsduel.targets.compared import compared
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -87,8 +88,9 @@ class TsbsPlanned:
         }
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
         count = _query_count(asked)
+        alike = len(used) > 1
         types = [
-            _query_type(asked, name, number, data | {"count": count}, used)
+            _query_type(asked, name, number, data | {"count": count} | ({"alike": True} if alike else {}), used)
             for number, name in enumerate(asked.queries.types)
         ]
         return {
@@ -102,7 +104,9 @@ class TsbsPlanned:
                 estimated_bytes=max(lines * _of(DATA_BYTES_A_LINE, name) for name in files),
                 data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
             ),
-            "queries": Queries(**asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types)),
+            "queries": Queries(
+                **asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types), alike=alike
+            ),
             "duel": asked.duel,
             "settle": asked.settle,
             "mixed": _mixed(asked, data | changed, used),
@@ -175,6 +179,7 @@ class TsbsPlanned:
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
+            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
 
@@ -266,7 +271,10 @@ def _query_type(
         for of in targets
         if of.query_form
     }
-    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=name in tsbs_queries.MAY_BE_EMPTY)
+    window_s, first = tsbs_queries.point_s(name), targets[0]
+    found = {of.name: compared(first, of, name, window_s, asked.workload) for of in targets[1:]}
+    empty = name in tsbs_queries.MAY_BE_EMPTY
+    return QueryType(name=name, seed=seed, keys=keys, may_be_empty=empty, window_s=window_s, compared=found)
 
 
 def _of(table: Mapping[str, int], name: str) -> int:

@@ -36,6 +36,15 @@ WINDOW_HOURS = {
 MAY_BE_EMPTY = ("high-cpu-1", "high-cpu-all")
 
 
+WINDOW_S = {"single-groupby": 60, "cpu-max-all": 3600, "double-groupby": 3600}
+"""Seconds that a point of an answer stands for, by how the names of the query types begin."""
+
+
+def point_s(query_type: str) -> int:
+    """Return the seconds that a point of an answer stands for, 0 where that is not so."""
+    return next((seconds for begins, seconds in WINDOW_S.items() if query_type.startswith(begins)), 0)
+
+
 def window_hours(query_type: str) -> int:
     """Return the hours of data that one query of this type reads; ValueError for an unknown type."""
     if match := re.fullmatch(r"single-groupby-[15]-[18]-(1|12)", query_type):

@@ -158,20 +158,20 @@ class TsbsExperiment(experiment.Experiment):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        asked = {variant.target for variant in self.variants.values()}
-        if len(asked) > 1:
-            raise ValueError("variants: all have to be versions of the same database")
-        answered = databases()[next(iter(asked))].query_types
+        asked = [databases()[name] for name in dict.fromkeys(variant.target for variant in self.variants.values())]
+        answered = [name for name in asked[0].query_types if all(name in one.query_types for one in asked)]
         for name in self.queries.types:
             if name not in answered:
-                raise ValueError(f"queries.types: it cannot be asked {name}; allowed: {', '.join(answered)}")
+                who = next(one.target.name for one in asked if name not in one.query_types) if asked[1:] else "it"
+                allowed = f"{'all can be asked' if asked[1:] else 'allowed'}: {', '.join(answered) or 'none'}"
+                raise ValueError(f"queries.types: {who} cannot be asked {name}; {allowed}")
             hours = tsbs_queries.window_hours(name)
             if hours * 3600 >= self.workload.window_s:
                 raise ValueError(
                     f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
                     f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
                 )
-        for database in map(databases().__getitem__, asked):
+        for database in asked:
             self._in_time(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
             raise ValueError(
@@ -181,8 +181,12 @@ class TsbsExperiment(experiment.Experiment):
         later = self.duel.enabled or self.mixed or self.capacity
         if self.design.reload == "once" and (self.queries.solo or not later):
             raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
-        if self.duel.load and not databases()[next(iter(asked))].target.write_path:
-            raise ValueError("duel.load: this database does not take lines over HTTP, so batches cannot be exchanged")
+        for one in asked:
+            if self.duel.load and not one.target.write_path:
+                raise ValueError(
+                    "duel.load: this database does not take lines over HTTP, so batches cannot be exchanged: "
+                    f"{one.target.name}"
+                )
         if self.duel.load and not self.duel.enabled:
             raise ValueError("duel.load: has no effect without duel.enabled")
         return self

@@ -1,0 +1,249 @@
+"""Different databases against each other: what is asked, how far answers are compared, and how it is said."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import reports
+from asking import FAKES, planned, written
+from fakeproject import PROJECT
+
+import tsduel.targets
+from plots import comment, numbers, report, sentences
+from tsduel.core.errors import UserError
+from tsduel.core.plan import Target
+from tsduel.core.sections import WorkloadAsked
+from tsduel.plan import resolve
+from tsduel.question import read
+from tsduel.stats import compare, outcome
+from tsduel.stats.findings import Sample
+from tsduel.stats.verdict import judge
+from tsduel.targets.compared import compared
+from tsduel.tidy import tables as tidy
+
+MODULE = '''
+"""{name}, which is none."""
+
+from tsduel.core.plan import Counter, Target
+from tsduel.targets.database import Database, Needs, Program
+
+DATABASE = Database(
+    target=Target(
+        name="{name}",
+        data_format="victoriametrics",
+        query_format="{format}",
+        answers="prometheus",
+        counters={{"stored": Counter(name="foreign_values")}},
+        write_path="/put",
+        {declared}
+    ),
+    programs={{"server": Program(name="{name}", module="", package=".", output="x", own_command=("make",))}},
+    query_types={types},
+    needs=Needs(disk_least=1 << 20, disk_a_series=1, disk_a_sample=1, memory_least=1 << 20, memory_a_series=1),
+)
+'''
+FOREIGN = {
+    "here": ("victoriametrics", 'name_prefix="cpu_", protocol="lines"', ("cpu-max-all-1", "double-groupby-1")),
+    "there": ("influx", 'windows="start", protocol="parcels"', ("cpu-max-all-1", "lastpoint")),
+}
+VERBS = {
+    "start": 'exec "$DB_BINARY" "$DB_DATA_DIR" "$DB_PORT" "$@"',
+    "endpoints": 'printf "clients http://127.0.0.1:%s\\nmetrics http://127.0.0.1:%s/stats\\n" "$DB_PORT" "$DB_PORT"',
+    "ready": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
+    "load": 'exec "$TSBS_BIN/tsbs_load_victoriametrics" --urls="$DB_URL/put" --workers="$LOAD_WORKERS" '
+    '--batch-size="$LOAD_BATCH_SIZE" --reporting-period=1s --results-file="$LOAD_RESULTS" --file="$LOAD_FILE"',
+    "metrics": 'exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/stats"',
+    "size": 'printf "disk_bytes %s\\n" 1000',
+    "stop": 'kill -TERM "$DB_PID"',
+} | dict.fromkeys(("settle", "query", "forget"), ":")
+EDGELESS = {"start": "2025-06-10T00:00:05Z", "end": "2025-06-11T00:00:05Z", "interval": "10s"}
+RUN = {
+    "workload": EDGELESS | {"interval": "1h", "start": "2025-06-10T00:00:30Z", "end": "2025-06-11T00:00:30Z"},
+    "queries": {"types": ["cpu-max-all-1"]},
+}
+
+
+def side(name, *flags):
+    """Return a variant of one of them."""
+    return {"target": name, "source": "binary", "path": str(FAKES / "foreign"), "flags": list(flags)}
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """Return a project with two databases of one program, which differ in what they call things."""
+    root = tmp_path / "project"
+    (root / "tsduel/targets").mkdir(parents=True)
+    for name, (query_format, declared, types) in FOREIGN.items():
+        module = MODULE.format(name=name, format=query_format, declared=declared, types=types)
+        (root / f"tsduel/targets/{name}.py").write_text(module)
+        (root / "scripts/targets" / name).mkdir(parents=True)
+        for verb, body in VERBS.items():
+            path = root / "scripts/targets" / name / verb
+            path.write_text(f"#!/usr/bin/env bash\nset -Eeuo pipefail\n{body}\n")
+            path.chmod(0o755)
+    monkeypatch.setattr(tsduel.targets, "__path__", [*tsduel.targets.__path__, str(root / "tsduel/targets")])
+    tsduel.targets.databases.cache_clear()
+    yield root
+    tsduel.targets.databases.cache_clear()
+
+
+def both(*flags):
+    """Return the variants of a run; the flags are the candidate's."""
+    return {"baseline": side("here", "prefix=cpu_"), "candidate": side("there", *flags)}
+
+
+def test_both_are_asked_the_same_and_compared_by_value(foreign, project):
+    """Each in its own words; names and the ends of windows are the same once they are read; all answers agree."""
+    project.env["TSDUEL_PROJECT"] = str(foreign)
+    plan = project.plan(variants=both("shift=-3600"), **RUN)
+    assert plan.crosses
+    assert plan.queries.alike
+    project.run()
+    (of_type,) = project.block("001")["duel"]["types"]
+    assert (of_type["compared"], of_type["differences"]) == (of_type["exchanges"], 0)
+    assert of_type["exchanges"] > 0
+    for make in (tidy, compare, report):
+        make.main(project.run_dir)
+    text = (project.run_dir / "report.md").read_text()
+    for expected in (
+        "there foreign@",
+        " against here foreign@",
+        f"Compared {of_type['exchanges']} of {of_type['exchanges']} answers (values), all the same.",
+        "Load rate (lines against parcels: not the same work)",
+        "| cpu-max-all-1 | there foreign@",
+        "|   ratio |   95 % CI |",
+        " times as ",
+        "each in its own format: here foreign@",
+    ):
+        assert expected in text
+    assert "= equivalent" not in text
+    assert numbers.TIMES in comment.main(project.run_dir)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("shift=-3600", "wrong=3"), "the values are"),
+        (("shift=0",), "point 1 is at 1749513600 and at 1749517200"),
+        (("shift=-3600", "prefix=other_"), 'series {__name__="usage_user"} is only in the answer of baseline'),
+    ],
+)
+def test_a_wrong_answer_of_the_other_database_is_found(foreign, project, flags, sentence):
+    """A value, a time or a series that is not the same fails the block, with what differs."""
+    project.env["TSDUEL_PROJECT"] = str(foreign)
+    project.plan(variants=both(*flags), **RUN)
+    project.run()
+    block = project.block("001")
+    assert block["status"] == "failed"
+    assert any(sentence in fault["message"] for fault in block["failures"]), block["failures"]
+
+
+def test_what_only_one_can_be_asked_is_refused(foreign):
+    """With those that all can be asked."""
+    assert foreign.is_dir()
+    for types, who in ((["lastpoint"], "here"), (["double-groupby-1"], "there")):
+        with pytest.raises(UserError) as caught:
+            read.validate(written(variants=both(), queries={"types": types}), "x.yml")
+        assert f"{who} cannot be asked {types[0]}; all can be asked: cpu-max-all-1" in str(caught.value)
+
+
+def test_a_binary_against_itself_is_no_crossing(foreign):
+    """AA=1 takes the baseline twice: one database, one format, TSBS's own questions."""
+    assert foreign.is_dir()
+    plan = resolve.resolve(read.validate(written(variants=both(), **RUN), "x"), run="r", aa=True)
+    assert not plan.crosses
+    assert not plan.queries.alike
+    assert {variant.target for variant in plan.variants} == set(plan.targets) == {"here"}
+
+
+def test_windows_whose_edges_are_counted_otherwise_are_compared_by_value_where_no_sample_lies_on_them():
+    """Else by their series, and it is said what would help; the same dialects agree anyhow."""
+    ends, starts = (
+        Target(name=name, data_format="", query_format="", answers="", windows=name) for name in ("end", "start")
+    )
+    on, off = (WorkloadAsked(start=f"2025-06-10T00:00:{second}Z", interval="80s") for second in ("00", "10"))
+    assert compared(ends, starts, "cpu-max-all-1", 3600, off).level == "values"
+    assert compared(ends, ends, "cpu-max-all-1", 3600, on).level == "values"
+    lower = compared(ends, starts, "cpu-max-all-1", 3600, on)
+    assert lower.level == "series"
+    assert 'SET="workload.start=2025-06-10T00:00:10Z"' in lower.why
+    assert compared(ends, starts, "lastpoint", 0, off).level == "data"
+
+
+def test_same_databases_are_planned_as_before():
+    """No question of ours, no other level, no name of the database in labels."""
+    plan = planned()
+    assert not plan.crosses
+    assert not plan.queries.alike
+    assert all(not of_type.compared for of_type in plan.queries.types)
+
+
+def sample(candidate, better="lower"):
+    """Return eight blocks in which a candidate has so many times the baseline's."""
+    pairs = [(100.0 + i, candidate * (100.0 + i) * (1 + 0.001 * (i % 3))) for i in range(8)]
+    return Sample(pairs, [i % 2 == 0 for i in range(8)], better, "primary", 0.0)
+
+
+def test_without_a_threshold_there_is_better_worse_and_inconclusive():
+    """However small: neither is a version of the other, and nothing is equivalent or a regression."""
+    assert [judge([sample(f)], 1)[0].verdict for f in (3.1, 0.3, 1.01)] == ["worse", "better", "worse"]
+    assert judge([sample(3.1, "higher")], 1)[0].verdict == "better"
+    noisy = Sample([(100.0, 100.0 + d) for d in (-5, 4, -3, 2, -1, 6, -7, 5)], [True] * 8, "lower", "primary", 0.0)
+    (judged,) = judge([noisy], 1)
+    assert judged.verdict == "inconclusive"
+    assert judged.findings.blocks_needed is None
+    assert not judged.clear
+
+
+def test_effects_are_said_as_ratios():
+    """What takes a third of the time is three times as fast; amounts are times as much."""
+    row = {"change_pct": 212.0, "lo_pct": 200.0, "hi_pct": 222.0, "threshold_pct": 0.0, "verdict": "better"}
+    of = {subject.metric: subject for subject in sentences.SUBJECTS}
+    rate, time, cpu = of["load_rate"], of["duel_typical_ms"], of["duel_cpu_us"]
+    assert sentences.size(row, rate) == "3.1 times as fast"
+    assert sentences.size(row, time) == "3.1 times as slow"
+    assert sentences.size(row, cpu) == "3.1 times as much"
+    assert (numbers.effect(row), numbers.interval(row)) == (f"{numbers.TIMES}3.1", "3.0 to 3.2")
+    less = row | {"change_pct": -68.0, "lo_pct": -69.0, "hi_pct": -67.0}
+    assert sentences.size(less, time) == "3.13 times as fast"
+    assert sentences.size(less, cpu) == "0.320 times as much"
+
+
+def test_a_whole_report_of_different_databases(tmp_path):
+    """Ratios on the first screen, in the tables and in the comment; the load says beside its figures what it is not."""
+
+    def apart(plan):
+        plan["targets"]["other"] = plan["targets"]["victoriametrics"] | {"name": "other", "protocol": "remote write"}
+        plan["variants"][1]["target"] = "other"
+        for of_type in plan["queries"]["types"]:
+            of_type["compared"] = {"other": {"level": "series", "why": "it counts otherwise"}}
+
+    factors = {"candidate": {"rate": 0.4, "cpu": 2.5, "service": 3.1, "query_cpu": 0.5}}
+    run = reports.made(tmp_path, lambda run: reports.edit_plan(run, apart), factors=factors)
+    text = reports.text(run)
+    screen = text[: text.index("\n## ")]
+    assert "queries (3.09 times as slow)" in screen
+    assert "as slow; a protocol of victoriametrics against remote write: not the same work)" in screen
+    assert "answers (series), all the same" in screen
+    assert re.search(r"\| double-groupby-1 +\| v1.133.0 +\| 720 of 720 +\| series +\| it counts otherwise", text)
+    assert "every answer agrees as far as it is compared" in text
+    for never in ("equivalent", "negligible", "regression", "threshold", "nan"):
+        assert never not in screen
+    rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
+    assert {row["verdict"] for row in rows if row["family"] == "primary"} <= {"better", "worse", "inconclusive"}
+    assert outcome.outcome({"checks": {"failed": 0}, "rows": rows}, "regression", smoke=False)[0] == outcome.DONE
+    assert "Load rate (not the same work)" in (run / "plots/change.svg").read_text()
+    assert "3.09 times as slow" in comment.main(run)
+
+
+def test_the_experiments_of_different_databases_are_compared_by_value():
+    """Nobody has put a sample on the edge of a window."""
+    for name in ("vm-influxdb", "vm-prometheus"):
+        path = PROJECT / f"experiments/{name}.yml"
+        workload = read.validate(read.read_file(path), str(path)).workload
+        assert compared(
+            *(Target(name=end, data_format="", query_format="", answers="", windows=end) for end in ("end", "start")),
+            "cpu-max-all-1", 3600, workload,
+        ).level == "values"  # fmt: skip

@@ -1,0 +1,25 @@
+"""ssh's way to a machine without a public address: gcloud's tunnel, with the credentials that rented the machine."""
+
+import os
+import sys
+
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import credentials
+
+
+def main(instance: str, port: str, project: str, zone: str) -> None:
+    """Become gcloud, with a token of this moment: it lives for an hour, and a run for many."""
+    command = ["gcloud", "compute", "start-iap-tunnel", instance, port, "--listen-on-stdin", "--verbosity=warning"]
+    command += [f"--project={project}", f"--zone={zone}"]
+    try:
+        os.execvpe(command[0], command, credentials.gcloud_environment(os.environ))  # noqa: S606 - its streams are ssh's
+    except FileNotFoundError:
+        raise UserError("there is no gcloud on PATH, whose tunnel it is") from None
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except UserError as error:
+        # ssh shows the last line of it.
+        sys.exit(f"tsduel: {error}")
