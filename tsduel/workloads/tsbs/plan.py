@@ -179,7 +179,7 @@ class TsbsPlanned:
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
-            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
+            **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
 
