@@ -92,7 +92,9 @@ def session(
     samples = []
     for at in range(cells):
         changes = (0.0, 0.0) if at else (solo, duel)
-        samples += _cell(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
+        found = _cell(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
+        # Families are apart from each other, and of a sweep it is the first that is asked about.
+        samples += found if cells == 1 else [sample for sample in found if sample.family == "primary"]
     return judge(samples, seed=int(rng.integers(2**31)))
 
 
@@ -143,8 +145,9 @@ def detection(
     """Return how often a change of one primary metric of a part is flagged, and is called a regression."""
     part, change = changed
     rng = np.random.default_rng([seed, blocks, round(change * 1000)])
-    at = 0 if part == "solo" else sum(SOLO.values())
-    found = [session(rng, machine, blocks, **{part: change}, cells=cells)[at] for _ in range(sessions)]
+    judged = (session(rng, machine, blocks, **{part: change}, cells=cells) for _ in range(sessions))
+    # The first of its part is the one that changes.
+    found = [next(one for one in of if one.sample.threshold == THRESHOLDS[part]) for of in judged]
     return {
         "flagged": float(np.mean([one.p_adj is not None and one.p_adj <= ALPHA for one in found])),
         "regression": float(np.mean([one.verdict == "regression" for one in found])),

@@ -13,8 +13,8 @@ from plots import numbers
 from plots.charts.style import STYLE, headed, hover, key, literal, looks
 
 _COLUMNS, _LONGEST, _APART = 2, 46, 0.03
-_FEW, _DECADES = 5, 2.0
-"""Ticks that are enough, and decades from which on whole ones are."""
+_FEW, _NARROW, _DECADES = 5, 0.6, 2.0
+"""Ticks that are enough; decades below which ticks are as on a plain axis, and from which on whole ones are enough."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def _ticks(axes: Axes) -> None:
     axis = axes.yaxis
     low, high = axes.get_ylim()
     decades = np.log10(high / low)
-    if decades < np.log10(_DECADES):
-        axis.set_major_locator(ticker.MaxNLocator(nbins=_FEW, steps=[1, 2, 2.5, 5, 10]))
+    if decades < _NARROW:
+        axis.set_major_locator(ticker.MaxNLocator(nbins=_FEW - 1, steps=[1, 2, 2.5, 5, 10]))
     else:
         subs = (1.0,) if decades > _DECADES else (1.0, 3.0) if decades > 1 else (1.0, 2.0, 5.0)
         axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=8))

@@ -149,7 +149,7 @@ def _doubts(comparison: Comparison) -> list[str]:
             ]
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
-            what = markup.text(row["query_type"] or comparison.named(row))
+            what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.apart))
             if comparison.apart:
                 only_in.setdefault(only, []).append(what)
             else:

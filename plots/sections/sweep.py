@@ -28,7 +28,6 @@ TITLES = {
     "duel_cpu_us": "CPU a query",
 }
 NS = 1e9
-_DIFFERENCES = ("regression", "improvement")
 Fit = Mapping[str, Any]
 
 
