@@ -11,8 +11,6 @@ import pytest
 from checkout import QUIET, Checkout
 from fakeproject import free_port
 
-from tsduel.targets import databases
-
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 RUN = "influxdb"
@@ -34,14 +32,15 @@ def checkout(tmp_path_factory):
 def test_two_releases_from_an_experiment_to_a_report(checkout):
     """Loaded alone and in turn, asked by TSBS's client and in turn; every sample is stored, every answer the same."""
     run_dir = checkout.results(RUN)
-    settings = f"SET=host.port={free_port()} queries.solo=true queries.count=20 duel.load=true {QUIET}"
+    types = ["single-groupby-5-8-1", "double-groupby-1", "high-cpu-1", "lastpoint"]
+    settings = f"SET=host.port={free_port()} {QUIET} design.blocks=1 queries.types=[{','.join(types)}] "
+    settings += "queries.solo=true queries.count=20 duel.load=true"
     checkout.make("tsbs", f"RUN={RUN}", EXPERIMENT, settings)
 
-    found = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
-    assert [block["status"] for block in found] == ["ok", "ok"]
-    of_types = [of_type for block in found for of_type in block["duel"]["types"]]
-    assert {of_type["query_type"] for of_type in of_types} == set(databases()["influxdb"].query_types)
-    for of_type in of_types:
+    (block,) = (json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json")))
+    assert block["status"] == "ok"
+    assert sorted(of_type["query_type"] for of_type in block["duel"]["types"]) == sorted(types)
+    for of_type in block["duel"]["types"]:
         assert of_type["exchanges"] == of_type["compared"] >= 8
         assert (of_type["differences"], of_type["errors"]) == (0, 0)
         # A host's CPU need not have been so high.
@@ -49,9 +48,9 @@ def test_two_releases_from_an_experiment_to_a_report(checkout):
     samples = json.loads((run_dir / "plan/experiment.json").read_text())["workload"]["samples"]
     checks = rows(run_dir / "tidy/checks.csv")
     assert [check for check in checks if check["ok"] != "true"] == []
-    # Of each variant and block alone, and once more in turn.
+    # Of each variant alone, and once more in turn.
     stored = [check for check in checks if check["check"] == "samples_stored"]
-    assert [float(check["actual"]) for check in stored] == [samples] * 8
+    assert [float(check["actual"]) for check in stored] == [samples] * 4
     figures = {row["metric"]: row for row in rows(run_dir / "stats/comparison.csv") if row["query_type"] != "geomean"}
     for metric in ("duel_typical_ms", "duel_cpu_us", "load_rate", "load_cpu_seconds", "disk_bytes", "query_mean_ms"):
         assert float(figures[metric]["baseline_median"]) > 0, metric
@@ -96,8 +95,7 @@ def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkou
     ("side", "sentence"),
     [
         ("flags: [-no-such-flag=1]", "flag provided but not defined: -no-such-flag"),
-        ("env: {INFLUXDB_DATA_INDEX_VERSION: best}", 'unrecognized index "best"'),
-        ("env: {INFLUXDB_HTTP_BIND_ADDRESS: ':8086'}", "INFLUXDB_HTTP_BIND_ADDRESS is ours"),
+        ("env: {INFLUXDB_HTTP_BIND_ADDRESS: 0.0.0.0}", "INFLUXDB_HTTP_BIND_ADDRESS is ours"),
     ],
 )
 def test_what_it_does_not_know_is_said_in_its_own_words(checkout, side, sentence):
@@ -105,5 +103,5 @@ def test_what_it_does_not_know_is_said_in_its_own_words(checkout, side, sentence
     name, _, value = side.partition(": ")
     settings = f"SET=host.port={free_port()} {QUIET} design.blocks=1 design.max_failed_blocks=0 "
     settings += shlex.quote(f"variants.candidate.{name}={value}")
-    said = checkout.make("tsbs", f"RUN=refused-{name}", EXPERIMENT, settings, expect=2)
+    said = checkout.make("tsbs", f"RUN=refused-{sentence.split(' ')[0].lower()}", EXPERIMENT, settings, expect=2)
     assert sentence in " ".join(said.split())

@@ -13,7 +13,7 @@ from fakeproject import free_port
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 TYPES = ["single-groupby-1-1-1", "single-groupby-5-1-1", "double-groupby-5"]
-VERSION = "v0.307.0"
+VERSION = "v0.306.0"
 ONE_BLOCK = {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 0}
 
 

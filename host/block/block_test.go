@@ -333,6 +333,13 @@ func TestClients(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	})
+	t.Run("batches that a server put off", func(t *testing.T) {
+		spec, _ := fakes(t)
+		t.Setenv("FAKE_BACKOFF", "1.00")
+		if f := run(t, spec).Failures[0]; f.Phase != "load" || f.Message != "the loader complained on 1 lines, the first: [worker 0] backoff took 1.00sec" {
+			t.Errorf("%+v", f)
+		}
+	})
 	t.Run("a hang at the start is the client's fault", func(t *testing.T) {
 		spec, _ := fakes(t)
 		hangs := filepath.Join(spec.RunDir, "hangs")

@@ -470,6 +470,9 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	for _, x := range result.Exchanges {
 		lines += int64(x.Lines)
 	}
+	if lines == d.Plan.Workload.Lines { // all there are: it ended well, if before its time
+		result.Stopped = ""
+	}
 	samples := lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
 	if err := d.arrived(ctx, samples, before); err != nil || d.decided() {
 		return err

@@ -256,7 +256,11 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	return f.sameProcess(v)
 }
 
-var loaded = regexp.MustCompile(`^loaded (\d+) (metrics|samples) `)
+var (
+	loaded = regexp.MustCompile(`^loaded (\d+) (metrics|samples) `)
+	// A loader that was told to wait says so on stdout, and sends the batch once more.
+	backoff = regexp.MustCompile(`^\[worker \d+\] backoff took `)
+)
 
 // sent checks what the loader says of itself, before an hour of queries on half the data.
 func (f *frame) sent(v *variant, c *client) error {
@@ -264,6 +268,9 @@ func (f *frame) sent(v *variant, c *client) error {
 	lines(func(line string) {
 		if found := loaded.FindStringSubmatch(line); found != nil {
 			samples = found[1]
+		}
+		if backoff.MatchString(line) {
+			complaints, complaint = complaints+1, cmp.Or(complaint, line)
 		}
 	}, c.stdout)
 	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
@@ -275,7 +282,7 @@ func (f *frame) sent(v *variant, c *client) error {
 	if err := f.equal(v, "samples_sent", float64(f.Plan.Workload.Samples), actual, wrong); err != nil {
 		return err
 	}
-	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines of stderr, the first: %s", complaints, scrape.OneLine(complaint)))
+	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines, the first: %s", complaints, scrape.OneLine(complaint)))
 }
 
 // moved is the growth of a counter of the target; a counter that appears meanwhile counts from 0. Missing is what

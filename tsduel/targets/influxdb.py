@@ -57,11 +57,12 @@ DATABASE = Database(
         *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
         *("high-cpu-1", "high-cpu-all", "lastpoint", "groupby-orderby-limit"),
     ),
+    # 4,000 hosts on a machine that was busy with other things had 523 MB at most, and 6 bytes of disk a sample.
     needs=Needs(
         disk_least=100 << 20,
         disk_a_series=1000,
         disk_a_sample=20,
-        memory_least=300 << 20,
-        memory_a_series=4000,
+        memory_least=400 << 20,
+        memory_a_series=6000,
     ),
 )
