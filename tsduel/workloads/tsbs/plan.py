@@ -202,7 +202,7 @@ class TsbsPlanned:
             "reload": plan.design.reload,
             # So that what was kept of other runs keeps its name.
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
-            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
+            **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
 
