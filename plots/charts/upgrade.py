@@ -55,7 +55,7 @@ def through(steps: Sequence[Step], states: Mapping[str, str], labels: Mapping[st
                 if mean and step.low is not None and step.high is not None:
                     axes.plot([at, at], [step.low, step.high], color=look.colour, linewidth=1.5, zorder=4)
         axes.set_xticks(range(len(names)), [literal(words) for words in states.values()])
-        axes.set_xlim(-0.15, len(names) - 0.3)  # with room for names
+        axes.set_xlim(-0.15, len(names) - 0.2)  # with room for names
         axes.set_ylabel("change, %")
         readable(axes, most=7)
         _named(axes, [step for step in steps if step.query_type and step.state == names[-1]], len(names) - 1)
