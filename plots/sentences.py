@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from plots import markup, numbers
 from plots.comparison import Comparison, Row
-from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.core.metrics import ALL, GEOMEAN, UPGRADE_STATES
 from tsduel.core.wording import number_of
 
 
@@ -31,6 +31,19 @@ SUBJECTS = (
     Subject("mixed_cpu_cores", "", "CPU at a fixed rate", "CPU at a fixed rate"),
     Subject("capacity_rate", "", "Capacity (highest rate of queries within the bound)", "capacity"),
     Subject("load_cpu_seconds", "", "CPU of the load", "CPU of the load"),
+    *(
+        Subject(f"upgrade_{state}_typical_ms", GEOMEAN, f"Queries {spoken}", f"queries {title}", "slower", "faster")
+        for state, (_, title, spoken) in UPGRADE_STATES.items()
+    ),
+    *(
+        Subject(f"upgrade_{state}_cpu_us", ALL, f"CPU of the queries {spoken}", f"CPU {title}")
+        for state, (_, title, spoken) in UPGRADE_STATES.items()
+    ),
+    Subject("upgrade_ingest_rate", "", "Ingestion on top of the old data", "ingestion on top", "faster", "slower"),
+    Subject("upgrade_ingest_cpu_seconds", "", "CPU of that ingestion and its merges", "CPU of ingestion"),
+    Subject("upgrade_first_answer_seconds", "", "First answer after the start", "first answer", "later", "sooner"),
+    Subject("upgrade_migration_cpu_seconds", "", "CPU from the start until quiet", "CPU of the start"),
+    Subject("upgrade_disk_bytes", "", "Disk", "disk"),
     Subject("query_mean_ms", GEOMEAN, "Queries of several workers", "queries of several workers", "slower", "faster"),
     Subject("rss_peak_bytes", "", "Peak memory", "memory"),
     Subject("disk_bytes", "", "Disk", "disk"),

@@ -63,6 +63,34 @@ def test_two_releases_from_an_experiment_to_a_report(checkout):
     assert not re.search(r"\bnan\b|\bNone\b|Not drawn|\bvm_|VictoriaMetrics", report)
 
 
+def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkout):
+    """Both take the same lines, alone and in turn; every type that both can be asked is compared by value."""
+    settings = (
+        f"SET=host.port={free_port()} design.blocks=1 design.warmup_blocks=0 workload.scale=20 duel.load=true "
+        f"duel.seconds=0.2 duel.least=16 queries.max_count=1000 {QUIET}"
+    )
+    checkout.make("tsbs", "RUN=crossing", "EXPERIMENT=experiments/vm-influxdb.yml", settings)
+    run_dir = checkout.results("crossing")
+    (block,) = [json.loads(path.read_text()) for path in run_dir.glob("raw/*/block.json")]
+    types = block["duel"]["types"]
+    assert len(types) == 9
+    for of_type in types:
+        assert of_type["exchanges"] == of_type["compared"] >= 8
+        assert (of_type["differences"], of_type["errors"], of_type["empty"]) == (0, 0, 0)
+    plan = json.loads((run_dir / "plan/experiment.json").read_text())
+    levels = [of_type["compared"]["influxdb"]["level"] for of_type in plan["queries"]["types"]]
+    assert levels == ["values"] * 9
+    made = {
+        file["format"]: file["content_checksum"]
+        for file in json.loads((run_dir / "raw/workload.json").read_text())["data"]
+    }
+    assert made["influx"] == made["victoriametrics"]
+    report = (run_dir / "report.md").read_text()
+    assert "influxdb v1.8.10 against victoriametrics v1.133.0" in report
+    assert "answers (values), all the same" in report
+    assert not re.search(r"\bnan\b|\bNone\b|Not drawn", report)
+
+
 @pytest.mark.parametrize(
     ("side", "sentence"),
     [

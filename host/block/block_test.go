@@ -85,7 +85,7 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 	}
 	data := filepath.Join(root, "data")
 	check(t, os.WriteFile(data, generate(t, tsbs, "data", "--scale=2", "--timestamp-start=2025-06-10T00:00:00Z", "--timestamp-end=2025-06-11T00:00:00Z", "--log-interval=1h"), 0o644))
-	spec.Workload.Data = []record.DataFile{{Format: "f", Path: data, FeedPath: data}}
+	spec.Workload.Data = []record.DataFile{{Format: "f", Path: data, FeedPath: data, Samples: lines48 * 10}}
 	for _, name := range types {
 		path := filepath.Join(root, name+".gob")
 		check(t, os.WriteFile(path, generate(t, tsbs, "queries", "--query-type="+name, "--queries=400", "--seed=1"), 0o644))
@@ -368,7 +368,7 @@ func TestClients(t *testing.T) {
 		packed := spec.Workload.Data[0].Path + ".zst"
 		encoder := must(zstd.NewWriter(nil))
 		check(t, os.WriteFile(packed, encoder.EncodeAll(must(os.ReadFile(spec.Workload.Data[0].Path)), nil), 0o644))
-		spec.Workload.Data[0] = record.DataFile{Format: "f", Path: packed, FeedPath: packed}
+		spec.Workload.Data[0] = record.DataFile{Format: "f", Path: packed, FeedPath: packed, Samples: lines48 * 10}
 		if b := run(t, spec); b.Status != record.OK {
 			t.Errorf("%+v", b.Failures)
 		}

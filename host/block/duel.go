@@ -24,6 +24,8 @@ const bottleneck = 0.8
 // duel is the part of a block in which all variants are resident and are asked the same in turn.
 type duel struct {
 	*frame
+	when        string   // before or after, of an upgrade; else empty
+	types       []string // of queries, in this order
 	record      *record.DuelRecord
 	exchanges   *exchangeFile
 	differences []record.Difference
@@ -35,26 +37,35 @@ type duel struct {
 }
 
 // runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
-func runDuel(ctx context.Context, f *frame) (err error) {
-	d := &duel{frame: f, differences: []record.Difference{}, typical: map[string][]float64{},
+func runDuel(ctx context.Context, f *frame) error {
+	return newDuel(f, "", f.Row.QueryTypes, &f.block.Duel).whole(ctx)
+}
+
+// newDuel begins the record of a duel, which is put where it belongs.
+func newDuel(f *frame, when string, types []string, to **record.DuelRecord) *duel {
+	d := &duel{frame: f, when: when, types: types, differences: []record.Difference{}, typical: map[string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}, marks: map[string][]usage{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
 		RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
-	f.block.Duel = d.record
+	*to = d.record
+	return d
+}
+
+func (d *duel) whole(ctx context.Context) (err error) {
 	if err := os.MkdirAll(d.path(""), 0o777); err != nil {
 		return err
 	}
-	if client := f.Host.Pin.Client; len(client) > 0 {
+	if client := d.Host.Pin.Client; len(client) > 0 {
 		undo, err := proc.Pin(client)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, undo()) }()
 	}
-	if d.exchanges, err = createExchanges(d.path("exchanges.csv.gz"), "query_type,k,order,bytes", f.Plan.Variants); err != nil {
+	if d.exchanges, err = createExchanges(d.path("exchanges.csv.gz"), "query_type,k,order,bytes", d.Plan.Variants); err != nil {
 		return err
 	}
-	if f.Plan.Duel.Load {
+	if d.Plan.Duel.Load {
 		err = d.ingest(ctx)
 	}
 	if err == nil && !d.decided() {
@@ -70,7 +81,26 @@ func runDuel(ctx context.Context, f *frame) (err error) {
 	return record.WriteJSON(d.path("differences.json"), d.differences)
 }
 
-func (d *duel) path(name string) string { return filepath.Join(d.Dir, "duel", name) }
+func (d *duel) path(name string) string { return filepath.Join(d.Dir, d.part(), d.when, name) }
+
+// part is what its phases belong to.
+func (d *duel) part() string {
+	if d.when == "" {
+		return record.InDuel
+	}
+	return record.InUpgrade
+}
+
+// phase is the name of one of its phases: an upgrade has two duels.
+func (d *duel) phase(name string) string {
+	switch {
+	case d.when == "":
+		return name
+	case name == "exchange":
+		return d.when
+	}
+	return d.when + "-" + name
+}
 
 func (d *duel) run(ctx context.Context) error {
 	if err := d.start(ctx); err != nil || d.decided() {
@@ -79,7 +109,7 @@ func (d *duel) run(ctx context.Context) error {
 	if err := d.idle(ctx, "before"); err != nil || d.decided() {
 		return err
 	}
-	for i, queryType := range d.Row.QueryTypes {
+	for i, queryType := range d.types {
 		if d.Plan.Queries.Cache == "cold" && i > 0 {
 			if err := d.stop(ctx); err != nil || d.decided() {
 				return err
@@ -106,7 +136,7 @@ func (d *duel) run(ctx context.Context) error {
 		d.record.RSSBytes[v.Name] = rss.sum()
 		d.byRole(&d.record.RSSByRole, v.Name, rss)
 	}
-	if err := d.stop(ctx); err != nil {
+	if err := d.stop(ctx); err != nil || d.when != "" {
 		return err
 	}
 	// What lies on disk is what was merged; before, it was as many parts as chance had it.
@@ -124,9 +154,9 @@ func (d *duel) decided() bool { return d.block.Void != "" || len(d.alive()) < 2 
 
 // enter begins a phase of all variants, to which their faults are put down.
 func (d *duel) enter(phase, queryType string) *span {
-	s := d.begin(nil, record.InDuel, phase, queryType)
+	s := d.begin(nil, d.part(), d.phase(phase), queryType)
 	for _, v := range d.alive() {
-		v.part, v.phase = record.InDuel, s.Phase
+		v.part, v.phase = s.Part, s.Phase
 	}
 	return s
 }
@@ -136,22 +166,6 @@ func (d *duel) timed(phase, queryType string) *span {
 	s := d.enter(phase, queryType)
 	s.listen(d.servers()...)
 	return s
-}
-
-// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
-// is loaded first. A fault is that variant's own.
-func (d *duel) all(do func(*variant) error) error {
-	alive := d.alive()
-	for _, name := range d.Row.Order {
-		if v := d.variants[name]; slices.Contains(alive, v) {
-			if err := do(v); err != nil {
-				if err := d.blame(v, err); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
 }
 
 func (d *duel) servers() (all []*server) {
@@ -249,8 +263,8 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			if result.First != nil {
 				what = fmt.Sprintf(", first in exchange %d: %s", result.First.K, result.First.What)
 			}
-			if err := check("exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s (duel/differences.json has both)",
-				side.Differences, side.Compared, queryType, names[0], what)); err != nil {
+			if err := check("exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s (%s/differences.json has both)",
+				side.Differences, side.Compared, queryType, names[0], what, filepath.Join(d.part(), d.when))); err != nil {
 				return err
 			}
 			if err := check("exchanges_answered", asked, side.Compared, fmt.Sprintf("%d of %d exchanges of %s were compared: %s", side.Compared, asked, queryType, result.Stopped)); err != nil {
@@ -269,14 +283,14 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 }
 
 // reading says how a target's answers are read, and how far they are compared with the baseline's.
-func (d *duel) reading(queryType string, target *record.Target) (r exchange.Reading, err error) {
+func (f *frame) reading(queryType string, target *record.Target) (r exchange.Reading, err error) {
 	r = exchange.Reading{Answers: target.Answers, Prefix: target.NamePrefix}
 	if target.Volatile != "" {
 		if r.Volatile, err = regexp.Compile(target.Volatile); err != nil {
 			return r, fmt.Errorf("the target's volatile: %w", err)
 		}
 	}
-	for _, t := range d.Plan.Queries.Types {
+	for _, t := range f.Plan.Queries.Types {
 		if t.Name != queryType {
 			continue
 		}
@@ -335,7 +349,7 @@ func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Res
 		if total == 0 {
 			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
 		}
-		d.Events.Progress("exchange", int64(done), int64(total))
+		d.Events.Progress(d.phase("exchange"), int64(done), int64(total))
 	}
 	result, err = exchange.Run(ctx, job)
 	return result, names, places, err
@@ -534,7 +548,7 @@ func (d *duel) ratios() {
 	baseline := d.Plan.Variants[0].Name
 	for _, v := range d.Plan.Variants[1:] {
 		logs := d.typical[v.Name]
-		if d.variants[v.Name].failed || len(logs) == 0 || len(logs) < len(d.Row.QueryTypes) {
+		if d.when != "" || d.variants[v.Name].failed || len(logs) == 0 || len(logs) < len(d.Row.QueryTypes) {
 			continue
 		}
 		var cpu [2]int64

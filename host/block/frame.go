@@ -1,5 +1,5 @@
 // Package block runs one block: each variant alone from an empty disk to a stopped server (solo), then all of them
-// resident (duel), then each alone again at fixed rates (mixed, capacity).
+// resident (duel), then each alone again at fixed rates (mixed, capacity); or all of them on what the baseline has loaded (upgrade).
 package block
 
 import (
@@ -56,11 +56,14 @@ type server struct {
 }
 
 // fault is a sentence on why a variant has no result in this block. Any other error is not the block's own doing.
-type fault struct{ message string }
+type fault struct {
+	message string
+	unready bool // it has not come up
+}
 
 func (f *fault) Error() string { return f.message }
 
-func faultf(format string, args ...any) error { return &fault{fmt.Sprintf(format, args...)} }
+func faultf(format string, args ...any) error { return &fault{message: fmt.Sprintf(format, args...)} }
 
 // Run runs a block into Spec.Dir and returns its record, of a failed one too. An error is what is not the block's own
 // failing: ctx has ended, a disk is full, a mistake of ours.
@@ -85,7 +88,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	}
 	end()
 	for _, p := range f.block.Phases {
-		if slices.Contains([]string{"load", "query", "exchange", "mixed", "rung"}, p.Phase) {
+		if slices.Contains([]string{"load", "query", "exchange", "before", "ingest", "after", "mixed", "rung"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
 		}
 	}
@@ -104,7 +107,7 @@ func (f *frame) loadRatios() {
 	}
 	alive := f.alive()
 	for _, v := range alive[min(1, len(alive)):] {
-		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) {
+		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
 			ratios := f.block.Ratios[v.Name]
 			ratios.LoadRate = &ratio
 			f.block.Ratios[v.Name] = ratios
@@ -121,6 +124,9 @@ func (f *frame) run(ctx context.Context) error {
 		return err
 	}
 	for _, name := range f.Row.Order {
+		if f.Plan.Design.StartFrom == "baseline" && name != f.Plan.Variants[0].Name {
+			continue
+		}
 		if err := f.solo(ctx, f.variants[name], loaded); err != nil {
 			if err = f.blame(f.variants[name], err); err != nil {
 				return err
@@ -148,7 +154,8 @@ var parts = []struct {
 	planned func(*record.Plan) bool
 	run     func(context.Context, *frame) error
 }{
-	{func(p *record.Plan) bool { return p.Duel.Enabled }, runDuel},
+	{func(p *record.Plan) bool { return p.Duel.Enabled && p.Design.StartFrom != "baseline" }, runDuel},
+	{func(p *record.Plan) bool { return p.Design.StartFrom == "baseline" }, runUpgrade},
 	{func(p *record.Plan) bool { return p.Mixed != nil }, atRates(record.InMixed, (*frame).mixed)},
 	{func(p *record.Plan) bool { return p.Capacity != nil }, atRates(record.InCapacity, (*frame).ladder)},
 }
@@ -163,6 +170,22 @@ func (f *frame) alive() (alive []*variant) {
 		}
 	}
 	return alive
+}
+
+// all does something with every variant that is left, in the block's order: who is read and started first is drawn, as who
+// is loaded first. A fault is that variant's own.
+func (f *frame) all(do func(*variant) error) error {
+	alive := f.alive()
+	for _, name := range f.Row.Order {
+		if v := f.variants[name]; slices.Contains(alive, v) {
+			if err := do(v); err != nil {
+				if err := f.blame(v, err); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // blame records a variant's fault and ends its servers; what is no fault is given back.
@@ -280,6 +303,16 @@ func (v *variant) cpuByRole() (usage, error) {
 		by[s.role] = int64(used)
 	}
 	return by, nil
+}
+
+// storageWritten is what the servers of a variant have written to storage so far, in bytes.
+func (v *variant) storageWritten() (sum int64) {
+	for _, s := range v.servers {
+		if c, err := proc.Read(s.pid); err == nil {
+			sum += int64(c.StorageWritten)
+		}
+	}
+	return sum
 }
 
 func (u usage) sum() (all int64) {

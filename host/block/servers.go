@@ -270,11 +270,16 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.process.Ended():
-			return f.died(v)
+			var dead *fault
+			if errors.As(f.died(v), &dead) {
+				dead.unready = true
+				return dead
+			}
+			return nil
 		case <-time.After(readyEvery):
 		}
 		if time.Since(begin) > health {
-			return faultf("the %s did not become healthy within %v: %s", s.role, health, lastWords(s.log))
+			return &fault{fmt.Sprintf("the %s did not become healthy within %v: %s", s.role, health, lastWords(s.log)), true}
 		}
 	}
 }

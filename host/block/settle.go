@@ -14,19 +14,21 @@ import (
 // arriveEvery is how often it is looked whether the last sample has arrived; what is looked at may be a second old.
 const arriveEvery = 100 * time.Millisecond
 
-// drain is how long after the last acknowledged sample the database was quiet, and its servers' CPU clock then.
+// drain is how long after the last acknowledged sample the database was quiet, and what its servers had used and written to
+// storage since they were started.
 type drain struct {
 	seconds float64
 	cpu     usage
+	written int64
 }
 
 // settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
-func (f *frame) settle(ctx context.Context, v *variant, loadEnd time.Time) (at drain, err error) {
-	s := f.begin(v, record.Solo, "settle", "")
+func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd time.Time) (at drain, err error) {
+	s := f.begin(v, part, "settle", "")
 	s.listen(v.servers...)
 	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
 	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
-	if f.mergesLater(v) {
+	if f.mergesLater(v) && part == record.Solo {
 		natural, polls = v.target.BeforeMerge, 1
 	}
 	rest := func(mode string, quiet []string, polls int) (drain, error) {
@@ -131,6 +133,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 				if at.cpu, err = v.cpuByRole(); err != nil {
 					return at, f.died(v)
 				}
+				at.written = v.storageWritten()
 			}
 		default:
 			quiet = 0

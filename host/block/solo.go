@@ -57,7 +57,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 		return err
 	}
 	if !loaded {
-		for _, step := range []func(context.Context, *variant, *record.SoloRecord) error{f.canary, f.startAlone, f.load, f.stopAlone} {
+		for _, step := range []func(context.Context, *variant, *record.SoloRecord) error{f.canary, f.startAlone, f.loadFirst, f.stopAlone} {
 			if err := step(ctx, v, &rec); err != nil {
 				return err
 			}
@@ -76,8 +76,8 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 
 // workOnCopy has what comes after the load work on a copy, where later blocks need the directory as the load left it.
 func (f *frame) workOnCopy(ctx context.Context, v *variant) error {
-	if f.Plan.Design.Reload != "once" {
-		return nil
+	if f.Plan.Design.Reload != "once" || f.Plan.Design.StartFrom == "baseline" {
+		return nil // an upgrade makes copies of its own
 	}
 	from := v.data
 	v.data = filepath.Join(f.Scratch, "data", "copies", v.Name)
@@ -163,12 +163,17 @@ func (f *frame) keepCPU(rec *record.SoloRecord, of string, used usage) {
 	f.byRole(&rec.CPUNSByRole, of, used)
 }
 
-// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
-func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) error {
+// loadFirst loads the data of the first window into an empty database.
+func (f *frame) loadFirst(ctx context.Context, v *variant, rec *record.SoloRecord) error {
 	data, ok := f.Workload.DataFor(v.target.DataFormat)
 	if !ok {
 		return fmt.Errorf("raw/workload.json has no data in format %q", v.target.DataFormat)
 	}
+	return f.load(ctx, v, rec, data, record.Solo, "load")
+}
+
+// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
+func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, data record.DataFile, part, phase string) error {
 	before, err := v.snapshots.Edge(ctx, "load", "begin", "")
 	if err != nil {
 		return err
@@ -177,7 +182,8 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	s := f.begin(v, record.Solo, "load", "")
+	written := v.storageWritten()
+	s := f.begin(v, part, phase, "")
 	path := cmp.Or(data.FeedPath, data.Path)
 	feed, wait, err := unpacked(path)
 	if err != nil {
@@ -196,7 +202,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	}
 	c.progress = func(*proc.Process) (float64, error) {
 		done := acknowledged(c.stdout)
-		f.Events.Progress("load", int64(done), f.Plan.Workload.Samples)
+		f.Events.Progress(phase, int64(done), data.Samples)
 		return done, nil
 	}
 	c.stalled = func() error {
@@ -216,7 +222,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	v.snapshots.Mark("load", "end", "")
 	s.over(v.servers...)
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	s.close(exit.Code, f.Plan.Workload.Samples)
+	s.close(exit.Code, data.Samples)
 	if err := f.died(v); err != nil {
 		return err
 	}
@@ -226,21 +232,22 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if fed != nil {
 		return fmt.Errorf("unpack %s: %w", data.Path, fed)
 	}
-	if err := f.sent(v, &c); err != nil {
+	if err := f.sent(v, &c, data.Samples); err != nil {
 		return err
 	}
 	if len(v.queues()) > 0 {
-		if err := f.arrive(ctx, v, f.Plan.Workload.Samples, before); err != nil {
+		if err := f.arrive(ctx, v, data.Samples, before); err != nil {
 			return err
 		}
 		took := time.Since(exit.At).Seconds()
 		rec.ArriveS = &took
 	}
-	drained, err := f.settle(ctx, v, exit.At)
+	drained, err := f.settle(ctx, v, part, exit.At)
 	if err != nil {
 		return err
 	}
 	f.keepCPU(rec, "drained", drained.cpu.since(cpu))
+	rec.WrittenBytes = drained.written - written
 	if f.Plan.Settle.Drain {
 		rec.DrainS = &drained.seconds
 	}
@@ -250,7 +257,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord) er
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, f.Plan.Workload.Samples, before, after); err != nil {
+	if err := f.stored(v, data.Samples, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -263,7 +270,7 @@ var (
 )
 
 // sent checks what the loader says of itself, before an hour of queries on half the data.
-func (f *frame) sent(v *variant, c *client) error {
+func (f *frame) sent(v *variant, c *client, planned int64) error {
 	samples, complaints, complaint := "no", 0, ""
 	lines(func(line string) {
 		if found := loaded.FindStringSubmatch(line); found != nil {
@@ -274,12 +281,12 @@ func (f *frame) sent(v *variant, c *client) error {
 		}
 	}, c.stdout)
 	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
-	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, f.Plan.Workload.Samples)
+	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, planned)
 	if complaints > 0 {
 		wrong += "; it says: " + clientWords(c.stderr)
 	}
 	actual, _ := strconv.ParseFloat(samples, 64)
-	if err := f.equal(v, "samples_sent", float64(f.Plan.Workload.Samples), actual, wrong); err != nil {
+	if err := f.equal(v, "samples_sent", float64(planned), actual, wrong); err != nil {
 		return err
 	}
 	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines, the first: %s", complaints, scrape.OneLine(complaint)))

@@ -58,7 +58,7 @@ func (d *duel) start(ctx context.Context) error {
 		return err
 	}
 	err = d.all(func(v *variant) error {
-		if _, err := d.launch(ctx, v, "duel-", d.Host.Pin.Server); err != nil {
+		if _, err := d.launch(ctx, v, cmp.Or(d.when, "duel")+"-", d.Host.Pin.Server); err != nil {
 			return err
 		}
 		return d.answersKept(ctx, v)
@@ -113,14 +113,15 @@ func (f *frame) equalStart(v *variant, kept int64, what string) bool {
 
 // rest waits until all are idle, with their data in as many parts on every side: how many a load leaves is chance, and one
 // or two was 20 % for queries that read much (docs/method.md). Where they are merged here, all sides are asked again while
-// that is not so: a merge that is asked for while another runs, as after a start, is ignored.
+// that is not so: a merge that is asked for while another runs, as after a start, is ignored. Copies of one directory lie alike
+// as they are, and stay so unless something merges.
 func (d *duel) rest(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		err := d.all(func(v *variant) (err error) {
 			side := d.record.Start[v.Name]
 			side.IdleS = 0
 			d.record.Start[v.Name] = side
-			if d.mergesLater(v) {
+			if d.mergesLater(v) && (d.when != "before" || attempt > 1) {
 				err = d.askToSettle(ctx, v, "merged")
 			}
 			return err

@@ -43,6 +43,7 @@ type Block struct {
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
+	Upgrade     *UpgradeRecord        `json:"upgrade,omitempty"`
 	Mixed       map[string]RatesPart  `json:"mixed,omitempty"`    // by variant
 	Capacity    map[string]RatesPart  `json:"capacity,omitempty"` // by variant
 	Checks      []Check               `json:"checks"`
@@ -69,6 +70,9 @@ func (b *Block) Finish(variants []Variant) {
 				c.Phase, c.QueryType, c.Actual, c.OK, c.Message = f.Phase, f.QueryType, 0, false, f.Message
 				break
 			}
+		}
+		if said := b.Refused(v.Name); said != "" {
+			c.Phase, c.Actual, c.OK, c.Message = "start", 0, false, said
 		}
 		b.Checks = append(b.Checks, c)
 	}
@@ -116,16 +120,17 @@ type ByRole map[string]map[string]int64
 
 // SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
 type SoloRecord struct {
-	Canary      *Canary          `json:"canary"`
-	Sizes       map[string]int64 `json:"sizes"`
-	SizesByRole ByRole           `json:"sizes_by_role"` // by name of the size
-	ArriveS     *float64         `json:"arrive_s"`      // from the last acknowledged sample to the last stored; nil where nothing queues
-	DrainS      *float64         `json:"drain_s"`
-	StartS      float64          `json:"start_s"`
-	StopS       float64          `json:"stop_s"`
-	Restarts    int              `json:"restarts"`
-	CPUNS       map[string]int64 `json:"cpu_ns"`
-	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
+	Canary       *Canary          `json:"canary"`
+	Sizes        map[string]int64 `json:"sizes"`
+	SizesByRole  ByRole           `json:"sizes_by_role"` // by name of the size
+	ArriveS      *float64         `json:"arrive_s"`      // from the last acknowledged sample to the last stored; nil where nothing queues
+	DrainS       *float64         `json:"drain_s"`
+	StartS       float64          `json:"start_s"`
+	StopS        float64          `json:"stop_s"`
+	Restarts     int              `json:"restarts"`
+	CPUNS        map[string]int64 `json:"cpu_ns"`
+	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
+	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained
 }
 
 // Canary is how long the same work takes on this machine, in seconds.
@@ -349,9 +354,10 @@ type Facts struct {
 
 // Workload is raw/workload.json: the very files of a run.
 type Workload struct {
-	Data    []DataFile  `json:"data"`
-	Queries []QueryFile `json:"queries"`
-	Mixed   []DataFile  `json:"mixed,omitempty"` // behind the window that is loaded
+	Data      []DataFile  `json:"data"`
+	Queries   []QueryFile `json:"queries"`
+	Mixed     []DataFile  `json:"mixed,omitempty"`     // behind the window that is loaded
+	Continued []DataFile  `json:"continued,omitempty"` // the same, of as much again on top
 }
 
 // DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
@@ -388,12 +394,19 @@ func (w *Workload) In(cell string) *Workload {
 	data := func(files []DataFile) []DataFile {
 		return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return not(f.Cells) })
 	}
-	return &Workload{Data: data(w.Data), Mixed: data(w.Mixed), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
+	return &Workload{Data: data(w.Data), Mixed: data(w.Mixed), Continued: data(w.Continued), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
 }
 
 // DataFor returns the data in a format.
-func (w *Workload) DataFor(format string) (DataFile, bool) {
-	for _, d := range w.Data {
+func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
+
+// ContinuedFor returns what follows it.
+func (w *Workload) ContinuedFor(format string) (DataFile, bool) {
+	return ofFormat(w.Continued, format)
+}
+
+func ofFormat(files []DataFile, format string) (DataFile, bool) {
+	for _, d := range files {
 		if d.Format == format {
 			return d, true
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-var rateUnits = map[string]string{"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s",
-	"mixed": "operations/s", "rung": "operations/s"}
+var rateUnits = map[string]string{"load": "samples/s", "ingest": "samples/s", "query": "queries/s", "data": "lines/s",
+	"exchange": "exchanges/s", "before": "exchanges/s", "after": "exchanges/s", "mixed": "operations/s", "rung": "operations/s"}
 
 // Line is an event as a plain line without its clock, empty for one that only moves a bar. tsduel/rounds/view/lines.py says the
 // same; tests/golden/view-lines.txt holds both to it.

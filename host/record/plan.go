@@ -130,6 +130,7 @@ type Target struct {
 	WritePath     string             `json:"write_path"`  // takes lines of data by POST; empty where that is not how it is loaded
 	NamePrefix    string             `json:"name_prefix"` // of a field's name in its answers
 	Windows       string             `json:"windows"`     // a window is called by its end or its start
+	Immutable     string             `json:"immutable"`   // paths below a component's directory that are never changed once they are written
 	// QueryArguments are added to each query's path, as TSBS's own client does.
 	QueryArguments string `json:"query_arguments"`
 	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
@@ -149,7 +150,8 @@ type Counter struct {
 type Design struct {
 	Blocks          int    `json:"blocks"`
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
-	Reload          string `json:"reload"` // every or once
+	Reload          string `json:"reload"`     // every or once
+	StartFrom       string `json:"start_from"` // empty, or baseline: variants start on what the baseline has left
 	Seed            int64  `json:"seed"`
 }
 
@@ -207,6 +209,17 @@ type WorkloadPlan struct {
 	EstimatedBytes int64     `json:"estimated_bytes"`
 	Data           []DataKey `json:"data"`
 	Churn          *Churn    `json:"churn"` // nil: the same series throughout
+	// Continued is as much again on the same series; nil where nothing is ingested on top of the first window.
+	Continued *Continued `json:"continued"`
+}
+
+// Continued is a window of data behind the first.
+type Continued struct {
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Lines   int64     `json:"lines"`
+	Samples int64     `json:"samples"`
+	Data    []DataKey `json:"data"`
 }
 
 // DataKey names a file of data in the cache.
@@ -225,6 +238,7 @@ type Churn struct {
 // Queries are the query files, and the closed loop of the solo part. Count is nil where the warm-up finds it.
 type Queries struct {
 	Types    []QueryType `json:"types"`
+	Windowed []QueryType `json:"windowed"` // of other windows than the first data's, called TYPE@WINDOW
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
@@ -235,11 +249,14 @@ type Queries struct {
 	Alike bool `json:"alike"`
 }
 
-// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated.
+// QueryType is one of them; Keys are those of its file in the cache, by format, or FORMAT:FORM where it is translated. Start and
+// End are nil for the window of the first data.
 type QueryType struct {
-	Name string            `json:"name"`
-	Seed int64             `json:"seed"`
-	Keys map[string]string `json:"keys"`
+	Name  string            `json:"name"`
+	Seed  int64             `json:"seed"`
+	Keys  map[string]string `json:"keys"`
+	Start *time.Time        `json:"start"`
+	End   *time.Time        `json:"end"`
 	// MayBeEmpty: some of its answers may have no data, but not all.
 	MayBeEmpty bool `json:"may_be_empty"`
 	// WindowS is the seconds that each point of an answer stands for, 0 where that is not so.
@@ -248,6 +265,12 @@ type QueryType struct {
 	Compared map[string]struct {
 		Level string `json:"level"`
 	} `json:"compared"`
+}
+
+// TSBS is its name as TSBS knows it, without the window.
+func (q QueryType) TSBS() string {
+	name, _, _ := strings.Cut(q.Name, "@")
+	return name
 }
 
 // Duel is how exchanges are counted and sent.

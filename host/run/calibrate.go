@@ -67,8 +67,11 @@ func (d *driver) countsOf(cell string) (*record.Calibration, error) {
 			}
 		}
 	}
-	for _, t := range plan.Queries.Types {
+	for _, t := range slices.Concat(plan.Queries.Types, plan.Queries.Windowed) {
 		count, solo := c.Counts[t.Name], c.SoloCounts[t.Name]
+		if count == 0 && d.refused(warmup) {
+			continue // nobody was left to exchange with
+		}
 		if (plan.Duel.Enabled && count == 0) || (plan.Queries.Solo && solo == 0) {
 			return nil, record.FailedError("the warm-up block%s did not get through %s, so no count could be chosen: see %s", ofCell(cell), t.Name, d.raw(warmup.Name()+"/block.json"))
 		}
@@ -93,8 +96,15 @@ func (d *driver) countsOf(cell string) (*record.Calibration, error) {
 }
 
 func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibration) {
-	if b.Duel != nil {
-		for _, t := range b.Duel.Types {
+	duels := []*record.DuelRecord{b.Duel}
+	if b.Upgrade != nil {
+		duels = append(duels, b.Upgrade.Before, b.Upgrade.After)
+	}
+	for _, duel := range duels {
+		if duel == nil {
+			continue
+		}
+		for _, t := range duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
 				c.Counts[t.QueryType] = exchanges(plan.Duel, cycle, float64(t.Exchanges)/t.Seconds)
 			}
@@ -115,6 +125,12 @@ func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibr
 		}
 		c.SoloCounts[p.QueryType] = max(c.SoloCounts[p.QueryType], count)
 	}
+}
+
+// refused says that in the warm-up a variant did not start on what the baseline had left.
+func (d *driver) refused(warmup record.BlockRow) bool {
+	b := d.blocks[warmup.Block]
+	return b != nil && slices.ContainsFunc(d.plan.Variants, func(v record.Variant) bool { return b.Refused(v.Name) != "" })
 }
 
 // exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than

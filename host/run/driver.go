@@ -394,6 +394,11 @@ func (d *driver) phases(row record.BlockRow) int {
 		}
 		return len(row.Order) * len(d.spec.Calibration.Rows)
 	}
+	if d.plan.Design.StartFrom == "baseline" {
+		// The baseline's load; of each variant copy, start, ingest, settle, downgrade but of the baseline; two duels, of which the second
+		// asks over two windows.
+		return 5 + 5*len(row.Order) - 1 + 2*4 + 3*len(row.QueryTypes)
+	}
 	solo, plan := 5, d.plan.In(row.Cell) // canary, start, load, settle, stop
 	if plan.Queries.Solo {
 		solo += len(row.QueryTypes)

@@ -109,6 +109,9 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 		if of.Mixed != nil {
 			files = slices.Concat(files, of.Mixed.Data)
 		}
+		if of.Workload.Continued != nil {
+			files = slices.Concat(files, of.Workload.Continued.Data)
+		}
 		for _, data := range files {
 			needed["workload/"+data.Key] = true
 			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {

@@ -42,11 +42,11 @@ func shapeOf(format string) shape {
 }
 
 // entries is how many of them the data has.
-func (s shape) entries(plan *record.WorkloadPlan) int64 {
+func (s shape) entries(lines, samples int64) int64 {
 	if s.unit == "samples" {
-		return plan.Samples
+		return samples
 	}
-	return plan.Lines
+	return lines
 }
 
 // framed counts the messages, of one sample each, of TSBS's format prometheus: its version, then each behind its length. Both are
@@ -137,7 +137,7 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	shape := shapeOf(j.format)
 	data := &content{count: shape.counter(), tell: func(entries int64) { spec.Events.Progress("data", entries, j.entries) }}
 	to := io.MultiWriter(z, data)
-	if j.mixed && plan.Churn != nil {
+	if j.behind == "mixed" && plan.Churn != nil {
 		to = &churned{to: to, rule: *plan.Churn, start: j.start.UnixNano()}
 	}
 	to, flush := ofKind(plan, to)
@@ -166,7 +166,7 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	defer out.Close()
 	queries := &content{count: func([]byte) int64 { return 0 }, tell: func(int64) {}}
-	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.Name,
+	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.TSBS(),
 		fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err

@@ -49,8 +49,9 @@ type job struct {
 	format, form   string
 	query          *record.QueryType // nil: data
 	start, end     time.Time         // of the data
-	mixed          bool              // data behind the window that is loaded
-	entries, bytes int64             // lines, or what else the format is counted in, or queries
+	behind         string            // mixed or continued: of data behind the window that is loaded
+	samples        int64
+	entries, bytes int64 // lines, or what else the format is counted in, or queries
 	made           file
 }
 
@@ -109,11 +110,13 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		}
 		plan := j.plan.Workload
 		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: plan.Lines, Samples: plan.Samples}
-		if j.mixed {
-			data.Lines, data.Samples = j.entries, j.entries*(plan.Samples/plan.Lines)
+			Bytes: j.made.Bytes, Lines: j.samples / (plan.Samples / plan.Lines), Samples: j.samples}
+		switch j.behind {
+		case "mixed":
 			made.Mixed = append(made.Mixed, data)
-		} else {
+		case "continued":
+			made.Continued = append(made.Continued, data)
+		default:
 			made.Data = append(made.Data, data)
 		}
 	}
@@ -149,8 +152,8 @@ func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
 	plan, queries := whole.Workload, whole.Queries
 	for i, data := range plan.Data {
 		dir := filepath.Join(cache, "workload", data.Key)
-		jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End,
-			entries: shapeOf(data.Format).entries(plan), bytes: plan.EstimatedBytes})
+		jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, samples: plan.Samples,
+			entries: shapeOf(data.Format).entries(plan.Lines, plan.Samples), bytes: plan.EstimatedBytes})
 		if i > 0 {
 			continue
 		}
@@ -158,9 +161,13 @@ func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
 		if queries.Count != nil {
 			count = max(count, int64(*queries.Count))
 		}
-		for _, q := range queries.Types {
+		for _, q := range slices.Concat(queries.Types, queries.Windowed) {
+			start, end := plan.Start, plan.End
+			if q.Start != nil && q.End != nil {
+				start, end = *q.Start, *q.End
+			}
 			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
-				j := &job{plan: whole, path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: plan.Start, end: plan.End, entries: count, bytes: count * queryBytes}
+				j := &job{plan: whole, path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: start, end: end, entries: count, bytes: count * queryBytes}
 				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
 					j.bytes = count * unionBytes
 				}
@@ -168,11 +175,17 @@ func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
 			}
 		}
 	}
-	if m := whole.Mixed; m != nil {
-		for _, data := range m.Data {
-			jobs = append(jobs, &job{plan: whole, path: filepath.Join(cache, "workload", data.Key, "data.zst"), format: data.Format, start: m.Start, end: m.End, mixed: true,
-				entries: m.Lines, bytes: m.Lines * plan.EstimatedBytes / plan.Lines})
+	behind := func(what string, of record.Continued) {
+		for _, data := range of.Data {
+			jobs = append(jobs, &job{plan: whole, path: filepath.Join(cache, "workload", data.Key, "data.zst"), format: data.Format, start: of.Start, end: of.End, behind: what,
+				samples: of.Samples, entries: shapeOf(data.Format).entries(of.Lines, of.Samples), bytes: of.Lines * plan.EstimatedBytes / plan.Lines})
 		}
+	}
+	if m := whole.Mixed; m != nil {
+		behind("mixed", record.Continued{Start: m.Start, End: m.End, Lines: m.Lines, Samples: m.Lines * (plan.Samples / plan.Lines), Data: m.Data})
+	}
+	if plan.Continued != nil {
+		behind("continued", *plan.Continued)
 	}
 	return jobs
 }
@@ -266,11 +279,7 @@ func (f *feeds) begin(scratch string) error {
 }
 
 func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	name := "feed."
-	if j.mixed {
-		name += "mixed."
-	}
-	path := filepath.Join(spec.Scratch, name+j.format)
+	path := filepath.Join(spec.Scratch, "feed."+j.behind+j.format)
 	if len(j.cells) > 0 {
 		path += "." + filepath.Base(filepath.Dir(j.path))
 	}
@@ -292,7 +301,7 @@ func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range slices.Concat(w.Data, w.Mixed) {
+		for _, d := range slices.Concat(w.Data, w.Mixed, w.Continued) {
 			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {

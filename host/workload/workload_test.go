@@ -242,7 +242,7 @@ func benched(b *testing.B) (record.Spec, *job) {
 	must(b, err)
 	data := plan.Workload.Data[0]
 	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), true)},
-		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, entries: plan.Workload.Lines}
+		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, start: plan.Workload.Start, end: plan.Workload.End, entries: plan.Workload.Lines}
 }
 
 func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {

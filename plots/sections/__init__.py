@@ -3,7 +3,21 @@
 from collections.abc import Callable
 
 from plots.pictures import Pictures
-from plots.sections import bench, blocks, checks, compared, components, duel, method, moved, noise, rates, solo, sweep
+from plots.sections import (
+    bench,
+    blocks,
+    checks,
+    compared,
+    components,
+    duel,
+    method,
+    moved,
+    noise,
+    rates,
+    solo,
+    sweep,
+    upgrade,
+)
 from plots.source import Source
 
 Section = Callable[[Source, Pictures], str]
@@ -13,6 +27,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "mixed": ("Writes and queries at once, at a fixed rate", rates.mixed),
     "capacity": ("Response time against rate", rates.capacity),
     "duel": ("Queries, asked of both in turn", duel.section),
+    "upgrade": ("Before and after the upgrade", upgrade.section),
     "load": ("Load", solo.load),
     "components": ("By component", components.section),
     "server": ("The server's process and its database", solo.server),
@@ -26,10 +41,12 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "noise": ("Noise", noise.section),
     "checks": ("Checks", checks.section),
     "method": ("How it was measured", method.text("method", "Blocks, phases and statistics")),
+    "upgrade-method": ("How it was measured", method.text("upgrade-method", "Blocks, phases and statistics")),
     "bench-method": ("How it was measured", method.text("bench-method", "Blocks, phases and statistics")),
     "import-method": ("Where the figures come from", method.text("import-method", "Blocks, phases and statistics")),
     "reproduce": ("How to reproduce", method.reproduce),
     "limits": ("Limitations", method.text("limits")),
+    "upgrade-limits": ("Limitations", method.text("upgrade-limits")),
     "bench-limits": ("Limitations", method.text("bench-limits")),
     "import-limits": ("Limitations", method.text("import-limits")),
 }

@@ -69,16 +69,18 @@ def planned(source: Source) -> dict[str, int]:
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
     blocks = [b.cell for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
-    counted = table.groupby(["check", "cell", "block"]).size()
+    counted = table.groupby(["check", "cell", "block"]).size().rename("n")
+    firsts = set(table.groupby("cell")["block"].min())
     once = source.plan.design.reload == "once"
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
         if check in counted.index.get_level_values(0):
-            solo = once and set(table["phase"][table["check"] == check]) == {"load"}
-            most = counted[check].groupby(level="cell").max()
-            found[check] = (
-                int(counted[check].sum()) if solo else sum(int(n) * blocks.count(cell) for cell, n in most.items())
-            )
+            mine = counted[check].reset_index()
+            # Of data that are loaded once, the first block has more.
+            loaded = mine[mine["block"].isin(firsts) & once]
+            most = mine.drop(loaded.index).groupby("cell")["n"].max()
+            later = sum(int(n) * (blocks.count(cell) - once) for cell, n in most.items())
+            found[check] = int(loaded["n"].sum()) + later
     return found
 
 
@@ -149,7 +151,7 @@ def _doubts(comparison: Comparison) -> list[str]:
             ]
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
-            what = markup.text(row["query_type"] or comparison.named(row))
+            what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.apart))
             if comparison.apart:
                 only_in.setdefault(only, []).append(what)
             else:

@@ -58,6 +58,13 @@ class Metric:
         return "duel" if self.phase in {EXCHANGE, IDLE} else "bench" if self.phase == "bench" else "solo"
 
 
+UPGRADE_STATES = {
+    "right_after": ("before", "right after", "right after the upgrade"),
+    "half": ("after", "half new", "over half old, half new data"),
+    "new": ("after", "all new", "over new data only"),
+}
+"""Of runs that start from the baseline's data: when queries are asked and over what. Phase, short and long words."""
+
 # Defaults of MEASUREMENT.md 5, in percent.
 _SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0
 
@@ -160,6 +167,20 @@ _ALL = (
     Metric("major_faults", "", "faults", "lower", _P99, "shown", "Major page faults", "process_major_pagefaults_total"),
     Metric("disk_bytes", "stop", "B", "lower", _DISK, "secondary", "Bytes on disk after the stop"),
     Metric("start_seconds", "start", "s", "lower", _P99, "shown", "Start until healthy"),
+    *(Metric(f"upgrade_{state}_typical_ms", phase, "ms", "lower", _SERVICE, "secondary", f"Service time {title}", per_type=True, geomean="primary", further="upgrade") for state, (phase, title, _) in UPGRADE_STATES.items()),
+    *(Metric(f"upgrade_{state}_cpu_us", phase, "us", "lower", _SERVICE, "shown", f"CPU {title}", per_type=True, together="primary", further="upgrade") for state, (phase, title, _) in UPGRADE_STATES.items()),
+    *(Metric(f"upgrade_{state}_total_ms", phase, "ms", "lower", _SERVICE, "shown", f"Service time {title}, total", per_type=True, geomean="secondary", further="upgrade") for state, (phase, title, _) in UPGRADE_STATES.items()),
+    Metric("upgrade_start_seconds", "start", "s", "lower", _P99, "secondary", "Start on the old data until healthy", native=True, floor=0.2, further="upgrade"),
+    Metric("upgrade_first_answer_seconds", "start", "s", "lower", _P99, "secondary", "First answer with data, from the start", native=True, floor=0.2, further="upgrade"),
+    Metric("upgrade_quiet_seconds", "start", "s", "lower", _P99, "shown", "Quiet, from the start", native=True, floor=1.0, further="upgrade"),
+    Metric("upgrade_migration_cpu_seconds", "start", "s", "lower", _CPU, "secondary", "CPU from the start until quiet", native=True, floor=0.1, further="upgrade"),
+    Metric("upgrade_migration_written_bytes", "start", "B", "lower", _DISK, "secondary", "Bytes written from the start until quiet", native=True, floor=1e6, further="upgrade"),
+    Metric("upgrade_ingest_rate", "ingest", "samples/s", "higher", _RATE, "primary", "Load rate on top of old data", further="upgrade"),
+    Metric("upgrade_ingest_cpu_seconds", "ingest", "s", "lower", _CPU, "primary", "CPU of that load and its merges", further="upgrade"),
+    Metric("upgrade_ingest_written_bytes", "ingest", "B", "lower", _DISK, "secondary", "Bytes written by that load and its merges", further="upgrade"),
+    Metric("upgrade_disk_bytes", "after", "B", "lower", _DISK, "secondary", "Bytes on disk, old and new data", further="upgrade"),
+    Metric("upgrade_downgrade_starts", "downgrade", "ratio", "none", _OTHER, "shown", "The baseline starts on what it leaves", further="upgrade"),
+    Metric("upgrade_downgrade_same", "downgrade", "ratio", "none", _OTHER, "shown", "Answers of the downgraded baseline that are the same", further="upgrade"),
     Metric("stop_seconds", "stop", "s", "lower", _P99, "shown", "Graceful stop"),
 )
 # fmt: on

@@ -170,7 +170,8 @@ class Target(Part):
     each query's address. Beside another database: `protocol`: by which data gets in; `name_prefix`: what stands before
     a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
     acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
-    beside its first, by name.
+    beside its first, by name. `immutable`: paths below a component's directory of files that are never changed once
+    they are written; copies of a directory share them by hard links.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    immutable: str = ""
     protocol: str = ""
     name_prefix: str = ""
     windows: Literal["end", "start"] = "end"
@@ -209,6 +211,16 @@ class DataFile(Part):
     key: str
 
 
+class Continued(Part):
+    """Data that follow the first window on the same series, for what is ingested on top of it."""
+
+    start: str
+    end: str
+    lines: int
+    samples: int
+    data: tuple[DataFile, ...]
+
+
 class Workload(WorkloadAsked):
     """The data, counted."""
 
@@ -217,6 +229,7 @@ class Workload(WorkloadAsked):
     samples: int
     estimated_bytes: int
     data: tuple[DataFile, ...]
+    continued: Continued | None = None
 
 
 class Compared(Part):
@@ -243,6 +256,7 @@ class Mixed(MixedAsked):
 class QueryType(Part):
     """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
 
+    Without `start` and `end` it asks over the window of the first data; with them it is called TYPE@WINDOW.
     `window_s`: the seconds that a point of an answer stands for, 0 where that is not so. `compared`: how answers of
     other databases are compared with the baseline's, by target.
     `may_be_empty`: some of its answers may have no data, as long as not all of them do.
@@ -251,19 +265,22 @@ class QueryType(Part):
     name: str
     seed: int
     keys: dict[str, str]
+    start: str | None = None
+    end: str | None = None
     may_be_empty: bool = False
     window_s: int = 0
     compared: dict[str, Compared] = {}
 
 
 class Queries(QuerySettings):
-    """The queries of a run.
+    """The queries of a run; `windowed`: the same types over other windows.
 
     `alike`: hosts and windows are drawn by us and put into TSBS's queries, since TSBS draws them in another order for
     each database. Windows begin at whole minutes then.
     """
 
     types: tuple[QueryType, ...]
+    windowed: tuple[QueryType, ...] = ()
     alike: bool = False
 
 
@@ -437,9 +454,11 @@ class Plan(Part):
 
     def measures(self, part: str) -> bool:
         """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        upgrades = self.design.start_from == "baseline"
         planned = {
-            "solo": self.design.reload != "once",
-            "duel": self.duels,
+            "solo": self.design.reload != "once" and not upgrades,
+            "duel": self.duels and not upgrades,
+            "upgrade": upgrades,
             "mixed": self.mixed is not None,
             "capacity": self.capacity is not None,
         }

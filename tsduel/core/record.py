@@ -82,6 +82,7 @@ class Solo(_Record):
     start_s: float | None = None
     stop_s: float | None = None
     cpu_ns: dict[str, int] = {}
+    written_bytes: int = 0
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
 
 
@@ -122,6 +123,45 @@ class Duel(_Record):
     load: DuelLoad | None = None
     rss_bytes: dict[str, int] = {}
     rss_by_role: dict[str, dict[str, int]] = {}
+
+
+class UpgradeStart(_Record):
+    """A first start on the baseline's data; CPU and bytes are until it was quiet. `refused`: why it did not start."""
+
+    refused: str = ""
+    start_s: float = 0.0
+    first_answer_s: float = 0.0
+    quiet_s: float = 0.0
+    cpu_ns: int = 0
+    written_bytes: int = 0
+
+
+class DowngradeAnswers(_Record):
+    """Answers of the downgraded baseline over one window: old, half or new; `what` is the first that differs."""
+
+    window: str
+    asked: int
+    same: int
+    what: str = ""
+
+
+class Downgrade(_Record):
+    """The baseline on what a candidate has left; `said` are its words where it did not start, or a complaint."""
+
+    starts: bool = False
+    said: str = ""
+    answers: tuple[DowngradeAnswers, ...] = ()
+
+
+class Upgrade(_Record):
+    """What the variants did on copies of what the baseline had left, by variant."""
+
+    start: dict[str, UpgradeStart] = {}
+    before: Duel | None = None
+    ingest: dict[str, Solo] = {}
+    after: Duel | None = None
+    sizes: dict[str, dict[str, float]] = {}
+    downgrade: dict[str, Downgrade] = {}
 
 
 class RateStream(_Record):
@@ -177,6 +217,7 @@ class Block(_Record):
     phases: tuple[Phase, ...] = ()
     solo: dict[str, Solo] = {}
     duel: Duel | None = None
+    upgrade: Upgrade | None = None
     mixed: dict[str, RatesPart] = {}
     capacity: dict[str, RatesPart] = {}
     checks: tuple[Check, ...] = ()

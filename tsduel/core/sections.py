@@ -204,7 +204,10 @@ class Settle(Part):
 
 
 class DesignAsked(Part):
-    """How many blocks, in which order; fixed in the plan before the first. Spare ones are at most a quarter more."""
+    """How many blocks, in which order; fixed in the plan before the first. Spare ones are at most a quarter more.
+
+    `start_from: baseline`: the baseline loads, and every variant starts on a copy of what it has left.
+    """
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
     warmup_blocks: Annotated[int, Field(ge=0, le=1)] = 1
@@ -212,6 +215,7 @@ class DesignAsked(Part):
     seed: Annotated[int, Field(ge=0)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     reload: Literal["every", "once"] = "every"
+    start_from: Literal["empty", "baseline"] = "empty"
     thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 FINISHED = "block_finished"
 CHECKS = {
     FINISHED: "the variant came to the end of the block",
+    "upgrade_start": "the variant starts on the data that the baseline has left",
     "samples_sent": "samples sent = samples in the data file",
     "samples_inserted": "samples accepted by the database = samples in the data file",
     "samples_stored": "samples stored by the database = samples in the data file",

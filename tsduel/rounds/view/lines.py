@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 
 from tsduel.rounds.view.events import Event, clean
 
-UNITS = {"load": "samples/s", "query": "queries/s", "exchange": "exchanges/s", "data": "lines/s",
-         "mixed": "operations/s", "rung": "operations/s"}  # fmt: skip
+UNITS = {
+    **dict.fromkeys(("load", "ingest"), "samples/s"), **dict.fromkeys(("exchange", "before", "after"), "exchanges/s"),
+    **dict.fromkeys(("mixed", "rung"), "operations/s"), "query": "queries/s", "data": "lines/s",
+}  # fmt: skip
 HUNDRED = 100
 
 

@@ -8,7 +8,8 @@ from tsduel.rounds.view import lines
 from tsduel.rounds.view.events import Event, clean, is_sane
 
 # While one of these runs, whoever looks does so seldom.
-TIMED = frozenset({"load", "settle", "query", "idle", "exchange", "mixed", "rung", "find", "bench"})
+EXCHANGES = frozenset({"exchange", "before", "after"})
+TIMED = frozenset({"load", "settle", "query", "idle", "ingest", "mixed", "rung", "find", "bench", *EXCHANGES})
 # The live rate is that of about as many seconds.
 WINDOW_S = 10.0
 SMALLEST = -1e3
@@ -200,7 +201,7 @@ def _phase_end(state: State, event: Event) -> State:
     at = state.block
     if at and key[1] == "load" and key[0] == "solo":
         at = replace(at, load_rates=(*at.load_rates, event.number("rate")))
-    elif at and key[1] == "exchange":
+    elif at and key[1] in EXCHANGES:
         at = replace(at, exchanges=at.exchanges + event.number("count"))
     # The whole of it is what is waited for, and not only what is timed within.
     lasted = event.t - state.phase.begin if state.phase else event.number("seconds")

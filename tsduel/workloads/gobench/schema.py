@@ -28,6 +28,7 @@ class GoDesign(DesignAsked):
     """Thresholds are by unit: time is sec/op. Every block builds its own data."""
 
     reload: Literal["every"] = "every"
+    start_from: Literal["empty"] = "empty"
 
     @field_validator("thresholds")
     @classmethod

@@ -62,7 +62,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     if duel is None or "" in failed or block.void:
         return
     alive = [name for name in variants if name not in failed]
-    put = _Put(variants[0], alive, into)
+    put = Put(variants[0], alive, into)
     for query_type, times in read_exchanges(block.path / "duel/exchanges.csv.gz", alive).items():
         put.times(query_type, times)
     for one in duel.types:
@@ -76,15 +76,15 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
                 "duel_client_cpu_ratio", one.query_type, dict.fromkeys(alive, one.client_cpu_ns), one.seconds * 1e9
             )
     operations = sum(one.exchanges for one in duel.types)
-    put.per_operation("duel_cpu_us", ALL, _sums([one.cpu_ns for one in duel.types]), operations, 1e3)
+    put.per_operation("duel_cpu_us", ALL, sums([one.cpu_ns for one in duel.types]), operations, 1e3)
     put.by_role("duel_role_cpu_us", [one.cpu_ns_by_role for one in duel.types], operations, 1e3)
     put.by_role("duel_role_rss_bytes", [duel.rss_by_role], 1, 1.0)
     for metric, name, unit in COUNTERS:
-        put.per_operation(metric, ALL, _sums([_counted(one, name) for one in duel.types]), operations, unit)
-    put.per_operation("duel_instructions", ALL, _sums([one.instructions or {} for one in duel.types]), operations, 1.0)
+        put.per_operation(metric, ALL, sums([_counted(one, name) for one in duel.types]), operations, unit)
+    put.per_operation("duel_instructions", ALL, sums([one.instructions or {} for one in duel.types]), operations, 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
-        put.values("duel_idle_cpu_ms", "", _sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
+        put.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
     put.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
         times = read_exchanges(block.path / "duel/load.csv.gz", alive)[""]
@@ -124,7 +124,7 @@ def _counted(one: DuelType, name: str) -> dict[str, float]:
     return {variant: found[name] for variant, found in one.counters.items() if name in found}
 
 
-def _sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Add up by variant, over those that have a figure in every part."""
     names = set.intersection(*(set(part) for part in parts)) if parts else set()
     return {name: sum(part[name] for part in parts) for name in names}
@@ -134,20 +134,20 @@ def _roles(found: Iterable[Mapping[str, Mapping[str, float]]]) -> list[str]:
     return list(dict.fromkeys(role for of in found for by in of.values() for role in by))
 
 
-class _Put:
+class Put:
     """Adds values of the variants that are alive, and ratios to the baseline where that is."""
 
-    def __init__(self, baseline: str, alive: Sequence[str], into: Reading) -> None:
-        self._baseline, self._alive, self._into = baseline, alive, into
+    def __init__(
+        self, baseline: str, alive: Sequence[str], into: Reading, part: str = DUEL, phase: str = EXCHANGE
+    ) -> None:
+        self._baseline, self._alive, self._into, self._part, self._phase = baseline, alive, into, part, phase
         self._candidates = [name for name in alive if name != baseline]
 
-    def values(
-        self, metric: str, query_type: str, found: Mapping[str, float], scale: float, phase: str = EXCHANGE
-    ) -> None:
+    def values(self, metric: str, query_type: str, found: Mapping[str, float], scale: float, phase: str = "") -> None:
         """Add a value of each variant, divided by `scale`."""
         unit = METRICS[metric].unit
         self._into.measurements += [
-            Measurement(name, DUEL, phase, query_type, metric, found[name] / scale, unit)
+            Measurement(name, self._part, phase or self._phase, query_type, metric, found[name] / scale, unit)
             for name in self._alive
             if name in found
         ]
@@ -170,7 +170,7 @@ class _Put:
         """Add figures of each component: maps from variant and role, of which several are added up."""
         for role in _roles(parts):
             of_role = [{name: by[role] for name, by in part.items() if role in by} for part in parts]
-            self.per_operation(metric, role, _sums(of_role), operations, scale)
+            self.per_operation(metric, role, sums(of_role), operations, scale)
 
     def typical(self, metric: str, query_type: str, times: Mapping[str, Times]) -> None:
         """Add the trimmed means, of each variant's times and of the log ratios of the pairs."""
@@ -180,6 +180,14 @@ class _Put:
             if baseline is not None and name in times:
                 self._ratio(name, metric, query_type, trimmed_mean(np.log(times[name] / baseline)), len(baseline))
 
+    def total(self, metric: str, query_type: str, times: Mapping[str, Times]) -> None:
+        """Add the means, and the ratios of the sums."""
+        self.values(metric, query_type, {name: float(ns.mean()) for name, ns in times.items()}, 1e6)
+        baseline = times.get(self._baseline)
+        for name in self._candidates:
+            if baseline is not None and name in times:
+                self._ratio(name, metric, query_type, ratio_of_sums(baseline, times[name]), len(baseline))
+
     def times(self, query_type: str, times: Mapping[str, Times]) -> None:
         """Add all that the service times of a query type say."""
         n = min((len(ns) for ns in times.values()), default=0)
@@ -187,7 +195,7 @@ class _Put:
             return
         self._into.times |= {(name, query_type): ns for name, ns in times.items()}
         self.typical("duel_typical_ms", query_type, times)
-        self.values("duel_total_ms", query_type, {name: float(ns.mean()) for name, ns in times.items()}, 1e6)
+        self.total("duel_total_ms", query_type, times)
         quantiles = {name: np.quantile(ns, [q for _, q in PERCENTILES]) for name, ns in times.items()}
         for at, (metric, _) in enumerate(PERCENTILES):
             self.values(metric, query_type, {name: float(found[at]) for name, found in quantiles.items()}, 1e6)
@@ -196,10 +204,9 @@ class _Put:
         first = self._baseline
         for name in self._candidates if first in times else ():
             if name in times:
-                self._ratio(name, "duel_total_ms", query_type, ratio_of_sums(times[first], times[name]), n)
                 for at, (metric, _) in enumerate(PERCENTILES):
                     shift = math.log(float(quantiles[name][at]) / float(quantiles[first][at]))
                     self._ratio(name, metric, query_type, (shift, None), n)
 
     def _ratio(self, name: str, metric: str, query_type: str, found: tuple[float, float | None], n: int) -> None:
-        self._into.pairs.append(PairedRatio(name, DUEL, EXCHANGE, query_type, metric, *found, n))
+        self._into.pairs.append(PairedRatio(name, self._part, self._phase, query_type, metric, *found, n))

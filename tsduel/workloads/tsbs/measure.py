@@ -54,6 +54,7 @@ class RawSolo:
     roles: Sequence[str]
     """Of its components, in a run with a variant of several."""
     samples: int
+    part: str = SOLO
 
     def moved(self, counter: str, begin: tuple[str, ...], end: tuple[str, ...]) -> float | None:
         """Growth of a counter between two edges, each (phase, begin|end, query type)."""
@@ -61,16 +62,17 @@ class RawSolo:
 
     def phase(self, name: str, query_type: str = "") -> Phase | None:
         """Return one of its phases."""
-        return self.block.phase(self.variant, SOLO, name, query_type)
+        return self.block.phase(self.variant, self.part, name, query_type)
 
 
-def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
-    """Read every file of a variant that holds numbers. A block that failed on the way lacks some, and that is no error.
+def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> RawSolo:
+    """Read every file of a part that holds numbers. A block that failed on the way lacks some, and that is no error.
 
     What the host has checked is not doubted here: a file that cannot be read gives no value, never a wrong one.
     """
-    directory, target, query_types = block.path / variant.name, plan.targets[variant.target], plan.query_types
-    roles = [part.role for part in variant.components if part.role in plan.roles]
+    directory = block.path / variant.name / ("" if part == SOLO else part)
+    target, query_types = plan.targets[variant.target], plan.query_types
+    roles = [one.role for one in variant.components if one.role in plan.roles]
 
     def parsed(name: str, parse: Callable[[str, str], _T]) -> _T | None:
         try:
@@ -87,20 +89,21 @@ def read_solo(block: Block, variant: Variant, plan: Plan) -> RawSolo:
     return RawSolo(
         block=block,
         variant=variant.name,
-        record=block.solo[variant.name],
+        record=block.solo.get(variant.name, Solo()),
         load=parsed("load.csv", parse_load_stdout),
         load_results=parsed("load.json", parse_load_json),
         queries={t: output for t, output in outputs.items() if output is not None},
         query_results={t: result for t, result in results.items() if result is not None},
-        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant.name)],
+        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant.name, part)],
         roles=roles,
         samples=plan.workload.samples if plan.workload else 0,
+        part=part,
     )
 
 
-def _end(block: Block, variant: str) -> float:
-    """Return when the solo part of a variant was over: what its server did in the duel stands in the same file."""
-    return max((p.end for p in block.phases if (p.variant, p.part) == (variant, SOLO)), default=block.ended)
+def _end(block: Block, variant: str, part: str) -> float:
+    """Return when a part of a variant alone was over: what its server did in the duel stands in the same file."""
+    return max((p.end for p in block.phases if (p.variant, p.part) == (variant, part)), default=block.ended)
 
 
 def measure(raw: RawSolo) -> list[Measurement]:

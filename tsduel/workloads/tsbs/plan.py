@@ -6,12 +6,12 @@ Durations are rough: for the deadline of a rented machine and its price.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
 from tsduel.core.metrics import METRICS, Metric
-from tsduel.core.plan import DataFile, Duration, Estimate, Mixed, Plan, Queries, QueryType, Tsbs, Workload
+from tsduel.core.plan import Continued, DataFile, Duration, Estimate, Mixed, Plan, Queries, QueryType, Tsbs, Workload
 from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.targets import Database, databases
@@ -87,6 +87,7 @@ class TsbsPlanned:
             for database in used
         }
         lines = asked.workload.window_s // asked.workload.step_s * asked.workload.scale
+        more = _continued(asked, data, used, asked.workload.window_s) if asked.upgrades else None
         count = _query_count(asked)
         alike = len(used) > 1
         types = [
@@ -103,9 +104,13 @@ class TsbsPlanned:
                 samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
                 estimated_bytes=max(lines * _of(DATA_BYTES_A_LINE, name) for name in files),
                 data=tuple(DataFile(format=name, key=key) for name, key in files.items()),
+                continued=more,
             ),
             "queries": Queries(
-                **asked.queries.model_dump(exclude={"types", "shared_seed"}), types=tuple(types), alike=alike
+                **asked.queries.model_dump(exclude={"types", "shared_seed"}),
+                types=tuple(types),
+                alike=alike,
+                windowed=tuple(_windowed(asked, data | {"count": count}, used)) if asked.upgrades else (),
             ),
             "duel": asked.duel,
             "settle": asked.settle,
@@ -134,9 +139,14 @@ class TsbsPlanned:
                 duel_s += variants * (RATES_FIXED_S + phases * (at.seconds + RATES_PHASE_S))
         first = variants * solo_s + duel_s
         later = first if asked.design.reload == "every" else duel_s
+        if asked.upgrades:
+            # A start and a load of each on its copy; three times the exchanges, in two duels; the downgrades.
+            later = variants * (solo_s + SOLO_FIXED_S) + 3 * duel_s + SOLO_FIXED_S
+            first = solo_s + later
+            later = first if asked.design.reload == "every" else later
         made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
-        more = sections["mixed"].lines if sections["mixed"] else 0
-        lines = workload.lines + more
+        behind_it = (sections["mixed"], workload.continued)
+        lines = workload.lines + sum(more.lines for more in behind_it if more)
         files = (lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
         workload_s = math.ceil(sum(files) + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
@@ -159,6 +169,17 @@ class TsbsPlanned:
         parts = [f"load with {workload.workers} workers"]
         if queries.solo:
             parts.append(f"queries with {queries.workers} workers")
+        if plan.design.start_from == "baseline" and workload.continued:
+            size = (
+                f"{workload.samples:,} samples of {workload.scale:,} hosts, then {workload.continued.samples:,} on top"
+            )
+            steps = (
+                f"{duel.seconds:g} s of exchanges a type, the load on top, exchanges over old and new data, and back"
+            )
+            return [
+                f"workload  {size}; {len(queries.types)} query types",
+                f"block     {plan.variants[0].label} loads, each starts on a copy of its data: {steps}",
+            ]
         alone = f"each alone: {', '.join(parts)}"
         beside = f"; side by side: {duel.seconds:g} s of exchanges a type" if duel.enabled else ""
         return [
@@ -179,7 +200,9 @@ class TsbsPlanned:
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),
             "reload": plan.design.reload,
-            **({"databases": [variant.target for variant in plan.variants]} if plan.crosses else {}),
+            # So that what was kept of other runs keeps its name.
+            **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
+            **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),
         }
 
@@ -281,21 +304,59 @@ def _of(table: Mapping[str, int], name: str) -> int:
     return table.get(name, table[""])
 
 
+def _continued(asked: TsbsExperiment, data: dict[str, Any], used: list[Database], seconds: int) -> Continued:
+    """Return so many seconds of data behind the first, of the same hosts: of one seed TSBS makes the same."""
+    start, lines = asked.workload.end, seconds // asked.workload.step_s * asked.workload.scale
+    end = _moved(start, seconds)
+    window = data | {"start": start, "end": end}
+    return Continued(
+        start=start,
+        end=end,
+        lines=lines,
+        samples=lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case],
+        data=tuple(
+            DataFile(format=name, key=_key(window | {"format": name}))
+            for name in dict.fromkeys(database.target.data_format for database in used)
+        ),
+    )
+
+
+def _windowed(asked: TsbsExperiment, data: dict[str, Any], used: list[Database]) -> Iterator[QueryType]:
+    """Yield every type over the new window, and over both: a quarter to three quarters of each query in either."""
+    seam, length = asked.workload.end, asked.workload.window_s
+    for number, name in enumerate(asked.queries.types):
+        reach = tsbs_queries.window_hours(name) * 3600 * 3 // 4
+        spans = {"half": (_moved(seam, -reach), _moved(seam, reach)), "new": (seam, _moved(seam, length))}
+        for at, (window, (start, end)) in enumerate(spans.items(), 1):
+            place = number + at * len(asked.queries.types)
+            of = _query_type(asked, name, place, data | {"start": start, "end": end}, used)
+            yield of.model_copy(update={"name": f"{name}@{window}", "start": start, "end": end})
+
+
 def _estimate(asked: TsbsExperiment, used: list[Database], variants: int, count: int, lines: int) -> Estimate:
     series = asked.workload.scale * tsbs_queries.SERIES_A_HOST
     lines += behind(asked.workload, asked.mixed)[0] if asked.mixed else 0
     samples = lines * tsbs_queries.SAMPLES_PER_LINE[asked.workload.use_case]
     # Every variant's is kept for what follows the solo parts.
     directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
+    # Of an upgrade: what the baseline leaves, and a copy of each variant, with as much again in it.
+    windows, source = (2, 1) if asked.upgrades else (1, 0)
     exchanges = count * len(asked.queries.types) * EXCHANGE_BYTES
     queues = {
         part.role for variant in asked.variants.values() for part in variant.parts
     } & {role for database in used for role in database.target.queues}  # fmt: skip
     queued = QUEUED_BYTES * samples if queues else 0
     return Estimate(
-        data_bytes=lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
-        query_bytes=len(asked.queries.types) * count * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
-        database_bytes=directories * (queued + max(database.needs.disk(series, samples) for database in used)),
+        data_bytes=windows * lines * sum(_of(DATA_BYTES_A_LINE, database.target.data_format) for database in used),
+        query_bytes=(2 * windows - 1)
+        * len(asked.queries.types)
+        * count
+        * sum(_of(QUERY_BYTES, d.target.query_form) for d in used),
+        database_bytes=max(
+            directories * (queued + database.needs.disk(series, windows * samples))
+            + source * database.needs.disk(series, samples)
+            for database in used
+        ),
         results_bytes=asked.design.planned * variants * SOLO_BYTES + exchanges,
     )
 

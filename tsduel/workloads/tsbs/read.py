@@ -11,11 +11,13 @@ from tsduel.workloads.tsbs.exchanges import read_duel
 from tsduel.workloads.tsbs.measure import measure, read_solo
 from tsduel.workloads.tsbs.rates import read_rates
 from tsduel.workloads.tsbs.series import points
+from tsduel.workloads.tsbs.upgrade import read_upgrade
 
 _SECTIONS = (
     *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
     *("blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
+_OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
 _OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
@@ -32,6 +34,10 @@ _UNIT_IN_NAME = re.compile(r"_(seconds|ms|us|bytes)$")
 def read_block(run: Run, block: Block) -> Reading:
     """Read one block; a variant that failed on the way gives what is known of it."""
     found = Reading()
+    if run.plan.design.start_from == "baseline":
+        # What the baseline did to load the data is nobody's comparison.
+        read_upgrade(block, run.variants, run.plan, found)
+        return found
     for variant in run.variants:
         if variant in block.solo:
             raw = read_solo(block, run.plan.variant(variant), run.plan)
@@ -44,6 +50,8 @@ def read_block(run: Run, block: Block) -> Reading:
 
 def sections(run: Run) -> tuple[str, ...]:
     """Return those of the report; that of imported logs claims less."""
+    if run.plan.design.start_from == "baseline":
+        return _OF_UPGRADE
     return _OF_LOGS if run.plan.imported else _OF_SWEEP if run.plan.sweeps else _SECTIONS
 
 

@@ -156,6 +156,22 @@ class TsbsExperiment(experiment.Experiment):
             )
         return self
 
+    @property
+    def upgrades(self) -> bool:
+        """Whether variants start on what the baseline has left."""
+        return self.design.start_from == "baseline"
+
+    @model_validator(mode="after")
+    def _upgrades(self) -> Self:
+        other = self.queries.solo or self.duel.load or self.mixed or self.capacity or self.matrix
+        targets = {variant.target for variant in self.variants.values()}
+        if self.upgrades and (other or not self.duel.enabled or len(targets) > 1):
+            raise ValueError(
+                "design.start_from: baseline compares versions of one database by duels: duel.enabled, and none of "
+                "queries.solo, duel.load, mixed, capacity, matrix"
+            )
+        return self
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         asked = [databases()[name] for name in dict.fromkeys(variant.target for variant in self.variants.values())]

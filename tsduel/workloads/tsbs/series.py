@@ -31,6 +31,14 @@ def points(raw: RawSolo) -> Iterator[Point]:
     yield from _course(raw)
 
 
+def ingested(raw: RawSolo) -> Iterator[Point]:
+    """Yield the course of the load on top of data that were there."""
+    for elapsed, rate in load_curve(raw):
+        yield Point(raw.variant, raw.part, "ingest", "", elapsed, "load_rate", rate)
+    if phase := raw.phase("ingest"):
+        yield from _ticks(raw, phase)
+
+
 def load_curve(raw: RawSolo) -> list[tuple[float, float]]:
     """Load rate over time: (seconds since the load began, samples/s in the interval that ended then).
 
@@ -109,7 +117,7 @@ def _ticks(raw: RawSolo, phase: Phase) -> Iterator[Point]:
                 found["cpu_cores"] = (_cpu(tick) - _cpu(before)) / seconds
         elapsed = tick.epoch - phase.begin
         for name, value in found.items():
-            yield Point(raw.variant, SOLO, phase.phase, phase.query_type, elapsed, name, value)
+            yield Point(raw.variant, raw.part, phase.phase, phase.query_type, elapsed, name, value)
         before = tick
 
 

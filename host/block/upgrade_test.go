@@ -1,0 +1,151 @@
+package block
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tsduel/host/record"
+)
+
+// upgrading is a block in which all start on what the baseline has loaded.
+func upgrading(t *testing.T) (record.Spec, func() []string) {
+	spec, calls := fakes(t)
+	spec.Plan.Design.StartFrom, spec.Plan.Queries.Solo = "baseline", false
+	spec.Plan.Duel = record.Duel{Enabled: true, Seconds: 0.05, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}
+	spec.Plan.Watchdog.IdleTimeoutS = 5
+	target := spec.Plan.Targets["fake"]
+	target.Immutable = "data/small/[a-z]+"
+	spec.Plan.Targets["fake"] = target
+	spec.Workload.Continued = spec.Workload.Data // the fake counts samples alone
+	for _, q := range spec.Workload.Queries {
+		for _, window := range []string{"@half", "@new"} {
+			q.Type += window
+			spec.Workload.Queries = append(spec.Workload.Queries, q)
+			q.Type = strings.TrimSuffix(q.Type, window)
+		}
+	}
+	return spec, calls
+}
+
+// Everybody starts on a copy, which is not what it was copied from; both duels and the way back are on record.
+func TestAnUpgradeStartsOnCopies(t *testing.T) {
+	spec, calls := upgrading(t)
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" || b.Duel != nil || b.Solo["candidate"].CPUNS != nil {
+		t.Fatalf("%+v %q %+v", b.Failures, b.Void, b.Solo)
+	}
+	var phases []string
+	for _, p := range b.Phases {
+		phases = append(phases, strings.TrimSpace(p.Part+" "+p.Phase+" "+p.QueryType+" "+p.Variant))
+	}
+	q := types[0]
+	want := []string{"solo canary  baseline", "solo start  baseline", "solo load  baseline", "solo settle  baseline", "solo stop  baseline",
+		"upgrade copy  candidate", "upgrade copy  baseline", "upgrade start  candidate", "upgrade start  baseline",
+		"upgrade before-start", "upgrade before-idle before", "upgrade before " + q, "upgrade before-idle after", "upgrade before-stop",
+		"upgrade ingest  candidate", "upgrade settle  candidate", "upgrade ingest  baseline", "upgrade settle  baseline",
+		"upgrade after-start", "upgrade after-idle before", "upgrade after " + q + "@new", "upgrade after " + q + "@half", "upgrade after-idle after", "upgrade after-stop",
+		"upgrade downgrade  candidate"}
+	if !slices.Equal(phases, want) {
+		t.Errorf("%q", phases)
+	}
+	if count := strings.Count(strings.Join(calls(), " "), "load"); count != 3 {
+		t.Errorf("%d loads", count)
+	}
+	u := b.Upgrade
+	for _, name := range []string{"baseline", "candidate"} {
+		if c, s, i := u.Copies[name], u.Start[name], u.Ingest[name]; c.Linked != 1 || c.Copied == 0 || s.StartS <= 0 || s.FirstAnswerS < s.StartS || s.QuietS <= 0 || s.CPUNS <= 0 ||
+			s.Refused != "" || i.CPUNS["drained"] <= 0 || i.DrainS == nil || u.Sizes[name]["disk_bytes"] == 0 {
+			t.Errorf("%s: %+v %+v %+v %+v", name, c, s, i, u.Sizes)
+		}
+		for _, file := range []string{"upgrade/load.csv", "upgrade/metrics.prom.gz", "upgrade/server.log", "upgrade/before-server.log", "upgrade/after-server.log"} {
+			if _, err := os.Stat(filepath.Join(spec.Dir, name, file)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if len(u.Before.Types) != 1 || u.Before.Types[0].Compared < 8 || len(u.After.Types) != 2 || u.After.Types[0].CPUNS["candidate"] <= 0 {
+		t.Errorf("%+v %+v", u.Before, u.After)
+	}
+	d := u.Downgrade["candidate"]
+	if !d.Starts || d.StartS <= 0 || len(d.Answers) != 3 || len(u.Downgrade) != 1 {
+		t.Fatalf("%+v", u.Downgrade)
+	}
+	for _, a := range d.Answers {
+		if a.Asked != downgradeAsked || a.Same != a.Asked || a.Empty != 0 || a.What != "" {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// A directory that a candidate refuses is a result with its own last words: the block does not fail, the others go on, and the
+// way back is looked at.
+func TestACandidateThatRefusesTheDirectory(t *testing.T) {
+	spec, _ := upgrading(t)
+	addVariant(spec, "third")
+	does(spec, "candidate", "refuse")
+	b := run(t, spec)
+	said := b.Upgrade.Start["candidate"].Refused
+	if b.Status != record.OK || !strings.Contains(said, ") died: panic: FATAL: cannot open the index: unknown version 7 (its log: ") {
+		t.Errorf("%+v %q", b.Failures, said)
+	}
+	if len(b.Upgrade.After.Types) != 2 || b.Upgrade.After.Types[0].CPUNS["third"] <= 0 || b.Upgrade.After.Types[0].CPUNS["candidate"] != 0 {
+		t.Errorf("%+v", b.Upgrade.After)
+	}
+	if d := b.Upgrade.Downgrade; !d["candidate"].Starts || len(d["candidate"].Answers) != 1 || len(d["third"].Answers) != 3 {
+		t.Errorf("%+v", d)
+	}
+	failed := []string{}
+	for _, c := range b.Checks {
+		if !c.OK {
+			failed = append(failed, c.Variant+" "+c.Check)
+		}
+	}
+	if !slices.Equal(failed, []string{"candidate upgrade_start", "candidate block_finished"}) {
+		t.Errorf("%q", failed)
+	}
+	// Nobody is left to compare with.
+	spec, _ = upgrading(t)
+	does(spec, "candidate", "refuse")
+	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 || !b.Upgrade.Downgrade["candidate"].Starts {
+		t.Errorf("%+v %+v", b.Failures, b.Upgrade)
+	}
+}
+
+// The way back is a result, too, whatever it is.
+func TestTheWayBack(t *testing.T) {
+	spec, _ := upgrading(t)
+	does(spec, "candidate", "leave-newer")
+	b := run(t, spec)
+	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || d.Starts || !strings.Contains(d.Said, "the index is of a newer version") {
+		t.Errorf("%+v %+v", b.Failures, d)
+	}
+	spec, _ = upgrading(t)
+	does(spec, "candidate", "leave-other")
+	b = run(t, spec)
+	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || !d.Starts || d.Answers[0].Same != 0 || !strings.Contains(d.Answers[0].What, ": the values are") && !strings.Contains(d.Answers[0].What, "the values are") {
+		t.Errorf("%+v %+v", b.Failures, d)
+	}
+}
+
+// A file that the module calls immutable, and that is written to all the same, ends the run: nothing of it can be trusted.
+func TestASharedFileThatIsWrittenTo(t *testing.T) {
+	spec, _ := upgrading(t)
+	does(spec, "candidate", "rewrite")
+	spec.Row.Order = []string{"candidate", "baseline"}
+	b, err := Run(t.Context(), spec)
+	if b != nil || err == nil || !strings.Contains(err.Error(), "data/small/part was changed through a copy that shared it by a hard link: `immutable` of tsduel/targets/fake.py must not name it") {
+		t.Errorf("%+v %v", b, err)
+	}
+	// Not called immutable it is copied.
+	spec, _ = upgrading(t)
+	does(spec, "candidate", "rewrite")
+	target := spec.Plan.Targets["fake"]
+	target.Immutable = ""
+	spec.Plan.Targets["fake"] = target
+	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Copies["candidate"].Linked != 0 {
+		t.Errorf("%+v %+v", b.Failures, b.Upgrade.Copies)
+	}
+}
