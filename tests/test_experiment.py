@@ -173,7 +173,6 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
         ({"queries": {"solo": True}, "design": {"warmup_blocks": 0}}, "queries.count: needed when design.warmup_bl"),
         ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
         ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
-        ({"duel": {"enabled": False, "load": True}}, "duel.load: has no effect without duel.enabled"),
         (
             {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
             "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",

@@ -203,8 +203,6 @@ class TsbsExperiment(experiment.Experiment):
                     "duel.load: this database does not take lines over HTTP, so batches cannot be exchanged: "
                     f"{one.target.name}"
                 )
-        if self.duel.load and not self.duel.enabled:
-            raise ValueError("duel.load: has no effect without duel.enabled")
         return self
 
     @model_validator(mode="after")
