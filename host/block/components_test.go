@@ -91,7 +91,7 @@ func TestComponentsMisbehave(t *testing.T) {
 		role, wrong, part, phase, sentence string
 		change                             func(*record.Plan)
 	}{
-		{"vmauth", "slow=30", "solo", "start", "the vmauth did not become healthy within 1s: ", func(p *record.Plan) { p.Watchdog.HealthS = 1 }},
+		{"vmauth", "slow=30", "solo", "start", "the vmauth did not become healthy within 6s: ", func(p *record.Plan) { p.Watchdog.HealthS = 6 }},
 		{"vmauth", "die=write", "solo", "load", "the vmauth (pid ", nil},
 		{"vmauth", "502=write", "solo", "load", "the loader complained on ", nil},
 		{"vmauth", "502=query_range", "solo", "query", "ended with exit code 2: panic: http request did not return status 200", nil},

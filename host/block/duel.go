@@ -421,15 +421,7 @@ func (d *duel) judge(ctx context.Context, names []string, result *exchange.Resul
 
 // noAnswer is the fault of a variant that answers no more: of a process that has died its own last words.
 func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
-	for _, s := range v.servers { // a connection breaks a moment before the process is gone
-		select {
-		case <-s.process.Ended():
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
-	}
-	if err := d.died(v); err != nil {
+	if err := d.ended(ctx, v); err != nil {
 		return err
 	}
 	return faultf("%s; %s", failure, lastWords(v.front().log))

@@ -294,6 +294,19 @@ func (f *frame) died(v *variant) error {
 	return nil
 }
 
+// ended is died for whoever has just lost a connection, which breaks a moment before the process is gone.
+func (f *frame) ended(ctx context.Context, v *variant) error {
+	for _, s := range v.servers {
+		select {
+		case <-s.process.Ended():
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	return f.died(v)
+}
+
 // listener is the process that answers at a server's port: what was started, or, behind a wrapper, one of its session.
 func (f *frame) listener(s *server) int {
 	if listens(s.process.Pid, s.port) {
