@@ -148,6 +148,8 @@ def _alone(row: Row) -> bool:
 def _moved(comparison: Comparison, subject: Subject) -> str:
     """Return which of the rows that a subject stands for moved most, each way."""
     rows = [r for r in comparison.rows if r["metric"] == subject.metric and r["query_type"] not in {"", GEOMEAN, ALL}]
+    if any(row["query_type"] == subject.query_type for row in rows):
+        return ""  # it stands for itself
     parts = []
     for verdict, word in (("regression", "worse"), ("improvement", "better")):
         moved = [row for row in rows if row["verdict"] in {verdict, word} and row["change_pct"] is not None]
