@@ -279,7 +279,7 @@ func (f *feeds) begin(scratch string) error {
 }
 
 func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, strings.Join(slices.DeleteFunc([]string{"feed", j.behind, j.format}, func(part string) bool { return part == "" }), "."))
+	path := filepath.Join(spec.Scratch, "feed."+strings.TrimPrefix(j.behind+"."+j.format, "."))
 	if len(j.cells) > 0 {
 		path += "." + filepath.Base(filepath.Dir(j.path))
 	}
