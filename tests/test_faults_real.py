@@ -107,7 +107,7 @@ def test_make_is_killed_as_a_whole_while_it_builds_and_runs(tmp_path, record_pro
     moments = ("ansible-playbook", "-storageDataPath=")
     for moment in moments:
         with checkout.making(tmp_path / "log", "tsbs", f"RUN={name}", *asked) as process:
-            there = lambda moment=moment: any(moment in words for words in started_by(name).values())  # noqa: E731
+            there = lambda moment=moment: any(moment in words for words in started_by(name).values())  # noqa: E731 - bound to its moment
             deadline = time.monotonic() + PATIENCE_S
             while not there():
                 assert process.poll() is None, (tmp_path / "log").read_text()

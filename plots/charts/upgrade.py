@@ -65,7 +65,7 @@ def through(steps: Sequence[Step], states: Mapping[str, str], labels: Mapping[st
 def _named(axes: object, last: Sequence[Step], at: int) -> None:
     """Write the names of the query types that end highest and lowest."""
     for step in {max(last, key=_change), min(last, key=_change)} if last else ():
-        axes.annotate(literal(step.query_type), (at, step.change), xytext=(7, 0), textcoords="offset points",  # type: ignore[attr-defined]
+        axes.annotate(literal(step.query_type), (at, step.change), xytext=(7, 0), textcoords="offset points",  # type: ignore[attr-defined]  # a row of itertuples
                       va="center", fontsize=7.5, color=GREY, zorder=6,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8})  # fmt: skip
 

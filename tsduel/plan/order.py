@@ -18,7 +18,7 @@ def draw(variants: Sequence[str], cells: Mapping[str, Sequence[str]], design: De
     """
     coin = random.Random(design.seed)  # noqa: S311 - a reproducible order, no secret
     # Turns have a coin of their own, so that the order of a run without a sweep does not depend on there being any.
-    turns = random.Random(f"turns of {design.seed}")  # noqa: S311
+    turns = random.Random(f"turns of {design.seed}")  # noqa: S311 - drawn to be repeated, no secret
     names, orders = list(variants), {cell: list[list[str]]() for cell in cells}
     rows = list[BlockRow]()
     for turn in range(1 - design.warmup_blocks, design.blocks + design.spare_blocks + 1):

@@ -59,9 +59,9 @@ def _of_candidate(
         if row.kind == "spare" and block is None:
             continue
         if row.block in surplus:
-            cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"  # noqa: PLW2901
+            cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"  # noqa: PLW2901 - decided here
         elif cause == OWED and (row.kind == "spare" or row.block in taken):
-            cause = SPOILT  # noqa: PLW2901
+            cause = SPOILT  # noqa: PLW2901 - decided here
         order = row.order if block is None else block.order
         pair = (candidate, run.variants[0])
         second = all(name in order for name in pair) and order.index(pair[0]) > order.index(pair[1])

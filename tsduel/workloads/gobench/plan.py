@@ -43,7 +43,7 @@ class GoPlanned:
     registered: ClassVar[tuple[Metric, ...]] = units.KNOWN
     unwritten: ClassVar[Mapping[str, Any] | None] = {"name": "gobench", "kind": "gobench", "noise": _SHARED}
 
-    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> TestBinary:  # noqa: ARG002
+    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> TestBinary:  # noqa: ARG002 - of the protocol
         """Return how the benchmarks of a variant are built."""
         go = _gobench(of)
         return TestBinary(
@@ -74,7 +74,7 @@ class GoPlanned:
         total_s = PREPARE_S + asked.design.planned * block_s
         return Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
 
-    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:  # noqa: ARG002
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:  # noqa: ARG002 - of the protocol
         """Return None: nobody knows."""
         return None
 

@@ -65,11 +65,11 @@ class TsbsPlanned:
     registered: ClassVar[tuple[Metric, ...]] = tuple(METRICS.values())
     unwritten: ClassVar[Mapping[str, Any] | None] = None
 
-    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:  # noqa: ARG002
+    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:  # noqa: ARG002 - of the protocol
         """Return the program that has this role in the variant's database."""
         return databases()[variant.target].programs[role]
 
-    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:  # noqa: ARG002
+    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:  # noqa: ARG002 - of the protocol
         """Return nothing."""
         return {}
 
