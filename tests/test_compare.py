@@ -145,6 +145,18 @@ def test_thresholds_of_the_experiment_count(tmp_path):
     assert rows(run)["load_rate", ""]["verdict"] == "negligible"
 
 
+def test_ingestion_in_turn_is_judged_in_place_of_the_load(run, tmp_path):
+    """Where batches are exchanged they are primary, and what a load alone says less precisely is secondary."""
+    ingestion = {"duel_load_typical_ms": "load_rate", "duel_load_cpu_us": "load_cpu_seconds"}
+    both = write(tmp_path, duel_load=True)
+    compare.main(both)
+    family = {one["metric"]: one["family"] for one in document(both)["rows"] if one["query_type"] == ""}
+    alone = {one["metric"]: one["family"] for one in document(run)["rows"] if one["query_type"] == ""}
+    for exchanged, loaded in ingestion.items():
+        assert (family[exchanged], family[loaded]) == ("primary", "secondary")
+        assert (alone.get(exchanged), alone[loaded]) == (None, "primary")
+
+
 def test_directions_and_known_factors(tmp_path):
     """The factors that were put in come out with their direction."""
     factors = {"candidate": {"rate": 0.9, "solo": 0.8, "bytes": 1.1, "rss": 0.8}}

@@ -412,6 +412,25 @@ func TestIngestionIsExchangedOnDirectoriesOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestIngestionEndsAfterItsTime(t *testing.T) {
+	t.Parallel()
+	f := toys(t, "", "")
+	f.Plan.Duel.Load, f.Plan.Duel.LoadS, f.Plan.Duel.Least = true, 1e-6, 1
+	path := filepath.Join(f.RunDir, "data")
+	if err := os.WriteFile(path, []byte(strings.Repeat("cpu,host=a value=1 1\n", 250)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.Workload.Data = []record.DataFile{{Format: "f", Path: path, Lines: 250}}
+	b := fight(t, f)
+	if b.Status != record.OK || b.Duel.Load == nil || b.Duel.Load.Exchanges != 1 || b.Duel.Load.Lines != 100 {
+		t.Fatalf("%+v %+v", b.Failures, b.Duel)
+	}
+	exchanged := slices.DeleteFunc(slices.Clone(b.Checks), func(c record.Check) bool { return c.Check != "lines_exchanged" })
+	if len(exchanged) != 2 || exchanged[0].Expected != 100 || exchanged[0].Actual != 100 || !exchanged[0].OK {
+		t.Errorf("%+v", exchanged)
+	}
+}
+
 func TestTypicalIsATrimmedMeanOfLogRatios(t *testing.T) {
 	var all []exchange.Exchange
 	for i := range 10 {
