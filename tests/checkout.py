@@ -63,8 +63,7 @@ class Checkout:
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(PROJECT / name, path / name)
         self._make_venv()
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "EXPERIMENT"))}
-        self.environment = kept | {"TSDUEL_CACHE": str(self.cache)}
+        self.environment = os.environ | {"TSDUEL_CACHE": str(self.cache)}
         if not cache:
             share(self.cache, *BUILDS)
 

@@ -50,6 +50,11 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Runs of tests beside each other, and beside a real one, do not exclude each other.
     os.environ["TSDUEL_LOCK"] = str(Path(tempfile.gettempdir()) / f"tsduel-tests-{os.getpid()}.lock")
+    # `make test` exports every knob, RUN=latest among them: a test gives its own.
+    makefile = Path(__file__).resolve().parent.parent / "Makefile"
+    knobs = re.findall(r"^(\w+) \?=", makefile.read_text(encoding="utf-8"), re.MULTILINE)
+    for name in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", *knobs} - {"TSDUEL_CACHE"}:
+        os.environ.pop(name, None)
 
 
 def pytest_unconfigure():
