@@ -28,6 +28,7 @@ const usage = `usage: tsduel-host COMMAND
   run RUN_DIR                      run every block of the plan that has not been run yet
   detached COMMAND RUN_DIR CACHE [LINE]
     start, state, follow, sums, collected, stop, rounds: the same, whether or not somebody watches
+    lend (with HOST in place of LINE): have this machine run components for the driver of a run on another
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
@@ -132,6 +133,13 @@ func detached(ctx context.Context, verb, runDir, cache, line string) error {
 		fmt.Println(said)
 	case "rounds":
 		err = d.Rounds()
+	case "lend":
+		err = d.Lend(line)
+	case "lending":
+		if err = proc.Subreaper(); err == nil {
+			defer proc.Leave()
+			err = d.Lending(ctx, line)
+		}
 	default:
 		err = record.UserError("%s", usage)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = proc.Subreaper()
 	scrape.CacheAge, scrape.Timeout = time.Millisecond, 2*time.Second
-	takeCanary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil }
+	machine.TakeCanary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil }
 	code := m.Run()
 	proc.Leave()
 	os.Exit(code)

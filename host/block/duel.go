@@ -127,7 +127,7 @@ func (d *duel) run(ctx context.Context) error {
 	for _, v := range d.alive() {
 		rss := usage{}
 		for _, s := range v.servers {
-			if c, err := proc.Read(s.pid); err == nil { // else it has died, as stop will say
+			if c, err := s.kernel(); err == nil { // else it has died, as stop will say
 				rss[s.role] = int64(c.RSS)
 				d.record.RSSPeakBytes[v.Name] += int64(c.PeakRSS)
 			}
@@ -178,7 +178,7 @@ func (d *duel) servers() (all []*server) {
 func (d *duel) idle(ctx context.Context, when string) error {
 	s := d.timed("idle", when)
 	used, seconds, err := d.watch(ctx, record.Seconds(d.Plan.Duel.IdleS))
-	s.over(d.servers()...)
+	s.over()
 	s.close(0, 0)
 	if err == nil {
 		d.record.Idle = append(d.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -245,7 +245,7 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	if err != nil {
 		return err
 	}
-	s.done(d.servers(), result)
+	s.done(result)
 	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
 		return err
 	}
@@ -364,8 +364,8 @@ func (d *duel) used(name string) usage {
 }
 
 // done ends a phase of exchanges.
-func (s *span) done(servers []*server, result *exchange.Result) {
-	s.over(servers...)
+func (s *span) done(result *exchange.Result) {
+	s.over()
 	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
 }
 
@@ -423,7 +423,7 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	if err := d.ended(ctx, v); err != nil {
 		return err
 	}
-	return faultf("%s; %s", failure, lastWords(v.front().log))
+	return faultf("%s; %s", failure, lastWords(v.front()))
 }
 
 // ratios are what the forecast goes by.

@@ -98,7 +98,7 @@ func (f *frame) withServer(ctx context.Context, r *rates, part string, work func
 	if !f.equalStart(r.variant, sizes["cache_bytes"], "bytes of answers on disk") {
 		return r.close(true)
 	}
-	if _, err := readOnce(ctx, r.data, f.Plan.Queries.Cache == "cold"); err != nil {
+	if _, err := f.readOnce(r.variant); err != nil {
 		return err
 	}
 	if _, err := f.launch(ctx, r.variant, part+"-", f.Host.Pin.Server); err != nil {
@@ -328,11 +328,11 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 		return phase, nil, nil, err
 	}
 	r.snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
-	s.over(r.servers...)
+	s.over()
 	phase.RatePhase = record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: int64(now - cpu), ClientCPUNS: int64(totals.ClientCPU)}
 	phase.ClientShare = totals.ClientCPU.Seconds() / totals.Elapsed.Seconds() / float64(max(1, len(f.Host.Pin.Client)))
 	for _, server := range r.servers {
-		if c, err := proc.Read(server.pid); err == nil {
+		if c, err := server.kernel(); err == nil {
 			phase.RSSBytes += int64(c.RSS)
 		}
 	}

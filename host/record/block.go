@@ -38,8 +38,9 @@ type Block struct {
 	Ended       float64               `json:"ended"`
 	BootID      string                `json:"boot_id"`
 	Maintenance string                `json:"maintenance"`
-	TimedS      float64               `json:"timed_s"` // in load, queries and exchanges
-	Noise       *Noise                `json:"noise"`   // over the whole block
+	TimedS      float64               `json:"timed_s"`         // in load, queries and exchanges
+	Noise       *Noise                `json:"noise"`           // over the whole block
+	Hosts       map[string]*Noise     `json:"hosts,omitempty"` // of other hosts, where components run there
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
@@ -101,6 +102,8 @@ type Phase struct {
 	ClientUserS   float64 `json:"client_user_s"`
 	ClientSystemS float64 `json:"client_system_s"`
 	Noise         *Noise  `json:"noise,omitempty"`
+	// Hosts is the same of other hosts, where components run there.
+	Hosts map[string]*Noise `json:"hosts,omitempty"`
 }
 
 // Check compares what was to be with what was.
@@ -350,6 +353,15 @@ type Facts struct {
 	InstructionsWhy     string   `json:"instructions_why"`
 	Cgroup              string   `json:"cgroup"` // none, v1 or v2
 	CPULimit            *float64 `json:"cpu_limit"`
+	// Link is how the client's host reaches this one; nil of the client's own.
+	Link *Link `json:"link,omitempty"`
+}
+
+// Link is a way between hosts: how long an answer takes at best, and by how much the clock there is ahead of the client's.
+type Link struct {
+	Address      string  `json:"address"`
+	RoundTripMS  float64 `json:"round_trip_ms"`
+	ClockAheadMS float64 `json:"clock_ahead_ms"`
 }
 
 // Workload is raw/workload.json: the very files of a run.

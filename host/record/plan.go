@@ -26,6 +26,7 @@ type Plan struct {
 	Kind        string            `json:"kind"` // tsbs, gobench or logs
 	Place       Place             `json:"place"`
 	Hosts       []string          `json:"hosts"`
+	Topology    Topology          `json:"topology"` // nil: all on one host
 	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"` // the baseline first
 	Targets     map[string]Target `json:"targets"`
@@ -43,6 +44,19 @@ type Plan struct {
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
 	Imported    *struct{}         `json:"imported"`
+}
+
+// Topology is what each host of a block does, by its name: client, or roles of components.
+type Topology map[string][]string
+
+// On is the host that runs a component; empty where there is one host for all.
+func (t Topology) On(role string) string {
+	for host, roles := range t {
+		if slices.Contains(roles, role) {
+			return host
+		}
+	}
+	return ""
 }
 
 // Cell is a setting of a sweep: what it changes, whole; nil is as in the plan. Without a sweep there is one, without a name.
@@ -174,7 +188,7 @@ type HostSettings struct {
 	Pin          Pin      `json:"pin"`
 }
 
-// Pin is host.pin: Mode auto or off, or fixed with the CPUs of both sides.
+// Pin is host.pin: Mode auto or off, or fixed with the CPUs of both sides; apart where the client has a host of its own.
 type Pin struct {
 	Mode   string `json:"mode"`
 	Server []int  `json:"server"`

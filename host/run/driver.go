@@ -91,7 +91,11 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 		return err
 	}
 	d.locks = append(d.locks, private)
-	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events}
+	lent, err := record.LoadLent(d.runDir, d.plan)
+	if err != nil {
+		return err
+	}
+	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events, Lent: lent}
 	forgetStop(d.runDir)
 	d.endStrays()
 	return d.tidyUp()
@@ -107,6 +111,9 @@ func (d *driver) run(ctx context.Context) error {
 		return err
 	}
 	d.spec.Host = *facts
+	if err := d.meet(ctx); err != nil {
+		return err
+	}
 	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Emit("note", record.Fields{"message": line}) }); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
@@ -353,10 +360,17 @@ func (d *driver) describe() (*record.Facts, error) {
 	if len(d.plan.Hosts) > 0 {
 		facts.Host = d.plan.Hosts[0]
 	}
+	wanted := d.plan.Host.Pin
+	if d.spec.Lent != nil {
+		wanted = record.Pin{Mode: "apart"}
+	}
 	if d.kind.Equip != nil {
-		if err := d.kind.Equip(facts, d.plan.Host.Pin); err != nil {
+		if err := d.kind.Equip(facts, wanted); err != nil {
 			return nil, err
 		}
+	}
+	if d.spec.Lent != nil {
+		facts.Instructions, facts.InstructionsWhy = false, aloneWhy
 	}
 	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
 }
@@ -488,6 +502,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		d.note(err.Error())
 	}
 	d.endStrays()
+	d.release()
 	if code == record.ExitInterrupted {
 		d.removePartials()
 	}
