@@ -301,6 +301,9 @@ func (f *frame) onlyOurs(v *variant) error {
 		if len(all) == 0 {
 			unseen = append(unseen, s.role)
 		}
+		if len(all) > 0 && s.host != "" && !slices.ContainsFunc(all, func(a netip.AddrPort) bool { return a.Addr().String() == s.address }) {
+			return faultf("the %s does not listen at %s (DB_HOST), where the client on another host looks for it: scripts/targets/%s/start has to say so", s.role, s.address, v.Target)
+		}
 	}
 	c := record.Check{Check: "listens_on_loopback", Phase: v.phase.Phase, Expected: 0, Actual: float64(len(open)), OK: len(open)+len(unseen) == 0}
 	c.Message = fmt.Sprintf("%s listens for others, at %s: take the flag that says so out of the experiment", v.Name, strings.Join(open, " and "))

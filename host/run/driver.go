@@ -342,7 +342,10 @@ func (d *driver) checkHost() (err error) {
 		return err
 	}
 	// Data and queries are estimated where they are made.
-	needed := d.plan.Estimate.DatabaseBytes + d.plan.Estimate.ResultsBytes
+	needed := d.plan.Estimate.ResultsBytes
+	if d.spec.Lent == nil { // else it lies where meet looks
+		needed += d.plan.Estimate.DatabaseBytes
+	}
 	if free, _ := record.IsFull(d.spec.Scratch); free < needed {
 		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: free some, or point TSDUEL_CACHE to a larger disk",
 			free>>20, d.spec.Scratch, needed>>20)
