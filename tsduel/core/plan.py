@@ -376,6 +376,7 @@ class Plan(Part):
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
     spare_hosts: tuple[str, ...] = ()
+    topology: dict[str, tuple[str, ...]] = {}
     cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
@@ -426,6 +427,11 @@ class Plan(Part):
     def every_host(self) -> tuple[str, ...]:
         """Names of all hosts; a spare one runs no block unless another host is lost."""
         return self.hosts + self.spare_hosts
+
+    @property
+    def lent_hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
+        return tuple(name for name in self.topology if name not in self.hosts)
 
     @property
     def is_local(self) -> bool:

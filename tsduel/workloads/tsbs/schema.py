@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
 from tsduel.core.sections import (
     CapacityAsked,
@@ -22,6 +23,15 @@ from tsduel.core.sections import (
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
+
+CLIENT, SERVER = "client", "server"
+MOST_PORT = 65535
+
+
+def _listed(value: object) -> object:
+    """Take a role in place of a list of one."""
+    # A list is none in strict mode, here.
+    return tuple((of,) if isinstance(of, str) else tuple(of) for of in value) if isinstance(value, list) else value
 
 
 class TsbsVariant(experiment.Variant):
@@ -143,6 +153,8 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
     report: Report = Report()
+    # One after the other as SSH_HOST names them: what each does.
+    hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
     # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
 
@@ -154,6 +166,45 @@ class TsbsExperiment(experiment.Experiment):
                 f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
                 "of these databases are loaded by; allowed: regular"
             )
+        return self
+
+    @property
+    def topology(self) -> dict[str, tuple[str, ...]]:
+        """What each host does, by its name in the plan; empty where one host does it all."""
+        named = {role for roles in self.hosts for role in roles} - {SERVER}
+        rest = tuple(role for role in self._roles if role not in named)
+        found = (tuple(r for r in roles if r != SERVER) + rest if SERVER in roles else roles for roles in self.hosts)
+        return {f"host{number}": roles for number, roles in enumerate(found, 1)}
+
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.role for variant in self.variants.values() for part in variant.parts))
+
+    @model_validator(mode="after")
+    def _hosts_apart(self) -> Self:
+        if not self.hosts:
+            return self
+        if self.hosts[0] != (CLIENT,) or len(self.hosts) == 1:
+            raise ValueError("hosts: the client's comes first and does nothing else, then one or more of components")
+        known, seen = (CLIENT, SERVER, *self._roles), set[str]()
+        for role in (role for roles in self.hosts for role in roles):
+            if role not in known:
+                raise ValueError(
+                    f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
+                )
+            if role in seen:
+                raise ValueError(f"hosts: {role} is there twice, and each runs on one host")
+            seen.add(role)
+        if SERVER not in seen and (homeless := [role for role in self._roles if role not in seen]):
+            raise ValueError(
+                f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
+            )
+        if self.upgrades:
+            raise ValueError("hosts: design.start_from: baseline copies directories, and needs all on one host")
+        if self.host.pin != "auto":
+            raise ValueError("host.pin: nothing is pinned where the client has a host of its own (hosts)")
+        if self.host.port + LENT_PORT > MOST_PORT:
+            raise ValueError(f"host.port: {MOST_PORT - LENT_PORT} at most with `hosts:`")
         return self
 
     @property
