@@ -207,6 +207,7 @@ class Block(_Record):
     path: Any = None
     block: int
     cell: str = ""
+    host: str = "host1"
     kind: str
     order: tuple[str, ...]
     status: str
