@@ -28,10 +28,11 @@ import (
 // in which boot), exit (the code, once it has ended) and log.
 type Detached struct {
 	runDir, cache, control string
+	who                    []string // as `tsduel-host run` takes it, see Who
 }
 
-// NewDetached of a run in a cache.
-func NewDetached(runDir, cache string) (*Detached, error) {
+// NewDetached of a run in a cache; who is for what starts its blocks.
+func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
 	runDir, err := filepath.Abs(runDir)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func NewDetached(runDir, cache string) (*Detached, error) {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return nil, err
 	}
-	d := &Detached{runDir, cache, filepath.Join(runDir, "control")}
+	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), who}
 	for _, dir := range []string{d.control, filepath.Join(runDir, "raw")} {
 		// A run that is not there is none of which to say anything.
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
@@ -74,7 +75,7 @@ func (d *Detached) Start() error {
 	if err := mendEvents(events, func(string) {}); err != nil {
 		return err
 	}
-	if err := d.launch("", "rounds", d.runDir, d.cache); err != nil {
+	if err := d.launch("rounds"); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -97,9 +98,8 @@ func (d *Detached) exclusive() (unlock func(), err error) {
 // systemd is there where this is; tests have one of their own.
 var systemd = "/run/systemd/system"
 
-// launch makes `detached` with these words a unit of its own where there is systemd, a session of its own elsewhere: neither ends with
-// the connection.
-func (d *Detached) launch(name string, words ...string) error {
+// launch makes `detached` with a verb a unit of its own where there is systemd, a session of its own elsewhere: neither ends with the connection.
+func (d *Detached) launch(verb string) error {
 	program, log, err := d.programAndLog()
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (d *Detached) launch(name string, words ...string) error {
 		c.Stdout, c.Stderr = log, log
 		return c
 	}
-	blocks := append([]string{program, "detached"}, words...)
+	blocks := append([]string{program, "detached", verb, d.runDir, d.cache}, d.who...)
 	root := []string{}
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
@@ -130,7 +130,7 @@ func (d *Detached) launch(name string, words ...string) error {
 		if _, err := os.Stat(systemd); err == nil {
 			// Were the unit stopped when the kernel kills a server for its memory, a failed block would be an interrupted run.
 			// On a rented machine our user has sudo, and what is measured is somebody's candidate: nothing in the unit can use it.
-			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+name+filepath.Base(d.runDir),
+			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir),
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
 				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
 				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
@@ -158,7 +158,7 @@ func (d *Detached) Rounds() error {
 	defer log.Close()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	driver := exec.Command(program, "run", d.runDir)
+	driver := exec.Command(program, append([]string{"run", d.runDir}, d.who...)...)
 	driver.Env = append(os.Environ(), "TSDUEL_CACHE="+d.cache, "TSDUEL_DIE_WITH_PARENT=1")
 	driver.Stdout, driver.Stderr = log, log
 	if err := driver.Start(); err != nil {

@@ -29,8 +29,8 @@ const (
 	clockQuestions = 50
 )
 
-// Lend starts lending this machine, as a host of the run, unless it is lent already; a driver can come then.
-func (d *Detached) Lend(host string) error {
+// Lend starts lending this machine, as a host of the run (who), unless it is lent already; a driver can come then.
+func (d *Detached) Lend() error {
 	unlock, err := d.exclusive()
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (d *Detached) Lend(host string) error {
 	if d.pid() != 0 {
 		return nil
 	}
-	if err := errors.Join(d.Collected(), d.launch("lend-", "lending", d.runDir, d.cache, host)); err != nil {
+	if err := errors.Join(d.Collected(), d.launch("lending")); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(30 * time.Second); d.pid() == 0; time.Sleep(20 * time.Millisecond) {
@@ -53,7 +53,7 @@ func (d *Detached) Lend(host string) error {
 }
 
 // Lending is what Lend starts.
-func (d *Detached) Lending(ctx context.Context, host string) (err error) {
+func (d *Detached) Lending(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			_ = record.WriteFile(d.file("exit"), []byte("1\n"))
@@ -84,7 +84,7 @@ func (d *Detached) Lending(ctx context.Context, host string) (err error) {
 	if _, err := proc.EndStrays(scratch); err != nil {
 		return err
 	}
-	l, err := machine.Listen(lent, host)
+	l, err := machine.Listen(lent, append(d.who, "")[0])
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ The host reads the same file (host/record). Times are in seconds, sizes in bytes
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
@@ -54,15 +54,35 @@ class LocalPlace(Part):
     kind: Literal["local"] = "local"
 
 
-class SshPlace(Part):
-    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`."""
+class SshHost(Part):
+    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`.
 
-    kind: Literal["ssh"] = "ssh"
+    `private`: its address for the other hosts of a topology, where the user says it.
+    """
+
     user: str | None
     address: str
     port: int | None
-    config_file: str | None
     directory: str
+    spare: bool = False
+    private: str | None = None
+
+
+class SshPlace(Part):
+    """Other machines, by their names in the plan."""
+
+    kind: Literal["ssh"] = "ssh"
+    config_file: str | None
+    hosts: dict[str, SshHost]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        """Read plans of before there were fleets."""
+        if isinstance(value, dict) and "address" in value:
+            parts = {name: value[name] for name in ("user", "address", "port", "directory")}
+            return {"kind": "ssh", "config_file": value["config_file"], "hosts": {"host1": parts}}
+        return value
 
 
 class Price(Part):
@@ -429,9 +449,23 @@ class Plan(Part):
         return self.hosts + self.spare_hosts
 
     @property
+    def host_roles(self) -> tuple[str, ...]:
+        """What the hosts of a topology do; none where one host does it all."""
+        return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
+
+    @property
     def lent_hosts(self) -> tuple[str, ...]:
         """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
         return tuple(name for name in self.topology if name not in self.hosts)
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether there are several hosts: each is complete in itself, and its files are apart at home."""
+        return len(self.every_host) > 1
+
+    def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - so far every host runs every cell
+        """Names of the hosts that share a cell's blocks, or that stand by for one of them."""
+        return self.spare_hosts if spare else self.hosts
 
     @property
     def is_local(self) -> bool:

@@ -27,7 +27,7 @@ def state(run: Run, running: str) -> str:
         built = all((run.path / f"build/{variant.name}.json").exists() for variant in run.plan.variants)
         return "built" if built else "planned"
     spares = sum(block.kind == "spare" for block in run.blocks)
-    planned = sum(row.kind != "spare" for row in run.planned) + spares
+    planned = len(run.due) + spares
     failed = sum(block.status != "ok" for block in run.blocks)
     told = f"{len(run.blocks)} of {planned}{f', {failed} failed' if failed else ''}"
     return f"{_doing(run, last, whole=len(run.blocks) >= planned, running=running)} {told}"
