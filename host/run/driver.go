@@ -36,8 +36,8 @@ type Who struct {
 type driver struct {
 	plan   *record.Plan
 	who    Who
-	rows   []record.BlockRow // of this host
-	lost   []record.BlockRow // of others, in place of which spare ones are run here
+	rows   []record.BlockRow     // of this host
+	lost   []record.BlockRow     // of others, in place of which spare ones are run here
 	blocks map[int]*record.Block // that are published
 	report *record.NoiseReport
 	kind   Kind

@@ -43,7 +43,7 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
 
 
 def address(host: Host, given: str | None) -> str:
-    """Return the private IPv4 address of a machine at which others reach it: as given, else where we came, or its only."""
+    """Return a machine's private IPv4 address for the others: as given, else the one that we came to, or its only."""
     said = host.run("sh", "-c", ADDRESSES).stdout.splitlines()
     facts = dict(line.split("=", 1) for line in said if "=" in line)
     private = [text for text in dict.fromkeys(facts.get("addresses", "").split()) if _is_private(text)]

@@ -61,7 +61,7 @@ def stop(run_dir: Path) -> None:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
         print(_stopped(run, where, said))
-        if not said.startswith("after "):
+        if not any(line.startswith("after ") for line in said.splitlines()):
             lent.take_back(run_dir)
 
     raise_first(ask_all(run_dir, ask))

@@ -31,7 +31,8 @@ MOST_PORT = 65535
 def _listed(value: object) -> object:
     """Take a role in place of a list of one."""
     # A list is none in strict mode, here.
-    return tuple((of,) if isinstance(of, str) else tuple(of) for of in value) if isinstance(value, list) else value
+    found = ((of,) if isinstance(of, str) else tuple(of) if isinstance(of, list) else of for of in value or ())
+    return tuple(found) if isinstance(value, list) else value
 
 
 class TsbsVariant(experiment.Variant):
