@@ -459,7 +459,7 @@ func TestWantOfMemory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	check(t, os.WriteFile(filepath.Join(root, "vmstat"), []byte("pgfault 9\noom_kill 3\n"), 0o644))
-	f := &frame{oomKills: 3}
+	f := &frame{oomKills: 3, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "")}}
 	if said := f.wantOfMemory(); said != "" {
 		t.Error(said)
 	}

@@ -27,8 +27,7 @@ type frame struct {
 	block    *record.Block
 	variants map[string]*variant
 	targets  string                     // scripts/targets
-	here     machine.Machine            // where the client is
-	hosts    map[string]machine.Machine // all, by name; of one host for all the only one has none
+	hosts    map[string]machine.Machine // that components run on, by name; this one has none
 	borrowed []*machine.There
 	oomKills float64 // of all machines so far
 }
@@ -130,8 +129,7 @@ func (f *frame) borrow(ctx context.Context) (context.Context, error) {
 		}
 		f.borrowed = append(f.borrowed, there)
 	}
-	f.here = machine.NewHere(ctx, address)
-	f.hosts = map[string]machine.Machine{"": f.here}
+	f.hosts = map[string]machine.Machine{"": machine.NewHere(ctx, address)}
 	for _, there := range f.borrowed {
 		f.hosts[there.Host] = there
 	}
@@ -438,7 +436,10 @@ func (v *variant) storageWritten() (sum int64) {
 }
 
 // kernel is what the kernel has counted of the process so far.
-func (s *server) kernel() (c proc.Counters, err error) { return c, s.on.Counters(s.pid, &c) }
+func (s *server) kernel() (c proc.Counters, err error) {
+	err = s.on.Counters(s.pid, &c)
+	return c, err
+}
 
 func (u usage) sum() (all int64) {
 	for _, one := range u {
@@ -483,5 +484,6 @@ func (f *frame) freePort(next *server) (port int, err error) {
 		}
 	}
 	take(next)
-	return port, next.on.FreePort(machine.Ports{From: f.Plan.Host.Port, Given: given}, &port)
+	err = next.on.FreePort(machine.Ports{From: f.Plan.Host.Port, Given: given}, &port)
+	return port, err
 }

@@ -166,12 +166,13 @@ func (d *duel) unequalParts() (string, error) {
 
 // readOnce reads all data of a variant once, or has them forgotten for a cold cache: how many bytes.
 func (f *frame) readOnce(v *variant) (bytes int64, err error) {
-	return bytes, f.everywhere(v, func(m machine.Machine) error {
+	err = f.everywhere(v, func(m machine.Machine) error {
 		var read int64
 		err := m.ReadOnce(machine.Reading{Dir: v.data, Drop: f.Plan.Queries.Cache == "cold"}, &read)
 		bytes += read
 		return err
 	})
+	return bytes, err
 }
 
 // awaitIdle waits until no server has anything left to do: no merges, and under 1 % of a CPU over a second. One that keeps
