@@ -178,3 +178,24 @@ def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
     assert {name for phase in block["phases"] for name in phase.get("hosts", {})} == {"host2", "host3", "host4"}
     assert sorted(path.name for path in (run_dir / "raw").glob("host*.json")) == [f"host{n}.json" for n in range(1, 5)]
     assert [left(host) for host in hosts.hosts] == [[]] * 4
+
+
+def test_two_clients_at_a_rate(hosts, checkout):
+    """They begin at an instant that they agree on, their times and samples are added, and all samples are stored."""
+    rates = {"seconds": 4, "connections": 8, "late_ms": 100, "late_pct": 50}
+    path = asked(
+        checkout, "two-clients", hosts=["client", "client", "server"],
+        mixed={"ingest": 20_000, "queries": 20, "types": ["single-groupby-1-1-1"], **rates},
+    )  # fmt: skip
+    run_dir = checkout.results("clients")
+    checkout.make("tsbs", *words_for(hosts, 3, "clients", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
+    assert "samples_stored" in {check["check"] for check in checks_of(run_dir) if check["phase"] == "mixed"}
+    for of in json.loads((run_dir / "raw/001/block.json").read_text())["mixed"].values():
+        phase = of["phases"][0]
+        assert [client["host"] for client in phase["clients"]] == ["host1", "host2"]
+        assert phase["skew_ms"] < 10
+        assert sum(client["started"] for client in phase["clients"]) == sum(one["started"] for one in phase["streams"])
+        assert all(client["lines"] > 0 for client in phase["clients"])
+        assert sum(client["lines"] for client in phase["clients"]) * 10 == phase["samples"]
+        assert all(one["unstarted"] == 0 and one["failed"] == 0 for one in phase["streams"])
+    assert [left(host) for host in hosts.hosts] == [[]] * 4

@@ -21,7 +21,7 @@ func apart(t *testing.T, spec *record.Spec, roles map[string][]string) (dies con
 	for host, of := range roles {
 		spec.Plan.Topology[host], spec.Lent.Hosts[host] = of, "127.0.0."+strings.TrimPrefix(host, "host")
 		l := must(machine.Listen(spec.Lent, host))
-		go func() { _ = machine.Lend(ctx, l, spec.Lent.Token, time.Minute) }()
+		go func() { _ = machine.Lend(ctx, l, spec.Lent.Token, time.Minute, nil) }()
 	}
 	t.Cleanup(dies)
 	return dies

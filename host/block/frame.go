@@ -29,7 +29,8 @@ type frame struct {
 	targets  string                     // scripts/targets
 	hosts    map[string]machine.Machine // that components run on, by name; this one has none
 	borrowed []*machine.There
-	oomKills float64 // of all machines so far
+	clients  []*machine.There // of those, the clients beside this one
+	oomKills float64          // of all machines so far
 }
 
 // variant is one of the versions, as it lies and runs here. Its phase is the one that a fault is put down to.
@@ -118,7 +119,7 @@ func (f *frame) borrow(ctx context.Context) (context.Context, error) {
 	if f.Lent != nil {
 		address = f.Lent.Hosts[f.Host.Host]
 	}
-	for host := range f.Plan.Topology {
+	for _, host := range slices.Sorted(maps.Keys(f.Plan.Topology)) {
 		if host == f.Host.Host {
 			continue
 		}
@@ -128,6 +129,9 @@ func (f *frame) borrow(ctx context.Context) (context.Context, error) {
 			return ctx, err
 		}
 		f.borrowed = append(f.borrowed, there)
+		if slices.Contains(f.Plan.Topology[host], "client") {
+			f.clients = append(f.clients, there)
+		}
 	}
 	f.hosts = map[string]machine.Machine{"": machine.NewHere(ctx, address)}
 	for _, there := range f.borrowed {

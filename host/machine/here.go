@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/noise"
+	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -36,6 +37,8 @@ type Here struct {
 	mutex     sync.Mutex
 	processes map[int]*proc.Process
 	edges     []noise.Edge
+	clients   []*client
+	workload  func(context.Context) (*record.Workload, error) // nil: it is made by who asks
 }
 
 // NewHere of this machine.
@@ -352,4 +355,67 @@ func (h *Here) Sums(paths []string, sums *map[string]string) error {
 		(*sums)[path] = hex.EncodeToString(hash.Sum(nil))
 	}
 	return nil
+}
+
+// Workload is of Machine.
+func (h *Here) Workload(_ None, made *record.Workload) error {
+	found, err := h.workload(h.ctx)
+	if err == nil {
+		*made = *found
+	}
+	return err
+}
+
+// client is one that is ready to send: it begins at the time that it is told.
+type client struct {
+	at    chan time.Time
+	ended chan struct{}
+	gave  Looped
+	err   error
+}
+
+// Prime is of Machine.
+func (h *Here) Prime(asked openloop.Asked, number *int) error {
+	job, closeAll, err := asked.Job()
+	if err != nil {
+		return err
+	}
+	c := &client{at: make(chan time.Time, 1), ended: make(chan struct{})}
+	ready := make(chan struct{})
+	job.Meet = func(ctx context.Context) (time.Time, error) {
+		close(ready)
+		select {
+		case at := <-c.at:
+			return at, nil
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+	go func() {
+		defer close(c.ended)
+		defer closeAll()
+		var totals openloop.Totals
+		c.gave.Results, totals, c.err = openloop.Run(h.ctx, job)
+		c.gave.Elapsed, c.gave.ClientCPU, c.gave.Began, c.gave.CPUs = totals.Elapsed, totals.ClientCPU, totals.Began.UnixNano(), len(proc.Allowed())
+	}()
+	select {
+	case <-ready:
+	case <-c.ended:
+		return c.err
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*number, h.clients = len(h.clients), append(h.clients, c)
+	return nil
+}
+
+// Loop is of Machine.
+func (h *Here) Loop(at Instant, gave *Looped) error {
+	h.mutex.Lock()
+	c := h.clients[at.Client]
+	h.mutex.Unlock()
+	c.at <- time.Unix(0, at.At)
+	<-c.ended
+	*gave = c.gave
+	return c.err
 }

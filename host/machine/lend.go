@@ -63,7 +63,7 @@ func Listen(lent *record.Lent, host string) (*net.TCPListener, error) {
 }
 
 // Lend serves one driver after the other until one releases the machine, ctx ends, or none has come for patience.
-func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.Duration) error {
+func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.Duration, workload func(context.Context) (*record.Workload, error)) error {
 	ctx, release := context.WithCancel(ctx)
 	defer release()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
@@ -81,7 +81,7 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 			return err
 		}
 		if admit(conn, token) {
-			serve(ctx, conn, address, release)
+			serve(ctx, conn, address, release, workload)
 			if err := proc.EndAll(); err != nil {
 				return err
 			}
@@ -103,12 +103,14 @@ func admit(conn net.Conn, token string) bool {
 	return err == nil && conn.SetDeadline(time.Time{}) == nil
 }
 
-func serve(ctx context.Context, conn net.Conn, address string, release context.CancelFunc) {
+func serve(ctx context.Context, conn net.Conn, address string, release context.CancelFunc, workload func(context.Context) (*record.Workload, error)) {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	here := NewHere(ctx, address)
+	here.workload = workload
 	server := rpc.NewServer()
-	if err := server.RegisterName("Machine", &service{NewHere(ctx, address), release}); err != nil {
+	if err := server.RegisterName("Machine", &service{here, release}); err != nil {
 		panic(err) // its methods are ours
 	}
 	// In JSON, in which a figure that is 0 is not the same as none.

@@ -35,7 +35,7 @@ func lending(t *testing.T, patience time.Duration) (lent *record.Lent, over chan
 	lent.Port, over = l.Addr().(*net.TCPAddr).Port, make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	go func() { over <- Lend(ctx, l, lent.Token, patience) }()
+	go func() { over <- Lend(ctx, l, lent.Token, patience, nil) }()
 	return lent, over
 }
 
@@ -256,7 +256,7 @@ func TestMachineLost(t *testing.T) {
 	}
 	lent.Port = l.Addr().(*net.TCPAddr).Port
 	lives, dies := context.WithCancel(t.Context())
-	go func() { _ = Lend(lives, l, lent.Token, time.Minute) }()
+	go func() { _ = Lend(lives, l, lent.Token, time.Minute, nil) }()
 	there, ctx := borrow(t, lent)
 	p := sleeping(t, there)
 	dies()

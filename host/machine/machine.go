@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -32,6 +33,9 @@ type Machine interface {
 	OOMKills(_ None, count *float64) error                     // of the machine so far
 	Describe(dir string, facts *record.Facts) error            //
 	Sums(paths []string, sha256 *map[string]string) error      // "" of what is not there
+	Workload(_ None, made *record.Workload) error              // the files of the run, made where they are missing
+	Prime(openloop.Asked, *int) error                          // a client, until it is ready to send: its number
+	Loop(Instant, *Looped) error                               // it sends from that instant on, to its end
 }
 
 type (
@@ -72,6 +76,18 @@ type (
 	Reading struct {
 		Dir  string
 		Drop bool
+	}
+	// Instant is when a client begins, in ns since the epoch by its own machine's clock.
+	Instant struct {
+		Client int
+		At     int64
+	}
+	// Looped is what a client gave, and when it really began; CPUs is how many it may use.
+	Looped struct {
+		Results            []*openloop.Result
+		Elapsed, ClientCPU time.Duration
+		Began              int64
+		CPUs               int
 	}
 	// Piece is a file from an offset on.
 	Piece struct {

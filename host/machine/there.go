@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -67,3 +68,12 @@ func (t *There) Describe(a string, r *record.Facts) error { return t.ask("Descri
 
 // Sums is of Machine.
 func (t *There) Sums(a []string, r *map[string]string) error { return t.ask("Sums", a, r) }
+
+// Workload is of Machine.
+func (t *There) Workload(a None, r *record.Workload) error { return t.ask("Workload", a, r) }
+
+// Prime is of Machine.
+func (t *There) Prime(a openloop.Asked, r *int) error { return t.ask("Prime", a, r) }
+
+// Loop is of Machine.
+func (t *There) Loop(a Instant, r *Looped) error { return t.ask("Loop", a, r) }

@@ -220,6 +220,19 @@ type RatePhase struct {
 	Samples     int64              `json:"samples"` // sent, acknowledged and stored
 	Void        string             `json:"void"`    // why it says nothing of the server, in a sentence
 	Held        bool               `json:"held"`    // of a rung: all were answered within the bound, at its percentile
+	// Clients are those of several, and SkewMS by how much one began before another. ClientShare is the busiest one's then.
+	Clients []RateClient `json:"clients,omitempty"`
+	SkewMS  float64      `json:"skew_ms,omitempty"`
+}
+
+// RateClient is one of several: when it began after the instant that was agreed on, what it used of its host's CPUs, and what it sent.
+type RateClient struct {
+	Host    string  `json:"host"`
+	BeganMS float64 `json:"began_ms"`
+	CPUNS   int64   `json:"cpu_ns"`
+	Share   float64 `json:"share"`
+	Started int     `json:"started"`
+	Lines   int64   `json:"lines"`
 }
 
 // RateStream is the operations of one kind in it: planned = started + unstarted, started = answered + failed. Times are in ns by

@@ -49,6 +49,17 @@ type Plan struct {
 // Topology is what each host of a block does, by its name: client, or roles of components.
 type Topology map[string][]string
 
+// Clients are the hosts that clients run on, the driver's first.
+func (t Topology) Clients() (hosts []string) {
+	for host, roles := range t {
+		if slices.Contains(roles, "client") {
+			hosts = append(hosts, host)
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
 // On is the host that runs a component; empty where there is one host for all.
 func (t Topology) On(role string) string {
 	for host, roles := range t {

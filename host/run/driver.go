@@ -156,6 +156,9 @@ func (d *driver) run(ctx context.Context) error {
 		if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
 			return err
 		}
+		if err := d.shareWorkload(ctx); err != nil {
+			return err
+		}
 	}
 	// All that was planned, then what has to be replaced.
 	for _, row := range d.rows {

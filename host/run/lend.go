@@ -15,6 +15,7 @@ import (
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
+	"tsduel/host/workload"
 )
 
 // Where components run on hosts of their own, the driver is on the client's, and the others are lent to it: each for one run, under
@@ -93,7 +94,13 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.Remove(d.file("pid"))
-	return machine.Lend(ctx, l, lent.Token, lendPatience+3*record.Seconds(plan.Duration.WorkloadS))
+	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: scratch, Cache: d.cache, Events: record.NewEvents(d.runDir, true)}
+	return machine.Lend(ctx, l, lent.Token, lendPatience+3*record.Seconds(plan.Duration.WorkloadS), func(ctx context.Context) (made *record.Workload, err error) {
+		if spec.Builds, err = record.LoadBuilds(d.runDir, plan); err != nil {
+			return nil, err
+		}
+		return workload.Make(ctx, spec)
+	})
 }
 
 // others are the hosts that run components, but for the driver's own.
@@ -155,6 +162,33 @@ func (d *driver) meetOne(there *machine.There, here map[string]string) error {
 }
 
 const aloneWhy = "components run on other hosts than the client, which does not see their instructions"
+
+// shareWorkload has the other clients make the same files.
+func (d *driver) shareWorkload(ctx context.Context) error {
+	for _, host := range d.plan.Topology.Clients()[min(1, len(d.plan.Topology)):] {
+		there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
+		if err != nil {
+			return err
+		}
+		made := &record.Workload{}
+		err = there.Workload(machine.None{}, made)
+		there.HangUp()
+		if err != nil {
+			return err
+		}
+		for i, q := range d.spec.Workload.Queries {
+			if i >= len(made.Queries) || made.Queries[i].SHA256 != q.SHA256 || made.Queries[i].Path != q.Path {
+				return record.UserError("%s has made other queries of %s than the first client: give all hosts the same architecture", host, q.Type)
+			}
+		}
+		for i, data := range d.spec.Workload.Mixed {
+			if i >= len(made.Mixed) || made.Mixed[i].ContentChecksum != data.ContentChecksum || made.Mixed[i].FeedPath != data.FeedPath {
+				return record.UserError("%s has made other data (%s) than the first client: give all hosts the same architecture", host, data.Format)
+			}
+		}
+	}
+	return nil
+}
 
 // release gives the other hosts back.
 func (d *driver) release() {

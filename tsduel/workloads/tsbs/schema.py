@@ -1,5 +1,6 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -185,10 +186,18 @@ class TsbsExperiment(experiment.Experiment):
     def _hosts_apart(self) -> Self:
         if not self.hosts:
             return self
-        if self.hosts[0] != (CLIENT,) or len(self.hosts) == 1:
-            raise ValueError("hosts: the client's comes first and does nothing else, then one or more of components")
-        known, seen = (CLIENT, SERVER, *self._roles), set[str]()
-        for role in (role for roles in self.hosts for role in roles):
+        parts = self.hosts[len(clients := list(itertools.takewhile((CLIENT,).__eq__, self.hosts))) :]
+        if not clients or not parts or any(CLIENT in roles for roles in parts):
+            raise ValueError(
+                "hosts: the client's comes first and does nothing else, or several of them; then those of components"
+            )
+        if len(clients) > 1 and not (self.mixed or self.capacity):
+            raise ValueError(
+                "hosts: several clients send operations at fixed rates together, and load and duel are the first one's "
+                "alone: add `mixed:` or `capacity:`, or have one client"
+            )
+        known, seen = (SERVER, *self._roles), set[str]()
+        for role in (role for roles in parts for role in roles):
             if role not in known:
                 raise ValueError(
                     f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
@@ -200,6 +209,12 @@ class TsbsExperiment(experiment.Experiment):
             raise ValueError(
                 f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _what_hosts_apart_allow(self) -> Self:
+        if not self.hosts:
+            return self
         if self.upgrades:
             raise ValueError("hosts: design.start_from: baseline copies directories, and needs all on one host")
         if self.host.pin != "auto":
