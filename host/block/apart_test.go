@@ -126,3 +126,35 @@ func TestAdapterOnLoopbackAlone(t *testing.T) {
 		t.Errorf("%+v", b.Failures)
 	}
 }
+
+// Two clients at a rate send what one would: every operation once, from an instant that they agree on, and all samples of both
+// are stored.
+func TestTwoClientsAtARate(t *testing.T) {
+	spec, _ := fakes(t)
+	target := spec.Plan.Targets["fake"]
+	target.WritePath = "/write"
+	spec.Plan.Targets["fake"] = target
+	spec.Plan.Queries.Solo, spec.Host.Pin.Client = false, []int{0, 1, 2, 3}
+	spec.Plan.Mixed = &record.Mixed{Rates: record.Rates{Seconds: 1, Types: types[:1], Arrivals: "poisson", Connections: 4, LateMS: 500, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
+	spec.Workload.Mixed = spec.Workload.Data
+	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v %s", b.Failures, b.Void)
+	}
+	for _, name := range []string{"baseline", "candidate"} {
+		phase := b.Mixed[name].Phases[0]
+		if phase.Void != "" || len(phase.Clients) != 2 || phase.Clients[0].Host != "host1" || phase.Clients[1].Host != "host3" || phase.SkewMS > 10 {
+			t.Fatalf("%+v", phase)
+		}
+		// 21 queries and 8 batches of 2 lines, dealt out by turns.
+		if a, b := phase.Clients[0], phase.Clients[1]; a.Started != 11+4 || b.Started != 10+4 || a.Lines != 8 || b.Lines != 8 || phase.Samples != 160 {
+			t.Errorf("%+v %+v: %d samples", a, b, phase.Samples)
+		}
+		for _, stream := range phase.Streams {
+			if stream.Answered != stream.Planned || stream.Unstarted != 0 {
+				t.Errorf("%+v", stream)
+			}
+		}
+	}
+}

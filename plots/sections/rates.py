@@ -175,11 +175,9 @@ def _kept(source: Source) -> str:
     streams = [stream for phase in found for stream in phase.streams]
     started, late, queued = (sum(getattr(s, name) for s in streams) for name in ("started", "late", "queued"))
     worst = max(stream.lateness_ns["p999"] for stream in streams) / 1e6
-    several = [client for phase in found for client in phase.clients]
+    who, used = "busiest client" if found[0].clients else "client", max(phase.client_share for phase in found)
     return (
-        _together(found)
-        + f"The {'busiest ' if several else ''}client used {max(phase.client_share for phase in found):.0%} of its CPUs "
-        f"at most. Of {started:,} "
+        f"{_together(found)}The {who} used {used:.0%} of its CPUs at most. Of {started:,} "
         f"operations it began {late:,} late by its own doing (p99.9 of lateness {numbers.number(worst, 2)} ms in the "
         f"worst phase); {queued:,} had to wait until a connection was free."
     )
