@@ -22,6 +22,7 @@ from tsduel.question import knobs
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 PORT = 18300
+SIDES = ("baseline", "candidate")
 # As if the packages were there: nothing has to be compiled, since what was built here is copied.
 STANDINS = (
     "for p in make git gcc; do printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/$p; chmod 755 /usr/local/bin/$p; done; "
@@ -49,16 +50,24 @@ def hosts(tmp_path_factory, checkout):
     with network([BareHost(directory / f"host{number}", mounts=mounts) for number in range(1, 5)]) as linked:
         for host in linked.hosts:
             host.ssh(STANDINS, user="root")
-            host.ssh(f"umask 077; mkdir -p {OURS}/cache; cp -r /seed/agent /seed/tsbs /seed/variants {OURS}/cache")
-            host.ssh(f"cp /seed/.tsduel-cache {OURS}/cache 2>/dev/null || {{ {_mark(checkout)}; }}")
+            copies = "; ".join(f"mkdir -p {kind}; cp -r /seed/{kind}/{key} {kind}/" for kind, key in _built(checkout))
+            host.ssh(f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {_mark(checkout)}; {copies}")
         yield linked
+
+
+def _built(checkout):
+    """Return the directories of the cache that a run of smoke.yml uses, as kind and key."""
+    build_dir = checkout.results("here") / "build"
+    records = {name: json.loads((build_dir / f"{name}.json").read_text()) for name in ("agent", "tsbs", *SIDES)}
+    programs = [of.get("binary") or of["bin_dir"] + "/x" for of in records.values()]
+    return {(kind, key) for *_, kind, key, _ in (path.split("/") for path in programs)}
 
 
 def _mark(checkout):
     line = next(
         line for line in (checkout.path / "scripts/lib/cache.sh").read_text().splitlines() if "CACHE_WORDS=" in line
     )
-    return f"printf '%s\\n' '{line.split(chr(34))[1]}' >{OURS}/cache/.tsduel-cache"
+    return f"printf '%s\\n' '{line.split(chr(34))[1]}' >.tsduel-cache"
 
 
 def words_for(linked, count, run, **more):
@@ -98,7 +107,7 @@ def service_ms(run_dir, block, query_type):
     """Return the median service time of a type in a block, over all variants."""
     with gzip.open(run_dir / f"raw/{block:03d}/duel/exchanges.csv.gz", "rt", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["query_type"] == query_type]
-    return statistics.median(float(row[name]) for row in rows for name in ("baseline_ns", "candidate_ns")) / 1e6
+    return statistics.median(float(row[name]) for row in rows for name in (f"{side}_ns" for side in SIDES)) / 1e6
 
 
 def cpu_us(run_dir, block, query_type):

@@ -153,7 +153,7 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 			}
 		}
 		call := f.command(v, s, verb{name: "start", args: c.Flags})
-		call.Log, call.CPUs, call.Make = s.logThere, cpus, []string{filepath.Join(v.data, c.Role), filepath.Dir(s.logThere)}
+		call.Log, call.CPUs, call.Make = s.logThere, cpus, []string{filepath.Join(v.data, c.Role)}
 		if s.process, err = machine.Start(s.on, call); err != nil {
 			return 0, err
 		}

@@ -79,7 +79,7 @@ func (f *frame) together(ctx context.Context, r *rates, progress func(int), stre
 		return nil, totals, nil, err
 	}
 	all := [][]*openloop.Result{own}
-	clients = []record.RateClient{client(f.Host.Host, own, totals.Began.Sub(agreed), totals.Elapsed, totals.ClientCPU, max(1, len(f.Host.Pin.Client)))}
+	clients = []record.RateClient{clientOf(f.Host.Host, own, totals.Began.Sub(agreed), totals.Elapsed, totals.ClientCPU, max(1, len(f.Host.Pin.Client)))}
 	for i := range others {
 		o := &others[i]
 		<-o.ended
@@ -88,12 +88,12 @@ func (f *frame) together(ctx context.Context, r *rates, progress func(int), stre
 		}
 		began := time.Duration(o.looped.Began - agreed.UnixNano() - int64(o.ahead*1e9))
 		all = append(all, o.looped.Results)
-		clients = append(clients, client(f.clients[i].Host, o.looped.Results, began, o.looped.Elapsed, o.looped.ClientCPU, max(1, o.looped.CPUs)))
+		clients = append(clients, clientOf(f.clients[i].Host, o.looped.Results, began, o.looped.Elapsed, o.looped.ClientCPU, max(1, o.looped.CPUs)))
 	}
 	return openloop.Add(all...), totals, clients, nil
 }
 
-func client(host string, results []*openloop.Result, began, elapsed, cpu time.Duration, cpus int) record.RateClient {
+func clientOf(host string, results []*openloop.Result, began, elapsed, cpu time.Duration, cpus int) record.RateClient {
 	c := record.RateClient{Host: host, BeganMS: began.Seconds() * 1e3, CPUNS: int64(cpu), Share: cpu.Seconds() / elapsed.Seconds() / float64(cpus)}
 	for _, r := range results {
 		c.Started, c.Lines = c.Started+r.Started, c.Lines+r.Lines

@@ -61,6 +61,9 @@ func (h *Here) FreePort(ports Ports, port *int) error {
 
 // Start is of Machine.
 func (h *Here) Start(c Command, pid *int) error {
+	if err := os.MkdirAll(filepath.Dir(c.Log), 0o777); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(c.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err

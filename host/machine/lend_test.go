@@ -77,7 +77,7 @@ func TestLentMachine(t *testing.T) {
 			dir := t.TempDir()
 			log := filepath.Join(dir, "logs", "log")
 			p, err := Start(m, Command{Argv: []string{"-c", `cat named; echo "$A"; exit 7`}, Env: []string{"A=b c"}, Dir: filepath.Join(dir, "files"), Files: map[string]string{"named": "text\n"},
-				Make: []string{filepath.Dir(log)}, Log: log, Scratch: "/test"})
+				Make: []string{filepath.Join(dir, "made")}, Log: log, Scratch: "/test"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
