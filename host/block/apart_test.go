@@ -116,9 +116,8 @@ func TestAdapterOnLoopbackAlone(t *testing.T) {
 	spec, _ := fakes(t)
 	start := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "start")
 	check(t, os.WriteFile(start, []byte("#!/usr/bin/env bash\nexec \"$DB_BINARY\" -storageDataPath=\"$DB_DATA_DIR\" -httpListenAddr=\"127.0.0.1:$DB_PORT\"\n"), 0o755))
-	for _, verb := range []string{"ready", "endpoints"} {
-		path := filepath.Join(filepath.Dir(start), verb)
-		check(t, os.WriteFile(path, []byte("#!/usr/bin/env bash\nprintf 'clients http://127.0.0.1:%s\\n' \"$DB_PORT\"\n"), 0o755))
+	for verb, does := range map[string]string{"ready": `exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/health"`, "endpoints": `echo "clients http://127.0.0.1:$DB_PORT"`} {
+		check(t, os.WriteFile(filepath.Join(filepath.Dir(start), verb), []byte("#!/usr/bin/env bash\n"+does+"\n"), 0o755))
 	}
 	apart(t, &spec, map[string][]string{"host2": {"server"}})
 	b := run(t, spec)
