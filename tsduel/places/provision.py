@@ -70,11 +70,11 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
         variables["home_run_dir"] = str(home)
         variables["home_built_dir"] = str(home / "host" / name if plan.is_fleet or name in plan.lent_hosts else home)
         variables.update(directories.there(plan, name) if made else {})
-    # A group of a topology is who does the same.
-    roles = {
-        role: {"hosts": {name: {} for name, of in plan.topology.items() if role in of}} for role in plan.host_roles
-    }
-    text = json.dumps({"all": {"hosts": inventory} | ({"children": roles} if roles else {})}, indent=2) + "\n"
+    everything: dict[str, Any] = {"hosts": inventory}
+    if plan.topology:  # whose groups are those who do the same
+        in_group = {role: [name for name, of in plan.topology.items() if role in of] for role in plan.host_roles}
+        everything["children"] = {role: {"hosts": dict.fromkeys(names, {})} for role, names in in_group.items()}
+    text = json.dumps({"all": everything}, indent=2) + "\n"
     files.write(run_dir / "host" / "inventory.json", text)
 
 

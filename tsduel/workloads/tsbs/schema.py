@@ -32,8 +32,9 @@ MOST_PORT = 65535
 def _listed(value: object) -> object:
     """Take a role in place of a list of one."""
     # A list is none in strict mode, here.
-    found = ((of,) if isinstance(of, str) else tuple(of) if isinstance(of, list) else of for of in value or ())
-    return tuple(found) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return tuple((of,) if isinstance(of, str) else tuple(of) if isinstance(of, list) else of for of in value)
 
 
 class TsbsVariant(experiment.Variant):
