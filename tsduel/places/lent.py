@@ -35,6 +35,7 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
         raise UserError(f"{' and '.join(twice)} have one private address, {found[twice[0]]}: each needs one of its own")
     token = files.read_json(path)["token"] if path.exists() else secrets.token_hex(32)
     lent = {"token": token, "port": plan.host.port + LENT_PORT, "hosts": found}
+    path.parent.mkdir(parents=True, exist_ok=True)
     before = os.umask(0o077)
     try:
         files.write(path, json.dumps(lent, indent=2) + "\n")

@@ -73,7 +73,7 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     everything: dict[str, Any] = {"hosts": inventory}
     if plan.topology:  # whose groups are those who do the same
         in_group = {role: [name for name, of in plan.topology.items() if role in of] for role in plan.host_roles}
-        everything["children"] = {role: {"hosts": dict.fromkeys(names, {})} for role, names in in_group.items()}
+        everything["children"] = {role: {"hosts": {name: {} for name in names}} for role, names in in_group.items()}
     text = json.dumps({"all": everything}, indent=2) + "\n"
     files.write(run_dir / "host" / "inventory.json", text)
 
