@@ -69,7 +69,7 @@ class Network:
         """End what passes frames on; the links end with their hosts."""
         if self._relay is not None:
             self._relay.kill()
-            self._relay.wait()
+            self._relay.communicate()
 
 
 @contextlib.contextmanager

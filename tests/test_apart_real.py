@@ -51,7 +51,8 @@ def hosts(tmp_path_factory, checkout):
         for host in linked.hosts:
             host.ssh(STANDINS, user="root")
             copies = "; ".join(f"mkdir -p {kind}; cp -r /seed/{kind}/{key} {kind}/" for kind, key in _built(checkout))
-            host.ssh(f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {_mark(checkout)}; {copies}")
+            made = f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {_mark(checkout)}; {copies}"
+            host.ssh(f"{made}; chown -R {USERS[0]} {OURS}", user="root")
         yield linked
 
 
