@@ -54,6 +54,9 @@ func (f *frame) command(v *variant, s *server, c verb) machine.Command {
 		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role), "DB_HOST="+s.address,
 		"DB_URL="+v.url(), "DB_WRITE_URL="+v.written().writes, "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache,
 		"DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin)
+	if f.Lent != nil { // what the hosts say to each other goes through no proxy
+		env = append(env, "NO_PROXY=*", "no_proxy=*")
+	}
 	call.Env = append(append(env, s.ours()...), c.env...)
 	for _, one := range v.servers {
 		call.Env = append(call.Env, one.addresses()...)
