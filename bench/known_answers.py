@@ -81,7 +81,7 @@ def _figures(found: Mapping[str, Sequence[Primary]], times: int) -> list[Figure]
         share("one 3 % slower is flagged", "slow-3", flagged, 9, _median(found["slow-3"])),
         share("5 % of a core in the background, by CPU", "burn-5",
               lambda rows: rows[CPU]["verdict"] == "regression", 10, _median(found["burn-5"])),
-        Figure("a version against itself is flagged", sum(map(flagged, same)), max(1, 2 * len(same) // 20), at_most=True,
+        Figure("a version against itself is flagged", sum(map(flagged, same)), max(1, len(same) // 10), at_most=True,
                unit=f"of {len(same)}", detail=_median(same)),
         *(Figure(f"half-width of {name}", statistics.median(widths[metric]), HALF_WIDTH_PCT, at_most=True, unit="%",
                  detail=f"median; the widest {max(widths[metric]):.2f} %")
