@@ -397,13 +397,13 @@ class TestSecondView:
         there = Path(attended.there) / "raw/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
         # It is over: shown from what is here.
-        monkeypatch.setattr(follow.Link, "state", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
         assert self.follow(attended, tmp_path, capsys) == said
 
     def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
         """The other machine is not asked; a second one that would attend is refused with how to watch."""
         attended = link()
-        monkeypatch.setattr(follow.Link, "state", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 
         def watch():
             with stream.attending(attended.run_dir):
