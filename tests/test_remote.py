@@ -23,7 +23,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.plan import Component, SshHost, SshPlace, Variant
 from tsduel.core.rundir import open_run
 from tsduel.places import directories, place, provision
-from tsduel.places.ssh import pack, stream
+from tsduel.places.ssh import pack, probe, stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 from tsduel.rounds import attend, follow
@@ -126,6 +126,50 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
     assert "-F" not in plain
+
+
+def test_hosts_of_a_fleet_are_looked_at_beside_each_other():
+    """One machine by two names is refused; one machine that is two hosts, and other CPUs, are told."""
+    facts = {
+        "a": {"boot": "1", "inode": "8:1", "cpu": "Xeon"},
+        "b": {"boot": "2", "inode": "8:1", "cpu": "Xeon"},
+        "c": {"boot": "2", "inode": "8:2", "cpu": "EPYC"},
+    }
+    assert probe.compare({"a": facts["a"], "b": facts["b"]}) == []
+    said = probe.compare(facts)
+    assert said[0] == "b and c share a machine, and so disturb each other's blocks"
+    assert said[1].endswith("(a, b: Xeon; c: EPYC)")
+    with pytest.raises(UserError, match="a and z are the same machine by two names; name it once"):
+        probe.compare({"a": facts["a"], "z": facts["a"]})
+
+
+def test_all_hosts_of_a_fleet_are_asked_before_anything_begins(tmp_path, monkeypatch, capsys):
+    """What is wrong with each is said at once; a run that is gone on with has lost those that do not answer."""
+    answers = {"c": {"cpu": "Xeon"}, "d": {"cpu": "Xeon"}}
+
+    def check(host, _directory):
+        if host.address not in answers:
+            raise host.failure("ssh: Could not resolve hostname")
+        return answers[host.address]
+
+    monkeypatch.setattr(probe, "check", check)
+    where = SshPlace(**place.asked({"TARGET": "ssh", "SSH_HOST": "a,b,c", "SPARE_HOSTS": "d"}))
+    names = tuple(where.hosts)
+    run_dir = tmp_path / "r"
+    plans.write(run_dir, place=where, hosts=names[:3], spare_hosts=names[3:])
+    with pytest.raises(UserError, match=r"a: there is no machine of this name.*\nb: there is no machine of this name"):
+        provision.main(run_dir)
+    assert not (run_dir / "host").exists()
+    answers |= dict.fromkeys("ab", answers["c"])
+    provision.main(run_dir)
+    inventory = json.loads((run_dir / "host/inventory.json").read_text())["all"]["hosts"]
+    assert [inventory[name]["home_built_dir"] for name in names] == [f"{run_dir}/host/{name}" for name in names]
+    del answers["b"]
+    capsys.readouterr()
+    provision.main(run_dir)
+    assert "b: there is no machine of this name" in (said := capsys.readouterr().err)
+    assert "the others go on without host2" in said
+    assert set(Link.all(run_dir)) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -353,13 +397,13 @@ class TestSecondView:
         there = Path(attended.there) / "raw/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
         # It is over: shown from what is here.
-        monkeypatch.setattr(follow.Link, "state", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
         assert self.follow(attended, tmp_path, capsys) == said
 
     def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
         """The other machine is not asked; a second one that would attend is refused with how to watch."""
         attended = link()
-        monkeypatch.setattr(follow.Link, "state", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 
         def watch():
             with stream.attending(attended.run_dir):

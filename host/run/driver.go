@@ -49,8 +49,8 @@ type driver struct {
 	locks  []*os.File // held until we end
 }
 
-// Run runs every block that the plan gives to this host and that has not been run yet, and returns the exit code of the program. Finished blocks are the
-// directories raw/BBB; what was interrupted is done again from its start. A cancelled ctx interrupts it.
+// Run runs every block that the plan gives to this host and that has not been run yet, and returns the exit code of the program.
+// Finished blocks are the directories raw/BBB; what was interrupted is done again from its start. A cancelled ctx interrupts it.
 func Run(ctx context.Context, runDir, cache string, who Who, kinds map[string]Kind) int {
 	if absolute, err := filepath.EvalSymlinks(runDir); err == nil {
 		runDir, _ = filepath.Abs(absolute)

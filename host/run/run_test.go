@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -331,7 +332,7 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 			f.wantThere()
 		})
 	}
-	if code := Run(t.Context(), t.TempDir(), t.TempDir(), nil); code != 2 {
+	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Who{}, nil); code != 2 {
 		t.Errorf("exit code %d for what is no run", code)
 	}
 }

@@ -22,10 +22,6 @@ LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
 
 
-class LostError(UserError):
-    """The host was there and is no more, or what ran there has ended without a word."""
-
-
 class Attendant:
     """Attends one run on one host until it has ended; ``leaving``: somebody wants to, and the run goes on."""
 
@@ -55,13 +51,13 @@ class Attendant:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
                 if gone := presence.why_gone(self.link.run_dir, self.link.name):
-                    raise LostError(gone) from None
+                    raise UserError(gone) from None
                 if not self.heard:
                     raise
                 if self.heard != before:
                     pause = 1.0
                 if time.monotonic() - self.heard > self.patience_s:
-                    raise LostError(
+                    raise UserError(
                         f"{error}\nno word for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
                         f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"
                     ) from None
@@ -82,7 +78,7 @@ class Attendant:
         stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
-                raise LostError(
+                raise UserError(
                     f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )

@@ -3,7 +3,7 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def status(run_dir: Path) -> None:
         return
     if run.plan.is_fleet:
         print(f"{run_dir.name} on {len(run.plan.every_host)} hosts: {here} of {planned} blocks are here")
-    raise_first(ask_all(run_dir, lambda link: print(_status(run, link))))
+    _ask_all(run_dir, lambda link: _status(run, link))
 
 
 def _status(run: rundir.Run, link: Link) -> str:
@@ -57,14 +57,14 @@ def stop(run_dir: Path) -> None:
         print(_stopped(run, "this machine", _stop_here(run_dir)))
         return
 
-    def ask(link: Link) -> None:
+    def ask(link: Link) -> str:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
-        print(_stopped(run, where, said))
         if not any(line.startswith("after ") for line in said.splitlines()):
             lent.take_back(run_dir)
+        return _stopped(run, where, said)
 
-    raise_first(ask_all(run_dir, ask))
+    _ask_all(run_dir, ask)
 
 
 def _stopped(run: rundir.Run, where: str, said: str) -> str:
@@ -84,21 +84,19 @@ def _stopped(run: rundir.Run, where: str, said: str) -> str:
     return f"{name} is stopped on {where}; finished blocks are kept. {go_on}"
 
 
-def ask_all(run_dir: Path, ask: Callable[[Link], None]) -> list[UserError]:
-    """Do something with every host of a run at once; return what it came to where it went wrong."""
+def _ask_all(run_dir: Path, ask: Callable[[Link], str]) -> None:
+    """Ask every host of a run at once and print what is said of each; raise what went wrong once all are asked."""
     links = Link.all(run_dir)
     with ThreadPoolExecutor(len(links)) as pool:
         asked = [pool.submit(ask, link) for link in links.values()]
     errors = [error for of in asked if (error := of.exception())]
-    if ours := [error for error in errors if not isinstance(error, UserError)]:
-        raise ours[0]
-    return [error for error in errors if isinstance(error, UserError)]
-
-
-def raise_first(errors: Sequence[UserError]) -> None:
-    """Raise an error that is all of them."""
+    for of in asked:
+        if not of.exception() and of.result():
+            print(of.result())
+    if len(errors) > 1 and all(isinstance(error, UserError) for error in errors):
+        raise UserError("\n".join(map(str, errors)))
     if errors:
-        raise errors[0] if len(errors) == 1 else UserError("\n".join(map(str, errors)))
+        raise errors[0]
 
 
 def _stop_here(run_dir: Path) -> str:
@@ -118,25 +116,23 @@ def fetch(run_dir: Path) -> None:
     if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
         return
-    finished = dict.fromkeys((block.name for block in run.blocks), True)
 
-    def bring(link: Link) -> None:
+    def bring(link: Link) -> str:
         state = link.state()
         if state.word == "none" and not state.blocks:
             if link.of_fleet:
-                return
+                return f"{link.name} ({link.host.name}): nothing is there"
             raise UserError(
                 f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}"
             )
         link.fetch_blocks(state.blocks)
-        finished.update(dict.fromkeys(state.blocks, True))
         if state.word != "running":
             link.bring_home()
+        whose = f"{link.name} ({link.host.name}): " if link.of_fleet else ""
+        planned = sum(row.name in link.planned for row in run.due)
+        return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
-    errors = ask_all(run_dir, bring)
-    if not errors or run.plan.is_fleet:
-        print(f"{len(finished)} of {len(run.due)} blocks are finished and in {run_dir / 'raw'}")
-    raise_first(errors)
+    _ask_all(run_dir, bring)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:

@@ -88,7 +88,7 @@ class Fleet:
         for of in list(self.lost.values()):
             if of["by"]:
                 self._begin(of["by"], of["blocks"])
-        error = None
+        error: UserError | None = None
         try:
             while self._threads:
                 name, came = self._came.get()

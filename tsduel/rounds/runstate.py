@@ -20,7 +20,10 @@ def state(run: Run, running: str) -> str:
     """
     if run.plan.imported:
         return "imported"
-    last = last_event(run.path / "raw/events.jsonl")
+    # Of a fleet, that of a host that has not ended well, if there is one.
+    hosts = run.plan.every_host if run.plan.is_fleet else ("",)
+    ends = [found for host in hosts if (found := last_event(run.path / "raw" / host / "events.jsonl"))]
+    last = next((end for end in ends if end.get("status") != "ok"), ends[0] if ends else {})
     if not run.blocks and not last:
         if (run.path / "stats/comparison.json").exists():
             return "recorded"

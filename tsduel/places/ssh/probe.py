@@ -54,7 +54,7 @@ def compare(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
     """
     said = []
     for one, other in itertools.combinations(facts, 2):
-        same = {key: facts[one].get(key) == facts[other].get(key) != "" for key in ("boot", "inode")}
+        same = {key: facts[one].get(key, "") == facts[other].get(key, "") != "" for key in ("boot", "inode")}
         if all(same.values()):
             raise UserError(f"{one} and {other} are the same machine by two names; name it once")
         if same["boot"]:
