@@ -98,7 +98,7 @@ tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) repo
 
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
 
-bisect: look .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD
+bisect: .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD
 	@scripts/bisect
 
 history: look plan provision build run give-back tidy compare report .venv ## METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture

@@ -225,6 +225,7 @@ def test_what_is_followed():
         ({"GOOD": "a", "BAD": "b", "BASELINE": "c"}, "BASELINE: has no use in a bisection"),
         ({"GOOD": "a", "BAD": "b", "AA": "1"}, "AA: has no use in a bisection"),
         ({"GOOD": "path:.", "BAD": "b"}, "GOOD: a path has no revisions before it"),
+        ({"GOOD": "git:a", "BAD": "b"}, "GOOD: 'git:a' names no revision; write git:REPO@REF"),
         ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
         ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: of the first two duels, 6 at least"),

@@ -18,6 +18,8 @@ from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 
 HOME = "bisect"
 EXPERIMENT = "experiments/bisect.yml"
+ONE_TYPE_S = 3.0
+"""Seconds of a query type that is asked alone."""
 OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
 DECIDED = {
     "BASELINE": "GOOD is what all are compared with",
@@ -123,6 +125,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
     if kind == "tsbs" and given.get("TYPE"):
         settings.append(f"queries.types=[{given['TYPE']}]")
+        settings += [] if "duel.seconds=" in settings[0] else [f"duel.seconds={ONE_TYPE_S:g}"]
     first = passed.pop("BLOCKS", str(FEWEST_BLOCKS))
     bisection = Bisection(
         name=name,
@@ -138,6 +141,10 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
         raise UserError(
             f"BLOCKS: of the first two duels, {FEWEST_BLOCKS} at least; how many the others need is reckoned"
         )
+    # A plain name keeps where the experiment takes its revisions from.
+    if not repo and not given["GOOD"].startswith("module:"):
+        of = {**bisection.environment(), "VERSIONS": shlex.join(refs)}
+        bisection = bisection.model_copy(update={"repo": question.read(of).asked.variants["baseline"].repo})
     revisions = bisection.line().between(*refs)
     step = Step(run=f"{name}-00", at=len(revisions) - 1, blocks=int(first))
     return bisection.model_copy(update={"revisions": revisions, "steps": (step,)})
@@ -162,9 +169,9 @@ def _sides(good: str, bad: str) -> tuple[str, list[str]]:
         kind, colon, rest = text.partition(":")
         if colon and kind in knobs.SOURCES - {"module", "git"}:
             raise UserError(f"{name}: a {kind} has no revisions before it; give a version, or git:REPO@REF")
-        repo, _, ref = (
-            rest.rpartition("@") if colon and kind == "git" else ("", "", rest if colon and kind == "module" else text)
-        )
+        repo, at, ref = rest.rpartition("@") if kind == "git" else ("", "", rest if kind == "module" else text)
+        if kind == "git" and not at:
+            raise UserError(f"{name}: {text!r} names no revision; write git:REPO@REF")
         repos.append(repo)
         refs.append(ref)
     if repos[1] and repos[0] != repos[1]:

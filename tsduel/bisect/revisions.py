@@ -4,6 +4,7 @@ import json
 import re
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tsduel.core.errors import UserError
@@ -39,7 +40,7 @@ class Line:
     program: Program
     repo: str = ""
 
-    @property
+    @cached_property
     def clone(self) -> str:
         """The directory that git is asked in."""
         location = sources.absolute_location(self.repo)
