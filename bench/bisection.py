@@ -86,9 +86,9 @@ def found(seeds: int) -> tuple[float, float, float]:
     for seed in range(seeds):
         rng = np.random.default_rng([18, seed])
         first, spread = int(rng.integers(1, COMMITS + 1)), float(rng.uniform(*MEASURED))
-        steps = list(session(Course(rng, first, PLANTED, spread, plain=False)))
-        ends.append((steps[-1][1], len(steps), steps[-1][2]))
-    right, steps, blocks = (float(np.mean(column)) for column in zip(*ends, strict=True))
+        searched = list(session(Course(rng, first, PLANTED, spread, plain=False)))
+        ends.append((searched[-1][1], len(searched), searched[-1][2]))
+    right, steps, blocks = np.mean(ends, axis=0).tolist()
     return right, steps, blocks
 
 

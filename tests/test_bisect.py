@@ -95,8 +95,8 @@ def test_few_blocks_where_little_scatters():
     known = posterior.Posterior(np.ones(1), 0.05, 0.003)
     assert posterior.blocks_for(known, LIMIT, 0) == 2
     assert posterior.blocks_for(replace(known, spread=0.02), LIMIT, 0) == 4
-    assert posterior.blocks_for(replace(known, change=0.021), LIMIT, 0) == posterior.MOST
-    assert posterior.blocks_for(replace(known, change=0.021), LIMIT, posterior.MOST - 1) == 2
+    assert posterior.blocks_for(replace(known, change=0.02), LIMIT, 0) == posterior.MOST
+    assert posterior.blocks_for(replace(known, change=0.02), LIMIT, posterior.MOST - 1) == 2
 
 
 def test_nine_of_ten_imagined_searches_find_the_commit():
@@ -264,7 +264,7 @@ def search(tmp_path, repository, monkeypatch):
     """Return a begun search of the repository's four commits, with results of its own."""
     monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
     shas = repository.shas
-    given = {"GOOD": f"git:{repository.path}@{shas['good']}", "BAD": shas["last"], "RUN": "s", "SET": "host.port=1"}
+    given = {"GOOD": f"git:{repository.path}@{shas['good']}", "BAD": shas["last"], "RUN": "s", "SET": "host.port=18400"}
     return Search(tmp_path / "results", given)
 
 
@@ -300,7 +300,7 @@ def test_a_search_to_its_end(search, repository, capsys):
     assert first["RUN"] == "s-00"
     assert first["BLOCKS"] == "6"
     assert first["EXPERIMENT"] == "experiments/bisect.yml"
-    assert first["SET"] == "host.port=1 design.thresholds.duel_cpu_us=2"
+    assert first["SET"] == "host.port=18400 design.thresholds.duel_cpu_us=2"
     assert first["VERSIONS"].split() == [place + shas[name] for name in ("good", "last", "good")]
     assert search.step(capsys) == first  # killed
     search.show("s-00", WORSE, SAME)

@@ -146,8 +146,14 @@ def _git(directory: Path, *words: str) -> str:
     when = {f"GIT_{role}_DATE": _MOMENT for role in ("AUTHOR", "COMMITTER")}
     nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command, environment = ["git", "-C", directory, *words], inherited | who | when | nobody
-    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    done = subprocess.run(
+        ["git", "-C", directory, *words],
+        env=inherited | who | when | nobody,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":
