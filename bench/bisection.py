@@ -20,6 +20,7 @@ import numpy as np
 from bench.figures import PROJECT, Figure
 from tsduel.bisect import posterior
 from tsduel.bisect.bisection import HOME, Bisection
+from tsduel.bisect.steps import Known
 from tsduel.calibrate import planted
 from tsduel.core import caches
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -63,11 +64,16 @@ class Course:
 
 
 def session(course: Course) -> Iterator[tuple[float, bool, int]]:
-    """Search it as `make bisect` does; yield after every step how sure it is, whether it is right, and its blocks."""
+    """Search it as `make bisect` does; yield after every step how sure it is, whether it is right, and its blocks.
+
+    Nothing of a range whose last revision is not seen to be bad, which is not searched.
+    """
     true: dict[int, float] = {COMMITS: course.true(COMMITS)}
     seen = {COMMITS: course.blocks(FEWEST_BLOCKS, true[COMMITS])}
     again = course.blocks(FEWEST_BLOCKS, 0.0)
-    at: int | None = 0
+    ends = Known(seen, again, LIMIT, native=False, unit="", runs={})
+    estimate, low, _ = ends.interval(seen[COMMITS])
+    at = 0 if estimate >= LIMIT and low > 0 else None
     while at is not None:
         known = posterior.posterior(COMMITS, seen, again, LIMIT)
         found = posterior.answer(known.chance, ())
@@ -87,6 +93,8 @@ def found(seeds: int) -> tuple[float, float, float]:
         rng = np.random.default_rng([18, seed])
         first, spread = int(rng.integers(1, COMMITS + 1)), float(rng.uniform(*MEASURED))
         searched = list(session(Course(rng, first, PLANTED, spread, plain=False)))
+        if not searched:
+            continue
         ends.append((searched[-1][1], len(searched), searched[-1][2]))
     right, steps, blocks = np.mean(ends, axis=0).tolist()
     return right, steps, blocks

@@ -1,6 +1,7 @@
 """results/bisect/NAME -> report.md, revisions.csv and course.{svg,png}: since when, how sure, and what was measured."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from plots import markup
 from plots.charts.history import history
 from plots.charts.style import save
 from tsduel.bisect import posterior, steps
-from tsduel.bisect.bisection import HOME, Bisection
+from tsduel.bisect.bisection import HOME, OWN, Bisection
 from tsduel.bisect.posterior import Answer, Posterior
 from tsduel.bisect.revisions import named
 from tsduel.bisect.steps import Known
@@ -88,7 +89,7 @@ def report(bisection: Bisection, known: Known, found: Posterior, table: pd.DataF
             f"{number_of(len(bisection.steps), 'run')} against {markup.text(good.label)}, each with its report: "
             + ", ".join(markup.code(step.run) for step in bisection.steps)
             + f". A block scatters by {_amount(known, known.spread()[0])}; intervals are by the spread of all runs. "
-            " How sure, and of what: docs/bisect.md.",
+            "How sure, and of what: docs/bisect.md.",
         )
         + "\n"
     )
@@ -158,9 +159,9 @@ def _builds(bisection: Bisection, known: Known, answer: Answer, results: Path) -
             f"{markup.text(bisection.revisions[at].label)}: {markup.code(built) if built else 'not in the cache'}"
         )
     base, candidate = (named(bisection.repo, bisection.revisions[at].ref) for at in sides)
-    experiment = bisection.knobs.get("EXPERIMENT", "")
-    asked = f" EXPERIMENT={experiment}" if experiment else ""
-    command = f"make {bisection.kind}{asked} BASELINE={base} CANDIDATE={candidate}"
+    asked = {name: value for name, value in bisection.given.items() if name not in {*OWN, "BLOCKS"} and value}
+    words = {**asked, "BASELINE": base, "CANDIDATE": candidate}
+    command = shlex.join(["make", bisection.kind, *(f"{name}={value}" for name, value in words.items())])
     return markup.paragraphs(
         "The builds before and after it:",
         markup.items(lines),

@@ -71,12 +71,3 @@ def test_a_history_is_one_run_of_all_versions(checkout, commits):
     assert [sha[:12] in line for sha, line in zip((shas[0], shas[1], shas[4]), lines[2:], strict=True)] == [True] * 3
     assert "+10" in lines[4]
     assert (checkout.results("h") / "plots/history.png").exists()
-
-
-def test_a_bad_that_is_not_bad_is_told_after_the_first_run(checkout, commits):
-    """And nothing between is built."""
-    module, shas = commits
-    ends = (f"GOOD=git:{module.path}@{shas[3]}", f"BAD={shas[-1]}")
-    said = checkout.make("bisect", "RUN=n", *ends, *BENCH, SETTINGS, expect=2)
-    assert "tsduel: BAD is not bad, or GOOD is already as bad" in said
-    assert [path.name for path in checkout.results("n").parent.glob("n-*")] == ["n-00"]

@@ -30,7 +30,7 @@ FEWEST, MOST = 2, 12
 """Blocks of a step: both orders at least, and so many that more would not help."""
 _MISTAKEN = 2.05
 """Normal quantile: an answer is to be on the wrong side in one case of fifty."""
-_SPREADS, _CHANGES = 40, 33
+_SPREADS, _CHANGES = 24, 21
 
 
 @dataclass(frozen=True)
