@@ -63,5 +63,7 @@ def run_of(tmp_path: Path, name: str, **outputs: Any) -> Path:
     plans.write(run_dir, place=named(name))
     (run_dir / "host").mkdir()
     host = {"instance": name, "zone": "us-central1-a"}
-    (run_dir / "host" / "outputs.json").write_text(json.dumps({"provisioned": True, "host": host} | outputs))
+    (run_dir / "host" / "outputs.json").write_text(
+        json.dumps({"provisioned": True, "hosts": {"host1": host}} | outputs)
+    )
     return run_dir

@@ -153,7 +153,7 @@ class TestNothingIsLeft:
         """After some minutes of trying it is given back, or with KEEP=1 stays; it is on record only once it does."""
         name = "tsduel-shut-aaaaaa"
         rented(google, name)
-        run_dir = run_of(tmp_path, name, host=None, provisioned=False)
+        run_dir = run_of(tmp_path, name, hosts={}, provisioned=False)
         monkeypatch.setattr(provide, "LOGIN_S", 0)
         host = {"address": "127.0.0.1", "port": 1, "user": "tsduel", "known_hosts_file": str(tmp_path / "known_hosts")}
         monkeypatch.setattr(provide, "machine", lambda *_: host)

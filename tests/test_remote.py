@@ -90,13 +90,13 @@ class TestPlace:
 def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     """A host with a record of its own is handed nothing of the user's; for others the user's own rules stay."""
     host = {"address": "10.0.0.2", "user": "me", "port": 2222, "key_file": "/k", "known_hosts_file": "/known"}
-    provision.write(tmp_path, kind="gcp", host=host, provisioned=True)
+    provision.write(tmp_path, kind="gcp", made={"host1": host}, provisioned=True)
     assert json.loads((tmp_path / "host/outputs.json").read_text()) == {
         "target": "gcp",
         "provisioned": True,
-        "host": host,
+        "hosts": {"host1": host},
     }
-    variables = json.loads((tmp_path / "host/inventory.json").read_text())["all"]["hosts"]["measured"]
+    variables = json.loads((tmp_path / "host/inventory.json").read_text())["all"]["hosts"]["host1"]
     assert (variables["ansible_host"], variables["ansible_user"], variables["ansible_port"]) == ("10.0.0.2", "me", 2222)
     assert variables["home_run_dir"] == str(tmp_path)
     for option in (
@@ -306,7 +306,7 @@ class TestSecondView:
     def follow(attended, tmp_path, capsys):
         """Follow the run at home and return the lines that were shown."""
         (attended.run_dir / "host").mkdir(exist_ok=True)
-        outputs = {"host": {"address": "there", "user": None, "port": None}}
+        outputs = {"hosts": {"host1": {"address": "there", "user": None, "port": None}}}
         (attended.run_dir / "host/outputs.json").write_text(json.dumps(outputs))
         elsewhere = SshPlace(user=None, address="there", port=None, config_file=None, directory=str(tmp_path))
         open_run(attended.run_dir).plan.model_copy(update={"place": elsewhere}).write(attended.run_dir)

@@ -115,11 +115,20 @@ class TestHere:
     def test_a_rented_machine_and_another_machine_are_named(self, clone):
         """Neither is touched; what is to be typed is said last. A machine that was given back is not named."""
         for run, outputs in (
-            ("r-out", {"target": "gcp", "provisioned": True, "host": {"instance": "tsduel-r-out"}}),
-            ("r-back", {"target": "gcp", "provisioned": False, "host": None}),
-            ("r-there", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
-            ("r-once-more", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
-            ("r-user", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": "me", "port": 22}}),
+            ("r-out", {"target": "gcp", "provisioned": True, "hosts": {"host1": {"instance": "tsduel-r-out"}}}),
+            ("r-back", {"target": "gcp", "provisioned": False, "hosts": {}}),
+            ("r-old", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
+            (
+                "r-two",
+                {
+                    "target": "ssh",
+                    "provisioned": False,
+                    "hosts": {
+                        "host1": {"address": "bench", "user": None},
+                        "host2": {"address": "bench", "user": "me", "port": 22},
+                    },
+                },
+            ),
         ):
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))

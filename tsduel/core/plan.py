@@ -375,6 +375,7 @@ class Plan(Part):
     asked: Asked
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
+    spare_hosts: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
@@ -420,6 +421,11 @@ class Plan(Part):
             one.model_copy(update={"components": of.components.get(one.name, one.components)}) for one in self.variants
         )
         return self.model_copy(update={**own, "variants": variants, "cells": (Cell(name=cell, set=of.set),)})
+
+    @property
+    def every_host(self) -> tuple[str, ...]:
+        """Names of all hosts; a spare one runs no block unless another host is lost."""
+        return self.hosts + self.spare_hosts
 
     @property
     def is_local(self) -> bool:

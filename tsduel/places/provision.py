@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core import files, rundir
+from tsduel.places import hosts
 from tsduel.places.gcp import provide
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
@@ -21,15 +22,15 @@ def main(run_dir: Path) -> None:
     place = run.plan.place
     rundir.refuse_imported(run_dir, run.plan)
     if place.kind == "local":
-        write(run_dir, kind="local", host=None, provisioned=False)
+        write(run_dir, kind="local", made={}, provisioned=False)
     elif is_home(run_dir):
         return
     elif place.kind == "gcp":
         host = provide.machine(run_dir, place, os.environ)
-        if host != run.json("host/outputs.json").get("host"):
+        if host != hosts.known(run_dir).get("host1"):
             # Recorded once it has let us in: what is on record is logged in to by the stages that follow.
             provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
-            write(run_dir, kind="gcp", host=host, provisioned=True)
+            write(run_dir, kind="gcp", made={"host1": host}, provisioned=True)
     else:
         host = {
             **place.model_dump(include={"address", "port", "user", "config_file"}),
@@ -37,18 +38,17 @@ def main(run_dir: Path) -> None:
             "known_hosts_file": None,
         }
         probe.check(Host.from_outputs(host), place.directory)
-        write(run_dir, kind="ssh", host=host, provisioned=False)
+        write(run_dir, kind="ssh", made={"host1": host}, provisioned=False)
 
 
-def write(run_dir: Path, *, kind: str, host: Mapping[str, Any] | None, provisioned: bool) -> None:
-    """Write host/outputs.json and host/inventory.json; ``host``: see tsduel.places.ssh.ssh, None for this machine."""
-    directory = run_dir / "host"
-    directory.mkdir(parents=True, exist_ok=True)
-    outputs = {"target": kind, "provisioned": provisioned, "host": None if host is None else dict(host)}
-    _write(directory / "outputs.json", outputs)
-    name, variables = ("local", _local()) if host is None else ("measured", _over_ssh(Host.from_outputs(host)))
-    variables["home_run_dir"] = str(run_dir.absolute())
-    _write(directory / "inventory.json", {"all": {"hosts": {name: variables}}})
+def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], provisioned: bool) -> None:
+    """Write host/outputs.json and host/inventory.json; ``made``: the hosts by name, none for this machine."""
+    hosts.write(run_dir, kind=kind, hosts=made, provisioned=provisioned)
+    inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in made.items()} or {"local": _local()}
+    for variables in inventory.values():
+        variables["home_run_dir"] = str(run_dir.absolute())
+    text = json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n"
+    files.write(run_dir / "host" / "inventory.json", text)
 
 
 def _local() -> dict[str, Any]:
@@ -59,7 +59,3 @@ def _over_ssh(host: Host) -> dict[str, Any]:
     given = {"ansible_host": host.address, "ansible_user": host.user, "ansible_port": host.port}
     reached = {name: value for name, value in given.items() if value is not None}
     return {"ansible_connection": "ssh", **reached, "ansible_ssh_args": shlex.join(host.options())}
-
-
-def _write(path: Path, value: Any) -> None:
-    files.write(path, json.dumps(value, indent=2) + "\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
+from tsduel.places import hosts
 from tsduel.places.gcp import give_back, presence
 from tsduel.places.ssh.link import Link
 from tsduel.rounds import control
@@ -23,7 +24,7 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
         if forced:
             print(f"{run_dir.name} has no rented machine (its place is {place.kind})")
         return code
-    if not forced and (not run.json("host/outputs.json").get("provisioned") or code == EXIT_INTERRUPTED):
+    if not forced and (not hosts.provisioned(run_dir) or code == EXIT_INTERRUPTED):
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
         give_back.main(run_dir, place)

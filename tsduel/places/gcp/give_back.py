@@ -1,6 +1,5 @@
 """The machine goes, and nothing of it stays: Terraform deletes, Google's API is asked whether that is true."""
 
-import json
 import os
 import signal
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
+from tsduel.places import hosts
 from tsduel.places.gcp import messages, os_login
 from tsduel.places.gcp.api import Compute, Resource
 from tsduel.places.gcp.messages import CloudError
@@ -52,8 +52,7 @@ def main(run_dir: Path, place: GcpPlace) -> None:
     of_the_machine = ("inventory.json", "key", "key.pub", "known_hosts", "ssh_config")
     for path in (terraform.state, terraform.last_moment, *(run_dir / "host" / name for name in of_the_machine)):
         path.unlink(missing_ok=True)
-    outputs = {"target": "gcp", "provisioned": False, "host": None}
-    (run_dir / "host" / "outputs.json").write_text(json.dumps(outputs, indent=2) + "\n", encoding="utf-8")
+    hosts.write(run_dir, kind="gcp", hosts={}, provisioned=False)
     say(f"nothing of {name} is left in {place.project}")
 
 

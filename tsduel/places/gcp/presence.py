@@ -7,6 +7,7 @@ from typing import Any
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
+from tsduel.places import hosts
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
 
@@ -15,7 +16,7 @@ def why_gone(run_dir: Path) -> str:
     """Return a sentence if the run has a rented machine that is no more; empty if it is there, or nobody knows."""
     run = rundir.open_run(run_dir)
     place = run.plan.place
-    host = run.json("host/outputs.json").get("host") or {}
+    host = hosts.known(run_dir).get("host1", {})
     if place.kind != "gcp" or not host or _is_there(place, host):
         return ""
     taken = "Google has taken it back, as it does with spot machines"

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
 from tsduel.core.project import PROJECT
+from tsduel.places import hosts
 from tsduel.places.gcp import give_back, messages, os_login, quotas
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError, NoCapacityError
@@ -31,14 +31,14 @@ ON_CONSOLE = re.compile(r"^(?:.*\s)?tsduel-host-key (\S+ [A-Za-z0-9+/=]+)\s*$", 
 
 
 def machine(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``host`` of host/outputs.json for a machine that runs; one that cannot be had leaves nothing behind.
+    """Return a host of host/outputs.json for a machine that runs; one that cannot be had leaves nothing behind.
 
     A machine that this run has already is kept as it is, with the deadline that it has.
     """
     give_back.mind_signals()
     terraform = Terraform.of(run_dir)
     compute = Compute(place.project)
-    if known := _preflight(compute, place, rundir.open_run(run_dir).json("host/outputs.json").get("host")):
+    if known := _preflight(compute, place, hosts.known(run_dir).get("host1")):
         # Blocks may run there: Terraform is not asked whether it would rather have it otherwise.
         return known
     zones = _zones(compute, place, fresh=not terraform.state.exists())

@@ -12,6 +12,7 @@ from typing import Any
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Estimate, GcpPlace
+from tsduel.places import hosts
 from tsduel.places.gcp import messages, prices
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
@@ -93,7 +94,7 @@ def _newest(image: str, project: str) -> str:
 def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> None:
     """Have the user agree once more where a run that is gone on with would rent a machine again."""
     run = rundir.open_run(run_dir)
-    if not run.json("host/outputs.json").get("provisioned") and not run.json("host/fetched.json"):
+    if not hosts.provisioned(run_dir) and not run.json("host/fetched.json"):
         ask(place, environment)
 
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import directories
+from tsduel.places import directories, hosts
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
 # A shell's own code for a program that is not there: somebody has emptied the cache there.
@@ -50,13 +50,13 @@ class Link:
     def open(cls, run_dir: Path) -> Self:
         """Open a run that was provisioned elsewhere."""
         run = rundir.open_run(run_dir)
-        outputs = run.json("host/outputs.json")
-        if not outputs.get("host"):
+        host = hosts.known(run_dir).get("host1")
+        if not host:
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
         there = directories.of(run.plan, run_dir=run_dir, cache=run_dir, project=run_dir)
         return cls(
             run_dir=run_dir,
-            host=Host.from_outputs(outputs["host"]),
+            host=Host.from_outputs(host),
             # The build has brought its record home.
             agent=run.json("build/agent.json").get("binary", ""),
             cache_dir=there["cache_dir"],

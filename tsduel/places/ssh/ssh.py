@@ -1,7 +1,8 @@
 """One machine behind SSH: its options, its commands, and its refusals in a sentence.
 
-A host is the object ``host`` of host/outputs.json: ``address``; ``user``, ``port``, ``config_file`` and ``key_file``,
-None where ssh's own configuration decides; ``known_hosts_file``, None for the user's own with the user's own rules.
+A host is an object of ``hosts`` in host/outputs.json: ``address``; ``user``, ``port``, ``config_file`` and
+``key_file``, None where ssh's own configuration decides; ``known_hosts_file``, None for the user's own with the user's
+own rules.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ class Host:
 
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
-        """Read the object ``host`` of host/outputs.json; other entries of it are not for ssh."""
+        """Read an object of ``hosts`` in host/outputs.json; other entries of it are not for ssh."""
         return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # it comes from JSON
 
     @property
