@@ -153,7 +153,7 @@ def test_a_block_at_fixed_rates(project):
     into_cells(project.run_dir, cells)
     said = (run.path / "report.md").read_text()
     of_mixed, of_ladder = said.split("## Writes and queries at once")[1].split("## Response time against rate")
-    assert re.search(rf"\| scale=3 +\| [0-9.]+ → {numbers.MISSING} +\|", of_mixed)
+    assert re.search(rf"\| scale=3 +\| +[0-9.]+ → {numbers.MISSING} +\|", of_mixed)
     for cell in cells.values():
         assert f"<summary>{cell}</summary>" in of_mixed
         assert f"<summary>{cell}</summary>" in of_ladder

@@ -1,5 +1,6 @@
 """Checks: checked N of M, what failed, and what makes figures doubtful."""
 
+from collections import Counter
 from statistics import median_low
 
 import pandas as pd
@@ -76,14 +77,14 @@ def planned(source: Source) -> dict[str, int]:
     for row in source.run.planned:
         if row.kind != "spare" or row.block in looked_at:
             by_cell.setdefault(row.cell, []).append(row.block)
-    counted = table.groupby(["check", "block"]).size().to_dict()
+    counted = Counter(zip(table["check"].tolist(), map(int, table["block"].tolist()), strict=True))
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
         if not any(of == check for of, _ in counted):
             continue
         found[check] = 0
         for blocks in by_cell.values():
-            made = [counted.get((check, block), 0) for block in blocks]
+            made = [counted[check, block] for block in blocks]
             usual = max(made)
             if source.plan.design.reload == "once":
                 later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]

@@ -198,7 +198,10 @@ def _pictures(source: Source, pictures: Pictures, figures: Sequence[tuple[str, s
         figure = None
         if panels:
             cells = dict(zip(line["at"], line["cells"], strict=True))
-            figure = scaling(panels, line["name"], cells, source.labels)
+            of_types = all(metric == "duel_typical_ms" and t != GEOMEAN for metric, t, _ in figures)
+            figure = scaling(
+                panels, line["name"], cells, source.labels, "Service time, typical," if of_types else "Figures"
+            )
         beside = f" ({markup.text(line['beside'])})" if line["beside"] else ""
         by = f"by {line['name']}{beside}" if line["name"] else "by cell"
         yield pictures.show(
