@@ -75,7 +75,7 @@ def planned(source: Source) -> dict[str, int]:
     looked_at = {int(block) for block in table["block"].tolist()}
     by_cell: dict[str, list[int]] = {}
     for row in source.run.planned:
-        if row.kind != "spare" or row.block in looked_at:
+        if row in source.run.due or row.block in looked_at:
             by_cell.setdefault(row.cell, []).append(row.block)
     counted = Counter(zip(table["check"].tolist(), map(int, table["block"].tolist()), strict=True))
     found = {}
@@ -121,7 +121,7 @@ def _not_made(source: Source) -> str:
     """Say in how many blocks of the plan checks can be missing, where some are."""
     wanted, made = sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
     ended = {block.block for block in source.run.blocks if not block.failures}
-    rest = [row for row in source.run.planned if row.kind != "spare" and row.block not in ended]
+    rest = [row for row in source.run.due if row.block not in ended]
     if made >= wanted or not rest:
         return ""
     blocks = number_of(len(rest), "block")
