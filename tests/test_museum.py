@@ -15,8 +15,8 @@ from tsduel.stats.power import FEWEST_BLOCKS
 PROJECT = Path(__file__).resolve().parent.parent
 EXHIBITS = sorted((PROJECT / "experiments/museum").glob("*.yml"))
 PAGE = (PROJECT / "docs/museum.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^## `([\w.-]+)`.*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-REPORT = re.compile(r"\]\((\S+\.md)\)")
+SECTIONS = {part.split("`")[0]: part for part in re.split(r"^## `?", PAGE, flags=re.MULTILINE)}
+REPORT = re.compile(r"\]\((\S+?\.md)(?:#\S*)?\)")
 FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?(?= %| to [+-]?[0-9.]+ %)")
 
 
