@@ -21,7 +21,10 @@ _OF_UPGRADE = (
     *("compared", "upgrade", "hosts", "blocks", "noise", "checks"),
     *("upgrade-method", "reproduce", "upgrade-limits"),
 )
-_OF_SWEEP = ("compared", "sweep", "hosts", "cells", "noise", "checks", "method", "reproduce", "limits")
+_OF_SWEEP = (
+    *("compared", "sweep", "hosts", "mixed", "capacity", "cells"),
+    *("noise", "checks", "method", "reproduce", "limits"),
+)
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),
