@@ -25,6 +25,7 @@ DECIDED = {
     "BASELINE": "GOOD is what all are compared with",
     "CANDIDATE": "the revisions between GOOD and BAD are",
     "VERSIONS": "the revisions between GOOD and BAD are what is measured",
+    "PROFILE": "the two builds that it ends with are worth profiling",
     "AA": "the first step compares GOOD with itself anyway",
 }
 
