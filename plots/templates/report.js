@@ -78,6 +78,17 @@ addEventListener("hashchange", follow);
 follow();
 addEventListener("beforeprint", () => all("details").forEach(unfold));
 
+// A frame of a flame graph, and those that it was called from, become as wide as the picture.
+for (const flame of all("svg[data-flame]")) {
+  flame.addEventListener("click", event => {
+    for (const frame of all("svg", flame)) frame.removeAttribute("style");
+    for (let at = event.target.closest("svg"); at !== flame; at = at.parentElement) {
+      for (const beside of at.parentElement.querySelectorAll(":scope > svg")) beside.style.display = "none";
+      Object.assign(at.style, {display: "", x: "0", width: "100%"});
+    }
+  });
+}
+
 // Values on pictures, for a pointer and for a finger; without this file browsers show the titles themselves.
 const said = document.getElementById("said");
 for (const title of all("svg title")) { title.parentElement.dataset.said = title.textContent; title.remove(); }

@@ -15,7 +15,7 @@ from tsduel.workloads.tsbs.upgrade import read_upgrade
 
 _SECTIONS = (
     *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
-    *("blocks", "noise", "checks", "method", "reproduce", "limits"),
+    *("profiles", "changed", "blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
 _OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
