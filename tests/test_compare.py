@@ -320,6 +320,18 @@ def test_data_that_was_loaded_once_is_no_sample(tmp_path):
     assert found["duel_typical_ms", "geomean"]["verdict"] == "regression"
 
 
+def test_what_prepares_a_duel_can_be_left_unjudged(tmp_path):
+    """design.judged: duel shows the load, and every block has one; fewer tests are in the family."""
+    run = write(tmp_path)
+    before = rows(run)
+    design = json.loads((run / "plan/experiment.json").read_text())["design"]
+    synthetic.edit_plan(run, design=design | {"judged": "duel"})
+    found = rows(run)
+    assert {row["verdict"] for key, row in found.items() if key[0].startswith(("load_", "disk_", "rss_"))} == {"shown"}
+    assert found["load_rate", ""]["change_pct"] == before["load_rate", ""]["change_pct"]
+    assert found["duel_typical_ms", "geomean"]["verdict"] == "regression"
+
+
 def test_without_a_duel_the_solo_part_is_judged(tmp_path):
     """As where the memory does not hold two."""
     found = rows(write(tmp_path, duel=False, solo_s=2.0))

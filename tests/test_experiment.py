@@ -81,7 +81,7 @@ def test_pins_are_cpus_of_servers_and_client():
     [
         ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, queries"),
         ("matrices", "capacity, design, duel, gcp, host"),
-        ("design.block", "blocks, max_failed_blocks, reload, seed, spare_blocks"),
+        ("design.block", "blocks, judged, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
         (
@@ -173,6 +173,8 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
         ({"queries": {"solo": True}, "design": {"warmup_blocks": 0}}, "queries.count: needed when design.warmup_bl"),
         ({"queries": {"solo": True}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
         ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
+        ({"duel": {"counters": "duel"}, "queries": {"cache": "warm"}}, "duel.counters: duel counts all that was asked"),
+        ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
         (
             {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
             "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",

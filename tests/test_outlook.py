@@ -238,6 +238,7 @@ class TestForecast:
         assert names() == list(PRIMARY)
         assert names(duel={"enabled": False}) == list(PRIMARY[2:])
         assert names(design={"reload": "once", "blocks": 6}) == list(PRIMARY[:2])
+        assert names(design={"judged": "duel"}) == list(PRIMARY[:2])
 
     def test_it_is_a_line_of_its_own_file(self, results):
         """People read plan/experiment.json, and not this."""

@@ -45,7 +45,7 @@ func newDuel(f *frame, when string, types []string, to **record.DuelRecord) *due
 	d := &duel{frame: f, when: when, types: types, differences: []record.Difference{}, typical: map[string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}, marks: map[string][]usage{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
-		RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
+		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
 	*to = d.record
 	return d
 }
@@ -108,6 +108,7 @@ func (d *duel) run(ctx context.Context) error {
 	if err := d.idle(ctx, "before"); err != nil || d.decided() {
 		return err
 	}
+	before := maps.Clone(d.bodies)
 	for i, queryType := range d.types {
 		if d.Plan.Queries.Cache == "cold" && i > 0 {
 			if err := d.stop(ctx); err != nil || d.decided() {
@@ -118,6 +119,11 @@ func (d *duel) run(ctx context.Context) error {
 			}
 		}
 		if err := d.exchange(ctx, queryType); err != nil || d.decided() {
+			return err
+		}
+	}
+	if d.countsTogether() {
+		if err := d.countTogether(ctx, before); err != nil || d.decided() {
 			return err
 		}
 	}
@@ -257,9 +263,13 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	}
 	d.keep(queryType, first, names, result)
 	asked := max(1, job.Until.Count, len(result.Exchanges))
+	if !d.countsTogether() {
+		if err := d.readCounters(ctx); err != nil {
+			return err
+		}
+	}
 	return d.judge(ctx, names, result, func(v *variant, i int) error {
 		side := result.Sides[i]
-		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
 		check := func(name string, expected, actual int, wrong string) error {
 			return d.equal(v, name, float64(expected), float64(actual), wrong)
 		}
@@ -283,7 +293,26 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 		if err := check("exchanges_empty", 0, empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
 			return err
 		}
+		if d.countsTogether() {
+			return nil
+		}
+		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
 		return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
+	})
+}
+
+// countsTogether says that counters are read once for all query types: a database that gives its last answer again for a
+// second makes every reading wait for that.
+func (d *duel) countsTogether() bool { return d.Plan.Duel.Counters == "duel" }
+
+// countTogether keeps how far the counters have moved over all query types.
+func (d *duel) countTogether(ctx context.Context, before map[string][]byte) error {
+	if err := d.readCounters(ctx); err != nil {
+		return err
+	}
+	return d.all(func(v *variant) error {
+		d.record.Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
+		return d.rowsRead(v, "", before[v.Name], d.bodies[v.Name])
 	})
 }
 
@@ -412,9 +441,6 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 
 // judge makes the checks of a phase, for each variant that took part.
 func (d *duel) judge(ctx context.Context, names []string, result *exchange.Result, checks func(v *variant, side int) error) error {
-	if err := d.readCounters(ctx); err != nil {
-		return err
-	}
 	return d.all(func(v *variant) error {
 		i := slices.Index(names, v.Name)
 		if failure := result.Sides[i].Failure; failure != "" {

@@ -274,6 +274,31 @@ func TestADuelAsksEverySideTheSameSliceAndKeepsAll(t *testing.T) {
 	}
 }
 
+func TestCountersOfADuelAreReadOnceForAllTypes(t *testing.T) {
+	t.Parallel()
+	f := toys(t, "", "")
+	f.Plan.Duel.Counters = "duel"
+	f.Row.QueryTypes = []string{"u", "t"}
+	b := fight(t, f)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v, void: %q", b.Failures, b.Void)
+	}
+	for _, name := range []string{"baseline", "candidate"} {
+		if rows := b.Duel.Counters[name]["rows_read"]; rows < 70 || len(b.Duel.Types[0].Counters) != 0 { // of 30 and 40 queries
+			t.Errorf("%s: %v rows, %+v", name, rows, b.Duel)
+		}
+	}
+	var read []string
+	for _, c := range b.Checks {
+		if c.Check == "rows_read" {
+			read = append(read, c.Variant+c.QueryType)
+		}
+	}
+	if slices.Sort(read); !slices.Equal(read, []string{"baseline", "candidate"}) {
+		t.Errorf("rows_read was checked of %q", read)
+	}
+}
+
 func TestASideThatKeptItsAnswersVoidsTheBlock(t *testing.T) {
 	t.Parallel()
 	// Kept where the server finds it, by an adapter that forgets nothing.

@@ -88,6 +88,9 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	}
 	d.record.Load = kept
 	planned := d.Plan.Workload.Lines
+	if err := d.readCounters(ctx); err != nil {
+		return err
+	}
 	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
 		asked := planned
 		if rule.LoadS > 0 && result.Stopped == "" {

@@ -255,6 +255,6 @@ func (f *frame) rowsRead(v *variant, queryType string, before, after []byte) err
 	if err != nil {
 		return err
 	}
-	wrong := cmp.Or(missing, fmt.Sprintf("the queries of %s read no data: %s did not move", queryType, counter.Name))
+	wrong := cmp.Or(missing, fmt.Sprintf("the queries of %s read no data: %s did not move", cmp.Or(queryType, "all types"), counter.Name))
 	return f.check(v, record.Check{Check: "rows_read", Phase: v.phase.Phase, QueryType: queryType, Expected: 1, Actual: rows, OK: rows >= 1, Message: wrong})
 }

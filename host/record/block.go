@@ -142,13 +142,14 @@ type Canary struct {
 
 // DuelRecord is all variants resident; maps are by variant.
 type DuelRecord struct {
-	Start        map[string]DuelStart `json:"start"`
-	Idle         []DuelIdle           `json:"idle"`
-	Types        []DuelType           `json:"types"`
-	Load         *DuelLoad            `json:"load"`
-	RSSBytes     map[string]int64     `json:"rss_bytes"` // after the duel
-	RSSByRole    ByRole               `json:"rss_by_role"`
-	RSSPeakBytes map[string]int64     `json:"rss_peak_bytes"`
+	Start        map[string]DuelStart          `json:"start"`
+	Idle         []DuelIdle                    `json:"idle"`
+	Types        []DuelType                    `json:"types"`
+	Load         *DuelLoad                     `json:"load"`
+	Counters     map[string]map[string]float64 `json:"counters"`  // by variant, of all query types; else they are in Types
+	RSSBytes     map[string]int64              `json:"rss_bytes"` // after the duel
+	RSSByRole    ByRole                        `json:"rss_by_role"`
+	RSSPeakBytes map[string]int64              `json:"rss_peak_bytes"`
 }
 
 // DuelStart is with what a side began; unequal ones void the block.

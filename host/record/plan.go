@@ -286,6 +286,7 @@ type Duel struct {
 	Load            bool    `json:"load"`
 	LoadS           float64 `json:"load_s"` // 0 for all of the data
 	IdleS           float64 `json:"idle_s"`
+	Counters        string  `json:"counters"` // are read for each type, or once for the duel
 	MostDifferences int     `json:"most_differences"`
 }
 

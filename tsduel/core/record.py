@@ -121,6 +121,7 @@ class Duel(_Record):
     idle: tuple[DuelIdle, ...] = ()
     types: tuple[DuelType, ...] = ()
     load: DuelLoad | None = None
+    counters: dict[str, dict[str, float]] = {}
     rss_bytes: dict[str, int] = {}
     rss_by_role: dict[str, dict[str, int]] = {}
 

@@ -123,7 +123,8 @@ class Duel(Part):
     """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type.
 
     `load`: first batches of data in turn, into directories that are empty before and gone after, for `load_s` seconds;
-    None for all of the data.
+    None for all of the data. `counters`: the database's own are read for each query type, or once for the duel, since
+    one that gives the same answer for a second makes each reading wait for that.
     """
 
     enabled: bool = True
@@ -135,6 +136,7 @@ class Duel(Part):
     load: bool = False
     load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
+    counters: Literal["type", "duel"] = "type"
     most_differences: Annotated[int, Field(ge=1)] = 100
 
 
@@ -217,6 +219,7 @@ class DesignAsked(Part):
     """How many blocks, in which order; fixed in the plan before the first. Spare ones are at most a quarter more.
 
     `start_from: baseline`: the baseline loads, and every variant starts on a copy of what it has left.
+    `judged: duel`: what each variant does alone prepares the duel; it is shown, and no verdict is asked of it.
     """
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
@@ -226,6 +229,7 @@ class DesignAsked(Part):
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
     reload: Literal["every", "once"] = "every"
     start_from: Literal["empty", "baseline"] = "empty"
+    judged: Literal["all", "duel"] = "all"
     thresholds: dict[str, Annotated[float, Field(gt=0, lt=100)]] = {}
 
     @model_validator(mode="after")

@@ -20,6 +20,8 @@ def workload_of(plan: Plan) -> Planned:
 
 def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
     """Return the metrics in the families that they have in this run: those with `instead_of` exchange theirs."""
+    if plan.design.judged == "duel":
+        metrics = [replace(metric, family="shown") if metric.part == "solo" else metric for metric in metrics]
     if not plan.exchanges_load:
         return list(metrics)
     found = {metric.name: metric for metric in workload_of(plan).registered}

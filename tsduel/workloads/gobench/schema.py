@@ -29,6 +29,7 @@ class GoDesign(DesignAsked):
 
     reload: Literal["every"] = "every"
     start_from: Literal["empty"] = "empty"
+    judged: Literal["all"] = "all"
 
     @field_validator("thresholds")
     @classmethod

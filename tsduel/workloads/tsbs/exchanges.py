@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, EXCHANGE, IDLE, METRICS
-from tsduel.core.record import DUEL, Block, DuelType
+from tsduel.core.record import DUEL, Block
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 Times = NDArray[np.float64]
@@ -69,7 +69,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         put.per_operation("duel_cpu_us", one.query_type, one.cpu_ns, one.exchanges, 1e3)
         put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
         for metric, name, unit in COUNTERS:
-            put.per_operation(metric, one.query_type, _counted(one, name), one.exchanges, unit)
+            put.per_operation(metric, one.query_type, _counted(one.counters, name), one.exchanges, unit)
         if one.client_cpu_ns is not None:
             # One client asks all of them, so that each has the same share.
             put.values(
@@ -79,8 +79,9 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     put.per_operation("duel_cpu_us", ALL, sums([one.cpu_ns for one in duel.types]), operations, 1e3)
     put.by_role("duel_role_cpu_us", [one.cpu_ns_by_role for one in duel.types], operations, 1e3)
     put.by_role("duel_role_rss_bytes", [duel.rss_by_role], 1, 1.0)
+    counted = [duel.counters] if duel.counters else [one.counters for one in duel.types]
     for metric, name, unit in COUNTERS:
-        put.per_operation(metric, ALL, sums([_counted(one, name) for one in duel.types]), operations, unit)
+        put.per_operation(metric, ALL, sums([_counted(found, name) for found in counted]), operations, unit)
     put.per_operation("duel_instructions", ALL, sums([one.instructions or {} for one in duel.types]), operations, 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
@@ -120,8 +121,8 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     }
 
 
-def _counted(one: DuelType, name: str) -> dict[str, float]:
-    return {variant: found[name] for variant, found in one.counters.items() if name in found}
+def _counted(counters: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
+    return {variant: found[name] for variant, found in counters.items() if name in found}
 
 
 def sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

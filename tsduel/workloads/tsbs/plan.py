@@ -200,7 +200,7 @@ class TsbsPlanned:
             "workload": workload and workload.model_dump(exclude={"data", "seed", "estimated_bytes"}),
             "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count"}),
             "types": sorted(plan.query_types),
-            "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences"}),
+            "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences", "counters"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
             "mixed": plan.mixed and plan.mixed.model_dump(exclude={"data"}),
             "capacity": plan.capacity and plan.capacity.model_dump(),

@@ -229,6 +229,17 @@ class TsbsExperiment(experiment.Experiment):
         return self
 
     @model_validator(mode="after")
+    def _duel_says_it(self) -> Self:
+        if self.duel.counters == "duel" and self.queries.cache != "as-loaded":
+            raise ValueError(
+                "duel.counters: duel counts all that was asked since the start, so queries.cache has to be as-loaded; "
+                "allowed: type"
+            )
+        if self.design.judged == "duel" and not self.duel.enabled:
+            raise ValueError("design.judged: duel leaves nothing to judge without duel.enabled; allowed: all")
+        return self
+
+    @model_validator(mode="after")
     def _rates_fit(self) -> Self:
         for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
             for name in rates.types if rates else ():
