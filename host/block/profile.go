@@ -1,10 +1,12 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,8 +80,11 @@ func Profile(ctx context.Context, spec record.Spec) error {
 	}
 	phase.End = record.Epoch(time.Now())
 	events.Emit("phase-end", record.PhaseFields(phase))
-	return errors.Join(err, record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b), record.WriteJSON(filepath.Join(spec.Dir, "profiles.json"), record.Profiles{Schema: 1, Profiles: kept}),
-		record.Publish(spec.Dir, final))
+	err = errors.Join(err, record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b), record.WriteJSON(filepath.Join(spec.Dir, "profiles.json"), record.Profiles{Schema: 1, Profiles: kept}))
+	if err != nil {
+		return err
+	}
+	return record.Publish(spec.Dir, final)
 }
 
 // keep writes the profiles, and returns one record for each that was planned, in the plan's order.
@@ -89,25 +94,14 @@ func (p *profiler) keep(plan *record.Plan, dir string, b *record.Block) (kept []
 			for _, c := range v.Components {
 				for _, kind := range plan.Profile {
 					e := p.entry(v.Name, work, c.Role, kind)
-					if e.Why == "" && e.Operations == 0 {
-						e.Why = "the work was not done"
-						if b.Void != "" {
-							e.Why += ": " + b.Void
-						}
-						for _, failure := range b.Failures {
-							e.Why = fmt.Sprintf("%s failed in %s: %s", failure.Variant, failure.Phase, failure.Message)
-						}
-					}
+					e.judge(b)
 					if e.Why == "" {
 						e.File = strings.Join([]string{v.Name, work, c.Role, kind}, ".")
 						failed := e.sum.Write(filepath.Join(dir, e.File))
 						if errors.Is(failed, profiles.ErrEmpty) {
-							e.Why, failed = empty[kind], nil
+							e.File, e.Why, failed = "", empty[kind], nil
 						}
 						err = errors.Join(err, failed)
-					}
-					if e.Why != "" {
-						e.File = ""
 					}
 					kept = append(kept, e.Profile)
 				}
@@ -116,6 +110,23 @@ func (p *profiler) keep(plan *record.Plan, dir string, b *record.Block) (kept []
 	}
 	return kept, err
 }
+
+// judge says why there is no profile where its work was not done, or its variant has failed in the block.
+func (e *profileEntry) judge(b *record.Block) {
+	if e.Why == "" && e.Operations == 0 {
+		e.Why = undone
+	}
+	for _, failure := range b.Failures {
+		if failure.Variant == e.Variant || e.Why == undone {
+			e.Why = fmt.Sprintf("%s failed in %s: %s", failure.Variant, failure.Phase, failure.Message)
+		}
+	}
+	if e.Why == undone && b.Void != "" {
+		e.Why += ": " + b.Void
+	}
+}
+
+const undone = "the work was not done"
 
 var empty = map[string]string{
 	"cpu":   "it has no sample: the process used next to no CPU, which is looked at 100 times a second",
@@ -161,7 +172,7 @@ func (f *frame) profile(ctx context.Context, work string, expect time.Duration, 
 	var reading sync.WaitGroup
 	for _, v := range of {
 		for _, s := range v.servers {
-			at := fmt.Sprintf("http://127.0.0.1:%d%s/", s.port, v.target.Pprof)
+			at := "http://" + hostOf(cmp.Or(s.metrics, s.queries, s.writes)) + v.target.Pprof + "/"
 			for _, kind := range f.Plan.Profile {
 				e := f.profiler.entry(v.Name, work, s.role, kind)
 				begun = append(begun, e)
@@ -192,17 +203,27 @@ func (f *frame) profile(ctx context.Context, work string, expect time.Duration, 
 		reading.Wait()
 		cancel()
 		for _, e := range begun {
-			e.Operations, e.Seconds = e.Operations+operations, e.Seconds+seconds
+			if e.Operations, e.Seconds = e.Operations+operations, e.Seconds+seconds; operations == 0 {
+				e.Why = undone
+			}
 		}
 		begun = nil
 	}
 }
 
+// hostOf is HOST:PORT of an address that an adapter has named.
+func hostOf(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Host
+	}
+	return ""
+}
+
 // windows reads one window of CPU time after the other until the work is over.
-func (e *profileEntry) windows(ctx context.Context, url string, length time.Duration, over <-chan struct{}) {
+func (e *profileEntry) windows(ctx context.Context, at string, length time.Duration, over <-chan struct{}) {
 	for read := time.Duration(0); ; length = min(longestWindow, read) {
 		seconds := math.Ceil(length.Seconds())
-		text := e.fetch(ctx, fmt.Sprintf("%s?seconds=%.0f", url, seconds), record.Seconds(seconds))
+		text := e.fetch(ctx, fmt.Sprintf("%s?seconds=%.0f", at, seconds), record.Seconds(seconds))
 		if e.Why != "" {
 			return
 		}
@@ -217,13 +238,13 @@ func (e *profileEntry) windows(ctx context.Context, url string, length time.Dura
 }
 
 // fetch reads an endpoint that takes so long for its answer, unless that has failed before.
-func (e *profileEntry) fetch(ctx context.Context, url string, takes time.Duration) []byte {
+func (e *profileEntry) fetch(ctx context.Context, at string, takes time.Duration) []byte {
 	if e.Why != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, takes+scrape.Timeout)
 	defer cancel()
-	text, err := scrape.Fetch(ctx, url)
+	text, err := scrape.Fetch(ctx, at)
 	e.blame(err)
 	return text
 }
