@@ -84,6 +84,13 @@ def test_nothing_tested_is_no_pass():
     assert found["reasons"] == ["not tested: duel_typical_ms geomean"]
 
 
+def test_a_secondary_metric_that_scatters_is_no_failure():
+    """Half of its threshold is for the primary ones; called different is called different."""
+    wide = {"family": "secondary", "change_pct": -4.0, "order_effect_pct": 4.0}
+    assert aa.verdict(document({}, wide))["passed"]
+    assert aa.verdict(document({}, wide | {"p_adj": 0.01}))["reasons"] == ["load_rate: called different (p 0.01, -4 %)"]
+
+
 def test_what_is_only_shown_does_not_count():
     """Metrics for information are in no family, and have no threshold to keep; what never differs needs no test."""
     shown = {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}
