@@ -85,7 +85,7 @@ def test_the_dark_is_dark(report, browser):
 
 
 def test_a_flame_graph_is_seen_and_zoomed_into(browser, tmp_path, monkeypatch):
-    """A frame that is clicked is as wide as the picture, the top one gives all back; on a phone too, without a network."""
+    """A frame that is clicked takes the whole width, the top one gives all back; on a phone too; nothing is fetched."""
     monkeypatch.setattr(profiles, "printed", lambda *_: "so it says")
     monkeypatch.setattr(changes, "between", lambda *_: changes.Changes(why="nobody knows"))
     of = [(profiled.entry("baseline"), profiled.BASELINE), (profiled.entry("candidate"), profiled.CANDIDATE)]

@@ -38,28 +38,27 @@ func (s *Sum) Add(text []byte) error {
 // last look.
 func (s *Sum) Grown(before, after []byte) error {
 	from, err := profile.ParseData(before)
-	if err == nil {
-		err = scale(from, -1, 0)
-	}
-	if err == nil && s.whole != nil {
-		err = scale(s.whole, 1, 0)
-	}
 	if err != nil {
 		return fmt.Errorf("it is no profile: %w", err)
+	}
+	times(from, -1, 0)
+	if s.whole != nil {
+		times(s.whole, 1, 0)
 	}
 	return errors.Join(s.merge(from), s.Add(after))
 }
 
-func scale(p *profile.Profile, counted, held float64) error {
-	var by []float64
-	for _, of := range p.SampleType {
+// times multiplies what is counted and what is held. (Profile.ScaleN drops samples of which what it multiplies becomes 0.)
+func times(p *profile.Profile, counted, held int64) {
+	for i, of := range p.SampleType {
+		by := counted
 		if strings.HasPrefix(of.Type, "inuse_") {
-			by = append(by, held)
-		} else {
-			by = append(by, counted)
+			by = held
+		}
+		for _, sample := range p.Sample {
+			sample.Value[i] *= by
 		}
 	}
-	return p.ScaleN(by)
 }
 
 func (s *Sum) merge(part *profile.Profile) (err error) {

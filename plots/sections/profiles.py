@@ -140,10 +140,12 @@ def pairs(source: Source) -> Iterator[Pair]:
     for comparison in source.comparisons:
         if comparison.apart:
             continue
-        for key, of in had.groupby(["work", "role", "kind", "sample"], sort=False):
+        columns = ["work", "role", "kind", "sample"]
+        for work, role, kind, sample in had[columns].drop_duplicates().to_numpy().tolist():
+            of = had[(had[columns] == [work, role, kind, sample]).all(axis=1)]
             sides = (of[of["variant"] == source.baseline], of[of["variant"] == comparison.candidate])
             if not any(side.empty for side in sides):
-                yield Pair(source, comparison, *key, sides)
+                yield Pair(source, comparison, work, role, kind, sample, sides)
 
 
 def section(source: Source, pictures: Pictures) -> str:
@@ -152,9 +154,13 @@ def section(source: Source, pictures: Pictures) -> str:
     if table.empty or source.pivoted:
         return ""
     missing = [
-        f"There is no {row.kind} profile of {_OF[row.work]} of {markup.text(source.labels[row.variant])}"
-        f"{f' ({row.role})' if source.plan.roles and row.role else ''}: {markup.text(row.message)}."
-        for row in table[table["message"] != ""].drop_duplicates().itertuples()
+        f"There is no {kind} profile of {_OF[work]} of {markup.text(source.labels[variant])}"
+        f"{f' ({role})' if source.plan.roles and role else ''}: {markup.text(message)}."
+        for variant, work, role, kind, message in table.loc[
+            table["message"] != "", ["variant", "work", "role", "kind", "message"]
+        ]
+        .to_numpy()
+        .tolist()
     ]
     apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
     intro = (

@@ -110,14 +110,14 @@ def _of_modules(program: Program, one: Component, other: Component, packages: Co
         package = f"{program.module}/{path.parent}".removesuffix("/.")
         if path.name.endswith("_test.go") or (wanted and package not in wanted):
             continue
-        sides = [root / path for root in found]
-        if not all(side.exists() for side in sides) or not filecmp.cmp(*sides, shallow=False):
+        before, after = (root / path for root in found)
+        if not (before.exists() and after.exists() and filecmp.cmp(before, after, shallow=False)):
             differ.setdefault(package, []).append(path.name)
     versions = [dict(_REQUIRED.findall((root / "go.mod").read_text(encoding="utf-8"))) for root in found]
     modules = tuple(
-        (name, before, after)
+        (name, old, new)
         for name in sorted({**versions[0], **versions[1]})
-        if (before := versions[0].get(name, "")) != (after := versions[1].get(name, ""))
+        if (old := versions[0].get(name, "")) != (new := versions[1].get(name, ""))
         and (not wanted or any(package == name or package.startswith(f"{name}/") for package in wanted))
     )
     return Changes(files=tuple((package, tuple(names)) for package, names in differ.items()), modules=modules)

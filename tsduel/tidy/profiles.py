@@ -52,8 +52,8 @@ def read(run: Run, profile: Profile) -> Stacks:
     except (OSError, EOFError, ValueError) as error:
         raise UserError(f"{path}: no stacks of a profile ({error}); the run directory is not whole") from None
     stacks = tuple((tuple(one["of"]), tuple(one["values"])) for one in found["stacks"] or ())
-    names = (tuple(found[name] or ()) for name in ("values", "units", "functions"))
-    return Stacks(found["period"], *names, stacks)
+    samples, units, functions = (tuple(found[name] or ()) for name in ("values", "units", "functions"))
+    return Stacks(found["period"], samples, units, functions, stacks)
 
 
 def owner(functions: Sequence[str]) -> int:
