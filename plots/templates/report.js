@@ -79,12 +79,18 @@ follow();
 addEventListener("beforeprint", () => all("details").forEach(unfold));
 
 // A frame of a flame graph, and those that it was called from, become as wide as the picture.
+const place = (frame, x, width, display) => {
+  frame.setAttribute("x", x);
+  frame.setAttribute("width", width);
+  frame.style.display = display;
+};
 for (const flame of all("svg[data-flame]")) {
+  const frames = all("svg", flame).map(frame => [frame, frame.getAttribute("x"), frame.getAttribute("width"), ""]);
   flame.addEventListener("click", event => {
-    for (const frame of all("svg", flame)) frame.removeAttribute("style");
+    for (const frame of frames) place(...frame);
     for (let at = event.target.closest("svg"); at !== flame; at = at.parentElement) {
       for (const beside of at.parentElement.querySelectorAll(":scope > svg")) beside.style.display = "none";
-      Object.assign(at.style, {display: "", x: "0", width: "100%"});
+      place(at, "0", "100%", "");
     }
   });
 }
