@@ -202,7 +202,8 @@ def _total(pair: Pair) -> str:
     ]
     percent = numbers.change(100 * whole.difference / whole.baseline)
     sides = " → ".join(numbers.number(side / factor) for side in (whole.baseline, whole.candidate))
-    said = f"{sides} {unit} ({percent} %) in the profile."
+    chance = numbers.size(100 * whole.chance / whole.baseline)
+    said = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the profile."
     return f"{said} It is part of, in the measured blocks: {'; '.join(metrics)}." if metrics else said
 
 
