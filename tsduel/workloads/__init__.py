@@ -20,14 +20,16 @@ def workload_of(plan: Plan) -> Planned:
 
 def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
     """Return the metrics in the families that they have in this run: those with `instead_of` exchange theirs."""
-    if plan.design.judged == "duel":
-        metrics = [replace(metric, family="shown") if metric.part == "solo" else metric for metric in metrics]
-    if not plan.exchanges_load:
-        return list(metrics)
-    found = {metric.name: metric for metric in workload_of(plan).registered}
-    pairs = [(metric, found[metric.instead_of]) for metric in found.values() if metric.instead_of]
-    family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
-    return [replace(metric, family=family.get(metric.name, metric.family)) for metric in metrics]
+    family = {}
+    if plan.exchanges_load:
+        found = {metric.name: metric for metric in workload_of(plan).registered}
+        pairs = [(metric, found[metric.instead_of]) for metric in found.values() if metric.instead_of]
+        family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
+    unjudged = "solo" if plan.design.judged == "duel" else ""
+    return [
+        replace(metric, family="shown" if metric.part == unjudged else family.get(metric.name, metric.family))
+        for metric in metrics
+    ]
 
 
 def primary(plan: Plan) -> Iterator[tuple[Metric, str]]:
