@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ var ErrEmpty = errors.New("it has no sample")
 
 // drawn are the values that are kept as stacks: ns of CPU, bytes that were allocated and that are held, ns of waiting.
 var drawn = []string{"cpu", "alloc_space", "inuse_space", "delay"}
+
+// reading is what it costs to be read, which is left out of the stacks.
+var reading = regexp.MustCompile(`^(runtime|net/http)/pprof\.`)
 
 // Sum is a profile in parts. Its zero value has none yet.
 type Sum struct{ whole *profile.Profile }
@@ -115,6 +119,9 @@ func stacksOf(p *profile.Profile) *stacks {
 				}
 				one.Of = append(one.Of, place)
 			}
+		}
+		if slices.ContainsFunc(one.Of, func(place int) bool { return reading.MatchString(found.Functions[place]) }) {
+			continue
 		}
 		key := fmt.Sprint(one.Of)
 		if same := known[key]; same != nil {

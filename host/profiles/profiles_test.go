@@ -70,16 +70,18 @@ func written(t *testing.T, s *Sum) (found stacks) {
 }
 
 // Windows of CPU time add up; a stack is one by the names of its functions, wherever in them it is, and has those that were inlined.
+// What it costs to be read is no stack.
 func TestWindowsAddUp(t *testing.T) {
 	var s Sum
 	for range 2 {
 		err := s.Add(pprof(t, []string{"samples", "cpu"}, 10,
-			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{3, 30}, [][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10}))
+			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{3, 30}, [][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10},
+			[][]string{{"compress/flate.(*Writer).Write"}, {"runtime/pprof.(*profileBuilder).build"}, {"main.main"}}, []int64{9, 90}))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"}, Functions: []string{"main.main", "pkg.slow", "time.Now"},
+	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"}, Functions: []string{"main.main", "pkg.slow", "time.Now", "runtime/pprof.(*profileBuilder).build", "compress/flate.(*Writer).Write"},
 		Stacks: []*stack{{Of: []int{0, 1, 2}, Values: []int64{80}}}}
 	if found := written(t, &s); !reflect.DeepEqual(found, want) {
 		t.Errorf("%+v %+v", found, found.Stacks[0])
