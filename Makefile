@@ -31,7 +31,8 @@ METRIC ?=# for make trend: a metric of stats/comparison.csv, load_rate or duel_t
 VIEW ?=# plain: plain lines instead of the screen that a terminal gets
 # Where the blocks run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
-SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port
+SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port; several with commas between them share the blocks
+SPARE_HOSTS ?=# with TARGET=ssh, machines that take over the blocks of one that is lost
 SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
 REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
 GCP_PROJECT ?=# with TARGET=gcp, the ID of the project that pays
@@ -40,6 +41,7 @@ YES ?=# 1: rent the machine without asking; make reap YES=1: delete
 MAX_COST ?=# rent nothing that can cost more than this many USD
 KEEP ?=# 1: keep the rented machine until its deadline, also when the run has failed
 TF ?=# terraform or tofu (default: what is on PATH, else OpenTofu is built)
+ON ?=# for make ssh, which machine of several: host2
 # What you have already: logs of VictoriaMetrics' own `make tsbs`.
 BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
 CANDIDATE_LOG ?=# the same for the candidate
@@ -53,7 +55,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
-  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SSH_CONFIG REMOTE_DIR \
+  TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)

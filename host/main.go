@@ -25,9 +25,10 @@ import (
 )
 
 const usage = `usage: tsduel-host COMMAND
-  run RUN_DIR                      run every block of the plan that has not been run yet
-  detached COMMAND RUN_DIR CACHE [LINE]
-    start, state, follow, sums, collected, stop, rounds: the same, whether or not somebody watches
+  run RUN_DIR [HOST [BLOCK...]]    run every block of the plan that this host has and that has not been run yet, and a
+                                   spare one in place of each BLOCK, whose own host was lost
+  detached COMMAND RUN_DIR CACHE [LINE | HOST [BLOCK...]]
+    start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
@@ -75,7 +76,7 @@ func command(ctx context.Context, args []string) (code int, err error) {
 	}
 	name, args := args[0], args[1:]
 	switch {
-	case name == "run" && len(args) == 1:
+	case name == "run" && len(args) >= 1:
 		if err := proc.Subreaper(); err != nil {
 			return 0, err
 		}
@@ -83,14 +84,14 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		if cache == "" {
 			return 0, record.UserError("TSDUEL_CACHE is not set: start runs with make")
 		}
-		defer proc.Leave()
-		return run.Run(ctx, args[0], cache, kinds), nil
-	case name == "detached" && (len(args) == 3 || len(args) == 4):
-		line := "1"
-		if len(args) == 4 {
-			line = args[3]
+		who, err := who(args[1:])
+		if err != nil {
+			return 0, err
 		}
-		return 0, detached(ctx, args[0], args[1], args[2], line)
+		defer proc.Leave()
+		return run.Run(ctx, args[0], cache, who, kinds), nil
+	case name == "detached" && len(args) >= 3:
+		return 0, detached(ctx, args[0], args[1], args[2], args[3:])
 	case name == "stop" && len(args) == 2:
 		pid, err := strconv.Atoi(args[1])
 		if err != nil {
@@ -109,8 +110,24 @@ func command(ctx context.Context, args []string) (code int, err error) {
 	return 0, record.UserError("%s", usage)
 }
 
-func detached(ctx context.Context, verb, runDir, cache, line string) error {
-	d, err := run.NewDetached(runDir, cache)
+// who reads HOST and the BLOCKs.
+func who(args []string) (who run.Who, err error) {
+	for i, arg := range args {
+		if i == 0 {
+			who.Host = arg
+			continue
+		}
+		block, err := strconv.Atoi(arg)
+		if err != nil {
+			return who, record.UserError("%q is no number of a block", arg)
+		}
+		who.Instead = append(who.Instead, block)
+	}
+	return who, nil
+}
+
+func detached(ctx context.Context, verb, runDir, cache string, more []string) error {
+	d, err := run.NewDetached(runDir, cache, more...)
 	if err != nil {
 		return err
 	}
@@ -121,7 +138,7 @@ func detached(ctx context.Context, verb, runDir, cache, line string) error {
 	case "state":
 		fmt.Println(d.State())
 	case "follow":
-		err = d.Follow(line)
+		err = d.Follow(append(more, "1")[0])
 	case "sums":
 		err = d.Sums(os.Stdout)
 	case "collected":

@@ -125,7 +125,8 @@ def _place(plan: Plan) -> str:
     where = plan.place
     if where.kind != "ssh":
         return where.kind
-    return f"{where.user}@{where.address}" if where.user else where.address
+    first, *others = where.hosts.values()
+    return (f"{first.user}@" if first.user else "") + first.address + (f" (+{len(others)})" if others else "")
 
 
 def _blocks(run: Run) -> str:

@@ -18,7 +18,7 @@ from tsduel.places import provision
 from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, messages, os_login, presence, provide, reap
 from tsduel.places.gcp.api import Compute
-from tsduel.rounds import attend, ending
+from tsduel.rounds import elsewhere, ending
 
 
 class TestCredentials:
@@ -131,7 +131,7 @@ class TestNothingIsLeft:
         before = len(google.requests)
         provision.main(run_dir)
         assert build.main(run_dir) == 0
-        assert attend.main(run_dir) == 0
+        assert elsewhere.main(run_dir) == 0
         assert ending.main(run_dir, {}, 0, forced=False) == 0
         assert len(google.requests) == before
 

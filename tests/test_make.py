@@ -45,6 +45,7 @@ KNOBS = (
     "PROFILE",
     "TARGET",
     "SSH_HOST",
+    "SPARE_HOSTS",
     "REMOTE_DIR",
     "GCP_PROJECT",
     "YES",

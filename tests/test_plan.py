@@ -34,7 +34,37 @@ SIDES = ["baseline", "candidate"]
 
 def drawn(variants, design, types=("cpu-max-all-1",)):
     """Return the order of the blocks."""
-    return order.draw(variants, {"": types}, design, "host1")
+    return order.draw(variants, {"": types}, design, {"": ["host1"]})
+
+
+class TestOrderOfAFleet:
+    """The same blocks, shared by several hosts."""
+
+    @settings(deadline=None)
+    @given(design=designs, count=st.integers(1, 5), sweep=st.integers(1, 4))
+    def test_hosts_share_the_blocks_of_every_cell_evenly(self, design, count, sweep):
+        """Each warms itself up; a spare host has enough for any of them; variants are in balance on each."""
+        cells = {f"c{number}": ("t", "u") for number in range(sweep)}
+        hosts = tuple(f"host{number + 1}" for number in range(count))
+        rows = order.draw(SIDES, cells, design, dict.fromkeys(cells, hosts), dict.fromkeys(cells, ("spare",)))
+        assert [row.block for row in rows] == list(range(len(rows)))
+        counts = Counter((row.cell, row.host, row.kind) for row in rows)
+        for cell in cells:
+            shares = [counts[cell, host, "measured"] for host in hosts]
+            assert sum(shares) == design.blocks
+            assert max(shares) - min(shares) <= 1
+            assert counts[cell, "spare", "spare"] == max(shares)
+            assert all(counts[cell, host, "warmup"] == 1 for host in (*hosts, "spare"))
+            for host in hosts:
+                mine = [row.order for row in rows if (row.cell, row.host, row.kind) == (cell, host, "measured")]
+                assert set(Counter(mine[: len(mine) // 2 * 2]).values()) <= {len(mine) // 2}
+        each = Counter(row.host for row in rows)
+        busiest = order.share_of_busiest(design, dict.fromkeys(cells, hosts)) * len(cells) * design.planned
+        assert max(each[host] for host in hosts) <= round(busiest) <= max(each[host] for host in hosts) + sweep
+
+    def test_one_host_is_as_it_was(self):
+        """Nothing of a run without a fleet depends on there being any."""
+        assert order.share_of_busiest(Design(blocks=8, spare_blocks=2), {"a": ("host1",), "b": ("host1",)}) == 1
 
 
 class TestOrder:

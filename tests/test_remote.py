@@ -17,12 +17,13 @@ import plans
 import pytest
 from fakeproject import FAKES, agent, wait_for
 from gitrepo import Repository
+from renting import named
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Component, SshPlace, Variant
+from tsduel.core.plan import Component, SshHost, SshPlace, Variant
 from tsduel.core.rundir import open_run
 from tsduel.places import directories, place, provision
-from tsduel.places.ssh import pack, stream
+from tsduel.places.ssh import pack, probe, stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 from tsduel.rounds import attend, follow
@@ -55,12 +56,24 @@ class TestPlace:
     )
     def test_a_host_is_user_host_and_port(self, text, user, address, port):
         """User and port may be left to ssh's own configuration; everything lies in one directory of the user's."""
-        found = place.asked({"TARGET": "ssh", "SSH_HOST": text})
+        asked = place.asked({"TARGET": "ssh", "SSH_HOST": text})
+        found = asked["hosts"]["host1"]
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
         assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108 - a name, and nothing made there
-        plan = plans.plan(place=SshPlace(**found))
-        there = directories.of(plan, run_dir=Path("x"), cache=Path("x"), project=Path("x"))
+        there = directories.there(plans.plan(place=SshPlace(**asked)), "host1")
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}
+
+    def test_several_hosts_and_spare_ones_have_names_in_order(self):
+        """Each has the directory of its own user; a plan of before there were fleets is one of one host."""
+        found = place.asked({"TARGET": "ssh", "SSH_HOST": "a@one, b@two:2222", "SPARE_HOSTS": "three"})["hosts"]
+        assert {name: (of["user"], of["address"], of["spare"]) for name, of in found.items()} == {
+            "host1": ("a", "one", False), "host2": ("b", "two", False), "host3": (None, "three", True),
+        }  # fmt: skip
+        assert found["host2"]["directory"].endswith("-b")
+        old = SshPlace.model_validate(
+            {"kind": "ssh", "user": "a", "address": "one", "port": None, "config_file": None, "directory": "/d/e"}
+        )
+        assert old.hosts["host1"].address == "one"
 
     @pytest.mark.parametrize(
         ("given", "sentence"),
@@ -70,6 +83,10 @@ class TestPlace:
             ({"SSH_HOST": "me@there"}, "SSH_HOST is for another machine; add TARGET=ssh, or leave SSH_HOST away"),
             ({"TARGET": "ssh", "SSH_HOST": "me@-oProxyCommand=x"}, "is no machine to log in to; write user@host"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there:99999"}, "'me@there:99999' is no machine to log in to"),
+            ({"TARGET": "ssh", "SSH_HOST": "me@there,"}, "SSH_HOST: '' is no machine to log in to"),
+            ({"TARGET": "ssh", "SSH_HOST": "me@a,b,you@a:22"}, "SSH_HOST: you@a:22 is named twice"),
+            ({"TARGET": "ssh", "SSH_HOST": "a,b", "SPARE_HOSTS": "b"}, "SPARE_HOSTS: b is named twice"),
+            ({"SPARE_HOSTS": "b"}, "SPARE_HOSTS is for another machine; add TARGET=ssh"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there; touch x"}, "is no machine to log in to"),
             (
                 {"TARGET": "ssh", "SSH_HOST": "me@there", "SSH_CONFIG": "/no/such"},
@@ -90,6 +107,7 @@ class TestPlace:
 def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     """A host with a record of its own is handed nothing of the user's; for others the user's own rules stay."""
     host = {"address": "10.0.0.2", "user": "me", "port": 2222, "key_file": "/k", "known_hosts_file": "/known"}
+    plans.write(tmp_path, place=named("r"))
     provision.write(tmp_path, kind="gcp", made={"host1": host}, provisioned=True)
     assert json.loads((tmp_path / "host/outputs.json").read_text()) == {
         "target": "gcp",
@@ -108,6 +126,50 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
     assert "StrictHostKeyChecking" not in plain
     assert "KnownHosts" not in plain
     assert "-F" not in plain
+
+
+def test_hosts_of_a_fleet_are_looked_at_beside_each_other():
+    """One machine by two names is refused; one machine that is two hosts, and other CPUs, are told."""
+    facts = {
+        "a": {"boot": "1", "inode": "8:1", "cpu": "Xeon"},
+        "b": {"boot": "2", "inode": "8:1", "cpu": "Xeon"},
+        "c": {"boot": "2", "inode": "8:2", "cpu": "EPYC"},
+    }
+    assert probe.compare({"a": facts["a"], "b": facts["b"]}) == []
+    said = probe.compare(facts)
+    assert said[0] == "b and c share a machine, and so disturb each other's blocks"
+    assert said[1].endswith("(a, b: Xeon; c: EPYC)")
+    with pytest.raises(UserError, match="a and z are the same machine by two names; name it once"):
+        probe.compare({"a": facts["a"], "z": facts["a"]})
+
+
+def test_all_hosts_of_a_fleet_are_asked_before_anything_begins(tmp_path, monkeypatch, capsys):
+    """What is wrong with each is said at once; a run that is gone on with has lost those that do not answer."""
+    answers = {"c": {"cpu": "Xeon"}, "d": {"cpu": "Xeon"}}
+
+    def check(host, _directory):
+        if host.address not in answers:
+            raise host.failure("ssh: Could not resolve hostname")
+        return answers[host.address]
+
+    monkeypatch.setattr(probe, "check", check)
+    where = SshPlace(**place.asked({"TARGET": "ssh", "SSH_HOST": "a,b,c", "SPARE_HOSTS": "d"}))
+    names = tuple(where.hosts)
+    run_dir = tmp_path / "r"
+    plans.write(run_dir, place=where, hosts=names[:3], spare_hosts=names[3:])
+    with pytest.raises(UserError, match=r"a: there is no machine of this name.*\nb: there is no machine of this name"):
+        provision.main(run_dir)
+    assert not (run_dir / "host").exists()
+    answers |= dict.fromkeys("ab", answers["c"])
+    provision.main(run_dir)
+    inventory = json.loads((run_dir / "host/inventory.json").read_text())["all"]["hosts"]
+    assert [inventory[name]["home_built_dir"] for name in names] == [f"{run_dir}/host/{name}" for name in names]
+    del answers["b"]
+    capsys.readouterr()
+    provision.main(run_dir)
+    assert "b: there is no machine of this name" in (said := capsys.readouterr().err)
+    assert "the others go on without host2" in said
+    assert set(Link.all(run_dir)) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +305,7 @@ class TestAttendant:
         profile.write_bytes(b"pprof")
         wrong = ["001/baseline/server.log", "host1.json", "profiles/baseline.cpu.pprof"]
         assert sorted(attended.missing()) == wrong
-        attend.bring_home(attended)
+        attended.bring_home()
         assert attended.missing() == []
         for name in ("007", "../../x"):
             with pytest.raises(UserError, match=r"that is not in plan/blocks\.tsv"):
@@ -308,7 +370,8 @@ class TestSecondView:
         (attended.run_dir / "host").mkdir(exist_ok=True)
         outputs = {"hosts": {"host1": {"address": "there", "user": None, "port": None}}}
         (attended.run_dir / "host/outputs.json").write_text(json.dumps(outputs))
-        elsewhere = SshPlace(user=None, address="there", port=None, config_file=None, directory=str(tmp_path))
+        host = SshHost(user=None, address="there", port=None, directory=str(tmp_path))
+        elsewhere = SshPlace(config_file=None, hosts={"host1": host})
         open_run(attended.run_dir).plan.model_copy(update={"place": elsewhere}).write(attended.run_dir)
         (attended.run_dir / "plan/forecast.json").unlink(missing_ok=True)
         capsys.readouterr()
@@ -324,7 +387,7 @@ class TestSecondView:
     def test_a_run_that_nobody_attends_is_followed_over_ssh(self, link, tmp_path, capsys, monkeypatch):
         """All is shown, nothing is written at home, and who attends it later brings home each line once."""
         attended = link()
-        monkeypatch.setattr(follow.Link, "open", lambda _: attended)
+        monkeypatch.setattr(follow.Link, "all", lambda _: {"host1": attended})
         attended.start()
         said = self.follow(attended, tmp_path, capsys)
         assert said == self.expected(attended)
@@ -334,13 +397,13 @@ class TestSecondView:
         there = Path(attended.there) / "raw/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
         # It is over: shown from what is here.
-        monkeypatch.setattr(follow.Link, "open", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
         assert self.follow(attended, tmp_path, capsys) == said
 
     def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
         """The other machine is not asked; a second one that would attend is refused with how to watch."""
         attended = link()
-        monkeypatch.setattr(follow.Link, "open", lambda _: pytest.fail("the other machine was asked"))
+        monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 
         def watch():
             with stream.attending(attended.run_dir):

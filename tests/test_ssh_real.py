@@ -189,7 +189,7 @@ def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):
     assert "back at the run" in second.read_text()
     assert events(run_dir).count("run-start") == 1
 
-    follower = Attendant(Link.open(run_dir), View({}, lambda _: None), patience_s=1)
+    follower = Attendant(Link.all(run_dir)["host1"], View({}, lambda _: None), patience_s=1)
     follower.heard = 1.0  # it was heard, long ago
     with bare.unplugged(), pytest.raises(UserError, match="no word for 1 s; the run goes on there if the machine"):
         follower.attend()

@@ -182,7 +182,7 @@ class TestPlan:
         """Every round has each cell once; each cell has the whole design, balanced, and numbers are of the run."""
         design = Design(blocks=blocks, warmup_blocks=warmups, spare_blocks=blocks // 4, seed=seed)
         names = {f"c{i}": ("a", "b") for i in range(count)}
-        rows = order.draw(SIDES, names, design, "host1")
+        rows = order.draw(SIDES, names, design, dict.fromkeys(names, ("host1",)))
         assert [row.block for row in rows] == list(range(1 - warmups, len(rows) + 1 - warmups))
         assert len(rows) == count * (blocks + warmups + blocks // 4)
         for first in range(0, len(rows), count):
@@ -196,9 +196,10 @@ class TestPlan:
     def test_rounds_differ_and_one_cell_is_as_it_was(self):
         """Turns are drawn from the seed; without a sweep nothing but the coin of the variants decides."""
         design = Design(blocks=40, spare_blocks=0, seed=3)
-        rows = order.draw(SIDES, dict.fromkeys("abc", ("t", "u")), design, "host1")
+        rows = order.draw(SIDES, dict.fromkeys("abc", ("t", "u")), design, dict.fromkeys("abc", ("host1",)))
         assert len({tuple(row.cell for row in rows[i : i + 3]) for i in range(0, len(rows), 3)}) == 6
-        assert [row.order[0] for row in order.draw(SIDES, {"": ("t", "u")}, Design(blocks=6, spare_blocks=0), "h")] == [
+        alone = order.draw(SIDES, {"": ("t", "u")}, Design(blocks=6, spare_blocks=0), {"": ["h"]})
+        assert [row.order[0] for row in alone] == [
             "baseline", "candidate", "baseline", "candidate", "baseline", "baseline", "candidate",
         ]  # fmt: skip
 

@@ -92,7 +92,12 @@ STAGES = {
         "end the run after the block that is running, or, asked again, at once", "tsduel.rounds.control", _named("stop")
     ),
     "fetch": Stage("bring home what is finished elsewhere", "tsduel.rounds.control", _named("fetch")),
-    "ssh": Stage("log in where the blocks run", "tsduel.rounds.control", _named("login"), logged=False),
+    "ssh": Stage(
+        "log in where the blocks run",
+        "tsduel.rounds.control",
+        lambda control, run_dir, _failed: control.login(run_dir, os.environ),
+        logged=False,
+    ),
     "destroy": Stage(
         "delete everything of a rented machine, and see that nothing is left",
         "tsduel.rounds.ending",

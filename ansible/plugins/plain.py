@@ -54,7 +54,8 @@ class CallbackModule(Default):
             _log("ERROR", f"{result.task.get_name()}: {result.result.get('msg', '')}")
         if result.task.action != "ansible.builtin.fail":
             return super().v2_runner_on_failed(result, ignore_errors)
-        return self._display.display("\n" + str(result.result["msg"]).rstrip("\n"), stderr=True)
+        whose = f"{result.host.get_name()}: " if os.environ.get("TSDUEL_FLEET") else ""
+        return self._display.display(f"\n{whose}" + str(result.result["msg"]).rstrip("\n"), stderr=True)
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> Any:
         """Say that the machine is gone, and how to go on."""

@@ -430,7 +430,7 @@ func LoadPlan(runDir string) (*Plan, error) {
 	return plan, nil
 }
 
-// LoadRows reads plan/blocks.tsv, in its order.
+// LoadRows reads plan/blocks.tsv, in its order: the blocks of all hosts.
 func LoadRows(runDir string) ([]BlockRow, error) {
 	path := filepath.Join(runDir, "plan", "blocks.tsv")
 	text, err := os.ReadFile(path)
@@ -442,7 +442,7 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 		return nil, UserError("%s has not the columns of this tsduel: plan a new run", path)
 	}
 	var rows []BlockRow
-	turns := map[string]int{}
+	turns := map[[2]string]int{}
 	for i, line := range lines[1:] {
 		field := strings.Split(line, "\t")
 		if len(field) != 6 {
@@ -452,8 +452,8 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 		if err != nil {
 			return nil, UserError("%s: line %d: %q is no number of a block", path, i+2, field[0])
 		}
-		row := BlockRow{Block: block, Cell: field[1], Turn: turns[field[1]], Host: field[2], Kind: field[3], Order: strings.Split(field[4], ",")}
-		turns[row.Cell]++
+		row := BlockRow{Block: block, Cell: field[1], Turn: turns[[2]string{field[1], field[2]}], Host: field[2], Kind: field[3], Order: strings.Split(field[4], ",")}
+		turns[[2]string{row.Cell, row.Host}]++
 		if field[5] != "" {
 			row.QueryTypes = strings.Split(field[5], ",")
 		}

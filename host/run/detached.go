@@ -28,10 +28,11 @@ import (
 // in which boot), exit (the code, once it has ended) and log.
 type Detached struct {
 	runDir, cache, control string
+	who                    []string // as `tsduel-host run` takes it, see Who
 }
 
-// NewDetached of a run in a cache.
-func NewDetached(runDir, cache string) (*Detached, error) {
+// NewDetached of a run in a cache; who is for what starts its blocks.
+func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
 	runDir, err := filepath.Abs(runDir)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func NewDetached(runDir, cache string) (*Detached, error) {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return nil, err
 	}
-	d := &Detached{runDir, cache, filepath.Join(runDir, "control")}
+	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), who}
 	for _, dir := range []string{d.control, filepath.Join(runDir, "raw")} {
 		// A run that is not there is none of which to say anything.
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
@@ -100,7 +101,7 @@ func (d *Detached) launch() error {
 		c.Stdout, c.Stderr = log, log
 		return c
 	}
-	blocks := []string{program, "detached", "rounds", d.runDir, d.cache}
+	blocks := append([]string{program, "detached", "rounds", d.runDir, d.cache}, d.who...)
 	root := []string{}
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
@@ -148,7 +149,7 @@ func (d *Detached) Rounds() error {
 	defer log.Close()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	driver := exec.Command(program, "run", d.runDir)
+	driver := exec.Command(program, append([]string{"run", d.runDir}, d.who...)...)
 	driver.Env = append(os.Environ(), "TSDUEL_CACHE="+d.cache, "TSDUEL_DIE_WITH_PARENT=1")
 	driver.Stdout, driver.Stderr = log, log
 	if err := driver.Start(); err != nil {

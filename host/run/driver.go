@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,18 @@ type Kind struct {
 	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
 }
 
+// Who is one host of a run: its name, empty for the only one, and the blocks of a host that was lost, in place of which it runs its
+// own spare ones. Every host is complete in itself, with a warm-up and counts of its own.
+type Who struct {
+	Host    string
+	Instead []int
+}
+
 type driver struct {
 	plan   *record.Plan
-	rows   []record.BlockRow
+	who    Who
+	rows   []record.BlockRow     // of this host
+	lost   []record.BlockRow     // of others, in place of which spare ones are run here
 	blocks map[int]*record.Block // that are published
 	report *record.NoiseReport
 	kind   Kind
@@ -39,13 +49,13 @@ type driver struct {
 	locks  []*os.File // held until we end
 }
 
-// Run runs every block of the plan that has not been run yet, and returns the exit code of the program. Finished blocks are the
-// directories raw/BBB; what was interrupted is done again from its start. A cancelled ctx interrupts it.
-func Run(ctx context.Context, runDir, cache string, kinds map[string]Kind) int {
+// Run runs every block that the plan gives to this host and that has not been run yet, and returns the exit code of the program.
+// Finished blocks are the directories raw/BBB; what was interrupted is done again from its start. A cancelled ctx interrupts it.
+func Run(ctx context.Context, runDir, cache string, who Who, kinds map[string]Kind) int {
 	if absolute, err := filepath.EvalSymlinks(runDir); err == nil {
 		runDir, _ = filepath.Abs(absolute)
 	}
-	d := &driver{runDir: runDir, blocks: map[int]*record.Block{}, events: record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")}
+	d := &driver{runDir: runDir, who: who, blocks: map[int]*record.Block{}, events: record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")}
 	return d.leave(ctx, d.guarded(ctx, cache, kinds))
 }
 
@@ -71,7 +81,7 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	if d.kind, known = kinds[d.plan.Kind]; !known || d.plan.Imported != nil {
 		return record.UserError("%s was imported from logs: there is nothing to build or to run in it", d.runDir)
 	}
-	if d.rows, err = record.LoadRows(d.runDir); err != nil {
+	if err = d.takeRows(); err != nil {
 		return err
 	}
 	if cache, err = filepath.Abs(cache); err != nil {
@@ -95,6 +105,31 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 	forgetStop(d.runDir)
 	d.endStrays()
 	return d.tidyUp()
+}
+
+// takeRows takes what this host has to do with of plan/blocks.tsv, and of the cells those that it runs.
+func (d *driver) takeRows() error {
+	rows, err := record.LoadRows(d.runDir)
+	if err != nil {
+		return err
+	}
+	if d.who.Host == "" && len(d.plan.Hosts) > 0 {
+		d.who.Host = d.plan.Hosts[0]
+	}
+	for _, row := range rows {
+		if row.Host == d.who.Host {
+			d.rows = append(d.rows, row)
+		} else if slices.Contains(d.who.Instead, row.Block) {
+			d.lost = append(d.lost, row)
+		}
+	}
+	if len(d.rows) == 0 {
+		return record.UserError("plan/blocks.tsv has no block for %s: plan a new run", d.who.Host)
+	}
+	d.plan.Cells = slices.DeleteFunc(d.plan.Cells, func(c record.Cell) bool {
+		return !slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Cell == c.Name })
+	})
+	return nil
 }
 
 func (d *driver) run(ctx context.Context) error {
@@ -264,11 +299,11 @@ func (d *driver) replaceSpoilt(ctx context.Context) error {
 
 func (d *driver) replaceSpoiltOf(ctx context.Context, cell string) error {
 	var counted, spares []record.BlockRow
-	for _, row := range d.rows {
+	for _, row := range slices.Concat(d.lost, d.rows) {
 		if row.Cell != cell {
 			continue
 		}
-		if row.Kind == "spare" {
+		if row.Kind == "spare" && row.Host == d.who.Host {
 			spares = append(spares, row)
 		}
 		if row.Kind != "warmup" {
@@ -309,6 +344,9 @@ func (d *driver) replaceSpoiltOf(ctx context.Context, cell string) error {
 
 // spoilt is why a block that is there does not count, although nothing in it failed; empty where it counts or has failed.
 func (d *driver) spoilt(block int) string {
+	if slices.Contains(d.who.Instead, block) {
+		return "the host that was to run it was lost"
+	}
 	b := d.blocks[block]
 	if b == nil || b.Status != record.OK {
 		return ""
@@ -349,10 +387,7 @@ func (d *driver) describe() (*record.Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts.Host, facts.Pin = "host1", record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
-	if len(d.plan.Hosts) > 0 {
-		facts.Host = d.plan.Hosts[0]
-	}
+	facts.Host, facts.Pin = cmp.Or(d.who.Host, "host1"), record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
 	if d.kind.Equip != nil {
 		if err := d.kind.Equip(facts, d.plan.Host.Pin); err != nil {
 			return nil, err
@@ -363,10 +398,13 @@ func (d *driver) describe() (*record.Facts, error) {
 
 // emitRunStart tells all that somebody who watches needs to know of the plan, so that the events are enough.
 func (d *driver) emitRunStart() {
-	planned, finished := 0, 0
+	planned, measured, finished := 0, 0, 0
 	for _, row := range d.rows {
 		if row.Kind != "spare" {
 			planned++
+		}
+		if row.Kind == "measured" {
+			measured++
 		}
 		if d.blocks[row.Block] != nil {
 			finished++
@@ -381,7 +419,7 @@ func (d *driver) emitRunStart() {
 		since = float64(stat.BootTime)
 	}
 	cells := len(d.plan.CellNames())
-	d.events.Emit("run-start", record.Fields{"run": d.plan.Run, "kind": d.plan.Kind, "cells": cells, "blocks": d.plan.Design.Blocks * cells, "variants": len(d.plan.Variants),
+	d.events.Emit("run-start", record.Fields{"run": d.plan.Run, "kind": d.plan.Kind, "cells": cells, "blocks": measured, "variants": len(d.plan.Variants),
 		"planned": planned, "finished": finished, "block_s": d.plan.Duration.BlockS, "workload_s": d.plan.Duration.WorkloadS,
 		"place": d.plan.Place.Kind, "price_h": price, "machine_since": since})
 }

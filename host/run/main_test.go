@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	_ = proc.Subreaper()
-	os.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), map[string]Kind{"tsbs": {Block: sleepingBlock}}))
+	os.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Who{}, map[string]Kind{"tsbs": {Block: sleepingBlock}}))
 }
 
 func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error) {
@@ -84,6 +84,7 @@ type fixture struct {
 	rows       []string
 	mutex      sync.Mutex
 	ran        []int
+	who        Who
 	specs      map[int]record.Spec
 	block      func(context.Context, record.Spec) (*record.Block, error)
 }
@@ -173,7 +174,7 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	got := Run(ctx, f.dir, f.cache, map[string]Kind{"tsbs": {Block: block}})
+	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block}})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
 	text := <-said

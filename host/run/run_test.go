@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -126,6 +127,33 @@ func TestSpoiltBlocksAreReplacedOnceAndInOrder(t *testing.T) {
 	if replaced := f.events("block-replaced"); len(replaced) != 3 || replaced[2]["block"] != 2.0 || replaced[2]["spare"] != 5.0 {
 		t.Errorf("block-replaced: %v", replaced)
 	}
+}
+
+func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *testing.T) {
+	f := newFixture(t, 0, 0)
+	f.plan["hosts"], f.plan["spare_hosts"] = []string{"host1", "host2"}, []string{"host3"}
+	f.rows = nil
+	for block, of := range strings.Fields("host1:warmup host2:warmup host2:measured host1:measured host2:measured host2:spare host3:warmup host3:spare host3:spare") {
+		host, kind, _ := strings.Cut(of, ":")
+		f.rows = append(f.rows, fmt.Sprintf("%d\t\t%s\t%s\tcandidate,baseline\tcpu-max-all-1", block, host, kind))
+	}
+	f.who = Who{Host: "host2"}
+	f.run(t.Context(), 0)
+	f.wantRan(1, 2, 4)
+	if turn := f.specs[4].Row.Turn; turn != 2 || !f.exists("raw/host2.json")() {
+		t.Errorf("block 4 has turn %d of its host", turn)
+	}
+	if start := f.events("run-start")[0]; start["planned"] != 3.0 || start["blocks"] != 2.0 {
+		t.Errorf("run-start: %v", start)
+	}
+	f.who = Who{Host: "host3", Instead: []int{3}}
+	said := f.run(t.Context(), 0)
+	f.wantRan(6, 7)
+	wantIn(t, said, "block 3 does not count, spare block 7 is run instead: the host that was to run it was lost")
+	f.run(t.Context(), 0)
+	f.wantRan()
+	f.who = Who{Host: "host9"}
+	wantIn(t, f.run(t.Context(), 2), "plan/blocks.tsv has no block for host9")
 }
 
 func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
@@ -304,7 +332,7 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 			f.wantThere()
 		})
 	}
-	if code := Run(t.Context(), t.TempDir(), t.TempDir(), nil); code != 2 {
+	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Who{}, nil); code != 2 {
 		t.Errorf("exit code %d for what is no run", code)
 	}
 }

@@ -68,7 +68,7 @@ def planned(source: Source) -> dict[str, int]:
     """
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
-    blocks = [b.cell for b in source.run.planned if b.kind != "spare" or b.block in looked_at]
+    blocks = [b.cell for b in source.run.planned if b in source.run.due or b.block in looked_at]
     counted = table.groupby(["check", "cell", "block"]).size().rename("n")
     firsts = set(table.groupby("cell")["block"].min())
     once = source.plan.design.reload == "once"

@@ -85,14 +85,14 @@ def machine(source: Source) -> list[list[str]]:
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in ("server", "client") if pin.get(who))
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
-    files = run.json("raw/workload.json").get("data") or []
+    files = run.of_any_host("workload.json").get("data") or []
     wide = [
         ("machine", ", ".join(filter(None, [source.plan.host.machine, str(host.get("virtualization") or "")]))),
         ("CPU", f"{host['cpu_model']}, {host.get('cpus', '?')} CPUs{limit}" if host.get("cpu_model") else ""),
         ("pins in the duel", pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
         ("memory", numbers.quantity(host.get("memory_bytes")) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
-        ("GOMAXPROCS (-cpu)", str(run.json("raw/calibration.json").get("cpu") or "")),
+        ("GOMAXPROCS (-cpu)", str(run.of_any_host("calibration.json").get("cpu") or "")),
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),
         *(

@@ -25,7 +25,7 @@ def text(name: str, summary: str = "") -> Callable[[Source, Pictures], str]:
     """Return a section that is a template of plots/templates, with the plan and the machine; folded with a summary."""
 
     def section(source: Source, _: Pictures) -> str:
-        calibration = source.run.json("raw/calibration.json")
+        calibration = source.run.of_any_host("calibration.json")
 
         def counts(key: str) -> str:
             found = ", ".join(f"{of} {numbers.count(n)}" for of, n in (calibration.get(key) or {}).items())

@@ -1,7 +1,9 @@
 """The third stage: Ansible prepares the machine and builds, here or over SSH, with the same roles."""
 
 import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built
@@ -11,6 +13,10 @@ from tsduel.core.project import PROJECT
 from tsduel.places import lock
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
+from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
+
+# Ansible's own code where a host was not reached and nothing else went wrong.
+UNREACHABLE = 4
 
 
 def main(run_dir: Path) -> int:
@@ -29,25 +35,46 @@ def main(run_dir: Path) -> int:
             _say("everything is built already")
             return 0
     else:
-        link = Link.open(run_dir)
-        if _is_under_way(link):
+        links = Link.all(run_dir)
+        with ThreadPoolExecutor(len(links)) as pool:
+            chosen = [name for name, yes in zip(links, pool.map(_is_to_be_built, links.values()), strict=True) if yes]
+        if not chosen:
             return 0
-        lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
-    return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
+    if not plan.is_fleet:
+        return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
+    # All at once, and one that is lost meanwhile is no other's matter.
+    os.environ["TSDUEL_FLEET"] = "1"
+    code = subprocess.run([*command, "--limit", ",".join(chosen), "--forks", str(len(chosen))], check=False).returncode
+    lost = [name for name in chosen if not (links[name].apart / "build" / "agent.json").exists()]
+    if code == UNREACHABLE and len(lost) < len(chosen):
+        _say("the others go on without what was not reached")
+        return 0
+    return code
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _is_under_way(link: Link) -> bool:
-    if link.state().word != "running":
+def _is_to_be_built(link: Link) -> bool:
+    """Return whether a host has to be prepared: its blocks do not run yet, and no others do."""
+    try:
+        if link.fetched.exists():
+            return False
+        if link.state().word == "running":
+            _say(f"the run goes on on {link.host.name} already: nothing is changed there")
+            return False
+        lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
+    except (NoConnectionError, RefusedError) as error:
+        if not link.of_fleet:
+            raise
+        # The stage before has refused to begin without it, so it was lost since.
+        _say(f"{error}; the others go on without {link.name}")
         return False
-    _say(f"the run goes on on {link.host.name} already: nothing is changed there")
     return True

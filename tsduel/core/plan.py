@@ -6,7 +6,7 @@ The host reads the same file (host/record). Times are in seconds, sizes in bytes
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
@@ -55,15 +55,31 @@ class LocalPlace(Part):
     kind: Literal["local"] = "local"
 
 
-class SshPlace(Part):
+class SshHost(Part):
     """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`."""
 
-    kind: Literal["ssh"] = "ssh"
     user: str | None
     address: str
     port: int | None
-    config_file: str | None
     directory: str
+    spare: bool = False
+
+
+class SshPlace(Part):
+    """Other machines, by their names in the plan."""
+
+    kind: Literal["ssh"] = "ssh"
+    config_file: str | None
+    hosts: dict[str, SshHost]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        """Read plans of before there were fleets."""
+        if isinstance(value, dict) and "address" in value:
+            parts = {name: value[name] for name in ("user", "address", "port", "directory")}
+            return {"kind": "ssh", "config_file": value["config_file"], "hosts": {"host1": parts}}
+        return value
 
 
 class Price(Part):
@@ -430,6 +446,15 @@ class Plan(Part):
     def every_host(self) -> tuple[str, ...]:
         """Names of all hosts; a spare one runs no block unless another host is lost."""
         return self.hosts + self.spare_hosts
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether there are several hosts: each is complete in itself, and its files are apart at home."""
+        return len(self.every_host) > 1
+
+    def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - so far every host runs every cell
+        """Names of the hosts that share a cell's blocks, or that stand by for one of them."""
+        return self.spare_hosts if spare else self.hosts
 
     @property
     def is_local(self) -> bool:

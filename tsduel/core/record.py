@@ -208,6 +208,7 @@ class Block(_Record):
     path: Any = None
     block: int
     cell: str = ""
+    host: str = "host1"
     kind: str
     order: tuple[str, ...]
     status: str

@@ -51,7 +51,7 @@ class Run:
     @cached_property
     def variants(self) -> list[str]:
         """What is compared, baseline first: the variants, or the columns of a pivoted run."""
-        columns = self.json("raw/calibration.json").get("columns")
+        columns = self.of_any_host("calibration.json").get("columns")
         return [str(column) for column in columns] if columns else [variant.name for variant in self.plan.variants]
 
     @cached_property
@@ -84,6 +84,11 @@ class Run:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(f"{path}: no table of blocks; a plan is never edited: make a new run") from None
 
+    @cached_property
+    def due(self) -> list[BlockRow]:
+        """The planned blocks that are run if nothing is spoilt and no host is lost."""
+        return [row for row in self.planned if row.kind != "spare" and row.host in self.plan.hosts]
+
     def json(self, name: str) -> dict[str, Any]:
         """Read a JSON file below the run directory; an empty dictionary where there is none."""
         path = self.path / name
@@ -91,8 +96,16 @@ class Run:
 
     @cached_property
     def host(self) -> dict[str, Any]:
-        """What the measured host says of itself, raw/host1.json; empty before it has run."""
-        return self.json(f"raw/{self.plan.hosts[0]}.json")
+        """What the first host says of itself, raw/host1.json; empty before it has run."""
+        return next((found for name in self.plan.every_host if (found := self.json(f"raw/{name}.json"))), {})
+
+    def of_host(self, host: str, name: str) -> dict[str, Any]:
+        """Read what a host has written of all its blocks: raw/NAME, of a fleet raw/HOST/NAME."""
+        return self.json(f"raw/{host}/{name}" if self.plan.is_fleet else f"raw/{name}")
+
+    def of_any_host(self, name: str) -> dict[str, Any]:
+        """Read the same of the first host that has it, where it says the same of all."""
+        return next((found for host in self.plan.every_host if (found := self.of_host(host, name))), {})
 
 
 def open_run(path: Path) -> Run:

@@ -143,7 +143,12 @@ def _go_minimum() -> str:
 
 
 def _over_ssh(about: Subject) -> Iterator[Line]:
-    host, directory = Host.from_outputs(about.place), about.place["directory"]
+    for of in about.place["hosts"].values():
+        host = Host.from_outputs(of | {"config_file": about.place["config_file"]})
+        yield from _one_over_ssh(about, host, of["directory"])
+
+
+def _one_over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
     try:
         refused = probe.look(host, directory)
         yield Line(OK, "ssh", f"{host.name} is reached; what follows is about that machine")

@@ -11,7 +11,7 @@ from tsduel.core.errors import UserError
 from tsduel.places.gcp import place as gcp
 
 KINDS = ("local", "ssh", "gcp")
-SSH_KNOBS = ("SSH_HOST", "SSH_CONFIG", "REMOTE_DIR")
+SSH_KNOBS = ("SSH_HOST", "SPARE_HOSTS", "SSH_CONFIG", "REMOTE_DIR")
 KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
 # A host's name never begins with a dash, which ssh would take for an option.
 SSH_HOST = re.compile(
@@ -24,7 +24,7 @@ MAX_PORT = 65535
 
 
 def asked(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the knobs TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR say, as fields of tsduel.core.plan.Place.
+    """Return what the knobs TARGET, SSH_HOST and so on say, as fields of tsduel.core.plan.Place.
 
     Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.places.gcp.place.asked`` describes,
     and tsduel.places.gcp.rent completes it. Plain values, since `make doctor` asks on a fresh clone, without pydantic.
@@ -39,28 +39,30 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
         # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
         return gcp.asked(given) if kind == "gcp" else {"kind": "local"}
-    user, address, port = _host(given["SSH_HOST"])
-    return {
-        "kind": kind,
-        "user": user,
-        "address": address,
-        "port": port,
-        "config_file": _config_file(given["SSH_CONFIG"]),
-        "directory": _directory(given["REMOTE_DIR"], user),
-    }
-
-
-def _host(text: str) -> tuple[str | None, str, int | None]:
-    if not text:
+    if not given["SSH_HOST"]:
         raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
+    named = [(knob, text.strip()) for knob in SSH_KNOBS[:2] for text in given[knob].split(",") if given[knob]]
+    found = [_host(knob, text, given["REMOTE_DIR"]) | {"spare": knob == SSH_KNOBS[1]} for knob, text in named]
+    seen = set[tuple[str, int]]()
+    for (knob, text), host in zip(named, found, strict=True):
+        machine = (host["address"], host["port"] or 22)
+        if machine in seen:
+            raise UserError(f"{knob}: {text} is named twice, and a machine runs one block at a time: name it once")
+        seen.add(machine)
+    hosts = {f"host{number}": host for number, host in enumerate(found, 1)}
+    return {"kind": kind, "config_file": _config_file(given["SSH_CONFIG"]), "hosts": hosts}
+
+
+def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
     found = SSH_HOST.fullmatch(text)
     port = int(found["port"]) if found and found["port"] else None
     if not found or (port is not None and not 0 < port <= MAX_PORT):
         raise UserError(
-            f"SSH_HOST: {text!r} is no machine to log in to; write user@host or user@host:port "
-            "(an IPv6 address in brackets)"
+            f"{knob}: {text!r} is no machine to log in to; write user@host or user@host:port, several with commas "
+            "between them (an IPv6 address in brackets)"
         )
-    return found["user"], found["address"].strip("[]"), port
+    user, address = found["user"], found["address"].strip("[]")
+    return {"user": user, "address": address, "port": port, "directory": _directory(directory, user)}
 
 
 def _config_file(text: str) -> str | None:

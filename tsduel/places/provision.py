@@ -5,11 +5,14 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tsduel.core import files, rundir
-from tsduel.places import hosts
+from tsduel.core.errors import UserError
+from tsduel.core.plan import SshPlace
+from tsduel.places import directories, hosts
 from tsduel.places.gcp import provide
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
@@ -32,21 +35,37 @@ def main(run_dir: Path) -> None:
             provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
             write(run_dir, kind="gcp", made={"host1": host}, provisioned=True)
     else:
-        host = {
-            **place.model_dump(include={"address", "port", "user", "config_file"}),
-            "key_file": None,
-            "known_hosts_file": None,
-        }
-        probe.check(Host.from_outputs(host), place.directory)
-        write(run_dir, kind="ssh", made={"host1": host}, provisioned=False)
+        of_ssh = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
+        made = {name: of.model_dump(include={"address", "port", "user"}) | of_ssh for name, of in place.hosts.items()}
+        _look(made, place, again=bool(hosts.known(run_dir)))
+        write(run_dir, kind="ssh", made=made, provisioned=False)
+
+
+def _look(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool) -> None:
+    """Ask all machines at once whether they will do; a run that is gone on with may have lost some of its hosts."""
+    reached = {name: Host.from_outputs(of) for name, of in made.items()}
+    with ThreadPoolExecutor(len(made)) as pool:
+        asked = {name: pool.submit(probe.check, host, place.hosts[name].directory) for name, host in reached.items()}
+    failed = {name: error for name, of in asked.items() if (error := of.exception())}
+    if others := [error for error in failed.values() if not isinstance(error, UserError)]:
+        raise others[0]
+    if failed and (not again or len(failed) == len(made)):
+        first = next(iter(failed.values()))
+        raise first if len(failed) == 1 else UserError("\n".join(map(str, failed.values())))
+    facts = {reached[name].name: of.result() for name, of in asked.items() if name not in failed}
+    lost = [f"{error}; the others go on without {name}" for name, error in failed.items()]
+    sys.stderr.write("".join(f"{said}\n" for said in lost + probe.compare(facts)))
 
 
 def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], provisioned: bool) -> None:
     """Write host/outputs.json and host/inventory.json; ``made``: the hosts by name, none for this machine."""
     hosts.write(run_dir, kind=kind, hosts=made, provisioned=provisioned)
+    plan, home = rundir.open_run(run_dir).plan, run_dir.absolute()
     inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in made.items()} or {"local": _local()}
-    for variables in inventory.values():
-        variables["home_run_dir"] = str(run_dir.absolute())
+    for name, variables in inventory.items():
+        variables["home_run_dir"] = str(home)
+        variables["home_built_dir"] = str(home / "host" / name if plan.is_fleet else home)
+        variables.update(directories.there(plan, name) if made else {})
     text = json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n"
     files.write(run_dir / "host" / "inventory.json", text)
 

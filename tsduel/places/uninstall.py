@@ -18,14 +18,17 @@ REMOVE_S = 1800.0
 def main(environment: Mapping[str, str]) -> int:
     """Say what is there, and remove it unless DRY=1; return the exit code of what did it there."""
     where = place.asked(environment)
-    host = Host(where["address"], user=where["user"], port=where["port"], config_file=where["config_file"])
     # Nothing in it reads its own text by mistake.
     text = "".join((LIBRARY / part).read_text(encoding="utf-8") for part in PARTS) + 'uninstall_there "$@" </dev/null\n'
     asked = [environment.get(name, "").strip() or "0" for name in ("DRY", "YES")]
-    done = host.run("bash", "-s", "--", where["directory"], *asked, text=text, timeout_s=REMOVE_S)
-    sys.stdout.write(done.stdout)
-    sys.stderr.write("".join(f"{host.name}: {line}\n" for line in done.stderr.splitlines()))
-    return done.returncode
+    code = 0
+    for of in where["hosts"].values():
+        host = Host.from_outputs(of | {"config_file": where["config_file"]})
+        done = host.run("bash", "-s", "--", of["directory"], *asked, text=text, timeout_s=REMOVE_S)
+        sys.stdout.write(done.stdout)
+        sys.stderr.write("".join(f"{host.name}: {line}\n" for line in done.stderr.splitlines()))
+        code = max(code, done.returncode)
+    return code
 
 
 if __name__ == "__main__":

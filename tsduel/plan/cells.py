@@ -49,6 +49,12 @@ def settle(
     return {**first, "estimate": total}, duration, cells
 
 
+def shared(lasts: Duration, share: float) -> Duration:
+    """Return the times of a run of which each host has at most this share of the blocks."""
+    before = lasts.prepare_s + lasts.workload_s
+    return lasts.model_copy(update={"total_s": before + math.ceil((lasts.total_s - before) * share)})
+
+
 def _files(sections: dict[str, Any]) -> tuple[str, ...]:
     return tuple(file.key for file in sections["workload"].data)
 

@@ -11,7 +11,7 @@ from typing import Any
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.core.wording import amount, lasting
-from tsduel.plan import cells, earlier, foresight
+from tsduel.plan import cells, earlier, foresight, order
 from tsduel.stats import calibration
 
 PATIENCE_S = 20
@@ -77,13 +77,16 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     """Return what the plan says of itself before it starts, a line each."""
     run = Run(run_dir, plan)
     finished = {block.name for block in run.blocks}
-    left = [row.kind for row in run.planned if row.kind != "spare" and row.name not in finished]
+    left = [row for row in run.due if row.name not in finished]
+    # Hosts work beside each other: what takes longest is what it takes.
+    busiest = max(([row.kind for row in left if row.host == host] for host in plan.hosts), key=len)
     kind = kind_here(plan, cache)
     before = earlier.look(run_dir.absolute().parent, plan, kind) if kind else None
-    found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}"]
+    each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
+    found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
     # The price of a rented machine was said with its hours, a moment ago.
     if plan.place.kind != "gcp" or finished:
-        found.append(f"time      {_time(plan, left, before, cache)}")
+        found.append(f"time      {_time(plan, busiest, before, cache)}")
     found.append(f"disk      {_disk(plan, cache)}")
     found += _memory(plan, before)
     unknown = ELSEWHERE if not plan.is_local else "" if kind else UNSEEN
@@ -104,7 +107,8 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     keys = [part.build_key for variant in plan.variants for part in variant.components]
     built = plan.is_local and all((cache / "variants" / key).is_dir() for key in keys)
     prepare_s = 0 if built else rough.prepare_s if plan.place.kind == "gcp" else PREPARE_S
-    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells)
+    share = order.share_of_busiest(plan.design, {cell.name: plan.hosts_of(cell.name) for cell in plan.cells})
+    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells) / share
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
     return (

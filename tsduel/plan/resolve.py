@@ -14,7 +14,7 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Asked, Component, GcpPlace, LocalPlace, Own, Plan, Variant
+from tsduel.core.plan import Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
 from tsduel.core.project import PROJECT
 from tsduel.core.rundir import Run, refuse_imported
 from tsduel.core.wording import number_of
@@ -121,6 +121,17 @@ def resolve(
             asked = cells[0].asked
     planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
     sections, lasts, settings = swept.settle(workload, cells, len(variants))
+    design = asked.design.model_dump()
+    if design["spare_blocks"] is None:
+        design["spare_blocks"] = asked.design.spares_by_default
+    fleet = (where or {}).get("hosts", {"host1": {}})
+    spare_hosts = tuple(name for name, of in fleet.items() if of.get("spare"))
+    hosts = tuple(name for name in fleet if name not in spare_hosts)
+    if len(hosts) > asked.design.blocks:
+        raise UserError(
+            f"{len(hosts)} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
+        )
+    lasts = swept.shared(lasts, order.share_of_busiest(Design(**design), {cell.name: hosts for cell in settings}))
     host = asked.host.model_dump()
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
@@ -129,9 +140,6 @@ def resolve(
         )
         # What it is recorded and compared as.
         host["machine"] = asked.gcp.machine + (" (one thread a core)" if asked.gcp.threads_per_core == 1 else "")
-    design = asked.design.model_dump()
-    if design["spare_blocks"] is None:
-        design["spare_blocks"] = asked.design.spares_by_default
     return Plan.model_validate(
         {
             "run": run,
@@ -145,6 +153,8 @@ def resolve(
             "own": Own(version=tsduel.__version__, commit=own_commit()),
             "asked": asked_for,
             "place": settled,
+            "hosts": hosts,
+            "spare_hosts": spare_hosts,
             "cells": tuple(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),
@@ -213,7 +223,7 @@ def _component(variant: str, part: experiment.Component, program: Program) -> Co
 
 
 def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
-    """Return what Ansible is told: where things lie on the measured machine, and what each component is built from."""
+    """Return what Ansible is told: what each component is built from, and on this machine where things lie."""
     workload = workload_of(plan)
     variants, minima = [], [defaults.GO_MINIMUM]
     for variant in plan.variants:
@@ -233,7 +243,8 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
             )
         variants.append({"name": variant.name, "components": components})
     return {
-        **directories.of(plan, run_dir=run_dir, cache=cache, project=PROJECT),
+        # Those of another machine are in the inventory.
+        **(directories.here(run_dir=run_dir, cache=cache, project=PROJECT) if plan.is_local else {}),
         "target": plan.place.kind,
         "kind": plan.kind,
         "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),
@@ -263,7 +274,8 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
-    for row in order.draw(names, cells, plan.design, plan.hosts[0]):
+    hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=spare) for cell in cells} for spare in (False, True))
+    for row in order.draw(names, cells, plan.design, hosts, spare_hosts):
         writer.writerow((row.block, row.cell, row.host, row.kind, ",".join(row.order), ",".join(row.query_types)))
     files.write(directory / "blocks.tsv", table.getvalue())
     written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
@@ -280,10 +292,12 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
 def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     design = plan.design
     if plan.sweeps:
-        planned = sum(row.kind != "spare" for row in Run(run_dir, plan).planned)
-        print(swept.described(plan, planned))
+        print(swept.described(plan, len(Run(run_dir, plan).due)))
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
+    if plan.is_fleet and isinstance(plan.place, SshPlace):
+        named = [f"{name} {of.address}{' (spare)' if of.spare else ''}" for name, of in plan.place.hosts.items()]
+        print(f"hosts     {', '.join(named)}; they share the blocks evenly")
     for variant in plan.variants:
         parts = variant.components
         whose = [f"{part.role} {part.label}: " if len(parts) > 1 else "" for part in parts]

@@ -1,21 +1,17 @@
 """A run on another machine, attended from here: started once, its blocks fetched as they are published."""
 
-import json
 import os
-import re
-import signal
-import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import presence
 from tsduel.places.ssh import stream
-from tsduel.places.ssh.link import FETCHED, Link, State, is_home
+from tsduel.places.ssh.link import Link, State, note_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
-from tsduel.rounds.view import forecast, show
-from tsduel.rounds.view.events import Tail, clean, parse
+from tsduel.rounds.view.events import clean, parse
 from tsduel.rounds.view.show import View
 
 EXIT_INTERRUPTED = 130
@@ -23,21 +19,25 @@ EXIT_INTERRUPTED = 130
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
-BLOCK = re.compile(r"[0-9]{3}")
-
-
-def say(text: str) -> None:
-    """Words are for stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 class Attendant:
-    """Attends one run until it has ended."""
+    """Attends one run on one host until it has ended; ``leaving``: somebody wants to, and the run goes on."""
 
-    def __init__(self, link: Link, view: View, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        link: Link,
+        view: View,
+        *,
+        patience_s: float = PATIENCE_S,
+        instead: Sequence[int] = (),
+        leaving: threading.Event | None = None,
+    ) -> None:
         self.link = link
         self.view = view
         self.patience_s = patience_s
+        self.instead = instead
+        self.leaving = leaving or threading.Event()
         self.heard = 0.0  # when the machine was last heard of; 0: never
         self.started = False
 
@@ -49,7 +49,7 @@ class Attendant:
             try:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
-                if gone := presence.why_gone(self.link.run_dir):
+                if gone := presence.why_gone(self.link.run_dir, self.link.name):
                     raise UserError(gone) from None
                 if not self.heard:
                     raise
@@ -64,8 +64,12 @@ class Attendant:
                     f"tsduel: no connection to {self.link.host.name}; the run goes on there; "
                     f"trying again in {pause:.0f} s"
                 )
-                time.sleep(pause)
+                self._pause(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _pause(self, seconds: float = 0.0) -> None:
+        if self.leaving.wait(seconds):
+            raise KeyboardInterrupt
 
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
@@ -77,7 +81,7 @@ class Attendant:
                     f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
-            state = self._heard(self.link.start())
+            state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")
         elif state.word == "running" and not self.started:
             self.view.say(f"back at the run on {self.link.host.name}; Ctrl-C leaves it running")
@@ -97,12 +101,13 @@ class Attendant:
 
     def _follow(self) -> None:
         """Copy the events as they come, until the run has ended or the connection has."""
-        path = self.link.raw / "events.jsonl"
-        path.parent.mkdir(exist_ok=True)
+        path = self.link.at_home("events.jsonl")
+        path.parent.mkdir(parents=True, exist_ok=True)
         known = _keep_whole_lines(path)
         with path.open("ab") as copy:
             for line in stream.events(self.link, known + 1, lambda: self.view.pause_s):
                 if line is None:
+                    self._pause()
                     self.view.tick()
                     continue
                 self.heard = time.monotonic()
@@ -118,36 +123,17 @@ class Attendant:
         self.heard = time.monotonic()
 
     def _finish(self, code: int) -> int:
-        bring_home(self.link)
+        self.link.bring_home()
         if code == 0:
-            files.write(self.link.run_dir / FETCHED, json.dumps({"exit": code, "checksums": "equal"}) + "\n")
+            note_home(self.link.fetched)
         else:
-            log = (self.link.run_dir / "host" / "control" / "log").read_text(errors="replace")
+            log = (self.link.apart / "control" / "log").read_text(errors="replace")
             words = log.splitlines()[-LAST_WORDS:]
             # Why it has ended is an event, if it came so far.
             for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
         self.link.ask("collected")
         return code
-
-
-def bring_home(link: Link) -> None:
-    """Bring what is not here, or not as it is there, and compare all checksums."""
-    link.fetch_files(["control/log"], link.run_dir / "host")
-    link.fetch_files(["run.log"], link.run_dir / "host" / "control")
-    link.fetch_files(["build"], link.run_dir)
-    wrong = link.missing()
-    blocks = {top for name in wrong if BLOCK.fullmatch(top := name.partition("/")[0])}
-    for name in sorted(blocks):
-        link.fetch_block(name)
-    # What lies beside the blocks comes file by file: the host's description, noise, profiles.
-    if single := [f"raw/{name}" for name in wrong if name.partition("/")[0] not in blocks]:
-        link.fetch_files(single, link.run_dir)
-    if wrong and (still := link.missing()):
-        raise UserError(
-            f"{link.run_dir / 'raw'}: {', '.join(still[:5])} arrived with another checksum than on {link.host.name}; "
-            f"see that neither disk is full or broken, then: make fetch RUN={link.run_dir.name}"
-        )
 
 
 def _keep_whole_lines(path: Path) -> int:
@@ -158,27 +144,3 @@ def _keep_whole_lines(path: Path) -> int:
         # In place: somebody may be reading what is whole.
         os.truncate(path, len(whole))
     return whole.count(b"\n")
-
-
-def main(run_dir: Path) -> int:
-    """Attend a run elsewhere; Ctrl-C, or the end of a terminal, leaves it running."""
-    if is_home(run_dir):
-        say(f"{run_dir}: every block is at home already")
-        return 0
-    link = Link.open(run_dir)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    section = forecast.section_of(run_dir)
-    view = show.choose(os.environ, section, lambda line: runlog.write(run_dir, "INFO", "run", line))
-    try:
-        with stream.attending(run_dir):
-            view.catch_up(Tail(link.raw / "events.jsonl").read())
-            return Attendant(link, view).attend()
-    except KeyboardInterrupt:
-        view.close()
-        say(
-            f"\ndetached: the run goes on on {link.host.name}. To come back: make {link.kind} RUN={run_dir.name}; "
-            f"to stop it: make stop RUN={run_dir.name}"
-        )
-        return EXIT_INTERRUPTED
-    finally:
-        view.close()

@@ -3,14 +3,14 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.places import lock
 from tsduel.places.ssh.link import Link, is_home
-from tsduel.rounds import attend
 from tsduel.rounds.run import agent
 
 STOP_S = 180.0
@@ -19,7 +19,7 @@ STOP_S = 180.0
 def status(run_dir: Path) -> None:
     """Print where the run is, what it does, and how many blocks are finished, there and here."""
     run = rundir.open_run(run_dir)
-    planned, here = _planned(run), len(run.blocks)
+    planned, here = len(run.due), len(run.blocks)
     if run.plan.is_local:
         found = local_driver(run_dir)
         doing = f"running (pid {found.pid}, since {found.since})" if found else "not running"
@@ -30,42 +30,71 @@ def status(run_dir: Path) -> None:
     if is_home(run_dir):
         print(f"{run_dir.name}: ended; all {here} blocks of {planned} are here, their checksums compared")
         return
-    link = Link.open(run_dir)
+    if run.plan.is_fleet:
+        print(f"{run_dir.name} on {len(run.plan.every_host)} hosts: {here} of {planned} blocks are here")
+    _ask_all(run_dir, lambda link: _status(run, link))
+
+
+def _status(run: rundir.Run, link: Link) -> str:
     state = link.state()
     doing = {
-        "none": "not running",
+        "none": "ended, all of it is here" if link.fetched.exists() else "not running",
         "running": "running",
         "ended": f"ended with exit code {state.code}",
         "lost": "ended without a last word",
     }[state.word]
-    print(
-        f"{run_dir.name} on {link.host.name}: {doing}; {len(state.blocks)} of {planned} blocks are finished, "
-        f"{here} of them are here"
-    )
+    planned = sum(row.name in link.planned for row in run.due)
+    here = sum(block.name in link.planned for block in run.blocks)
+    finished = max(len(state.blocks), here if link.fetched.exists() else 0)
+    what = link.name if link.of_fleet else run.path.name
+    return f"{what} on {link.host.name}: {doing}; {finished} of {planned} blocks are finished, {here} of them are here"
 
 
 def stop(run_dir: Path) -> None:
     """Let a run end after the block that is running; asked again, or between two blocks, end it at once."""
     run = rundir.open_run(run_dir)
     if run.plan.is_local:
-        where, said = "this machine", _stop_here(run_dir)
-    else:
-        link = Link.open(run_dir)
-        where = link.host.name
+        print(_stopped(run, "this machine", _stop_here(run_dir)))
+        return
+
+    def ask(link: Link) -> str:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
+        where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
+        return _stopped(run, where, said)
+
+    _ask_all(run_dir, ask)
+
+
+def _stopped(run: rundir.Run, where: str, said: str) -> str:
+    """Return what became of it, by the words of the Go program there."""
+    name, go_on = run.path.name, f"To go on: make {run.plan.kind} RUN={run.path.name}"
     # A login shell may greet first.
     words = [line.split() for line in said.splitlines() if line.startswith(("after ", "stopped", "still "))]
     if not said:
-        print(f"{run_dir.name} does not run on {where}")
-    elif not words or words[-1][0] == "still":
-        raise UserError(f"{run_dir.name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {said}")
-    elif words[-1][0] == "after":
-        print(
-            f"{run_dir.name} finishes block {words[-1][-1]} on {where} and ends then; the same command again ends it "
-            f"now, and that block is run again. {_go_on(run.plan.kind, run_dir)}"
+        return f"{name} does not run on {where}"
+    if not words or words[-1][0] == "still":
+        raise UserError(f"{name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {said}")
+    if words[-1][0] == "after":
+        return (
+            f"{name} finishes block {words[-1][-1]} on {where} and ends then; the same command again ends it "
+            f"now, and that block is run again. {go_on}"
         )
-    else:
-        print(f"{run_dir.name} is stopped on {where}; finished blocks are kept. {_go_on(run.plan.kind, run_dir)}")
+    return f"{name} is stopped on {where}; finished blocks are kept. {go_on}"
+
+
+def _ask_all(run_dir: Path, ask: Callable[[Link], str]) -> None:
+    """Ask every host of a run at once and print what is said of each; raise what went wrong once all are asked."""
+    links = Link.all(run_dir)
+    with ThreadPoolExecutor(len(links)) as pool:
+        asked = [pool.submit(ask, link) for link in links.values()]
+    errors = [error for of in asked if (error := of.exception())]
+    for of in asked:
+        if not of.exception() and of.result():
+            print(of.result())
+    if len(errors) > 1 and all(isinstance(error, UserError) for error in errors):
+        raise UserError("\n".join(map(str, errors)))
+    if errors:
+        raise errors[0]
 
 
 def _stop_here(run_dir: Path) -> str:
@@ -80,38 +109,41 @@ def _stop_here(run_dir: Path) -> str:
 
 
 def fetch(run_dir: Path) -> None:
-    """Bring home the blocks that are finished by now; once the run has ended, compare every checksum."""
+    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum."""
     run = rundir.open_run(run_dir)
     if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
         return
-    link = Link.open(run_dir)
-    state = link.state()
-    if state.word == "none" and not state.blocks:
-        raise UserError(f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}")
-    link.fetch_blocks(state.blocks)
-    if state.word != "running":
-        attend.bring_home(link)
-    print(f"{len(state.blocks)} of {_planned(run)} blocks are finished and in {run_dir / 'raw'}")
+
+    def bring(link: Link) -> str:
+        state = link.state()
+        if state.word == "none" and not state.blocks:
+            if link.of_fleet:
+                return f"{link.name} ({link.host.name}): nothing is there"
+            raise UserError(
+                f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}"
+            )
+        link.fetch_blocks(state.blocks)
+        if state.word != "running":
+            link.bring_home()
+        whose = f"{link.name} ({link.host.name}): " if link.of_fleet else ""
+        planned = sum(row.name in link.planned for row in run.due)
+        return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
+
+    _ask_all(run_dir, bring)
 
 
-def login(run_dir: Path) -> None:
-    """Become an ssh session in the run's directory there."""
+def login(run_dir: Path, environment: Mapping[str, str]) -> None:
+    """Become an ssh session in the run's directory there; of a fleet on the host that ON names, else the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
-    link = Link.open(run_dir)
-    line = f'cd {shlex.quote(link.there)} 2>/dev/null; exec "$SHELL" -l'
-    command = link.host.interactive(line)
+    links = Link.all(run_dir)
+    name = environment.get("ON", "").strip() or next(iter(links))
+    if name not in links:
+        raise UserError(f"ON: {run_dir.name} has no {name!r}; it has: {', '.join(links)}")
+    line = f'cd {shlex.quote(links[name].there)} 2>/dev/null; exec "$SHELL" -l'
+    command = links[name].host.interactive(line)
     os.execvp(command[0], command)  # noqa: S606 - the session is the user's
-
-
-def _planned(run: rundir.Run) -> int:
-    """Return how many blocks there are if none has to be replaced by a spare one."""
-    return sum(row.kind != "spare" for row in run.planned)
-
-
-def _go_on(kind: str, run_dir: Path) -> str:
-    return f"To go on: make {kind} RUN={run_dir.name}"
 
 
 def local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:

@@ -44,7 +44,8 @@ def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
 def _fetch(run_dir: Path) -> str:
     """Bring all home; return why the machine has to stay where that fails."""
     try:
-        if Link.open(run_dir).state().word == "none":
+        # A host that has been collected says none, and so does one where nothing has begun.
+        if all(link.state().word == "none" for link in Link.all(run_dir).values()):
             return ""
         control.fetch(run_dir)
     except UserError as error:

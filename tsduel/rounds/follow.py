@@ -1,7 +1,8 @@
 """`make follow`: a second view of a run, from another terminal. It only reads, and leaving it changes nothing."""
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tsduel.core import rundir
@@ -22,23 +23,48 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Show a run until it has ended, and how; return 0."""
     run = rundir.open_run(run_dir)
     rundir.refuse_imported(run_dir, run.plan)
-    view = show.choose(environment, forecast.section_of(run_dir))
-    follower = Follower(run_dir, view)
+    section, board = forecast.section_of(run_dir), show.Board()
+    hosts = run.plan.every_host if run.plan.is_fleet else ("",)
+    followers = [Follower(run_dir, show.choose(environment, section, host=host, board=board)) for host in hosts]
+    errors = list[Exception]()
     try:
         if run.plan.is_local:
-            follower.here(lambda: control.local_driver(run_dir, environment) is not None)
+            followers[0].here(lambda: control.local_driver(run_dir, environment) is not None)
         else:
-            follower.elsewhere()
+            errors = _follow(followers)
     except KeyboardInterrupt:
-        view.close()
         return 0
-    view.close()
-    if not view.state.last:
-        raise UserError(f"{run_dir.name}: no block has begun yet; once 'make run' is under way, try again")
-    if not view.state.over:
-        kind = view.state.kind or "tsbs"
-        view.say(f"{run_dir.name} does not run any more. To go on: make {kind} RUN={run_dir.name}")
+    finally:
+        board.close()
+    seen = [view for view in board.views if view.state.last]
+    if not seen:
+        unbegun = UserError(f"{run_dir.name}: no block has begun yet; once 'make run' is under way, try again")
+        raise errors[0] if errors else unbegun
+    for error in errors:
+        seen[0].say(f"tsduel: {error}")
+    for view in seen:
+        if not view.state.over:
+            where = f" on {view.host}" if view.host else ""
+            view.say(f"{run_dir.name} does not run any more{where}. To go on: make {run.plan.kind} RUN={run_dir.name}")
     return 0
+
+
+def _follow(followers: Sequence["Follower"]) -> list[Exception]:
+    """Follow each host of a run elsewhere by itself; return what went wrong. Whoever leaves waits for none of them."""
+    errors = list[Exception]()
+
+    def follow(follower: Follower) -> None:
+        try:
+            follower.elsewhere()
+        except Exception as error:  # noqa: BLE001 - it is told or raised where somebody waits for it
+            errors.append(error)
+
+    threads = [threading.Thread(target=follow, args=(one,), daemon=True) for one in followers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
 
 
 class Follower:
@@ -46,7 +72,7 @@ class Follower:
 
     def __init__(self, run_dir: Path, view: View) -> None:
         self.run_dir, self.view = run_dir, view
-        self.tail = Tail(run_dir / "raw" / "events.jsonl")
+        self.tail = Tail(run_dir / "raw" / view.host / "events.jsonl")
         self.heard = 0.0
 
     def here(self, is_written: Callable[[], bool]) -> None:
@@ -70,7 +96,8 @@ class Follower:
                 if is_home(self.run_dir):
                     return
                 continue
-            link = Link.open(self.run_dir)
+            links = Link.all(self.run_dir)
+            link = links[self.view.host or next(iter(links))]
             try:
                 word = link.state().word
                 self.heard = time.monotonic()

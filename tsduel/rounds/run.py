@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.rounds import attend
+from tsduel.rounds import elsewhere
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail
 
@@ -25,7 +25,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def main(run_dir: Path) -> int:
     """Run the blocks that are missing, here or elsewhere; return the exit code, or die as the Go program did."""
     if not rundir.open_run(run_dir).plan.is_local:
-        return attend.main(run_dir)
+        return elsewhere.main(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir)], run_dir)
 
 

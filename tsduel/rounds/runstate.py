@@ -20,14 +20,17 @@ def state(run: Run, running: str) -> str:
     """
     if run.plan.imported:
         return "imported"
-    last = last_event(run.path / "raw/events.jsonl")
+    # Of a fleet, that of a host that has not ended well, if there is one.
+    hosts = run.plan.every_host if run.plan.is_fleet else ("",)
+    ends = [found for host in hosts if (found := last_event(run.path / "raw" / host / "events.jsonl"))]
+    last = next((end for end in ends if end.get("status") != "ok"), ends[0] if ends else {})
     if not run.blocks and not last:
         if (run.path / "stats/comparison.json").exists():
             return "recorded"
         built = all((run.path / f"build/{variant.name}.json").exists() for variant in run.plan.variants)
         return "built" if built else "planned"
     spares = sum(block.kind == "spare" for block in run.blocks)
-    planned = sum(row.kind != "spare" for row in run.planned) + spares
+    planned = len(run.due) + spares
     failed = sum(block.status != "ok" for block in run.blocks)
     told = f"{len(run.blocks)} of {planned}{f', {failed} failed' if failed else ''}"
     return f"{_doing(run, last, whole=len(run.blocks) >= planned, running=running)} {told}"

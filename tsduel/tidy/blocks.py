@@ -33,7 +33,8 @@ class Decided:
 
 def decide(run: Run) -> list[Decided]:
     """Return a line for each block and candidate; spare blocks that were not needed have none."""
-    judged = {int(one["block"]): one for one in run.json("raw/noise.json").get("blocks", [])}
+    reports = [run.of_host(host, "noise.json") for host in run.plan.every_host]
+    judged = {int(one["block"]): one for report in reports for one in report.get("blocks", [])}
     done = {block.block: block for block in run.blocks}
     return [
         line
@@ -51,12 +52,22 @@ def _of_candidate(
     judged: Mapping[int, Mapping[str, object]],
 ) -> Iterator[Decided]:
     found = [(row, done.get(row.block), *_decide(run, row, done.get(row.block), candidate, judged)) for row in planned]
-    good_spares = [row.block for row, _, cause, _ in found if row.kind == "spare" and not cause]
-    # A spare block takes a place that is open: of one that was spoilt and not failed for somebody, or was void.
-    places = [row.block for row, _, cause, _ in found if row.kind == "measured" and cause in {OWED, VOID}]
-    taken, surplus = places[: len(good_spares)], good_spares[len(places) :]
+    taken, surplus = set[int](), set[int]()
+    for host in run.plan.every_host:
+        good = [row.block for row, _, cause, _ in found if row.kind == "spare" and row.host == host and not cause]
+        # A spare block takes a place that is open: on the same host, of one that was spoilt and not failed for
+        # somebody, or was void; on a spare host, of one that was not run.
+        places = [
+            row.block
+            for row, _, cause, _ in found
+            if row.kind == "measured"
+            and row.block not in taken
+            and (cause == MISSING if host in run.plan.spare_hosts else row.host == host and cause in {OWED, VOID})
+        ]
+        taken.update(places[: len(good)])
+        surplus.update(good[len(places) :])
     for row, block, cause, reason in found:
-        if row.kind == "spare" and block is None:
+        if block is None and row not in run.due:
             continue
         if row.block in surplus:
             cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"  # noqa: PLW2901 - decided here
@@ -81,7 +92,8 @@ def _decide(
     if row.kind == "warmup":
         return WARMUP, "a warm-up block"
     if block is None:
-        return MISSING, "it was not run"
+        lost = run.json("host/lost.json").get(row.host)
+        return MISSING, f"it was not run, since {row.host} was lost: {lost['why']}" if lost else "it was not run"
     # The columns of a pivoted run come from one and the same variant.
     concerned = {"", run.variants[0], candidate} if candidate in row.order else {"", *row.order}
     why = [f"{f.variant or 'the block'} failed: {f.message}" for f in block.failures if f.variant in concerned]

@@ -118,9 +118,10 @@ def _phases(run: Run) -> Iterator[Row]:
 def _signals(run: Run) -> Iterator[Row]:
     """Copy the host's judgement: it is there that a spoilt block is replaced."""
     cells = {block.block: block.cell for block in run.blocks}
-    for signal in run.json("raw/noise.json").get("signals", []):
-        named = {"cell": cells.get(signal["block"], "")} | signal
-        yield tuple("" if named[name] is None else named[name] for name in tables.NOISE)
+    for host in run.plan.every_host:
+        for signal in run.of_host(host, "noise.json").get("signals", []):
+            named = {"cell": cells.get(signal["block"], "")} | signal
+            yield tuple("" if named[name] is None else named[name] for name in tables.NOISE)
 
 
 def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:

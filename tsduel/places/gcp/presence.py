@@ -12,11 +12,11 @@ from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
 
 
-def why_gone(run_dir: Path) -> str:
+def why_gone(run_dir: Path, name: str = "host1") -> str:
     """Return a sentence if the run has a rented machine that is no more; empty if it is there, or nobody knows."""
     run = rundir.open_run(run_dir)
     place = run.plan.place
-    host = hosts.known(run_dir).get("host1", {})
+    host = hosts.known(run_dir).get(name, {})
     if place.kind != "gcp" or not host or _is_there(place, host):
         return ""
     taken = "Google has taken it back, as it does with spot machines"

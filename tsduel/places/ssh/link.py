@@ -1,6 +1,7 @@
-"""A run and the machine it runs on: where things lie there, what state the blocks are in, and what is brought home."""
+"""A run and a machine it runs on: where things lie there, what state the blocks are in, and what is brought home."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 import tarfile
@@ -9,20 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tsduel.core import rundir
+from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.places import directories, hosts
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
 # A shell's own code for a program that is not there: somebody has emptied the cache there.
 NOT_THERE = 127
-# Beside the run's inventory: that all is here, and was compared.
+# Beside the run's inventory, and of a fleet in each host's directory: that all is here, and was compared.
 FETCHED = "host/fetched.json"
 
 
 def is_home(run_dir: Path) -> bool:
     """Return whether all blocks were run elsewhere, ended well, and are here with their checksums compared."""
     return (run_dir / FETCHED).exists()
+
+
+def note_home(path: Path) -> None:
+    """Note in such a file that they are."""
+    files.write(path, json.dumps({"exit": 0, "checksums": "equal"}) + "\n")
 
 
 @dataclass(frozen=True)
@@ -36,49 +42,72 @@ class State:
 
 @dataclass(frozen=True)
 class Link:
-    """One run here, and the same run there."""
+    """One run here, and what a host has of it there."""
 
     run_dir: Path
     host: Host
     agent: str  # the Go program there; empty where it is not built
     cache_dir: str
     there: str
-    planned: frozenset[str]
+    planned: frozenset[str]  # blocks of this host
     kind: str = "tsbs"  # which command goes on with it
+    name: str = "host1"  # in the plan
+    of_fleet: bool = False
 
     @classmethod
-    def open(cls, run_dir: Path) -> Self:
-        """Open a run that was provisioned elsewhere."""
+    def all(cls, run_dir: Path) -> dict[str, Self]:
+        """Open a run that was provisioned elsewhere: its hosts, by their names."""
         run = rundir.open_run(run_dir)
-        host = hosts.known(run_dir).get("host1")
-        if not host:
+        known = hosts.known(run_dir)
+        if not known:
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
-        there = directories.of(run.plan, run_dir=run_dir, cache=run_dir, project=run_dir)
-        return cls(
-            run_dir=run_dir,
-            host=Host.from_outputs(host),
+        found = {}
+        for name, of in known.items():
+            there = directories.there(run.plan, name)
             # The build has brought its record home.
-            agent=run.json("build/agent.json").get("binary", ""),
-            cache_dir=there["cache_dir"],
-            there=there["run_dir"],
-            planned=frozenset(row.name for row in run.planned),
-            kind=run.plan.kind,
-        )
+            built = f"host/{name}/build/agent.json" if run.plan.is_fleet else "build/agent.json"
+            found[name] = cls(
+                run_dir=run_dir,
+                host=Host.from_outputs(of),
+                agent=run.json(built).get("binary", ""),
+                cache_dir=there["cache_dir"],
+                there=there["run_dir"],
+                planned=frozenset(row.name for row in run.planned if row.host == name),
+                kind=run.plan.kind,
+                name=name,
+                of_fleet=run.plan.is_fleet,
+            )
+        return found
 
     @property
     def raw(self) -> Path:
-        """The blocks at home."""
+        """The blocks at home, of all hosts."""
         return self.run_dir / "raw"
+
+    @property
+    def apart(self) -> Path:
+        """What is of this host alone at home, and no measurement: its log, its builds."""
+        return self.run_dir / "host" / self.name if self.of_fleet else self.run_dir / "host"
+
+    @property
+    def fetched(self) -> Path:
+        """Say by its existence that this host has ended well, and all of it is here."""
+        return self.apart / Path(FETCHED).name
+
+    def at_home(self, name: str) -> Path:
+        """Return where a file of raw/ there is here: of a fleet in raw/HOST, but for blocks and HOST.json."""
+        shared = rundir.BLOCK_NAME.fullmatch(name.partition("/")[0]) or name == f"{self.name}.json"
+        return self.raw / name if shared or not self.of_fleet else self.raw / self.name / name
 
     def detached(self, command: str, *arguments: str) -> list[str]:
         """Return the words of `tsduel-host detached COMMAND` there."""
         return [self.agent, "detached", command, self.there, self.cache_dir, *arguments]
 
-    def ask(self, command: str, *, timeout_s: float = 120.0) -> str:
+    def ask(self, command: str, *arguments: str, timeout_s: float = 120.0) -> str:
         """Have the Go program there do something and return its words; where it fails, its words are the error."""
         if not self.agent:
             raise UserError(f"{self.run_dir}: nothing is built for it: run 'make build RUN={self.run_dir.name}'")
-        done = self.host.run(*self.detached(command), timeout_s=timeout_s)
+        done = self.host.run(*self.detached(command, *arguments), timeout_s=timeout_s)
         if done.returncode != 0:
             reason = done.stderr.strip().removeprefix("tsduel: ") or f"exit code {done.returncode}"
             raise UserError(f"{self.host.name}: tsduel-host detached {command} failed: {reason}")
@@ -89,9 +118,9 @@ class Link:
         done = self.host.run(*self.detached("state")) if self.agent else None
         return _state("none" if done is None or done.returncode == NOT_THERE else done.stdout, self)
 
-    def start(self) -> State:
-        """Start the run unless it is going on."""
-        return _state(self.ask("start"), self)
+    def start(self, instead: Iterable[int] = ()) -> State:
+        """Start the run unless it is going on; ``instead``: a lost host's blocks, for which its spare ones are run."""
+        return _state(self.ask("start", self.name, *map(str, instead)), self)
 
     def fetch_block(self, name: str) -> None:
         """Bring one finished block home: under a name of its own until it is whole."""
@@ -113,18 +142,40 @@ class Link:
             if not (self.raw / name / "block.json").exists():
                 self.fetch_block(name)
 
-    def fetch_files(self, names: Iterable[str], into: Path) -> None:
-        """Bring single files home, named from the run's directory, to the same names below ``into``."""
-        partial = self.run_dir / "host" / "fetched.partial"
+    def fetch_files(self, names: Iterable[str], into: Path | None = None) -> None:
+        """Bring single files home, named from the run's directory, to the same names below ``into``.
+
+        Without it they are of raw/, and come to where `at_home` says.
+        """
+        partial = self.apart / "fetched.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         self._unpack(list(names), partial)
         for path in sorted(partial.rglob("*")):
             if path.is_file():
-                target = into / path.relative_to(partial)
+                name = path.relative_to(partial)
+                target = into / name if into else self.at_home(str(name.relative_to("raw")))
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
         shutil.rmtree(partial)
+
+    def bring_home(self) -> None:
+        """Bring what is not here, or not as it is there, and compare all checksums."""
+        self.fetch_files(["control/log"], self.apart)
+        self.fetch_files(["run.log"], self.apart / "control")
+        self.fetch_files(["build"], self.apart if self.of_fleet else self.run_dir)
+        wrong = self.missing()
+        blocks = {top for name in wrong if rundir.BLOCK_NAME.fullmatch(top := name.partition("/")[0])}
+        for name in sorted(blocks):
+            self.fetch_block(name)
+        # What lies beside the blocks comes file by file: the host's description, noise, profiles.
+        if single := [f"raw/{name}" for name in wrong if name.partition("/")[0] not in blocks]:
+            self.fetch_files(single)
+        if wrong and (still := self.missing()):
+            raise UserError(
+                f"{self.raw}: {', '.join(still[:5])} arrived with another checksum than on {self.host.name}; "
+                f"see that neither disk is full or broken, then: make fetch RUN={self.run_dir.name}"
+            )
 
     def _unpack(self, names: list[str], into: Path) -> None:
         # No tool of its own on either side, and a finished block is never touched again: tar is all it takes.
@@ -151,11 +202,11 @@ class Link:
             raise NoConnectionError(f"{self.host.name}: what came of {', '.join(names)} was cut short ({broken})")
 
     def missing(self) -> list[str]:
-        """Return the files below raw/ whose content at home is not what it is there."""
+        """Return the files below raw/ there whose content at home is not what it is there."""
         wrong = []
         for line in self.ask("sums").splitlines():
             digest, _, name = line.partition("  ")
-            path = self.raw / name
+            path = self.at_home(name.removeprefix("./"))
             if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
                 wrong.append(name.removeprefix("./"))
         return wrong

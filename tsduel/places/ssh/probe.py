@@ -1,5 +1,6 @@
 """Can the blocks run there? Asked once, before anything is brought to the other machine."""
 
+import itertools
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -31,6 +32,9 @@ else
 fi
 printf 'usable=%s\n' "$usable"
 printf 'reason=%s\n' "$(printf '%s' "$made" | tr '\n' ' ')"
+printf 'cpu=%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)"
+printf 'boot=%s\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
+printf 'inode=%s\n' "$(stat -c %d:%i -- "$directory" 2>/dev/null)"
 printf 'free_mib=%s\n' "$(df -Pm -- "$parent" 2>/dev/null | awk 'NR == 2 { print $4 }')"
 """
 
@@ -41,6 +45,27 @@ def check(host: Host, directory: str) -> dict[str, str]:
     if refused := next(refusals(host.name, facts, directory), None):
         raise UserError(refused)
     return facts
+
+
+def compare(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return what is odd about the hosts of a fleet beside each other; a UserError where two of them are the same one.
+
+    ``facts``: what `check` has returned of each, by the name that a person calls it.
+    """
+    said = []
+    for one, other in itertools.combinations(facts, 2):
+        same = {key: facts[one].get(key, "") == facts[other].get(key, "") != "" for key in ("boot", "inode")}
+        if all(same.values()):
+            raise UserError(f"{one} and {other} are the same machine by two names; name it once")
+        if same["boot"]:
+            said.append(f"{one} and {other} share a machine, and so disturb each other's blocks")
+    models = dict[str, list[str]]()
+    for name, of in facts.items():
+        models.setdefault(of.get("cpu") or "an unnamed CPU", []).append(name)
+    if len(models) > 1:
+        each = "; ".join(f"{', '.join(names)}: {model}" for model, names in models.items())
+        said.append(f"the hosts differ in their CPU, and what is true on one may not be on another ({each})")
+    return said
 
 
 def look(host: Host, directory: str) -> list[str]:

@@ -30,10 +30,10 @@ class Spread:
 def section_of(run_dir: Path) -> dict[str, Any]:
     """Return a run's plan/forecast.json; empty of a smoke run, whose figures mean nothing, and of an older plan.
 
-    Of a sweep too: ratios of different settings differ by more than noise.
+    Of a sweep or a fleet too: ratios of different settings and machines differ by more than noise.
     """
     run = rundir.open_run(run_dir)
-    return {} if run.plan.smoke or run.plan.sweeps else run.json("plan/forecast.json")
+    return {} if run.plan.smoke or run.plan.sweeps or run.plan.is_fleet else run.json("plan/forecast.json")
 
 
 def counting(ended: Sequence[Finished]) -> list[Finished]:

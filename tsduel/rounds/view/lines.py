@@ -19,10 +19,10 @@ def clock(t: float) -> str:
     return datetime.fromtimestamp(t, UTC).strftime("%H:%M:%S")
 
 
-def plain(event: Event) -> str | None:
-    """Return the line of an event, or None for one that only moves a bar."""
+def plain(event: Event, host: str = "") -> str | None:
+    """Return the line of an event, or None for one that only moves a bar; ``host``: of a fleet, whose it is."""
     text = _text(event)
-    return f"{clock(event.t)} {text}" if text else None
+    return f"{clock(event.t)} {f'{host} ' if host else ''}{text}" if text else None
 
 
 def is_bad(event: Event) -> bool:

@@ -1,6 +1,7 @@
 """A state -> what stands at the foot of the terminal, and what stays above it of a block that is over. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -28,6 +29,27 @@ def panel(state: State, now: float, forecast: str = "") -> RenderableType:
     if state.stop_requested:
         parts.append(Text("stop requested: the run ends after this block", style="yellow"))
     return Group(*parts)
+
+
+def fleet(states: Mapping[str, State], now: float) -> RenderableType:
+    """Return what all hosts are doing: a row each, and the times of the slowest."""
+    known = {host: state for host, state in states.items() if state.run}
+    if not known:
+        return Text("no event of this run yet", style="dim")
+    slowest = max(known.values(), key=lambda state: model.remaining(state, now))
+    hosts = Text(next(iter(known.values())).run, style="bold")
+    hosts.append(f"  stage run (4 of 7) on {len(states)} hosts", style="not bold")
+    table = Table.grid(padding=(0, 1), expand=True)
+    for width, ratio in ((8, None), (None, 2), (None, 1), (20, None)):
+        table.add_column(no_wrap=True, width=width, ratio=ratio, overflow="ellipsis")
+    for host, state in known.items():
+        left = model.remaining(state, now)
+        done = max(0.0, now - state.begin)
+        doing = Text(state.over or f"{_where(replace(state, blocks=0)).plain}")
+        bar = "" if state.over else _bar(done / (done + left) if done + left else 0.0)[0]
+        blocks = f"{state.finished} of {state.planned} blocks"
+        table.add_row(host, doing, bar, blocks + (f", {state.failed} failed" if state.failed else ""))
+    return Group(Text(), hosts, table, _times(slowest, now))
 
 
 def history(event: Event, state: State) -> Text | None:

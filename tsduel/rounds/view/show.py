@@ -1,6 +1,7 @@
 """What is done with events as they come: a screen on a terminal, plain lines anywhere else."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,13 +28,48 @@ def wants_screen(environment: Mapping[str, str]) -> bool:
     return not asked and not dumb and sys.stdout.isatty() and sys.stderr.isatty()
 
 
+class Board:
+    """Where all views of a run are shown: one, or one for each host of a fleet, which are attended at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.views: list[View] = []
+        self.painter = Painter(sys.stdout)
+
+    def paint(self, staying: list[Text]) -> None:
+        """Put what stays above the foot, and draw the foot anew."""
+        with self.lock:
+            now = max(time.time(), *(view.state.last for view in self.views))
+            going = [view for view in self.views if not view.state.over]
+            if len(self.views) == 1:
+                foot = screen.panel(going[0].state, now, going[0].forecast) if going else None
+            else:
+                foot = screen.fleet({view.host: view.state for view in self.views}, now) if going else None
+            self.painter.show(staying, foot)
+
+    def close(self) -> None:
+        """Leave what stays, and nothing else."""
+        for view in self.views:
+            view.close()
+
+
 class View:
     """Plain lines on stdout, one an event that says something; what is no event on stderr."""
 
-    def __init__(self, section: Mapping[str, Any], log: Callable[[str], Any], *, said: bool = False) -> None:
+    def __init__(
+        self,
+        section: Mapping[str, Any],
+        log: Callable[[str], Any],
+        *,
+        said: bool = False,
+        host: str = "",
+        board: Board | None = None,
+    ) -> None:
         self.state = model.State()
         self.forecast = ""
+        self.host, self.board = host, board or Board()
         self._section, self._log, self._said = section, log, said
+        self.board.views.append(self)
 
     @property
     def pause_s(self) -> float:
@@ -49,14 +85,16 @@ class View:
         """Show what has happened."""
         for event in events:
             foreseen = self._advance(event)
-            if not self._said and (line := lines.plain(event)):
-                print(line, flush=True)
-            if foreseen:
-                print(foreseen, flush=True)
+            with self.board.lock:
+                if not self._said and (line := lines.plain(event, self.host)):
+                    print(line, flush=True)
+                if foreseen:
+                    print(foreseen, flush=True)
 
     def say(self, text: str) -> None:
         """Say something that is no event."""
-        print(text, file=sys.stderr, flush=True)
+        with self.board.lock:
+            print(text, file=sys.stderr, flush=True)
 
     def tick(self) -> None:
         """Let time pass."""
@@ -76,10 +114,7 @@ class View:
 class Screen(View):
     """Finished blocks as lines that stay, and below them what the run is doing now."""
 
-    def __init__(self, section: Mapping[str, Any], log: Callable[[str], Any], *, said: bool = False) -> None:
-        super().__init__(section, log, said=said)
-        self._painter = Painter(sys.stdout)
-        self._painted = 0.0
+    _painted = 0.0
 
     def catch_up(self, events: Iterable[Event]) -> None:
         """Show what was before, which no log has to know again."""
@@ -102,16 +137,16 @@ class Screen(View):
 
     def close(self) -> None:
         """Leave what stays, and nothing else."""
-        self._painter.show([], None)
+        self.board.painter.show([], None)
 
     def _staying(self, events: Iterable[Event], log: Callable[[str], Any]) -> list[Text]:
         staying = []
         for event in events:
             foreseen = self._advance(event)
-            if not self._said and (line := lines.plain(event)):
+            if not self._said and (line := lines.plain(event, self.host)):
                 log(line)
             if text := screen.history(event, self.state):
-                staying.append(text)
+                staying.append(Text.assemble(f"{self.host} ", text) if self.host else text)
             if foreseen:
                 log(foreseen)
                 # The foot has it as well, in as much of a line as there is.
@@ -119,9 +154,7 @@ class Screen(View):
         return staying
 
     def _paint(self, staying: list[Text]) -> None:
-        now = max(time.time(), self.state.last)
-        foot = None if self.state.over else screen.panel(self.state, now, self.forecast)
-        self._painter.show(staying, foot)
+        self.board.paint(staying)
         self._painted = time.monotonic()
 
 
@@ -129,12 +162,15 @@ def choose(
     environment: Mapping[str, str],
     section: Mapping[str, Any],
     log: Callable[[str], Any] = lambda _: None,
+    host: str = "",
+    board: Board | None = None,
     *,
     said: bool = False,
 ) -> View:
     """Return a screen for a terminal, else plain lines.
 
     ``section``: plan/forecast.json, see tsduel.rounds.view.forecast; ``log`` is given what a screen does not print as a
-    line; ``said``: the Go program on this machine prints and logs the events' own lines itself.
+    line; ``said``: the Go program on this machine prints and logs the events' own lines itself. Of a fleet each
+    ``host`` has a view of its own on one ``board``.
     """
-    return (Screen if wants_screen(environment) else View)(section, log, said=said)
+    return (Screen if wants_screen(environment) else View)(section, log, said=said, host=host, board=board)

@@ -25,7 +25,7 @@ _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in 
 def read_block(run: Run, block: Block) -> Reading:
     """Read one block; what failed, was skipped or lacks what is required gives no value."""
     found = Reading()
-    calibration = run.json("raw/calibration.json")
+    calibration = run.of_host(block.host, "calibration.json")
     runs: _Runs = defaultdict(list)
     failed = {failure.variant for failure in block.failures}
     for variant in block.order:
@@ -98,7 +98,7 @@ def sections(_run: Run) -> tuple[str, ...]:
 
 def rows(run: Run) -> list[str]:
     """Return the rows that the warm-up found."""
-    planned = run.json("raw/calibration.json").get("rows") or []
+    planned = run.of_any_host("calibration.json").get("rows") or []
     return list(dict.fromkeys(str((row.get("cell") or row)["row"]) for row in planned))
 
 
@@ -115,7 +115,7 @@ def bench_name(run: Run, _metric: Metric, query_type: str, variant: str) -> str:
     pivot = run.plan.gobench.pivot if run.plan.gobench else None
     column = f"/{pivot.column}={variant}" if pivot else ""
     # The suffix is always there, so that nothing of a name can be taken for it.
-    return f"Benchmark{query_type}{column}-{run.json('raw/calibration.json')['cpu']}"
+    return f"Benchmark{query_type}{column}-{run.of_any_host('calibration.json')['cpu']}"
 
 
 def bench_unit(metric: Metric) -> tuple[str, float]:
@@ -125,7 +125,7 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 
 def bench_operations(run: Run, query_type: str) -> int | None:
     """Return the operations that the warm-up has found for a row."""
-    planned = run.json("raw/calibration.json")["rows"]
+    planned = run.of_any_host("calibration.json")["rows"]
     return next(
         int(row["count"]) * int(row.get("parts") or 1)
         for row in planned

@@ -1,0 +1,132 @@
+"""A fleet for tests: bare hosts behind real SSH, with a fake database that waits where a real one works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asking import written
+from barehost import USERS, BareHost
+from fakeproject import FAKES, agent
+
+from tsduel.core.rundir import open_run
+from tsduel.places import place, provision
+from tsduel.places.ssh.link import Link
+from tsduel.plan import resolve
+from tsduel.question import read
+
+if TYPE_CHECKING:
+    from tsduel.core.plan import Plan
+
+PROJECT = Path(__file__).resolve().parent.parent
+OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
+
+
+class Fleet:
+    """Some bare hosts that see this project, and runs of fakes on them."""
+
+    def __init__(self, root: Path, count: int, load_s: float = 0.4) -> None:
+        """Boot them; each load takes ``load_s`` seconds."""
+        agent()
+        self.root = root
+        self.hosts: list[BareHost] = []
+        self.environment = {k: v for k, v in os.environ.items() if k not in {"VIEW", "SSH_AUTH_SOCK"}}
+        self.environment |= {"PYTHONPATH": str(PROJECT), "TSDUEL_CACHE": str(root / "cache")}
+        try:
+            for number in range(count):
+                host = BareHost(root / f"h{number + 1}", mounts={PROJECT: str(PROJECT)})
+                self.hosts.append(host)
+                host.start()
+                host.ssh(f"echo FAKE_LOAD_S={load_s} >>/etc/environment", user="root")
+        except BaseException:
+            self.stop()
+            raise
+        self.config = root / "ssh_config"
+        texts = [host.config.read_text().replace("Host *", f"Host {host.address}") for host in self.hosts]
+        self.config.write_text("".join(texts))
+
+    def stop(self) -> None:
+        """End all of them."""
+        for host in self.hosts:
+            host.stop()
+
+    def asked(self, hosts: list[BareHost], spares: list[BareHost] = ()) -> dict[str, Any]:  # type: ignore[assignment]  # empty is empty
+        """Return the place of a run on these hosts."""
+        named = [",".join(f"{USERS[0]}@{host.address}" for host in of) for of in (hosts, spares)]
+        knobs = {"TARGET": "ssh", "SSH_HOST": named[0], "SPARE_HOSTS": named[1], "SSH_CONFIG": str(self.config)}
+        return place.asked(knobs)
+
+    def prepare(self, name: str, hosts: list[BareHost], spares: list[BareHost] = (), **parts: Any) -> Path:  # type: ignore[assignment]  # as above
+        """Plan a run and provision it; bring there what Ansible would."""
+        run_dir = self.root / "results" / name
+        parts["design"] = {"spare_blocks": 0, "warmup_blocks": 1} | parts.get("design", {})
+        cells = read.expand(written(**{"duel": {"enabled": False}} | parts), "test")
+        plan = resolve.resolve(cells[0].asked, cells=cells, run=name, where=self.asked(hosts, spares))
+        resolve.write(run_dir, plan, cache=self.root / "cache")
+        provision.main(run_dir)
+        for link, host in zip(Link.all(run_dir).values(), [*hosts, *spares], strict=True):
+            self._build(plan, link.apart / "build" if plan.is_fleet else run_dir / "build")
+            built = Path("host") / link.name if plan.is_fleet else Path()
+            host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
+            for base, part in ((run_dir, "plan"), (run_dir / built, "build")):
+                self._bring(link, base, part)
+        return run_dir
+
+    @staticmethod
+    def _build(plan: Plan, build: Path) -> None:
+        build.mkdir(parents=True, exist_ok=True)
+        for variant in plan.variants:
+            components = [{"role": part.role, "binary": part.path} for part in variant.components]
+            record = {"variant": variant.name, "components": components, "binary": variant.server.path}
+            (build / f"{variant.name}.json").write_text(json.dumps(record))
+        (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
+        (build / "agent.json").write_text(json.dumps({"binary": agent()}))
+
+    @staticmethod
+    def _bring(link: Link, base: Path, part: str) -> None:
+        packed = subprocess.run(["tar", "-C", base, "-c", part], capture_output=True, check=True).stdout
+        subprocess.run(link.host.command("tar", "-C", link.there, "-x"), input=packed, check=True)
+
+    def stage(self, run_dir: Path, name: str = "run", log: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start a stage as make does, its words in a file."""
+        with (log or self.said(run_dir)).open("ab") as stream:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tsduel", name, run_dir.name],
+                cwd=self.root,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    def said(self, run_dir: Path) -> Path:
+        """Return where the words of stages are."""
+        return self.root / f"{run_dir.name}.said"
+
+    def do(self, run_dir: Path, name: str, expect: int = 0) -> str:
+        """Do a stage and return its words."""
+        log = self.root / f"{run_dir.name}.{name}"
+        log.unlink(missing_ok=True)
+        code = self.stage(run_dir, name, log).wait()
+        text = log.read_text()
+        assert code == expect, text
+        assert "Traceback" not in text, text
+        return text
+
+
+def left(host: BareHost) -> list[str]:
+    """Return what runs there but sshd."""
+    return [line for line in host.processes().values() if line and not line.startswith("sshd")]
+
+
+def missing(run_dir: Path) -> list[str]:
+    """Return the due blocks that are not here, and those here that are neither due nor spare."""
+    run = open_run(run_dir)
+    here = {path.parent.name for path in run_dir.glob("raw/[0-9]*/block.json")}
+    due = {row.name for row in run.due}
+    return sorted((due - here) | (here - {row.name for row in run.planned}))
