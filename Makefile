@@ -10,6 +10,7 @@ MAKEFLAGS += --no-print-directory
 EXPERIMENT ?=# the question, a file in experiments/ (default: experiments/local.yml)
 BASELINE ?=# v1.132.0, git:REPO@REF, path:DIRECTORY or binary:FILE
 CANDIDATE ?=# the same for the other side
+VERSIONS ?=# several versions in one run, the first is what the others are compared with: VERSIONS="v1.128.0 v1.129.0 git:REPO@REF"
 BLOCKS ?=# how many blocks are measured, each with all variants
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
 FAIL_ON ?=# regression: make ends with an error if a metric got worse
@@ -27,7 +28,11 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 RUNS ?=# for make compare-runs: two runs or more, RUNS="latest 20261120T140000Z-local"
-METRIC ?=# for make trend: a metric of stats/comparison.csv, load_rate or duel_typical_ms/cpu-max-all-1
+METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, memory
+GOOD ?=# for make bisect: a revision that is still good, v1.131.0 or git:REPO@REF
+BAD ?=# for make bisect: a later one that is bad
+TYPE ?=# for make bisect and history: the query type, or the row of Go benchmarks; all of them unless given
+THRESHOLD ?=# for make bisect and history: from how many percent on a revision is bad (default: the metric's own)
 VIEW ?=# plain: plain lines instead of the screen that a terminal gets
 # Where the blocks run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
@@ -54,7 +59,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
@@ -65,10 +70,13 @@ export ANSIBLE_HOME := $(TSDUEL_CACHE)/ansible
 export MPLCONFIGDIR := $(TSDUEL_CACHE)/matplotlib
 
 # A run that is asked for without a name is a new one; the other stages read the newest.
-ifneq ($(filter tsbs gobench plan,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench,$(MAKECMDGOALS)),experiments/local.yml)))
+ifneq ($(filter tsbs gobench history plan,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench history,$(MAKECMDGOALS)),experiments/local.yml)))
 endif
-# Which kind of experiment was asked for; without a file, gobench asks what the knobs say.
+ifneq ($(filter bisect,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-bisect
+endif
+# Which kind of experiment was asked for; without a file, gobench asks what the knobs say. Bisect and history are told: KIND=gobench.
 export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
 ifneq ($(filter import,$(MAKECMDGOALS)),)
 NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
@@ -78,7 +86,7 @@ override RUN := $(or $(RUN),$(NEW_RUN),$(if $(filter doctor,$(MAKECMDGOALS)),,la
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
 # A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
-ELSE_GIVE_BACK := $(if $(filter tsbs gobench,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
+ELSE_GIVE_BACK := $(if $(filter tsbs gobench history,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
 ##@ Before anything
 doctor: ## is all here, or with TARGET= there, that a run needs? It changes nothing
@@ -91,6 +99,12 @@ look:
 tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare two versions: all the stages below
 
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
+
+bisect: .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD
+	@scripts/bisect
+
+history: look plan provision build run give-back tidy compare report .venv ## METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture
+	@$(TSDUEL) history "$$RUN"
 
 calibrate: look .venv ## what this machine can tell apart, and in what time: two quick runs, one of a version against itself, one with a slowness of ours
 	@scripts/calibrate
@@ -195,5 +209,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import read-logs \
+.PHONY: doctor look bisect history calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import read-logs \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

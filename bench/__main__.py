@@ -8,10 +8,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import analysis, faults, openloop, overhead, pipelines, view
+from bench import analysis, bisection, faults, openloop, overhead, pipelines, view
 from bench.figures import PROJECT, Figure, run
 
-PARTS = ("generate", "feed", "overhead", "exchange", "openloop", "duty", "resume", "view", "analysis", "kills")
+PARTS = (
+    "generate",
+    "feed",
+    "overhead",
+    "exchange",
+    "openloop",
+    "duty",
+    "resume",
+    "view",
+    "analysis",
+    "bisect",
+    "kills",
+)
 
 # What needs a run that is planned and built.
 OF_A_RUN = {"generate", "feed", "overhead", "resume", "view"}
@@ -44,6 +56,7 @@ def main() -> int:
         "openloop": lambda: openloop.driver(work),
         "duty": lambda: overhead.duty_cycle(PROJECT / "results"),
         "analysis": lambda: analysis.stages(work),
+        "bisect": bisection.simulated,
         "kills": faults.kills,
     }
     for part, measure in alone.items():

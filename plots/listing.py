@@ -18,7 +18,7 @@ from tsduel.core.rundir import Run, open_run
 from tsduel.rounds import runstate
 
 # What else lies in results/ and is no run.
-NO_RUNS = {"latest", "aa", "plot-load", "trend"}
+NO_RUNS = {"latest", "aa", "bisect", "plot-load", "trend"}
 BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
 WIDTH = 120

@@ -11,7 +11,7 @@ from asking import FAKES, planned, written
 from fakeproject import PROJECT
 
 import tsduel.targets
-from plots import comment, numbers, report, sentences
+from plots import comment, numbers, report, runs, sentences
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Target
 from tsduel.core.sections import WorkloadAsked
@@ -211,17 +211,24 @@ def test_effects_are_said_as_ratios():
     assert sentences.size(less, cpu) == "0.320 times as much"
 
 
-def test_a_whole_report_of_different_databases(tmp_path):
-    """Ratios on the first screen, in the tables and in the comment; the load says beside its figures what it is not."""
+FACTORS = {"candidate": {"rate": 0.4, "cpu": 2.5, "service": 3.1, "query_cpu": 0.5}}
 
-    def apart(plan):
+
+def apart(run):
+    """Make the candidate of a run another database."""
+
+    def change(plan):
         plan["targets"]["other"] = plan["targets"]["victoriametrics"] | {"name": "other", "protocol": "remote write"}
         plan["variants"][1]["target"] = "other"
         for of_type in plan["queries"]["types"]:
             of_type["compared"] = {"other": {"level": "series", "why": "it counts otherwise"}}
 
-    factors = {"candidate": {"rate": 0.4, "cpu": 2.5, "service": 3.1, "query_cpu": 0.5}}
-    run = reports.made(tmp_path, lambda run: reports.edit_plan(run, apart), factors=factors)
+    reports.edit_plan(run, change)
+
+
+def test_a_whole_report_of_different_databases(tmp_path):
+    """Ratios on the first screen, in the tables and in the comment; the load says beside its figures what it is not."""
+    run = reports.made(tmp_path, apart, factors=FACTORS)
     text = reports.text(run)
     screen = text[: text.index("\n## ")]
     assert "queries (3.09 times as slow)" in screen
@@ -236,6 +243,24 @@ def test_a_whole_report_of_different_databases(tmp_path):
     assert outcome.outcome({"checks": {"failed": 0}, "rows": rows}, "regression", smoke=False)[0] == outcome.DONE
     assert "Load rate (not the same work)" in (run / "plots/change.svg").read_text()
     assert "3.09 times as slow" in comment.main(run)
+
+
+def test_a_trend_of_different_databases_is_of_ratios(tmp_path, monkeypatch):
+    """Runs of the same two databases share a course, told and drawn as ratios; one of two versions stays apart."""
+    results = tmp_path / "results"
+    results.mkdir()
+    for name, edit, seed in (("a", apart, 1), ("b", apart, 2), ("versions", None, 3)):
+        reports.compared(tmp_path / f"made-{name}", edit, factors=FACTORS, seed=seed).rename(results / name)
+    monkeypatch.chdir(tmp_path)
+    found = runs.trend({"METRIC": "duel_typical_ms"}, results)
+    tables = [block for block in found.split("\n\n") if block.startswith("| Created")]
+    assert sorted(sum(line.startswith("| 2026") for line in table.splitlines()) for table in tables) == [1, 2]
+    (both,) = (table for table in tables if "| b " in table)
+    assert both.count(f"{numbers.TIMES}3.") == 2
+    assert "are not put together" in found
+    svg = (results / "trend/duel_typical_ms-geomean.svg").read_text()
+    assert "ratio in each run" in svg
+    assert "change in each run" not in svg
 
 
 def test_the_experiments_of_different_databases_are_compared_by_value():

@@ -12,6 +12,8 @@ import pytest
 from fakeproject import TYPES
 from faults import Disturbed, planned_blocks
 
+from tsduel.core.rundir import open_run
+
 SEEDS = [int(seed) for seed in os.environ.get("TSDUEL_TEST_SEEDS", "1 2").split()]
 # The exchanges are the driver's own: who kills it there kills their client.
 PHASES = ("begin", "prepare", "start", "load", "settle", "stop", "idle", "exchange", "between")
@@ -57,3 +59,27 @@ def test_a_run_that_is_killed_again_and_again_comes_to_the_same_blocks(project, 
     assert not (project.run_dir / "stop-requested").exists()
     assert subprocess.run(["flock", "-n", project.env["TSDUEL_LOCK"], "true"], check=False).returncode == 0
     assert project.run().count("begins") == 0
+
+
+def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):
+    """Four kills in the middle: each cell has its own blocks, once, and the counts that its warm-up block found."""
+    project.plan(
+        matrix={"workload.scale": [2, 3]},
+        design={"blocks": 2, "warmup_blocks": 1},
+        queries={"types": TYPES[:1], "max_count": 2000},
+    )
+    project.said = project.run_dir.parent / "said"
+    disturbed = Disturbed(project.run_dir, project.cache / "scratch", project.start, VICTIMS, seed=3)
+    disturbed.disturb(("driver", "driver", "everything", "power"), ("load", "exchange", "between"))
+    disturbed.finish()
+    assert len(disturbed.kills) == 4, disturbed.kills
+    assert (disturbed.lost(planned_blocks(project.run_dir)), disturbed.repeated, disturbed.left) == ([], [], [])
+    run = open_run(project.run_dir)
+    assert {block.status for block in run.blocks} == {"ok"}
+    assert {block.block: block.cell for block in run.blocks} == {row.block: row.cell for row in run.planned}
+    counts = run.json("raw/calibration.json")["cells"]
+    for block in run.blocks:
+        if block.kind == "measured":
+            assert [of.exchanges for of in block.duel.types] == list(counts[block.cell]["counts"].values())
+            sent = {check.actual for check in block.checks if check.check == "samples_sent"}
+            assert sent == {run.plan.at(block.cell).workload.samples}

@@ -1,5 +1,6 @@
 """The report of any run is made, says what it is worth, and looks the same for the same data."""
 
+import json
 import re
 import shutil
 
@@ -161,6 +162,31 @@ def test_a_killed_run_has_a_report(tmp_path, capsys):
     assert re.search(r"samples sent = .*\| checked 4 of 14 +\| ✓, 10 not made", text(run))
     report.print_summary(run)
     assert "1 valid of 6" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_blocks_on_kept_data_lack_no_check_of_a_load(tmp_path):
+    """With `reload: once` the first block loads, and one before which the data were lost: no other owes its checks."""
+
+    def keep(run, *loads):
+        for number in {1, 2, 3, 4, 5, 6} - set(loads):
+            path = run / f"raw/{number:03}/block.json"
+            checks = json.loads(path.read_text())["checks"]
+            synthetic.edit(
+                path, checks=[check for check in checks if not check["check"].startswith(("samples", "load"))]
+            )
+
+    said = text(made(tmp_path, lambda run: keep(run, 4), reload="once"))
+    assert re.search(r"samples sent = .*\| checked 4 of 4 +\| ✓ +\|", said)
+    assert "not made" not in said
+
+    def killed(run):
+        keep(run)
+        shutil.rmtree(run / "raw/006")
+
+    said = text(made(tmp_path / "b", killed, reload="once"))
+    assert re.search(r"samples sent = .*\| checked 2 of 2 +\| ✓ +\|", said)
+    assert "What was not made belongs to 1 block of the plan that did not run, or not to its end." in said
 
 
 def test_only_a_warmup_block(tmp_path):

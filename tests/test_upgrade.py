@@ -75,6 +75,10 @@ def test_an_upgrade_from_plan_to_report(project):
     project.run()
     run = open_run(project.run_dir)
     assert [block.status for block in run.blocks] == ["ok"]
+    # What the forecast goes by, of the one that went all the way: every primary metric of the plan.
+    wanted = {of["metric"] for of in run.json("plan/forecast.json")["metrics"]}
+    assert len(wanted) == 8
+    assert set(project.block("001")["ratios"]["later"]) == wanted
     tidy.main(run.path)
     compare.main(run.path)
     table = pd.read_csv(run.path / "tidy/measurements.csv", keep_default_na=False)

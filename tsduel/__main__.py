@@ -84,6 +84,7 @@ STAGES = {
         lambda comment, run_dir, _failed: print(comment.main(run_dir), end=""),
         logged=False,
     ),
+    "history": Stage("METRIC over the versions of a run, as a table and a picture", "plots.history", _with_environment),
     "status": Stage("say what the blocks are doing", "tsduel.rounds.control", _named("status"), logged=False),
     "follow": Stage(
         "show what the blocks are doing, until they have ended", "tsduel.rounds.follow", _with_environment, logged=False
@@ -125,6 +126,16 @@ LOOKS = {
         "METRIC over the stored runs that are comparable",
         "plots.runs",
         lambda m: print(m.trend(os.environ, RESULTS), end=""),
+    ),
+    "bisect": Look(
+        "decide which run a bisection makes next, and print the words of its make",
+        "tsduel.bisect.steps",
+        lambda m: m.main(os.environ, RESULTS),
+    ),
+    "bisection": Look(
+        "what a bisection has found, as a report and a picture",
+        "plots.bisection",
+        lambda m: print(m.main(os.environ, RESULTS), end=""),
     ),
     "plot-load": Look(
         "one or two CSVs of loads -> a picture of their load rates", "plots.plot_load", lambda m: m.main(os.environ)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"tsduel/host/exchange"
@@ -28,7 +29,7 @@ type duel struct {
 	record      *record.DuelRecord
 	exchanges   *exchangeFile
 	differences []record.Difference
-	typical     map[string][]float64 // by candidate, one a query type
+	typical     map[[2]string][]float64 // by candidate and state, one a query type
 	counted     map[string]*exchange.Instructions
 	bodies      map[string][]byte  // of /metrics, when they were last asked for
 	marks       map[string][]usage // CPU at the edges of the last phase
@@ -42,7 +43,7 @@ func runDuel(ctx context.Context, f *frame) error {
 
 // newDuel begins the record of a duel, which is put where it belongs.
 func newDuel(f *frame, when string, types []string, to **record.DuelRecord) *duel {
-	d := &duel{frame: f, when: when, types: types, differences: []record.Difference{}, typical: map[string][]float64{},
+	d := &duel{frame: f, when: when, types: types, differences: []record.Difference{}, typical: map[[2]string][]float64{},
 		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}, marks: map[string][]usage{}}
 	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
 		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
@@ -425,7 +426,8 @@ func (d *duel) keep(queryType string, first int, names []string, result *exchang
 		if i > 0 {
 			kept.Compared = min(kept.Compared, side.Compared)
 			if t, ok := typical(result.Exchanges, i); ok {
-				d.typical[name] = append(d.typical[name], t)
+				of := [2]string{name, d.state(queryType)}
+				d.typical[of] = append(d.typical[of], t)
 			}
 		}
 	}
@@ -460,24 +462,36 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 
 // ratios are what the forecast goes by.
 func (d *duel) ratios() {
-	baseline := d.Plan.Variants[0].Name
-	for _, v := range d.Plan.Variants[1:] {
-		logs := d.typical[v.Name]
-		if d.when != "" || d.variants[v.Name].failed || len(logs) == 0 || len(logs) < len(d.Row.QueryTypes) {
-			continue
-		}
-		var cpu [2]int64
-		for _, t := range d.record.Types {
-			cpu[0] += t.CPUNS[baseline]
-			cpu[1] += t.CPUNS[v.Name]
-		}
-		all := d.block.Ratios[v.Name]
-		m := mean(logs)
-		all.DuelTypicalMS = &m
-		if cpu[0] > 0 && cpu[1] > 0 {
-			c := math.Log(float64(cpu[1]) / float64(cpu[0]))
-			all.DuelCPUUS = &c
-		}
-		d.block.Ratios[v.Name] = all
+	baseline, types := d.Plan.Variants[0].Name, map[string]int{}
+	for _, queryType := range d.types {
+		types[d.state(queryType)]++
 	}
+	for _, v := range d.Plan.Variants[1:] {
+		for state, n := range types {
+			logs := d.typical[[2]string{v.Name, state}]
+			if d.variants[v.Name].failed || len(logs) < n {
+				continue
+			}
+			var cpu [2]float64
+			for _, t := range d.record.Types {
+				if d.state(t.QueryType) == state {
+					cpu[0] += float64(t.CPUNS[baseline])
+					cpu[1] += float64(t.CPUNS[v.Name])
+				}
+			}
+			d.block.Ratio(v.Name, state+"_typical_ms", mean(logs))
+			d.block.Ratio(v.Name, state+"_cpu_us", math.Log(cpu[1]/cpu[0]))
+		}
+	}
+}
+
+// state is what the metrics of a query type begin with: those of an upgrade have the window that it is over.
+func (d *duel) state(queryType string) string {
+	if d.when == "" {
+		return "duel"
+	}
+	if _, window, _ := strings.Cut(queryType, "@"); window != "" {
+		return "upgrade_" + window
+	}
+	return "upgrade_right_after"
 }

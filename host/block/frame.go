@@ -103,20 +103,24 @@ func runBlock(ctx context.Context, spec record.Spec, p *profiler) (*record.Block
 	return f.block, nil
 }
 
-// loadRatios are of the rates at which each variant alone was loaded, for the forecast.
+// loadRatios are of what each variant alone loaded, for the forecast; those of an upgrade of what came on top.
 func (f *frame) loadRatios() {
-	rates := map[string]float64{}
-	for _, p := range f.block.Phases {
-		if p.Part == record.Solo && p.Phase == "load" {
-			rates[p.Variant] = float64(p.Count) / (p.End - p.Begin)
+	alive := f.alive()
+	for metric, of := range map[string][2]string{"load_rate": {record.Solo, "load"}, "upgrade_ingest_rate": {record.InUpgrade, "ingest"}} {
+		rates := map[string]float64{}
+		for _, p := range f.block.Phases {
+			if p.Part == of[0] && p.Phase == of[1] {
+				rates[p.Variant] = float64(p.Count) / (p.End - p.Begin)
+			}
+		}
+		for _, v := range alive[min(1, len(alive)):] {
+			f.block.Ratio(v.Name, metric, math.Log(rates[v.Name]/rates[alive[0].Name]))
 		}
 	}
-	alive := f.alive()
-	for _, v := range alive[min(1, len(alive)):] {
-		if ratio := math.Log(rates[v.Name] / rates[alive[0].Name]); !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
-			ratios := f.block.Ratios[v.Name]
-			ratios.LoadRate = &ratio
-			f.block.Ratios[v.Name] = ratios
+	if u := f.block.Upgrade; u != nil {
+		for _, v := range alive[min(1, len(alive)):] {
+			cpu := float64(u.Ingest[v.Name].CPUNS["drained"]) / float64(u.Ingest[alive[0].Name].CPUNS["drained"])
+			f.block.Ratio(v.Name, "upgrade_ingest_cpu_seconds", math.Log(cpu))
 		}
 	}
 }

@@ -380,8 +380,7 @@ func (b *block) ratios() map[string]record.Ratios {
 			}
 		}
 		if n > 0 {
-			mean := sum / n
-			found[v.Name] = record.Ratios{SecOp: &mean}
+			found[v.Name] = record.Ratios{"sec/op": sum / n}
 		}
 	}
 	return found

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -241,12 +242,18 @@ type RateStream struct {
 	Connections int              `json:"connections"`
 }
 
-// Ratios are logs of candidate / baseline for the forecast, nil where they are not known.
-type Ratios struct {
-	LoadRate      *float64 `json:"load_rate"`
-	DuelTypicalMS *float64 `json:"duel_typical_ms"`
-	DuelCPUUS     *float64 `json:"duel_cpu_us"`
-	SecOp         *float64 `json:"sec/op,omitempty"` // of Go benchmarks
+// Ratios are logs of candidate / baseline by metric, for the forecast; without those that are not known.
+type Ratios map[string]float64
+
+// Ratio adds the log of a candidate's value to the baseline's; of two values that have none it adds nothing.
+func (b *Block) Ratio(candidate, metric string, log float64) {
+	if math.IsNaN(log) || math.IsInf(log, 0) {
+		return
+	}
+	if b.Ratios[candidate] == nil {
+		b.Ratios[candidate] = Ratios{}
+	}
+	b.Ratios[candidate][metric] = log
 }
 
 // Difference is a pair of answers that are not the same: the first of a type (raw/BBB/duel/differences.json).

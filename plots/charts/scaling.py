@@ -31,26 +31,27 @@ class Panel:
     points: pd.DataFrame
 
 
-def scaling(panels: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str]) -> Figure:
+def scaling(
+    panels: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures"
+) -> Figure:
     """Draw all blocks as points, their medians as a line, a colour a variant; exponents stand in their panels.
 
     `axis` is what the x axis says; empty where cells are no numbers: then they stand side by side under their names.
-    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first.
+    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first; `what` all
+    panels are of.
     """
     with style.context(STYLE):
         drawn = looks(labels)
         handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
         rows = -(-len(panels) // _COLUMNS)
-        title = f"By {axis}, both axes logarithmic" if axis else "By cell"
-        figure = headed(f"{title}: all blocks, and their medians", handles, 6.5, 0.45 + 1.95 * rows)
+        title = f"{what} by {axis}, both axes logarithmic" if axis else f"{what} by cell"
+        figure = headed(f"{title}: blocks and medians", handles, 6.5, 0.45 + 1.95 * rows)
         grid = figure.subplots(rows, min(len(panels), _COLUMNS), squeeze=False)
         for axes, panel in zip(grid.flat, panels, strict=False):
             _panel(axes, panel, cells, labels, numeric=bool(axis))
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_visible(False)
-        for column in range(grid.shape[1]):
-            lowest = [axes for axes in grid[:, column] if axes.get_visible()][-1]
-            lowest.set_xlabel(axis)
+        figure.supxlabel(axis, fontsize=9)
         return figure
 
 

@@ -1,5 +1,8 @@
 """Checks: checked N of M, what failed, and what makes figures doubtful."""
 
+from collections import Counter
+from statistics import median_low
+
 import pandas as pd
 
 from plots import markup, numbers
@@ -7,6 +10,7 @@ from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
+from tsduel.core.wording import number_of
 from tsduel.workloads.checks import CHECKS, FINISHED
 
 MOST_FAILURES = 20
@@ -24,7 +28,7 @@ def section(source: Source, _: Pictures) -> str:
     """Return the table of checks, each failure in a sentence, and the warnings."""
     failed, doubts = failures(source), warnings(source)
     return markup.paragraphs(
-        f"{sentence(source)}.",
+        f"{sentence(source)}.{_not_made(source)}",
         (failed and f"Failures:\n\n{markup.items(failed)}") or "",
         (doubts and f"Warnings:\n\n{markup.items(doubts)}") or "",
         _how_compared(source),
@@ -64,23 +68,28 @@ def _how_compared(source: Source) -> str:
 def planned(source: Source) -> dict[str, int]:
     """Return how many times each check is made in the whole run: as in a whole block, in each that was planned.
 
-    Spare blocks that were not needed lack nothing. With `reload: once` only one block has a load.
+    Spare blocks that were not needed lack nothing. With `reload: once` only blocks that load have the checks of a load:
+    the first, and one before which the data were lost.
     """
     table = source.table("checks")
     looked_at = {int(block) for block in table["block"].tolist()}
-    blocks = [b.cell for b in source.run.planned if b in source.run.due or b.block in looked_at]
-    counted = table.groupby(["check", "cell", "block"]).size().rename("n")
-    firsts = set(table.groupby("cell")["block"].min())
-    once = source.plan.design.reload == "once"
+    by_cell: dict[str, list[int]] = {}
+    for row in source.run.planned:
+        if row in source.run.due or row.block in looked_at:
+            by_cell.setdefault(row.cell, []).append(row.block)
+    counted = Counter(zip(table["check"].tolist(), map(int, table["block"].tolist()), strict=True))
     found = {}
     for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
-        if check in counted.index.get_level_values(0):
-            mine = counted[check].reset_index()
-            # Of data that are loaded once, the first block has more.
-            loaded = mine[mine["block"].isin(firsts) & once]
-            most = mine.drop(loaded.index).groupby("cell")["n"].max()
-            later = sum(int(n) * (blocks.count(cell) - once) for cell, n in most.items())
-            found[check] = int(loaded["n"].sum()) + later
+        if not any(of == check for of, _ in counted):
+            continue
+        found[check] = 0
+        for blocks in by_cell.values():
+            made = [counted[check, block] for block in blocks]
+            usual = max(made)
+            if source.plan.design.reload == "once":
+                later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]
+                usual = median_low(later or [0])
+            found[check] += sum(max(n, usual) for n in made)
     return found
 
 
@@ -106,6 +115,17 @@ def sentence(source: Source) -> str:
     if failed or not made:
         return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
     return f"{text}, none failed" + (f", {numbers.count(wanted - made)} not made" if made < wanted else "")
+
+
+def _not_made(source: Source) -> str:
+    """Say in how many blocks of the plan checks can be missing, where some are."""
+    wanted, made = sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
+    ended = {block.block for block in source.run.blocks if not block.failures}
+    rest = [row for row in source.run.due if row.block not in ended]
+    if made >= wanted or not rest:
+        return ""
+    blocks = number_of(len(rest), "block")
+    return f" What was not made belongs to {blocks} of the plan that did not run, or not to its end."
 
 
 def failures(source: Source) -> list[str]:

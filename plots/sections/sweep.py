@@ -109,6 +109,9 @@ def _sizes(rows: Sequence[Row], subject: Subject) -> str:
     known = sorted((row["change_pct"] for row in rows if row["change_pct"] is not None), key=abs)
     if not known:
         return ""
+    if numbers.by_ratio(rows[0]):
+        apart = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
+        return f" ({' to '.join(dict.fromkeys(sentences.size(row, subject) for row in (apart[0], apart[-1])))})"
     decimals = max(numbers.row_digits(row)[1] for row in rows)
     ends = list(dict.fromkeys(numbers.size(value, decimals) for value in (known[0], known[-1])))
     return f" ({' to '.join(ends)} % {subject.up if known[-1] > 0 else subject.down})"
@@ -195,7 +198,10 @@ def _pictures(source: Source, pictures: Pictures, figures: Sequence[tuple[str, s
         figure = None
         if panels:
             cells = dict(zip(line["at"], line["cells"], strict=True))
-            figure = scaling(panels, line["name"], cells, source.labels)
+            of_types = all(metric == "duel_typical_ms" and t != GEOMEAN for metric, t, _ in figures)
+            figure = scaling(
+                panels, line["name"], cells, source.labels, "Service time, typical," if of_types else "Figures"
+            )
         beside = f" ({markup.text(line['beside'])})" if line["beside"] else ""
         by = f"by {line['name']}{beside}" if line["name"] else "by cell"
         yield pictures.show(
@@ -233,7 +239,8 @@ def changes(source: Source, candidate: str) -> str:
         [one.cell, *(_change(one, one.row(s.metric, s.query_type)) for s in subjects), str(len(one.valid))]
         for one in mine
     ]  # fmt: skip
-    title = mine[0].labels[1] if len(source.run.variants) > 2 else "change, %"  # noqa: PLR2004 - several candidates
+    what = "ratio" if mine[0].apart else "change, %"
+    title = f"{mine[0].labels[1]}, {what}" if len(source.run.variants) > 2 else what  # noqa: PLR2004 - several
     return markup.table([f"Cell, {title}", *(s.short for s in subjects), "blocks"], rows, range(1, len(subjects) + 2))
 
 
@@ -294,7 +301,7 @@ def _figure(comparison: Comparison, metric: str, query_type: str, samples: int |
     values = [row[side] for side in ("baseline_median", "candidate_median")]
     digits = numbers.row_digits(row)[0]
     both = " → ".join(numbers.number(None if v is None else v * factor, digits) for v in values)
-    return both if row["change_pct"] is None else f"{both} ({numbers.changed(row)} %) {comparison.symbol(row)}".rstrip()
+    return both if row["change_pct"] is None else f"{both} ({numbers.effect(row)}) {comparison.symbol(row)}".rstrip()
 
 
 def _exponents(source: Source) -> Iterator[str]:

@@ -64,10 +64,11 @@ def _slow(percent: int) -> Plant:
     return Plant(f"slow-{percent}", "app/vmselect/main.go", _HANDLER, handler, _SLOWED)
 
 
+_SLOW = _slow(5)
 PLANTS = (
     _slow(2),
     _slow(3),
-    _slow(5),
+    _SLOW,
     Plant("burn-5", "app/victoria-metrics/main.go", added=_BURNER % "time.Millisecond"),
 )
 
@@ -92,6 +93,27 @@ def repository(cache: Path) -> Path:
     _git(partial, "checkout", "--quiet", "base")
     partial.rename(directory)
     return directory
+
+
+def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
+    """Return the repository, a branch of so many small commits on `base`, and the hash of the slow one of them.
+
+    Each adds a counter; number `slow` makes the query handler 5 % slower as well.
+    """
+    directory, branch = repository(cache), f"course-{slow}-of-{commits}"
+    file = directory / _SLOW.file
+    _git(directory, "checkout", "--quiet", "-B", branch, "base")
+    wanted = ""
+    for number in range(1, commits + 1):
+        counter = f'\nvar planted{number} = metrics.NewCounter(`vm_planted_total{{commit="{number}"}}`)\n'
+        _plant(file, Plant(f"counter {number}", _SLOW.file, added=counter))
+        if number == slow:
+            _plant(file, _SLOW)
+        _commit(directory, f"vmselect: count what {number} of {commits} does")
+        if number == slow:
+            wanted = _git(directory, "rev-parse", "HEAD")
+    _git(directory, "checkout", "--quiet", "base")
+    return directory, branch, wanted
 
 
 def _plant(path: Path, plant: Plant) -> None:
@@ -119,12 +141,19 @@ def _commit(directory: Path, message: str) -> None:
     _git(directory, "commit", "--quiet", "--message", message)
 
 
-def _git(directory: Path, *words: str) -> None:
+def _git(directory: Path, *words: str) -> str:
     who = {f"GIT_{role}_{part}": "tsduel" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
     when = {f"GIT_{role}_DATE": _MOMENT for role in ("AUTHOR", "COMMITTER")}
     nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    subprocess.run(["git", "-C", directory, *words], env=inherited | who | when | nobody, check=True)
+    done = subprocess.run(
+        ["git", "-C", directory, *words],
+        env=inherited | who | when | nobody,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -34,9 +34,10 @@ class ResolvedSource:
     label: str  # short, for tables
 
 
-def _run(
+def run(
     command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, which nobody is asked anything by; a UserError where it is not there or hangs."""
     # Neither the repository of a git hook that runs us nor a question for a password may come in between.
     inherited = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
     environment = inherited | {"GIT_TERMINAL_PROMPT": "0"} | dict(env or {})
@@ -59,15 +60,16 @@ def _run(
         raise UserError(message) from None
 
 
-def _with_go(
+def with_go(
     go_minimum: str, toolchain: str, *command: str, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return _run([PROJECT / "scripts" / "with-go", go_minimum, toolchain, *command], cwd=cwd)
+    """Run a command in the project's Go environment."""
+    return run([PROJECT / "scripts" / "with-go", go_minimum, toolchain, *command], cwd=cwd)
 
 
 def go_version(go_minimum: str, toolchain: str = "local") -> str:
     """Return the version of the toolchain that ``go: local`` or ``go: go1.25.5`` means here, as go1.26.8."""
-    done = _with_go(go_minimum, toolchain, "go", "env", "GOVERSION", cwd=Path("/"))
+    done = with_go(go_minimum, toolchain, "go", "env", "GOVERSION", cwd=Path("/"))
     if done.returncode != 0:
         raise UserError(f"no Go toolchain for 'go: {toolchain}': {last_line(done.stderr)}")
     return done.stdout.strip()
@@ -94,7 +96,7 @@ def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
         raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
     with tempfile.TemporaryDirectory() as outside_any_module:
         command = ("go", "mod", "download", "-json", f"{program.module}@{ref}")
-        done = _with_go(program.go_minimum, "local", *command, cwd=Path(outside_any_module))
+        done = with_go(program.go_minimum, "local", *command, cwd=Path(outside_any_module))
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -121,12 +123,12 @@ def _git_label(ref: str, revision: str) -> str:
 
 def _rev_parse(directory: str, ref: str) -> str:
     command = ["git", "-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"]
-    done = _run(command)
+    done = run(command)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _remote_revision(repo: str, ref: str, variant: str) -> str:
-    done = _run(["git", "ls-remote", "--", repo])
+    done = run(["git", "ls-remote", "--", repo])
     if done.returncode != 0:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
@@ -138,7 +140,7 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     if not SHORT_HASH.fullmatch(ref):
         return ""
     # A commit is no name: only a clone knows it. The build needs that anyway.
-    done = _run([PROJECT / "scripts" / "fetch-git", repo, ref])
+    done = run([PROJECT / "scripts" / "fetch-git", repo, ref])
     return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
 
 
@@ -148,7 +150,7 @@ def _resolve_git(_program: Program, ref: str, repo: str, variant: str) -> Resolv
         raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
     location = absolute_location(repo)
     is_path = location.startswith("/")
-    if is_path and _run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
+    if is_path and run(["git", "-C", location, "rev-parse", "--git-dir"]).returncode != 0:
         raise UserError(f"variant {variant}: {location} is no git repository that can be read; look at 'repo:'")
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
@@ -161,8 +163,8 @@ def _resolve_git(_program: Program, ref: str, repo: str, variant: str) -> Resolv
 
 def _local_changes(path: Path) -> str:
     """Return a sha256 that stands for all that git sees of a checkout, or '' if that is its HEAD."""
-    objects = _run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "objects"])
-    index = _run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"])
+    objects = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "objects"])
+    index = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"])
     with tempfile.TemporaryDirectory() as scratch:
         # An index and a place for objects of our own: the checkout stays as it is.
         ours = Path(scratch) / "index"
@@ -173,11 +175,11 @@ def _local_changes(path: Path) -> str:
             "GIT_OBJECT_DIRECTORY": scratch,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": objects.stdout.strip(),
         }
-        added = _run(["git", "-C", path, "add", "--all"], env=environment)
-        tree = _run(["git", "-C", path, "write-tree"], env=environment)
+        added = run(["git", "-C", path, "add", "--all"], env=environment)
+        tree = run(["git", "-C", path, "write-tree"], env=environment)
     if added.returncode != 0 or tree.returncode != 0:
         raise UserError(f"the changes in {path} cannot be read: {last_line(added.stderr + tree.stderr)}")
-    committed = _run(["git", "-C", path, "rev-parse", "HEAD^{tree}"])
+    committed = run(["git", "-C", path, "rev-parse", "HEAD^{tree}"])
     if tree.stdout == committed.stdout:
         return ""
     return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
@@ -187,7 +189,7 @@ def _resolve_path(_program: Program, path: str, variant: str) -> ResolvedSource:
     if not path:
         raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
     found = Path(absolute_location(path))
-    top = _run(["git", "-C", found, "rev-parse", "--show-toplevel"])
+    top = run(["git", "-C", found, "rev-parse", "--show-toplevel"])
     revision = _rev_parse(str(found), "HEAD")
     if top.returncode != 0 or not revision or not found.samefile(top.stdout.strip()):
         raise UserError(

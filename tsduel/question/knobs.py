@@ -32,7 +32,7 @@ FIELDS = {
 TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
 SOURCES = {"module", "git", "path", "binary"}
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
-NAMES = (*SIDES, *FIELDS, "SET", "AA", *places.KNOBS)
+NAMES = (*SIDES, "VERSIONS", *FIELDS, "SET", "AA", *places.KNOBS)
 
 
 def given(environment: Mapping[str, str]) -> dict[str, str]:
@@ -46,6 +46,8 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
     for knob, variant in SIDES.items():
         if knob in knobs:
             _set_side(result, variant, knobs[knob], knob)
+    if "VERSIONS" in knobs:
+        _set_versions(result, knobs)
     for knob, fields in FIELDS.items():
         if knob in knobs:
             # A pattern is text, whatever YAML would make of it.
@@ -53,7 +55,7 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
             benchmarks = knob == "PROFILE" and result.get("kind") == "gobench"
             for field in ("gobench.profile",) if benchmarks else fields:
                 set_field(result, field, value, knob)
-    for assignment in _assignments(knobs.get("SET", "")):
+    for assignment in _words(knobs.get("SET", ""), "SET"):
         field, separator, value = assignment.partition("=")
         if not separator or not field:
             raise UserError(f'SET: {assignment!r} is not field=value; write SET="workload.scale=4000 design.blocks=6"')
@@ -63,11 +65,11 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
     return result
 
 
-def _assignments(text: str) -> list[str]:
+def _words(text: str, knob: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UserError(f"SET: {error} in {text!r}") from None
+        raise UserError(f"{knob}: {error} in {text!r}") from None
 
 
 def _value(text: str, where: str) -> Any:
@@ -80,7 +82,7 @@ def _value(text: str, where: str) -> Any:
 def fields_set(knobs: Mapping[str, str]) -> dict[str, str]:
     """Return the fields that knobs set, each with its knob."""
     found = {field: knob for knob, fields in FIELDS.items() if knob in knobs for field in fields}
-    return found | {one.partition("=")[0]: "SET" for one in _assignments(knobs.get("SET", ""))}
+    return found | {one.partition("=")[0]: "SET" for one in _words(knobs.get("SET", ""), "SET")}
 
 
 def set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
@@ -125,6 +127,21 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
         side.update(repo=repo, ref=ref)
     else:
         side["ref" if kind == "module" else "path"] = rest
+
+
+def _set_versions(data: dict[str, Any], knobs: Mapping[str, str]) -> None:
+    """Take several revisions, all with the flags and env of the baseline, which is the first of them."""
+    given = _words(knobs["VERSIONS"], "VERSIONS")
+    if named := [knob for knob in SIDES if knob in knobs]:
+        raise UserError(f"VERSIONS: names every side, so {' and '.join(named)} would have no effect")
+    if len(given) < 2:  # noqa: PLR2004 - a comparison needs two
+        raise UserError('VERSIONS is not two versions or more: VERSIONS="v1.128.0 v1.129.0"')
+    variants = data.get("variants")
+    of_all = variants.get("baseline", {}) if isinstance(variants, dict) else {}
+    names = ("baseline", "candidate", *(f"candidate-{number}" for number in range(2, len(given))))
+    data["variants"] = {name: copy.deepcopy(of_all) for name in names}
+    for name, text in zip(names, given, strict=False):
+        _set_side(data, name, text, "VERSIONS")
 
 
 def refuse_without_effect(asked: Experiment, given: Mapping[str, str]) -> None:

@@ -52,6 +52,7 @@ def row(compared: Compared, judged: Judged) -> Row:
         "level90": tost and tost.level,
         "range_pct": [percent(min(found.known)), percent(max(found.known))] if found.n and not found.native else None,
         "s_d": found.deviation,
+        "differences": found.known,
         "within": found.within,
         "between": found.between,
         "order_effect_pct": _percent(found, order.delta) if order else None,

@@ -18,7 +18,7 @@ _SECTIONS = (
     *("profiles", "changed", "blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
-_OF_SWEEP = ("compared", "sweep", "cells", "noise", "checks", "method", "reproduce", "limits")
+_OF_SWEEP = (*("compared", "sweep", "mixed", "capacity", "cells", "noise", "checks", "method", "reproduce", "limits"),)
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),

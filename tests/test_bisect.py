@@ -1,0 +1,398 @@
+"""Since when? The posterior, what is asked next, the line of revisions, and what is refused before more is built."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gitrepo import Repository
+
+from bench import bisection as simulation
+from plots import bisection as page
+from tsduel.bisect import bisection, posterior, steps
+from tsduel.bisect.bisection import Bisection, Step
+from tsduel.bisect.metric import followed
+from tsduel.bisect.revisions import Line, Revision
+from tsduel.core.errors import UserError
+from tsduel.plan import sources
+from tsduel.question import read as question
+from tsduel.targets import databases
+
+LIMIT = math.log1p(0.02)
+PROGRAM = databases()["victoriametrics"].programs["server"]
+WORSE, SAME = [0.049, 0.051, 0.05, 0.052, 0.048, 0.05], [0.001, -0.001, 0.002, 0.0, -0.002, 0.001]
+
+
+# What is known
+
+
+def test_two_answers_beside_each_other_are_the_answer():
+    """Good, then bad: the first bad one is sure; before any answer all are equally likely."""
+    alone = posterior.posterior(16, {16: WORSE}, SAME, LIMIT)
+    assert alone.chance == pytest.approx(np.full(16, 1 / 16))
+    found = posterior.posterior(16, {16: WORSE, 8: SAME[:2], 9: WORSE[:2]}, SAME, LIMIT)
+    assert found.chance.sum() == pytest.approx(1)
+    assert posterior.answer(found.chance, ()) == posterior.Answer(9, 9, pytest.approx(0.97, abs=0.03))
+    assert found.change == pytest.approx(0.05, abs=0.002)
+    assert 0.001 < found.spread < 0.004
+
+
+def test_the_median_is_asked_and_then_the_open_half():
+    """As in bisection; an answer that is as good as sure is not asked again."""
+    seen = {16: WORSE}
+    first = posterior.following(posterior.posterior(16, seen, SAME, LIMIT).chance, (), {16: 6})
+    assert first == 8
+    seen[8] = WORSE[:2]
+    assert posterior.following(posterior.posterior(16, seen, SAME, LIMIT).chance, (), {16: 6, 8: 2}) == 4
+    sure = np.array([0.001, 0.998, 0.001])
+    assert posterior.following(sure, (), {}) is None
+
+
+def test_an_answer_between_good_and_bad_leaves_it_open_and_is_asked_again():
+    """Half the change, from noisy blocks: neither side is sure, and more blocks are asked of the same revision."""
+    noisy = [0.03 + 0.02 * x for x in (-1, 1, -0.5, 0.5, -0.8, 0.8)]
+    known = posterior.posterior(2, {2: noisy, 1: [0.015, 0.016]}, [0.01, -0.01, 0.02, -0.02], LIMIT)
+    assert 0.1 < known.chance[0] < 0.9
+    assert posterior.following(known.chance, (), {2: 6, 1: 2}) == 1
+    assert posterior.blocks_for(known, LIMIT, 2) > posterior.FEWEST
+
+
+def test_a_wrong_answer_moves_it_by_a_bounded_factor():
+    """However far off a value is, two neighbours that say otherwise count for more."""
+    seen = {16: WORSE, 4: [0.5, 0.5], 8: SAME[:2], 10: SAME[:4], 12: WORSE[:4]}
+    best = posterior.answer(posterior.posterior(16, seen, SAME, LIMIT).chance, ())
+    assert 11 <= best.last <= 12
+
+
+def test_a_revision_of_another_change_is_bad_from_the_threshold_on():
+    """A third of the whole change, but above the threshold: it is bad, and what is below it is not."""
+    known = posterior.posterior(16, {16: [0.2] * 6, 8: [0.06, 0.062]}, SAME, LIMIT)
+    assert known.chance[:8].sum() > 0.8
+    known = posterior.posterior(16, {16: [0.2] * 6, 8: [0.012, 0.011]}, SAME, LIMIT)
+    assert known.chance[:8].sum() < 0.2
+
+
+def test_values_that_never_vary_are_no_trouble():
+    """Allocations are the same in every block."""
+    known = posterior.posterior(4, {4: [0.1] * 6, 2: [0.0, 0.0]}, [0.0] * 6, math.log1p(0.01))
+    assert posterior.answer(known.chance, ()).last in {3, 4}
+    assert known.chance[:2].sum() < 0.05
+
+
+def test_what_cannot_be_measured_is_stepped_around_and_named():
+    """It is never asked, and its chance is told together with that of the next one."""
+    assert posterior.following(np.full(16, 1 / 16), {8}, {}) in {7, 9}
+    found = posterior.answer(np.array([0.01, 0.3, 0.3, 0.38, 0.01]), {2, 3})
+    assert found == posterior.Answer(2, 4, pytest.approx(0.98))
+    assert posterior.following(np.array([0.001, 0.3, 0.3, 0.398, 0.001]), {2, 3}, {}) is None
+
+
+def test_few_blocks_where_little_scatters():
+    """Both orders at least; more where the change is small beside the spread, but never more than help."""
+    known = posterior.Posterior(np.ones(1), 0.05, 0.003)
+    assert posterior.blocks_for(known, LIMIT, 0) == 2
+    assert posterior.blocks_for(replace(known, spread=0.02), LIMIT, 0) == 4
+    assert posterior.blocks_for(replace(known, change=0.02), LIMIT, 0) == posterior.MOST
+    assert posterior.blocks_for(replace(known, change=0.02), LIMIT, posterior.MOST - 1) == 2
+
+
+def test_nine_of_ten_imagined_searches_find_the_commit():
+    """With spreads as they are measured; `make bench` has more of them, and whether it is as sure as it says."""
+    right, of_steps, _ = simulation.found(60)
+    assert right >= 0.9
+    assert of_steps < 9
+
+
+# The line of revisions
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Make a repository: good, one, a merge of two commits, last; and a commit beside it."""
+    made = Repository(tmp_path / "repository")
+    made.shas = {"good": made.commit("a", "1\n")}
+    made.git("checkout", "--quiet", "-b", "side")
+    made.shas["side"] = made.commit("b", "1\n")
+    made.shas["side2"] = made.commit("b", "2\n")
+    made.git("checkout", "--quiet", "main")
+    made.shas["one"] = made.commit("c", "1\n")
+    made.git("merge", "--quiet", "--no-ff", "-m", "merge side", "side")
+    made.shas["merge"] = made.git("rev-parse", "HEAD")
+    made.shas["last"] = made.commit("d", "1\n")
+    made.git("checkout", "--quiet", "-b", "beside", made.shas["good"])
+    made.shas["beside"] = made.commit("e", "1\n")
+    return made
+
+
+def line(repository):
+    """Return the line of a repository."""
+    return Line(PROGRAM, str(repository.path))
+
+
+def test_a_merge_is_one_revision_and_how_to_search_it_is_said(repository):
+    """First parents only, oldest first, with their subjects."""
+    shas = repository.shas
+    found = line(repository).between(shas["good"], "main")
+    assert [one.ref for one in found] == [shas[name] for name in ("good", "one", "merge", "last")]
+    assert [one.subject for one in found] == ["a", "c", "merge side", "d"]
+    assert found[2].merged == shas["side2"]
+    said = line(repository).inside(found[2], found[1])
+    assert said.startswith("It is a merge of 2 commits.")
+    assert said.endswith(f"GOOD=git:{repository.path}@{shas['good']} BAD={shas['side2']}")
+    assert line(repository).inside(found[1], found[0]) == ""
+    assert "d" in line(repository).log(found[3])
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "sentence"),
+    [
+        ("main", "main", "GOOD and BAD are the same revision"),
+        ("beside", "main", "GOOD=beside is no ancestor of BAD=main.*take that as GOOD"),
+        ("main", "good", "is no ancestor of BAD"),
+        ("side", "main", "GOOD=side is not among the first parents of BAD=main"),
+        ("no-such", "main", "variant GOOD: 'no-such' does not resolve"),
+    ],
+)
+def test_what_is_no_line_of_commits_is_refused(repository, good, bad, sentence):
+    """With the commit that would do."""
+    with pytest.raises(UserError, match=sentence):
+        line(repository).between(
+            repository.shas.get(good, good) if bad == "good" else good, repository.shas.get(bad, bad)
+        )
+
+
+@pytest.fixture
+def proxy(tmp_path, monkeypatch):
+    """Answer for the module proxy: four versions, one of them only a candidate for a release."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/CHANGELOG.md").write_text("# Log\n## [v1.2.0](x)\nfaster\n### more\nyes\n## [v1.1.0](x)\nfirst\n")
+    listed = ["v1.1.0", "v1.2.0-rc1", "v1.2.0", "v1.12.0"]
+
+    def with_go(_minimum, _toolchain, *command, cwd):  # noqa: ARG001 - as sources.with_go
+        answer = {"Versions": listed}
+        if command[1] == "mod":
+            version = command[-1].rpartition("@")[2]
+            answer = {"Version": version, "Sum": f"h1:{version}", "Dir": str(tmp_path)}
+        return type("Done", (), {"returncode": 0, "stdout": json.dumps(answer), "stderr": ""})
+
+    monkeypatch.setattr(sources, "with_go", with_go)
+
+
+@pytest.mark.usefixtures("proxy")
+def test_released_versions_and_their_log():
+    """In the proxy's order, without candidates for a release; the changelog's own section is the log entry."""
+    modules = Line(PROGRAM)
+    found = modules.between("v1.1.0", "v1.12.0")
+    assert [one.ref for one in found] == ["v1.1.0", "v1.2.0", "v1.12.0"]
+    assert modules.log(found[1]) == "## [v1.2.0](x)\nfaster\n### more\nyes"
+    assert modules.log(found[2]) == ""
+    assert [one.ref for one in modules.between("v1.1.0", "v1.2.0-rc1")] == ["v1.1.0", "v1.2.0-rc1"]
+    with pytest.raises(UserError, match=r"GOOD=v1.2.0 is a later version than BAD=v1.1.0"):
+        modules.between("v1.2.0", "v1.1.0")
+    with pytest.raises(UserError, match=r"BAD: v9.9.9 is no released version .*GOOD=git:REPO@REF"):
+        modules.between("v1.1.0", "v9.9.9")
+
+
+# What is asked
+
+
+def test_what_is_followed():
+    """Short words, names of the table, a type where there are types."""
+    cpu = followed("tsbs", {})
+    assert (cpu.metric, cpu.query_type, cpu.threshold_pct) == ("duel_cpu_us", "all", 2.0)
+    one = followed("tsbs", {"METRIC": "time", "TYPE": "cpu-max-all-8", "THRESHOLD": "5"})
+    assert (one.metric, one.query_type, one.threshold_pct) == ("duel_typical_ms", "cpu-max-all-8", 5.0)
+    assert followed("tsbs", {"METRIC": "load"}).higher_is_better
+    assert followed("gobench", {"METRIC": "allocs", "TYPE": "Work/alloc"}).metric == "allocs/op"
+    for knobs, sentence in (
+        ({"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse; give cpu, time"),
+        ({"METRIC": "query_count"}, "is nothing that gets better or worse"),
+        ({"METRIC": "load", "TYPE": "x"}, "TYPE: load_rate is not measured by query type"),
+        ({"METRIC": "duel_p99_ms"}, "METRIC: duel_p99_ms is measured by type; say which one"),
+        ({"THRESHOLD": "much"}, "THRESHOLD: 'much' is no number"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            followed("tsbs", knobs)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({}, "GOOD is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0"),
+        ({"GOOD": "a", "BAD": "b", "BASELINE": "c"}, "BASELINE: has no use in a bisection"),
+        ({"GOOD": "a", "BAD": "b", "AA": "1"}, "AA: has no use in a bisection"),
+        ({"GOOD": "path:.", "BAD": "b"}, "GOOD: a path has no revisions before it"),
+        ({"GOOD": "git:a", "BAD": "b"}, "GOOD: 'git:a' names no revision; write git:REPO@REF"),
+        ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
+        ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: of the first two duels, 6 at least"),
+        ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
+    ],
+)
+def test_what_is_no_question_is_refused(knobs, sentence):
+    """Before anything is resolved."""
+    with pytest.raises(UserError, match=sentence):
+        bisection.begun("name", knobs)
+
+
+def test_several_versions_in_one_run():
+    """VERSIONS gives every side the flags of the baseline; nothing else names one."""
+    asked = question.read({"EXPERIMENT": "experiments/smoke.yml", "VERSIONS": "v1.1.0 git:/r@main v1.1.0"}).asked
+    sides = {name: (one.source, one.ref, one.repo) for name, one in asked.variants.items()}
+    assert sides == {
+        "baseline": ("module", "v1.1.0", ""),
+        "candidate": ("git", "main", "/r"),
+        "candidate-2": ("module", "v1.1.0", ""),
+    }
+    for knobs, sentence in (
+        ({"VERSIONS": "v1"}, "VERSIONS is not two versions or more"),
+        ({"VERSIONS": "v1 v2", "CANDIDATE": "v3"}, "VERSIONS: names every side, so CANDIDATE would have no effect"),
+        ({"VERSIONS": "v1 'v2"}, "VERSIONS: No closing quotation"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            question.read({"EXPERIMENT": "experiments/smoke.yml", **knobs})
+
+
+# From step to step
+
+
+@pytest.fixture
+def search(tmp_path, repository, monkeypatch):
+    """Return a begun search of the repository's four commits, with results of its own."""
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
+    shas = repository.shas
+    given = {"GOOD": f"git:{repository.path}@{shas['good']}", "BAD": shas["last"], "RUN": "s", "SET": "host.port=18400"}
+    return Search(tmp_path / "results", given)
+
+
+class Search:
+    """`make bisect` without make: the words of each step, and what a step would have left."""
+
+    def __init__(self, results, given):
+        self.results, self.given = results, given
+
+    def step(self, capsys, code=""):
+        """Return the words of the next step, by name; empty where it is over."""
+        steps.main({**self.given, "STEP_CODE": code}, self.results)
+        words = capsys.readouterr().out.splitlines()
+        return {"kind": words[0]} | dict(word.split("=", 1) for word in words[1:]) if words else {}
+
+    def show(self, run, values, again=(), verdict="shown", **row):
+        """Leave what a comparison says of a run."""
+        rows = [
+            {"candidate": name, "metric": "duel_cpu_us", "query_type": "all", "verdict": verdict, "warnings": "",
+             "differences": list(of), "native": None, "unit": "us", "baseline_median": 1, "candidate_median": 1, **row}
+            for name, of in ((steps.BAD, values), (steps.AGAIN, again))
+        ]  # fmt: skip
+        path = self.results / run / "stats/comparison.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"rows": rows}))
+
+
+def test_a_search_to_its_end(search, repository, capsys):
+    """GOOD against BAD and itself, then revisions between with few blocks; a killed step is the same step again."""
+    shas, place = repository.shas, f"git:{repository.path}@"
+    first = search.step(capsys)
+    assert first["kind"] == "tsbs"
+    assert first["RUN"] == "s-00"
+    assert first["BLOCKS"] == "6"
+    assert first["EXPERIMENT"] == "experiments/bisect.yml"
+    assert first["SET"] == "host.port=18400 design.thresholds.duel_cpu_us=2"
+    assert first["VERSIONS"].split() == [place + shas[name] for name in ("good", "last", "good")]
+    assert search.step(capsys) == first  # killed
+    search.show("s-00", WORSE, SAME)
+    second = search.step(capsys, "0")
+    assert (second["RUN"], second["BLOCKS"]) == ("s-01", "2")
+    assert second["VERSIONS"].split()[0] == place + shas["good"]
+    names = {sha: name for name, sha in shas.items()}
+    asked = []
+    while step := search.step(capsys, "0"):
+        asked.append(names[step["VERSIONS"].rpartition("@")[2]])
+        search.show(step["RUN"], SAME[:2] if asked[-1] in {"good", "one"} else WORSE[:2])
+    assert set(asked) == {"one", "merge"}
+    text = page.main({"RUN": "s"}, search.results)
+    assert f"**First bad: `{shas['merge'][:12]}` merge side**" in text
+    assert "It is a merge of 2 commits" in text
+    assert f"BASELINE={place}{shas['one']} CANDIDATE={place}{shas['merge']}" in text
+    assert {path.name for path in (search.results / "bisect/s").iterdir()} == {
+        *("bisect.json", "report.md", "revisions.csv", "course.svg", "course.png"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "again", "sentence"),
+    [
+        (SAME, SAME, "BAD is not bad, or GOOD is already as bad: .*, and 2 % is asked"),
+        ([-value for value in WORSE], SAME, r"GOOD is already bad: .* -4\.9 %"),
+        ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], SAME, "BAD is not bad: .* real, but below THRESHOLD=2"),
+        ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], SAME, r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
+        (WORSE, WORSE, "differs from itself by .*: the machine, and not the revision"),
+        (WORSE[:2], SAME, "only 2 blocks of s-00 count"),
+    ],
+)
+def test_bad_ends_are_told_before_anything_is_built_between(search, capsys, bad, again, sentence):
+    """After the first two duels, and again whenever it is asked."""
+    search.step(capsys)
+    search.show("s-00", bad, again)
+    for code in ("0", ""):
+        with pytest.raises(UserError, match=sentence):
+            search.step(capsys, code)
+    assert [path.name for path in search.results.glob("s-*")] == ["s-00"]
+
+
+def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
+    """Nothing can be followed from one to the other."""
+    search.step(capsys)
+    search.show("s-00", [], verdict="not comparable", baseline_median=None)
+    with pytest.raises(UserError, match=r"only it, and not GOOD, has CPU an operation; there is nothing to search by"):
+        search.step(capsys, "0")
+    search.show("s-00", [], metric="other")
+    with pytest.raises(UserError, match="neither side has CPU an operation"):
+        search.step(capsys, "0")
+
+
+def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
+    """It is named in the answer; what ended for another reason is told, and begun again."""
+    search.step(capsys)
+    search.show("s-00", WORSE, SAME)
+    broken = search.step(capsys, "0")
+    with pytest.raises(
+        UserError, match="s-01 did not get to its end, see above; once that is mended: make bisect RUN=s"
+    ):
+        search.step(capsys, "2")
+    run = search.results / "s-01"
+    for name in ("plan/experiment.json", "build/baseline.json", "build/candidate.log"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("{}")
+    while step := search.step(capsys, "2"):
+        assert step["VERSIONS"] != broken["VERSIONS"]
+        search.show(step["RUN"], WORSE[:2])
+    there = Bisection.load(search.results / "bisect/s")
+    assert list(there.skipped.values()) == [f"it does not build: see {run}/build/candidate.log"]
+    text = page.main({"RUN": "s"}, search.results)
+    assert "it does not build" in text
+
+
+def test_a_search_keeps_its_question(search, capsys):
+    """Another METRIC is another search."""
+    search.step(capsys)
+    search.given["METRIC"] = "time"
+    with pytest.raises(UserError, match=r"METRIC would change what is searched; start a new one, without RUN="):
+        search.step(capsys)
+
+
+def test_several_changes_in_the_range_are_told():
+    """What is neither as GOOD nor as BAD is named in the report."""
+    revisions = tuple(Revision(ref=f"v{i}", label=f"v{i}") for i in range(4))
+    of = Bisection(
+        name="s", created="", kind="tsbs", given={}, knobs={}, followed=followed("tsbs", {}), repo="",
+        revisions=revisions, steps=(Step(run="s-00", at=3, blocks=6),),
+    )  # fmt: skip
+    seen = {3: [value + 0.1 for value in SAME], 2: [0.05, 0.051], 1: SAME[:2]}
+    known = steps.Known(seen, SAME, LIMIT, native=False, unit="us", runs={})
+    found = posterior.answer(steps.think(of, known).chance, ())
+    assert found.last == 2
+    assert "More than one change lies in the range: v2 (+5.2 %" in page.course(of, known, found)

@@ -1,0 +1,180 @@
+"""results/bisect/NAME/bisect.json: what is searched, the revisions from GOOD to BAD, and the steps so far."""
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, Self
+
+from tsduel.bisect.metric import Followed, followed
+from tsduel.bisect.revisions import Line, Revision, named
+from tsduel.core import files
+from tsduel.core.errors import UserError
+from tsduel.core.sections import Part
+from tsduel.question import knobs
+from tsduel.question import read as question
+from tsduel.stats.power import FEWEST_BLOCKS
+from tsduel.workloads import DEFAULT_KIND, WORKLOADS
+
+HOME = "bisect"
+EXPERIMENT = "experiments/bisect.yml"
+ONE_TYPE_S = 3.0
+"""Seconds of a query type that is asked alone."""
+OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
+DECIDED = {
+    "BASELINE": "GOOD is what all are compared with",
+    "CANDIDATE": "the revisions between GOOD and BAD are",
+    "VERSIONS": "the revisions between GOOD and BAD are what is measured",
+    "PROFILE": "the two builds that it ends with are worth profiling",
+    "AA": "the first step compares GOOD with itself anyway",
+}
+
+
+class Step(Part):
+    """One run: the revision that it compares with GOOD, by its place, and its number of blocks."""
+
+    run: str
+    at: int
+    blocks: int
+
+
+class Bisection(Part):
+    """bisect.json; `knobs` are those of every step, `skipped`: ref of a revision -> why it has no figure."""
+
+    version: Literal[1] = 1
+    name: str
+    created: str
+    kind: str
+    given: dict[str, str]
+    knobs: dict[str, str]
+    followed: Followed
+    repo: str
+    revisions: tuple[Revision, ...]
+    steps: tuple[Step, ...] = ()
+    skipped: dict[str, str] = {}
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read it; a UserError says where there is none."""
+        path = directory / "bisect.json"
+        if not path.exists():
+            known = ", ".join(sorted(p.parent.name for p in directory.parent.glob("*/bisect.json"))[-5:])
+            raise UserError(
+                f"{directory}: no such bisection; there are: {known or 'none yet (make bisect GOOD= BAD=)'}"
+            )
+        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+
+    def write(self, directory: Path) -> None:
+        """Write it whole."""
+        files.private_directory(directory)
+        files.write(directory / "bisect.json", self.model_dump_json(indent=1) + "\n")
+
+    @property
+    def last(self) -> int:
+        """The place of BAD."""
+        return len(self.revisions) - 1
+
+    @property
+    def left_out(self) -> set[int]:
+        """Places of revisions without a figure."""
+        return {at for at, revision in enumerate(self.revisions) if revision.ref in self.skipped}
+
+    def line(self) -> Line:
+        """Return where the revisions come from."""
+        asked = question.read(self.environment()).asked
+        good = asked.variants["baseline"]
+        return Line(WORKLOADS[self.kind].program(asked, good, good.parts[0].role), self.repo)
+
+    def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
+        """Return the knobs of a run that compares revisions, by their place, with GOOD."""
+        versions = [named(self.repo, self.revisions[at].ref) for at in (0, *(more or (self.last,)))]
+        return {**self.knobs, "KIND": self.kind, "VERSIONS": shlex.join(versions), "BLOCKS": str(blocks)}
+
+
+def kept(directory: Path, environment: Mapping[str, str]) -> Bisection:
+    """Return the one that is there; a UserError for a knob that would change it."""
+    there = Bisection.load(directory)
+    changed = [
+        name
+        for name in (*OWN, *knobs.NAMES, "EXPERIMENT")
+        if (given := environment.get(name, "").strip()) and there.given.get(name, "") != given
+    ]
+    if changed:
+        raise UserError(
+            f"{directory}: {', '.join(changed)} would change what is searched; start a new one, without RUN="
+        )
+    return there
+
+
+def begun(name: str, environment: Mapping[str, str]) -> Bisection:
+    """Return a new one that GOOD, BAD and the other knobs ask for, with its revisions and its first step."""
+    given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
+    for side in ("GOOD", "BAD"):
+        if side not in given:
+            raise UserError(f"{side} is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0, or GOOD=git:REPO@REF BAD=REF")
+    passed = knobs.given(environment)
+    for knob, why in DECIDED.items():
+        if knob in passed:
+            raise UserError(f"{knob}: has no use in a bisection: {why}")
+    if passed.get("TARGET") == "gcp":
+        raise UserError(
+            "TARGET=gcp: every step would rent a machine of its own; rent one, and use TARGET=ssh SSH_HOST="
+        )
+    kind, experiment = _kind(environment, passed)
+    repo, refs = _sides(given["GOOD"], given["BAD"])
+    what = followed(kind, environment)
+    settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
+    if kind == "tsbs" and given.get("TYPE"):
+        settings.append(f"queries.types=[{given['TYPE']}]")
+        settings += [] if "duel.seconds=" in settings[0] else [f"duel.seconds={ONE_TYPE_S:g}"]
+    first = passed.pop("BLOCKS", str(FEWEST_BLOCKS))
+    bisection = Bisection(
+        name=name,
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        kind=kind,
+        given={**given, **knobs.given(environment), "EXPERIMENT": experiment},
+        knobs={**passed, "SET": " ".join(filter(None, settings))} | ({"EXPERIMENT": experiment} if experiment else {}),
+        followed=what,
+        repo=repo,
+        revisions=tuple(Revision(ref=ref, label=ref) for ref in refs),
+    )
+    if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
+        raise UserError(
+            f"BLOCKS: of the first two duels, {FEWEST_BLOCKS} at least; how many the others need is reckoned"
+        )
+    # A plain name keeps where the experiment takes its revisions from.
+    if not repo and not given["GOOD"].startswith("module:"):
+        of = {**bisection.environment(), "VERSIONS": shlex.join(refs)}
+        bisection = bisection.model_copy(update={"repo": question.read(of).asked.variants["baseline"].repo})
+    revisions = bisection.line().between(*refs)
+    step = Step(run=f"{name}-00", at=len(revisions) - 1, blocks=int(first))
+    return bisection.model_copy(update={"revisions": revisions, "steps": (step,)})
+
+
+def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:
+    """Return the kind of run, and the file of its experiment, empty where Go benchmarks are asked by knobs."""
+    kind, experiment = environment.get("KIND", ""), environment.get("EXPERIMENT", "")
+    if experiment:
+        kind = kind or str(question.read_file(Path(experiment)).get("kind", DEFAULT_KIND))
+    elif not kind:
+        kind = "gobench" if {"MODULE", "PACKAGE", "BENCH"} & set(passed) else DEFAULT_KIND
+    if kind not in WORKLOADS:
+        raise UserError(f"KIND: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
+    return kind, experiment or ("" if kind == "gobench" else EXPERIMENT)
+
+
+def _sides(good: str, bad: str) -> tuple[str, list[str]]:
+    """Return the repository, empty for released versions, and the names of both revisions."""
+    repos, refs = [], []
+    for name, text in (("GOOD", good), ("BAD", bad)):
+        kind, colon, rest = text.partition(":")
+        if colon and kind in knobs.SOURCES - {"module", "git"}:
+            raise UserError(f"{name}: a {kind} has no revisions before it; give a version, or git:REPO@REF")
+        repo, at, ref = rest.rpartition("@") if kind == "git" else ("", "", rest if kind == "module" else text)
+        if kind == "git" and not at:
+            raise UserError(f"{name}: {text!r} names no revision; write git:REPO@REF")
+        repos.append(repo)
+        refs.append(ref)
+    if repos[1] and repos[0] != repos[1]:
+        raise UserError("GOOD and BAD are of different repositories: one history has to hold both")
+    return repos[0], refs

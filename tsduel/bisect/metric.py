@@ -1,0 +1,73 @@
+"""METRIC, TYPE and THRESHOLD: which row of stats/comparison.json is followed through revisions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.sections import Part
+from tsduel.workloads import WORKLOADS
+
+WORDS = {
+    "tsbs": {"cpu": "duel_cpu_us", "time": "duel_typical_ms", "load": "load_rate", "memory": "duel_rss_bytes"},
+    "gobench": {"time": "sec/op", "memory": "B/op", "allocs": "allocs/op"},
+}
+"""Short words; the first is what is followed where nothing is said."""
+
+
+class Followed(Part):
+    """A metric and query type of stats/comparison.json, its threshold in percent, its title."""
+
+    metric: str
+    query_type: str
+    threshold_pct: float
+    title: str
+    higher_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called in sentences."""
+        return self.title + (f", {self.query_type}" if self.query_type not in {"", ALL, GEOMEAN} else "")
+
+    def row(self, document: Mapping[str, Any], candidate: str) -> dict[str, Any] | None:
+        """Return its row of a comparison, None where there is none."""
+        wanted = (self.metric, self.query_type, candidate)
+        rows = (row for row in document["rows"] if (row["metric"], row["query_type"], row["candidate"]) == wanted)
+        return next(rows, None)
+
+
+def followed(kind: str, environment: Mapping[str, str]) -> Followed:
+    """Return what METRIC, TYPE and THRESHOLD ask of a kind of run."""
+    words, query_type = WORDS[kind], environment.get("TYPE", "").strip()
+    given = environment.get("METRIC", "").strip() or next(iter(words))
+    known = {metric.name: metric for metric in WORKLOADS[kind].registered}
+    metric = known.get(words.get(given, given))
+    if metric is None and kind == "gobench" and "/" in given:  # a unit of the benchmark's own
+        metric = Metric(given, "bench", given, "lower", 3.0, "secondary", given, per_type=True)
+    if metric is None or metric.better == "none":
+        raise UserError(
+            f"METRIC: {given!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
+            "stats/comparison.csv"
+        )
+    if query_type and not metric.per_type:
+        raise UserError(f"TYPE: {metric.name} is not measured by query type; leave TYPE out, or follow another METRIC")
+    together = ALL if metric.together else GEOMEAN if metric.geomean else ""
+    if metric.per_type and not (query_type or together):
+        raise UserError(f"METRIC: {metric.name} is measured by type; say which one with TYPE=")
+    return Followed(
+        metric=metric.name,
+        query_type=query_type or together,
+        threshold_pct=_threshold(environment.get("THRESHOLD", "").strip(), metric.threshold),
+        title=metric.title,
+        higher_is_better=metric.better == "higher",
+    )
+
+
+def _threshold(given: str, usual: float) -> float:
+    try:
+        value = float(given or usual)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 100:  # noqa: PLR2004 - percent; as design.thresholds
+        raise UserError(f"THRESHOLD: {given!r} is no number of percent above 0 and below 100")
+    return value
