@@ -95,7 +95,8 @@ class Fleet:
         """Start a stage as make does, its words in a file."""
         with (log or self.said(run_dir)).open("ab") as stream:
             return subprocess.Popen(
-                [sys.executable, "-m", "tsduel", name, run_dir.name],
+                # It ends with us, however we end.
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "tsduel", name, run_dir.name],
                 cwd=self.root,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

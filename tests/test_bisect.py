@@ -9,9 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gitrepo import Repository
+from reports import compared
 
 from bench import bisection as simulation
 from plots import bisection as page
+from plots import history
 from tsduel.bisect import bisection, posterior, steps
 from tsduel.bisect.bisection import Bisection, Step
 from tsduel.bisect.metric import followed
@@ -382,6 +384,19 @@ def test_a_search_keeps_its_question(search, capsys):
     search.given["METRIC"] = "time"
     with pytest.raises(UserError, match=r"METRIC would change what is searched; start a new one, without RUN="):
         search.step(capsys)
+
+
+def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
+    """Of one run of several candidates, in the order of its variants; what it does not have is told."""
+    run = compared(tmp_path, variants=("baseline", "candidate", "third"), factors={"third": {"query_cpu": 1.1}})
+    history.main(run, {"METRIC": "cpu"})
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [line.split()[1] for line in lines[2:]] == ["v1.132.0", "v1.133.0", "v1.134.0"]
+    assert "worse" in lines[4]
+    assert (run / "history.md").read_text().startswith("# CPU an operation over versions")
+    assert (run / "plots/history.svg").exists()
+    with pytest.raises(UserError, match="no version has a change of mixed_cpu_cores"):
+        history.main(run, {"METRIC": "mixed_cpu_cores"})
 
 
 def test_several_changes_in_the_range_are_told():

@@ -1,4 +1,4 @@
-"""make bisect and make history from the first word to the report, over commits of a small module, really built."""
+"""make bisect from the first word to the report, over commits of a small module, really built."""
 
 from __future__ import annotations
 
@@ -60,14 +60,3 @@ def test_the_first_bad_commit_is_found_around_one_that_does_not_build(checkout, 
     assert said.partition("# Since when?")[2] == again.partition("# Since when?")[2]
     assert sorted((path.name, path.stat().st_mtime_ns) for path in (last / "raw").glob("0*/block.json")) == blocks
     assert "bisect" not in {line.split()[0] for line in checkout.make("list").splitlines() if line.split()}
-
-
-def test_a_history_is_one_run_of_all_versions(checkout, commits):
-    """A line and a point for each, in the order that was asked for; a bad end costs no more than that."""
-    module, shas = commits
-    versions = " ".join(f"git:{module.path}@{sha}" for sha in (shas[0], shas[1], shas[4]))
-    said = checkout.make("history", "RUN=h", f"VERSIONS={versions}", "BLOCKS=2", *BENCH, SETTINGS)
-    lines = [line for line in said.partition("# Allocs over versions")[2].splitlines() if line.startswith("|")]
-    assert [sha[:12] in line for sha, line in zip((shas[0], shas[1], shas[4]), lines[2:], strict=True)] == [True] * 3
-    assert "+10" in lines[4]
-    assert (checkout.results("h") / "plots/history.png").exists()

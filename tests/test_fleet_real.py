@@ -28,7 +28,7 @@ from tsduel.tidy import blocks as decided
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
-KILLS = int(os.environ.get("TSDUEL_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("TSDUEL_TEST_KILLS", "8"))
 SEEDS = [int(seed) for seed in os.environ.get("TSDUEL_TEST_SEEDS", "1").split()]
 VICTIMS = {
     "driver": "tsduel-host run",
@@ -216,7 +216,7 @@ def test_a_fleet_that_is_killed_again_and_again_comes_to_the_same_blocks(fleet, 
     """Whoever attends, drivers, all of a host at once, connections: no block is lost or repeated, nothing stays."""
     draw = random.Random(seed)  # noqa: S311 - moments, no secret
     hosts = fleet.hosts[:3]
-    run_dir = fleet.prepare(f"killed{seed}", hosts, design={"blocks": 30, "max_failed_blocks": 99})
+    run_dir = fleet.prepare(f"killed{seed}", hosts, design={"blocks": max(9, KILLS * 3 // 2), "max_failed_blocks": 99})
     watch, kills, kinds = Watch(run_dir), [], ["attendant", "attendant", "everything", "connections", *VICTIMS]
     running = fleet.stage(run_dir)
     while len(kills) < KILLS and not is_home(run_dir):

@@ -34,6 +34,12 @@ KNOBS = (
     "EXPERIMENT",
     "BASELINE",
     "CANDIDATE",
+    "VERSIONS",
+    "GOOD",
+    "BAD",
+    "METRIC",
+    "TYPE",
+    "THRESHOLD",
     "BLOCKS",
     "AA",
     "FAIL_ON",
@@ -70,6 +76,7 @@ def test_make_alone_prints_help():
         (("tsbs", "EXPERIMENT=experiments/smoke.yml"), STAGES),
         (("gobench", "BENCH=^B$/^x$"), STAGES),
         (("tsbs", "AA=1"), [*STAGES[:-1], "keep", "report"]),
+        (("history", "VERSIONS=v1 v2 v3"), [*STAGES, "history"]),
     ],
 )
 def test_a_comparison_is_all_stages_in_order(words, stages):

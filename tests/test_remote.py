@@ -137,7 +137,7 @@ def test_hosts_of_a_fleet_are_looked_at_beside_each_other():
     }
     assert probe.compare({"a": facts["a"], "b": facts["b"]}) == []
     said = probe.compare(facts)
-    assert said[0] == "b and c share a machine, and so disturb each other's blocks"
+    assert said[0] == "b, c share a machine, and so disturb each other's blocks"
     assert said[1].endswith("(a, b: Xeon; c: EPYC)")
     with pytest.raises(UserError, match="a and z are the same machine by two names; name it once"):
         probe.compare({"a": facts["a"], "z": facts["a"]})

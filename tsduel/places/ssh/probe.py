@@ -1,6 +1,5 @@
 """Can the blocks run there? Asked once, before anything is brought to the other machine."""
 
-import itertools
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -52,13 +51,18 @@ def compare(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
 
     ``facts``: what `check` has returned of each, by the name that a person calls it.
     """
-    said = []
-    for one, other in itertools.combinations(facts, 2):
-        same = {key: facts[one].get(key, "") == facts[other].get(key, "") != "" for key in ("boot", "inode")}
-        if all(same.values()):
-            raise UserError(f"{one} and {other} are the same machine by two names; name it once")
-        if same["boot"]:
-            said.append(f"{one} and {other} share a machine, and so disturb each other's blocks")
+    directories, machines = dict[tuple[str, str], str](), dict[str, list[str]]()
+    for name, of in facts.items():
+        boot, inode = of.get("boot", ""), of.get("inode", "")
+        if boot and inode and (other := directories.setdefault((boot, inode), name)) != name:
+            raise UserError(f"{other} and {name} are the same machine by two names; name it once")
+        if boot:
+            machines.setdefault(boot, []).append(name)
+    said = [
+        f"{', '.join(names)} share a machine, and so disturb each other's blocks"
+        for names in machines.values()
+        if len(names) > 1
+    ]
     models = dict[str, list[str]]()
     for name, of in facts.items():
         models.setdefault(of.get("cpu") or "an unnamed CPU", []).append(name)

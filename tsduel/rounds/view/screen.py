@@ -45,7 +45,8 @@ def fleet(states: Mapping[str, State], now: float) -> RenderableType:
     for host, state in known.items():
         left = model.remaining(state, now)
         done = max(0.0, now - state.begin)
-        doing = Text(state.over or f"{_where(replace(state, blocks=0)).plain}")
+        over = {"": "", "ok": "all blocks are run"}.get(state.over, state.over)
+        doing = Text(over or _where(replace(state, blocks=0)).plain)
         bar = "" if state.over else _bar(done / (done + left) if done + left else 0.0)[0]
         blocks = f"{state.finished} of {state.planned} blocks"
         table.add_row(host, doing, bar, blocks + (f", {state.failed} failed" if state.failed else ""))
