@@ -82,13 +82,15 @@ def _short(value: str) -> str:
 def machine(source: Source) -> list[list[str]]:
     """Return on what and with what it ran, name and value; what was not recorded is left out."""
     host, run = source.host, source.run
+    machines = dict.fromkeys(run.plan.machine_of(name) for name in run.machines) or [run.plan.host.machine]
+    models = dict.fromkeys(str(of.get("cpu_model") or "") for of in run.machines.values())
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in ("server", "client") if pin.get(who))
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     files = run.of_any_host("workload.json").get("data") or []
     wide = [
-        ("machine", ", ".join(filter(None, [source.plan.host.machine, str(host.get("virtualization") or "")]))),
-        ("CPU", f"{host['cpu_model']}, {host.get('cpus', '?')} CPUs{limit}" if host.get("cpu_model") else ""),
+        ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
+        ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
         ("pins in the duel", pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
         ("memory", numbers.quantity(host.get("memory_bytes")) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),

@@ -16,8 +16,8 @@ NOISE = (
     *("cell", "block", "variant", "phase", "query_type"),
     *("signal", "value", "unit", "limit", "effect", "message"),
 )
-# which blocks count for which candidate; `second`: its solo part came after the baseline's
-BLOCKS = ("cell", "block", "candidate", "kind", "counts", "cause", "second", "reason")
+# which blocks count for which candidate; `second`: its solo part came after the baseline's; `host`: where it ran
+BLOCKS = ("cell", "block", "candidate", "host", "kind", "counts", "cause", "second", "reason")
 PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")
 
@@ -25,7 +25,7 @@ UNITS = ("metric", "better")
 COMPARISON = (
     *("cell", "candidate", "metric", "query_type", "unit", "better", "baseline_median", "candidate_median"),
     *("change_pct", "lo_pct", "hi_pct", "p", "p_adj", "blocks", "mde_pct", "blocks_needed"),
-    *("within_pct", "between_pct", "verdict", "warnings"),
+    *("within_pct", "between_pct", "hosts", "hosts_pct", "hosts_p", "verdict", "warnings"),
 )
 
 # What is a number wherever it stands; everything else is text, and an empty text stays one. `se` may be empty.

@@ -31,11 +31,14 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     """
     given = {name: environment.get(name, "").strip() for name in KNOBS}
     kind = given["TARGET"] or "local"
+    if given["HOSTS"] and kind != "gcp":
+        raise UserError("HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=ssh SSH_HOST=a,b,c")
     if kind not in KINDS:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; there are: {', '.join(KINDS)}")
     if kind != "ssh":
         for name in SSH_KNOBS:
-            if given[name]:
+            # Of rented machines it is how many.
+            if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
         # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
         return gcp.asked(given) if kind == "gcp" else {"kind": "local"}

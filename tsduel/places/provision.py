@@ -29,11 +29,13 @@ def main(run_dir: Path) -> None:
     elif is_home(run_dir):
         return
     elif place.kind == "gcp":
-        host = provide.machine(run_dir, place, os.environ)
-        if host != hosts.known(run_dir).get("host1"):
-            # Recorded once it has let us in: what is on record is logged in to by the stages that follow.
-            provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
-            write(run_dir, kind="gcp", made={"host1": host}, provisioned=True)
+        made = provide.machines(run_dir, place, os.environ)
+        if made != hosts.known(run_dir):
+            # Recorded once they have let us in: what is on record is logged in to by the stages that follow.
+            known = hosts.known(run_dir)
+            for host in (of for name, of in made.items() if of != known.get(name)):
+                provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
+            write(run_dir, kind="gcp", made=made, provisioned=True)
     else:
         of_ssh = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
         made = {name: of.model_dump(include={"address", "port", "user"}) | of_ssh for name, of in place.hosts.items()}

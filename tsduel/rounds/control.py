@@ -3,7 +3,7 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -82,9 +82,9 @@ def _stopped(run: rundir.Run, where: str, said: str) -> str:
     return f"{name} is stopped on {where}; finished blocks are kept. {go_on}"
 
 
-def _ask_all(run_dir: Path, ask: Callable[[Link], str]) -> None:
-    """Ask every host of a run at once and print what is said of each; raise what went wrong once all are asked."""
-    links = Link.all(run_dir)
+def _ask_all(run_dir: Path, ask: Callable[[Link], str], *, but: Collection[str] = ()) -> None:
+    """Ask every host of a run at once, some left out, and print what is said; raise what went wrong in the end."""
+    links = {name: link for name, link in Link.all(run_dir).items() if name not in but}
     with ThreadPoolExecutor(len(links)) as pool:
         asked = [pool.submit(ask, link) for link in links.values()]
     errors = [error for of in asked if (error := of.exception())]
@@ -108,8 +108,11 @@ def _stop_here(run_dir: Path) -> str:
     return done.stdout
 
 
-def fetch(run_dir: Path) -> None:
-    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum."""
+def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
+    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum.
+
+    Hosts that are gone are left out.
+    """
     run = rundir.open_run(run_dir)
     if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
@@ -130,7 +133,7 @@ def fetch(run_dir: Path) -> None:
         planned = sum(row.name in link.planned for row in run.due)
         return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
-    _ask_all(run_dir, bring)
+    _ask_all(run_dir, bring, but=but)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:

@@ -78,7 +78,7 @@ def number(value: object) -> str:
 
 def _decided(line: Decided) -> Row:
     counts, second = str(not line.cause).lower(), str(line.second).lower()
-    return line.cell, line.block, line.candidate, line.kind, counts, line.cause, second, line.reason
+    return line.cell, line.block, line.candidate, line.host, line.kind, counts, line.cause, second, line.reason
 
 
 def _distributions(times: Times) -> Iterator[Row]:
@@ -128,11 +128,12 @@ def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
     Of the time of all CPUs, like Go's own GCCPUFraction, since what Go counts is the time its threads were runnable.
     """
     limit = run.plan.noise.gc_flag_pct if run.plan.noise else None
+    cpus = float(run.machines.get(block.host, {}).get("cpus") or 1)
     for found in reading.measurements:
         load, stop = (block.phase(found.variant, SOLO, name) for name in ("load", "stop"))
         if found.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
             continue
-        share = 100 * found.value / (stop.begin - load.begin) / float(run.host.get("cpus") or 1)
+        share = 100 * found.value / (stop.begin - load.begin) / cpus
         flagged = limit is not None and share >= limit
         said = f"garbage collection took {share:.1f} % of the machine's CPU time of {found.variant}, limit {limit} %"
         key = (block.cell, block.block, found.variant, "", "")
