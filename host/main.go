@@ -37,7 +37,7 @@ const usage = `usage: tsduel-host COMMAND
 
 // kinds is what the blocks of each kind of run do.
 var kinds = map[string]run.Kind{
-	"tsbs":    {Block: block.Run, Equip: block.Equip},
+	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: block.Equip},
 	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
 }
 

@@ -148,7 +148,7 @@ def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
     for query_type in ("single-groupby-1-1-1", "double-groupby-1"):
         slower_ms.append(service_ms(run_dir, 2, query_type) - service_ms(run_dir, 1, query_type))
         worked_ms.append((cpu_us(run_dir, 2, query_type) - cpu_us(run_dir, 1, query_type)) / 1e3)
-    # Two blocks on a busy machine, where a way through a program may take longer still, and the CPU of one type may be off.
+    # Two blocks on a busy machine: the way may take longer still, and the CPU of one type may be off.
     assert min(slower_ms) > 0.8
     assert min(worked_ms) < 0.4 * min(slower_ms)
     facts = [json.loads((run_dir / f"raw/host{number}.json").read_text()) for number in (1, 2)]

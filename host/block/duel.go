@@ -214,10 +214,12 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	rule := d.Plan.Duel
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
-	first := 0
+	first, times := 0, 1
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Turn * job.Until.Count
+		times = d.more(queryType, job.Until.Count)
+		job.Until.Count *= times
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
 		file, err := d.Workload.QueriesFor(*target, queryType)
@@ -247,11 +249,15 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			return err
 		}
 	}
+	// A quarter more than it takes, so that one window is enough.
+	read := d.profile(ctx, "queries", record.Seconds(1.25*rule.Seconds*float64(times)), d.alive()...)
+	defer read(0)
 	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
 	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
+	read(int64(len(result.Exchanges)))
 	s.done(result)
 	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
 		return err

@@ -28,6 +28,7 @@ type frame struct {
 	variants map[string]*variant
 	targets  string                     // scripts/targets
 	hosts    map[string]machine.Machine // that components run on, by name; this one has none
+	profiler *profiler
 	borrowed []*machine.There
 	clients  []*machine.There // of those, the clients beside this one
 	oomKills float64          // of all machines so far
@@ -42,6 +43,7 @@ type variant struct {
 	servers   []*server
 	silent    *server // did not answer with its counters
 	snapshots *scrape.Snapshots
+	drained   func() // told when what a load left to do is done
 	part      string
 	phase     record.Phase
 	failed    bool
@@ -73,7 +75,11 @@ func faultf(format string, args ...any) error { return &fault{message: fmt.Sprin
 // Run runs a block into Spec.Dir and returns its record, of a failed one too. An error is what is not the block's own
 // failing: ctx has ended, a disk is full, a mistake of ours.
 func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
-	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}}
+	return runBlock(ctx, spec, nil)
+}
+
+func runBlock(ctx context.Context, spec record.Spec, p *profiler) (*record.Block, error) {
+	f := &frame{Spec: spec, profiler: p, block: record.NewBlock(spec.Row), variants: map[string]*variant{}}
 	var err error
 	// On another machine each run has a copy of the project of its own.
 	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))

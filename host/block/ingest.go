@@ -56,6 +56,8 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	read := d.profile(ctx, "ingestion", max(firstWindow, record.Seconds(1.25*rule.LoadS)), d.alive()...)
+	defer read(0)
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
 	result, names, places, err := d.send(ctx, job)
 	if err != nil {
@@ -72,6 +74,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := d.arrived(ctx, samples, before); err != nil || d.decided() {
 		return err
 	}
+	read(samples)
 	s.done(result)
 	file, err := createExchanges(d.path("load.csv.gz"), "k,order,lines", d.Plan.Variants)
 	if err != nil {

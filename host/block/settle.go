@@ -40,6 +40,7 @@ func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd tim
 	if at, err = rest("natural", natural, polls); err != nil {
 		return at, err
 	}
+	v.drained()
 	if f.Plan.Settle.Mode == "merged" && v.merges() && !f.mergesLater(v) {
 		v.snapshots.Mark("settle", "begin", "")
 		// Merging because we ask for it is no part of the load's work; one look may come before it has begun.

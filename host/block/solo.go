@@ -183,6 +183,9 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 	}
 	prefix := filepath.Join(v.dir, "load")
 	stopTicks := v.snapshots.Ticks(ctx, nil)
+	read := f.profile(ctx, "load", firstWindow, v)
+	defer read(0)
+	v.drained = func() { read(data.Samples) }
 	c := client{
 		verb: verb{name: "load", stdin: feed, env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize),

@@ -497,3 +497,23 @@ type TableCell struct {
 	Row    string `json:"row"`
 	Column string `json:"column"`
 }
+
+// Profiles is raw/profiles/profiles.json.
+type Profiles struct {
+	Schema   int       `json:"schema"`
+	Profiles []Profile `json:"profiles"`
+}
+
+// Profile is one of a run: of a variant's component while it did a work (load, ingestion, queries; empty for
+// Go benchmarks). Operations are samples or exchanges, 0 where they are not one kind; Seconds are those of the work. File is its name
+// without .pprof and .stacks.json.gz, empty where Why says why there is none.
+type Profile struct {
+	Variant    string  `json:"variant"`
+	Work       string  `json:"work"`
+	Role       string  `json:"role"`
+	Kind       string  `json:"kind"`
+	File       string  `json:"file"`
+	Operations int64   `json:"operations"`
+	Seconds    float64 `json:"seconds"`
+	Why        string  `json:"why"`
+}

@@ -41,6 +41,7 @@ type Plan struct {
 	Mixed       *Mixed            `json:"mixed"`    // nil: none
 	Capacity    *Capacity         `json:"capacity"` // nil: none
 	GoBench     *GoBench          `json:"gobench"`
+	Profile     []string          `json:"profile"` // kinds, of databases: cpu, heap, block
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
 	Imported    *struct{}         `json:"imported"`
@@ -161,6 +162,7 @@ type Target struct {
 	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
 	Queues []string            `json:"queues"`
 	Ports  map[string][]string `json:"ports"`
+	Pprof  string              `json:"pprof"` // below which every component answers with profiles; empty where none does
 }
 
 // Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of

@@ -171,7 +171,8 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
+	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ from tsduel.core.sections import (
     MixedAsked,
     Noise,
     Part,
+    ProfileKind,
     QuerySettings,
     Report,
     Settle,
@@ -240,7 +241,8 @@ class Target(Part):
     a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
     acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
     beside its first, by name. `immutable`: paths below a component's directory of files that are never changed once
-    they are written; copies of a directory share them by hard links.
+    they are written; copies of a directory share them by hard links. `pprof`: the path below which every component
+    answers with profiles, as Go's net/http/pprof does; "" where none does.
     """
 
     name: str
@@ -265,6 +267,7 @@ class Target(Part):
     query_arguments: str = ""
     queues: tuple[str, ...] = ()
     ports: dict[str, tuple[str, ...]] = {}
+    pprof: str = ""
 
 
 class Design(DesignAsked):
@@ -460,6 +463,7 @@ class Plan(Part):
     mixed: Mixed | None = None
     capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
+    profile: tuple[ProfileKind, ...] = ()
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
     duration: Duration | None = None

@@ -15,11 +15,13 @@ from tsduel.core.sections import (
     Duel,
     Host,
     MixedAsked,
+    ProfileKind,
     QuerySettings,
     Report,
     Settle,
     Watchdog,
     WorkloadAsked,
+    listed,
 )
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
@@ -158,8 +160,29 @@ class TsbsExperiment(experiment.Experiment):
     report: Report = Report()
     # One after the other as SSH_HOST names them: what each does.
     hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
+    # Behind the measured blocks, in one more.
+    profile: tuple[ProfileKind, ...] = ()
     # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
+
+    _listed = field_validator("profile", mode="before")(listed)
+
+    @model_validator(mode="after")
+    def _profiled(self) -> Self:
+        for target in {variant.target for variant in self.variants.values()} if self.profile else ():
+            if not databases()[target].target.pprof:
+                raise ValueError(
+                    f"profile: {target} has no pprof endpoint, and nothing else says here where its time goes: "
+                    "leave it out"
+                )
+        if self.profile and self.upgrades:
+            raise ValueError(
+                "profile: is of loads and queries from an empty disk, and not of an upgrade: leave it out, or "
+                "design.start_from: baseline"
+            )
+        if self.profile and self.design.reload == "once" and not self.duel.enabled:
+            raise ValueError("profile: with design.reload: once and without a duel nothing is left to read")
+        return self
 
     @model_validator(mode="after")
     def _changed_lines(self) -> Self:
