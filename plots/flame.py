@@ -65,7 +65,8 @@ def _svg(
                 inner.append(frame(one, left, 100 * one.width / of.width, depth + 1))
             left += 100 * one.width / of.width
         mark, colour = _look(of, root, chance)
-        short = of.name.rpartition("/")[2]
+        plain = of.name.partition("[go.shape")[0]  # what a generic function is made for may have a path, too
+        short = plain.rpartition("/")[2]
         return (
             f'<svg x="{x:.4g}%" y="{_ROW if depth else 0}" width="{width:.4g}%"><title>{escape(of.name)}: '
             f'{said(of.baseline, of.candidate)}</title><rect width="100%" height="{_ROW - 1}" rx="2" fill="{colour}"/>'
