@@ -17,7 +17,7 @@ FAIL_ON ?=# regression: make ends with an error if a metric got worse
 MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
 PACKAGE ?=# their package inside it, ./lib/storage
 BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
-PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed blocks
+PROFILE ?=# cpu,heap,block of databases, cpu,mem of Go benchmarks: where the difference is, from one more block after the timed ones
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.
@@ -37,10 +37,11 @@ VIEW ?=# plain: plain lines instead of the screen that a terminal gets
 # Where the blocks run.
 TARGET ?=# local (this machine), ssh (another one, which is not changed but for missing packages) or gcp (a rented one)
 SSH_HOST ?=# with TARGET=ssh, the machine: user@host or user@host:port; several with commas between them share the blocks
-SPARE_HOSTS ?=# with TARGET=ssh, machines that take over the blocks of one that is lost
+SPARE_HOSTS ?=# with TARGET=ssh, machines that take over the blocks of one that is lost; with TARGET=gcp, how many of each type
 SSH_CONFIG ?=# with TARGET=ssh, an ssh_config file in place of your own
 REMOTE_DIR ?=# with TARGET=ssh, our directory there (default: /var/tmp/tsduel-USER)
 GCP_PROJECT ?=# with TARGET=gcp, the ID of the project that pays
+HOSTS ?=# with TARGET=gcp, how many machines of each type share the blocks (default: 1)
 SSH_FROM ?=# with TARGET=gcp, from where SSH is let in: your public address, or iap
 YES ?=# 1: rent the machine without asking; make reap YES=1: delete
 MAX_COST ?=# rent nothing that can cost more than this many USD
@@ -61,7 +62,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 # expanded by make or by a shell.
 KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
-  GCP_PROJECT SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  GCP_PROJECT HOSTS SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)

@@ -190,6 +190,8 @@ def _evidence(row: Row, subject: Subject) -> str:
     if row["lo_pct"] is None:
         return f"the same in each of {number_of(row['blocks'], 'block')}"
     p, blocks = numbers.probability(row["p_adj"]), number_of(row["blocks"], "block")
+    # Of a fleet the interval is over hosts.
+    blocks += f" on {row['hosts']} hosts" if row.get("over_hosts") else ""
     if numbers.by_ratio(row):
         return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, subject))[1]}, p {p}, {blocks}"
     low, high, decimals = row["lo_pct"], row["hi_pct"], numbers.row_digits(row)[1]
@@ -206,6 +208,8 @@ def _possible(row: Row) -> str:
     if numbers.by_ratio(row):
         return f"could be {numbers.interval(row)} times the baseline's"
     could, needed = f"could be {numbers.interval(row).replace(' to', ' % to')} %", row["blocks_needed"]
+    if needed is None and row.get("hosts_needed"):
+        return f"{could}; {row['hosts_needed']} hosts would settle {row['threshold_pct']:g} %, more blocks would not"
     if needed is None:
         return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
     if needed > row["blocks"]:

@@ -1,7 +1,9 @@
 resource "google_compute_instance" "main" {
-  name         = var.name
-  machine_type = var.machine_type
-  zone         = var.zone
+  # A host without a zone is not to be had at the moment.
+  for_each     = { for name, host in var.hosts : name => host if contains(keys(var.zones), name) }
+  name         = "${var.name}-${each.key}"
+  machine_type = each.value.machine_type
+  zone         = var.zones[each.key]
   tags         = [var.name]
   labels = {
     expires    = var.expires
@@ -13,8 +15,8 @@ resource "google_compute_instance" "main" {
     auto_delete = true
     initialize_params {
       image = var.image
-      size  = var.boot_disk_gb
-      type  = var.boot_disk_type
+      size  = each.value.boot_disk_gb
+      type  = each.value.boot_disk_type
       labels = {
         expires    = var.expires
         tsduel-run = var.name
@@ -58,7 +60,7 @@ resource "google_compute_instance" "main" {
   }
 
   dynamic "advanced_machine_features" {
-    for_each = var.threads_per_core == 1 ? [1] : []
+    for_each = each.value.threads_per_core == 1 ? [1] : []
     content {
       threads_per_core = 1
     }
@@ -80,16 +82,16 @@ resource "google_compute_instance" "main" {
     ignore_changes = [scheduling]
 
     precondition {
-      condition     = !contains(local.hyperdisk_only, local.series) || var.boot_disk_type == "hyperdisk-balanced"
-      error_message = "Machines of the series ${local.series} take no persistent disk: set boot_disk_type to hyperdisk-balanced."
+      condition     = !contains(local.hyperdisk_only, split("-", each.value.machine_type)[0]) || each.value.boot_disk_type == "hyperdisk-balanced"
+      error_message = "A machine ${each.value.machine_type} takes no persistent disk: set boot_disk_type to hyperdisk-balanced."
     }
     precondition {
-      condition     = !contains(local.no_hyperdisk, local.series) || var.boot_disk_type != "hyperdisk-balanced"
-      error_message = "Machines of the series ${local.series} take no hyperdisk-balanced: set boot_disk_type to pd-balanced or pd-ssd."
+      condition     = !contains(local.no_hyperdisk, split("-", each.value.machine_type)[0]) || each.value.boot_disk_type != "hyperdisk-balanced"
+      error_message = "A machine ${each.value.machine_type} takes no hyperdisk-balanced: set boot_disk_type to pd-balanced or pd-ssd."
     }
     precondition {
-      condition     = !contains(local.no_smt, local.series) || var.threads_per_core == 2
-      error_message = "Machines of the series ${local.series} have one thread on each core already: leave threads_per_core at 2."
+      condition     = !contains(local.no_smt, split("-", each.value.machine_type)[0]) || each.value.threads_per_core == 2
+      error_message = "A machine ${each.value.machine_type} has one thread on each core already: leave threads_per_core at 2."
     }
   }
 }
@@ -100,7 +102,6 @@ locals {
   termination_time = replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5")
 
   # As in tsduel/places/gcp/settings.py.
-  series         = split("-", var.machine_type)[0]
   hyperdisk_only = ["c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"]
   no_hyperdisk   = ["c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"]
   no_smt         = ["h3", "h4d", "t2d"]

@@ -1,5 +1,5 @@
 locals {
-  region = replace(var.zone, "/-[a-z]$/", "")
+  region = replace(values(var.zones)[0], "/-[a-z]$/", "")
   iap    = var.ssh_via == "iap"
 }
 

@@ -2,5 +2,4 @@
 provider "google" {
   project = var.project
   region  = local.region
-  zone    = var.zone
 }

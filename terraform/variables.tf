@@ -1,27 +1,3 @@
-variable "boot_disk_gb" {
-  description = "Size of the boot disk, which holds everything: toolchain, binaries, data, and the database under test."
-  type        = number
-  default     = 100
-  nullable    = false
-
-  validation {
-    condition     = var.boot_disk_gb >= 20 && var.boot_disk_gb <= 65536 && floor(var.boot_disk_gb) == var.boot_disk_gb
-    error_message = "boot_disk_gb is a whole number of GB between 20 and 65536: the system and the builds alone take 15."
-  }
-}
-
-variable "boot_disk_type" {
-  description = "Type of the boot disk."
-  type        = string
-  default     = "pd-balanced"
-  nullable    = false
-
-  validation {
-    condition     = contains(["hyperdisk-balanced", "pd-balanced", "pd-ssd"], var.boot_disk_type)
-    error_message = "boot_disk_type is pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
-  }
-}
-
 variable "expires" {
   description = "When Google deletes the machine, as its label says it: UTC, like 20261120t181500z. `make reap` goes by it."
   type        = string
@@ -33,6 +9,43 @@ variable "expires" {
   }
 }
 
+variable "hosts" {
+  description = "What each machine is, by the host's name in the plan. One disk holds everything: toolchain, binaries, data, and the database under test. threads_per_core 1: each CPU is a core of its own, half as many for the same price."
+  type = map(object({
+    boot_disk_gb     = optional(number, 100)
+    boot_disk_type   = optional(string, "pd-balanced")
+    machine_type     = optional(string, "e2-standard-8")
+    threads_per_core = optional(number, 2)
+  }))
+  default  = { host1 = {} }
+  nullable = false
+
+  validation {
+    condition     = length(var.hosts) > 0 && alltrue([for name in keys(var.hosts) : can(regex("^host[1-9][0-9]{0,2}$", name))])
+    error_message = "hosts are called host1, host2 and so on, and there is one at least."
+  }
+  validation {
+    condition     = alltrue([for host in var.hosts : host.boot_disk_gb >= 20 && host.boot_disk_gb <= 65536 && floor(host.boot_disk_gb) == host.boot_disk_gb])
+    error_message = "boot_disk_gb is a whole number of GB between 20 and 65536: the system and the builds alone take 15."
+  }
+  validation {
+    condition     = alltrue([for host in var.hosts : contains(["hyperdisk-balanced", "pd-balanced", "pd-ssd"], host.boot_disk_type)])
+    error_message = "boot_disk_type is pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
+  }
+  validation {
+    condition     = alltrue([for host in var.hosts : can(regex("^[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?$", host.machine_type))])
+    error_message = "machine_type is one with cores of its own, like e2-standard-8: those that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
+  }
+  validation {
+    condition     = !anytrue([for host in var.hosts : can(regex("^(a4x|c4a|n4a|t2a)-", host.machine_type))])
+    error_message = "machine_type is an Arm machine, and the pinned image is for amd64: take an x86 one, like e2-standard-8."
+  }
+  validation {
+    condition     = alltrue([for host in var.hosts : contains([1, 2], host.threads_per_core)])
+    error_message = "threads_per_core is 1 or 2."
+  }
+}
+
 variable "image" {
   description = "Image of the boot disk: one, as the plan has found it in its family, which would change from run to run."
   type        = string
@@ -41,22 +54,6 @@ variable "image" {
   validation {
     condition     = can(regex("^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$", var.image))
     error_message = "image is one image by its full name, projects/PROJECT/global/images/NAME, and no family."
-  }
-}
-
-variable "machine_type" {
-  description = "Machine type. Those with a shared core, and Arm, are refused: the one cannot be measured on, the other has no image here."
-  type        = string
-  default     = "e2-standard-8"
-  nullable    = false
-
-  validation {
-    condition     = can(regex("^[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?$", var.machine_type))
-    error_message = "machine_type is one with cores of its own, like e2-standard-8: those that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
-  }
-  validation {
-    condition     = !can(regex("^(a4x|c4a|n4a|t2a)-", var.machine_type))
-    error_message = "machine_type is an Arm machine, and the pinned image is for amd64: take an x86 one, like e2-standard-8."
   }
 }
 
@@ -135,26 +132,18 @@ variable "ssh_via" {
   }
 }
 
-variable "threads_per_core" {
-  description = "1: each CPU of the machine is a core of its own, half as many for the same price. 2: as the machine type has it."
-  type        = number
-  default     = 2
+variable "zones" {
+  description = "Zone of each host; the network is in their region. A host that is not named here is not made: no zone has its machine at the moment."
+  type        = map(string)
+  default     = { host1 = "us-central1-a" }
   nullable    = false
 
   validation {
-    condition     = contains([1, 2], var.threads_per_core)
-    error_message = "threads_per_core is 1 or 2."
+    condition     = length(var.zones) > 0 && alltrue([for zone in var.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))])
+    error_message = "zones are names of zones, like us-central1-a: see `gcloud compute zones list`."
   }
-}
-
-variable "zone" {
-  description = "Zone of the machine; the network is in its region."
-  type        = string
-  default     = "us-central1-a"
-  nullable    = false
-
   validation {
-    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", var.zone))
-    error_message = "zone is the name of a zone, like us-central1-a: see `gcloud compute zones list`."
+    condition     = length(distinct([for zone in var.zones : replace(zone, "/-[a-z]$/", "")])) == 1
+    error_message = "zones are all in one region, which has the network."
   }
 }

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 PROJECT = "tsduel-test"
 TOKEN = "a-token-of-the-test"  # noqa: S105 - it opens nothing
 ZONES = ("us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f")
-MACHINES = {"e2-standard-2": 2, "e2-standard-8": 8, "n2-standard-8": 8, "c3-standard-8": 8, "c4-standard-8": 8}
+MACHINES = {
+    "e2-standard-2": 2,
+    "e2-standard-8": 8,
+    "n2-standard-8": 8,
+    "n2d-standard-8": 8,
+    "c3-standard-8": 8,
+    "c4-standard-8": 8,
+}
 DISKS = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
 IMAGE = "debian-12-bookworm-v20261006"
 KINDS = ("networks", "subnetworks", "firewalls", "routers", "disks", "instances")
@@ -93,6 +100,8 @@ class FakeCompute:
     # Each is asked before a request is acted on; the first that returns something has that as its answer.
     faults: list[Callable[[str, str], RefusalError | None]] = field(default_factory=list)
     exhausted_zones: set[str] = field(default_factory=set)
+    # How many more machines a zone has, where they come to an end.
+    left: dict[str, int] = field(default_factory=dict)
     # A zone, and the types of machine or disk that it never has.
     lacking: set[tuple[str, str]] = field(default_factory=set)
     # Limit and use of a quota, wherever it is the project's or a region's.
@@ -161,10 +170,10 @@ class FakeCompute:
         """Return the bodies of one kind, like instances."""
         return [t for path, t in self.things.items() if path.split("/")[-2] == kind]
 
-    def preempt(self) -> None:
-        """Take every instance away, as Google does with spot machines and at the end of a lifetime."""
+    def preempt(self, ending: str = "") -> None:
+        """Take every instance away, or those whose names end so, as Google does with spot machines and at their end."""
         with self._lock:
-            for path in [p for p in self.things if "/instances/" in p]:
+            for path in [p for p in self.things if "/instances/" in p and p.endswith(ending)]:
                 self._remove(path)
 
     def answer(self, method: str, url: str, authorization: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -269,8 +278,10 @@ class FakeCompute:
                 f"'{machine}' does not exist in zone '{zone}'."
             )
             raise RefusalError(400, "invalid", message)
-        if zone in self.exhausted_zones:
+        if zone in self.exhausted_zones or self.left.get(zone, 1) < 1:
             return self._done(path, "insert", error=exhausted(zone))
+        if zone in self.left:
+            self.left[zone] -= 1
         stuck = self.stuck(body)
         if not stuck or self.stuck_creates:
             self._add_instance(place, path, body)
@@ -302,7 +313,7 @@ class FakeCompute:
         for number, card in enumerate(body["networkInterfaces"]):
             card |= {
                 "name": f"nic{number}",
-                "networkIP": "10.84.28.2",
+                "networkIP": f"10.84.28.{2 + len(self.of_kind('instances'))}",
                 "network": card.get("network") or self._link("global/networks/n"),
             }
             for access in card.get("accessConfigs") or []:

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
 
 
-def asked(*, seconds: int = 3600 * 3, database_bytes: int = 10**9, **settings: Any) -> GcpPlace:
-    """Return the place of a small run."""
+def asked(
+    *, seconds: int = 3600 * 3, database_bytes: int = 10**9, machines: tuple[str, ...] = (), **settings: Any
+) -> GcpPlace:
+    """Return the place of a small run; knobs are among the settings, by their names."""
+    knobs = HERE | {name: settings.pop(name) for name in list(settings) if name.isupper()}
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
     image = f"projects/debian-cloud/global/images/{IMAGE}"
+    cells = [Gcp(**{"image": image} | settings | kind) for kind in ({"machine": of} for of in machines)]
     return rent.complete(
-        place.asked(HERE), Gcp(**{"image": image} | settings), run="r", estimate=estimate, seconds=seconds
+        place.asked(knobs), cells or [Gcp(**{"image": image} | settings)], run="r", estimate=estimate, seconds=seconds
     )
 
 
@@ -36,7 +40,9 @@ def named(name: str) -> GcpPlace:
     return asked().model_copy(update={"name": name})
 
 
-def rented(google: FakeCompute, name: str, *, expires: str = "20261120t181500z", zone: str = "us-central1-a") -> None:
+def rented(
+    google: FakeCompute, name: str, *, expires: str = "20261120t181500z", zone: str = "us-central1-a", hosts: int = 1
+) -> None:
     """Make what a run of this name would have made."""
     link = f"projects/{PROJECT}"
     labels = {"tsduel-run": name, "expires": expires}
@@ -49,21 +55,22 @@ def rented(google: FakeCompute, name: str, *, expires: str = "20261120t181500z",
     insert("global", "networks", name=name, description=f"Made by tsduel for one run; expires {expires}")
     insert("regions/us-central1", "subnetworks", name=name, network=network)
     insert("global", "firewalls", name=f"{name}-ssh", network=network)
-    disk = {"diskSizeGb": "9", "diskType": "t", "sourceImage": "i", "labels": labels}
-    insert(
-        f"zones/{zone}", "instances", name=name, labels=labels, machineType="zones/z/machineTypes/e2-standard-8",
-        disks=[{"autoDelete": True, "initializeParams": disk}],
-        networkInterfaces=[{"network": network, "subnetwork": f"{link}/regions/us-central1/subnetworks/{name}"}],
-    )  # fmt: skip
+    for number in range(1, hosts + 1):
+        disk = {"diskSizeGb": "9", "diskType": "t", "sourceImage": "i", "labels": labels}
+        insert(
+            f"zones/{zone}", "instances", name=f"{name}-host{number}", labels=labels,
+            machineType="zones/z/machineTypes/e2-standard-8", disks=[{"autoDelete": True, "initializeParams": disk}],
+            networkInterfaces=[{"network": network, "subnetwork": f"{link}/regions/us-central1/subnetworks/{name}"}],
+        )  # fmt: skip
 
 
-def run_of(tmp_path: Path, name: str, **outputs: Any) -> Path:
-    """Return the directory of a run whose machine has this name."""
+def run_of(tmp_path: Path, name: str, *, count: int = 1, **outputs: Any) -> Path:
+    """Return the directory of a run whose machines have this name."""
     run_dir = tmp_path / "r"
     plans.write(run_dir, place=named(name))
     (run_dir / "host").mkdir()
-    host = {"instance": name, "zone": "us-central1-a"}
-    (run_dir / "host" / "outputs.json").write_text(
-        json.dumps({"provisioned": True, "hosts": {"host1": host}} | outputs)
-    )
+    hosts = {
+        f"host{number}": {"instance": f"{name}-host{number}", "zone": "us-central1-a"} for number in range(1, count + 1)
+    }
+    (run_dir / "host" / "outputs.json").write_text(json.dumps({"provisioned": True, "hosts": hosts} | outputs))
     return run_dir

@@ -81,7 +81,7 @@ class TestNothingIsLeft:
 
     def test_one_runs_things_go_and_others_stay(self, google, tmp_path):
         """Everything of this run, its key too, and nothing of another one's, nor of anybody else's."""
-        rented(google, "tsduel-mine-aaaaaa")
+        rented(google, "tsduel-mine-aaaaaa", hosts=3)
         rented(google, "tsduel-mine-aaaaaa-ssh-b")
         rented(google, "production")
         before = google.names()
@@ -90,8 +90,8 @@ class TestNothingIsLeft:
         give_back.main(run_dir, named("tsduel-mine-aaaaaa"))
         assert [path for path in (key, key.with_suffix(".pub")) if path.exists()] == []
         gone = [thing.partition(" ")[2] for thing in before if thing not in google.names()]
-        assert sorted(set(gone)) == ["tsduel-mine-aaaaaa", "tsduel-mine-aaaaaa-ssh"]
-        assert len(gone) == 5
+        assert sorted(set(gone)) == [f"tsduel-mine-aaaaaa{end}" for end in ("", "-host1", "-host2", "-host3", "-ssh")]
+        assert len(gone) == 9
 
     def test_not_knowing_is_an_error(self, google, tmp_path):
         """An API that does not answer leaves it open whether something is left: that is said, and is no success."""
@@ -142,7 +142,7 @@ class TestNothingIsLeft:
         assert presence.why_gone(run_dir) == ""
         google.preempt()
         assert (
-            "the machine tsduel-gone-aaaaaa is gone (its life has ended, or it has stopped, or somebody"
+            "the machine tsduel-gone-aaaaaa-host1 is gone (its life has ended, or it has stopped, or somebody"
             in presence.why_gone(run_dir)
         )
         assert "0 of 3 blocks are here. To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir)
@@ -156,13 +156,28 @@ class TestNothingIsLeft:
         run_dir = run_of(tmp_path, name, hosts={}, provisioned=False)
         monkeypatch.setattr(provide, "LOGIN_S", 0)
         host = {"address": "127.0.0.1", "port": 1, "user": "tsduel", "known_hosts_file": str(tmp_path / "known_hosts")}
-        monkeypatch.setattr(provide, "machine", lambda *_: host)
+        monkeypatch.setattr(provide, "machines", lambda *_: {"host1": host})
         for keep, left in (("1", 5), ("", 0)):
             monkeypatch.setenv("KEEP", keep)
             with pytest.raises(UserError, match=r"tsduel@127\.0\.0\.1 cannot be reached"):
                 provision.main(run_dir)
             assert len(google.names()) == left
             assert "127.0.0.1" not in (run_dir / "host/outputs.json").read_text()
+
+    def test_one_of_a_fleet_is_gone(self, google, tmp_path):
+        """The others go on, and nothing is rented again while they run; in the end nothing of any is left."""
+        rented(google, "tsduel-gone-aaaaaa", hosts=3)
+        run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa", count=3)
+        google.preempt("host2")
+        said = "the machine tsduel-gone-aaaaaa-host2 is gone (its life has ended"
+        assert presence.why_gone(run_dir) == ""
+        assert [presence.why_gone(run_dir, f"host{n}")[: len(said)] for n in (1, 2, 3)] == ["", said, ""]
+        before = len([r for r in google.requests if r.startswith("POST")])
+        found = provide.machines(run_dir, named("tsduel-gone-aaaaaa"), os.environ)
+        assert [host.get("address") for host in found.values()] == ["10.84.28.2", None, "10.84.28.4"]
+        assert len([r for r in google.requests if r.startswith("POST")]) == before
+        assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
         """An API that cannot be asked is no proof."""
@@ -207,7 +222,7 @@ class TestReap:
     def test_a_machine_that_has_stopped(self, project, capsys):
         """Google deletes only what runs, so it is listed before its deadline."""
         instances = {thing["name"]: thing for thing in project.of_kind("instances")}
-        instances["tsduel-live-cccccc"]["status"] = "TERMINATED"
+        instances["tsduel-live-cccccc-host1"]["status"] = "TERMINATED"
         assert reap.main() == 1
         said = capsys.readouterr().out.splitlines()[2]
         assert said.startswith("tsduel-live-cccccc: its machine has stopped, so that Google does not delete it")
@@ -216,7 +231,7 @@ class TestReap:
         """Machines and their networks; what lives is not touched."""
         monkeypatch.setenv("YES", "1")
         assert reap.main() == 0
-        assert {name.partition(" ")[2].removesuffix("-ssh") for name in project.names()} == {"tsduel-live-cccccc"}
+        assert {name.partition(" ")[2][:18] for name in project.names()} == {"tsduel-live-cccccc"}
         assert reap.main() == 0
 
     @pytest.mark.usefixtures("google")
@@ -252,7 +267,7 @@ class TestBeforeAnythingIsMade:
         google.faults.append(lambda *_: fault)
         where = asked().model_copy(update=change)
         with pytest.raises(UserError) as error:
-            provide._preflight(Compute(where.project), where, None)
+            provide._preflight(Compute(where.project), where, {})
         assert sentence in str(error.value)
         assert [r for r in google.requests if not r.startswith("GET")] == []
 
@@ -260,25 +275,25 @@ class TestBeforeAnythingIsMade:
         """The tunnel would fail minutes later, and not say why."""
         monkeypatch.setattr(provide.shutil, "which", lambda name: name)
         where = asked().model_copy(update={"ssh_via": "iap"})
-        assert provide._preflight(Compute(PROJECT), where, None) is None
+        assert provide._preflight(Compute(PROJECT), where, {}) == {}
         google.disabled.add("iap.googleapis.com")
         with pytest.raises(UserError, match=r"gcloud services enable iap\.googleapis\.com --project"):
-            provide._preflight(Compute(PROJECT), where, None)
+            provide._preflight(Compute(PROJECT), where, {})
         # An account that may not ask is not refused.
         google.faults.append(lambda _, path: fakecompute.no_permission() if "/services/" in path else None)
-        assert provide._preflight(Compute(PROJECT), where, None) is None
+        assert provide._preflight(Compute(PROJECT), where, {}) == {}
 
     def test_zones_that_have_no_such_machine_are_left_out(self, google, capsys):
         """Machine and disk are looked for in each of them, and where none has them there is a sentence."""
         where = asked(machine="c4-standard-8", price_h=1)
-        assert where.disk_type == "hyperdisk-balanced"
+        assert where.hosts["host1"].disk_type == "hyperdisk-balanced"
         google.lacking |= {("us-central1-a", "c4-standard-8"), ("us-central1-c", "hyperdisk-balanced")}
         found = provide._zones(Compute(PROJECT), where, fresh=True)
-        assert found == ["us-central1-b", "us-central1-f"]
+        assert found == {"host1": ["us-central1-b", "us-central1-f"]}
         said = capsys.readouterr().err
         assert "there is no c4-standard-8 in us-central1-a\n" in said
         assert "there is no hyperdisk-balanced in us-central1-c\n" in said
-        nowhere = where.model_copy(update={"machine": "m9-standard-8", "zones": ("us-central1-z",)})
+        nowhere = asked(machine="m9-standard-8", price_h=1, zones=["us-central1-z"])
         with pytest.raises(
             UserError, match="there is no m9-standard-8 in us-central1-z, nor what it takes in any other"
         ):
@@ -313,14 +328,41 @@ class TestBeforeAnythingIsMade:
         where = asked(machine=machine, price_h=1)
         google.quotas = {quota: (10, 9), "N1_CPUS": (0, 0), "ROUTERS": (0, 0)}
         if not sentence:
-            assert provide._zones(Compute(PROJECT), where, fresh=True) == list(where.zones)
+            assert provide._zones(Compute(PROJECT), where, fresh=True) == {"host1": list(where.zones)}
             google.quotas[quota] = (10, 10)
             sentence = f"{quota} of "
         with pytest.raises(UserError) as error:
             provide._zones(Compute(PROJECT), where, fresh=True)
         assert sentence in str(error.value)
         # What is there of this run already is among what is in use.
-        assert provide._zones(Compute(PROJECT), where, fresh=False) == list(where.zones)
+        assert provide._zones(Compute(PROJECT), where, fresh=False) == {"host1": list(where.zones)}
+
+    def test_quotas_are_those_of_the_whole_fleet(self, google):
+        """CPUs by family, disks and addresses of all hosts, spare ones among them; one network for all."""
+        where = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
+        needs = {
+            "CPUS": 24,
+            "N2_CPUS": 24,
+            "CPUS_ALL_REGIONS": 48,
+            "SSD_TOTAL_GB": 600,
+            "IN_USE_ADDRESSES": 6,
+            "INSTANCES": 6,
+        }
+        for quota, need in needs.items():
+            google.quotas = dict.fromkeys(("NETWORKS", "FIREWALLS"), (1, 0)) | {quota: (need, 0)}
+            assert len(provide._zones(Compute(PROJECT), where, fresh=True)) == 6
+            google.quotas[quota] = (need, 1)
+            with pytest.raises(
+                UserError, match=f"{quota} of .* is {need}, of which 1 are in use, and this takes {need}"
+            ):
+                provide._zones(Compute(PROJECT), where, fresh=True)
+
+    def test_each_type_has_its_zones(self, google):
+        """What one zone lacks of one type is no matter for the others."""
+        google.lacking |= {("us-central1-a", "n2-standard-8")}
+        where = asked(machines=("e2-standard-8", "n2-standard-8"), zones=["us-central1-a", "us-central1-b"])
+        found = provide._zones(Compute(PROJECT), where, fresh=True)
+        assert found == {"host1": ["us-central1-a", "us-central1-b"], "host2": ["us-central1-b"]}
 
     def test_an_api_that_is_not_there(self, monkeypatch):
         """No connection is no stack trace."""
@@ -328,7 +370,7 @@ class TestBeforeAnythingIsMade:
         monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "http://127.0.0.1:1/")
         monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
         with pytest.raises(UserError, match=r"gcp: http://127\.0\.0\.1:1/ cannot be reached: .*refused"):
-            provide._preflight(Compute(PROJECT), asked(), None)
+            provide._preflight(Compute(PROJECT), asked(), {})
 
     def test_the_key(self, tmp_path):
         """One pair for this run alone, private, made once; loosened rights are tightened."""
@@ -347,18 +389,18 @@ class TestHostKeys:
     def outputs(self, google):
         """Return what is known of a machine that runs."""
         rented(google, "tsduel-keys-aaaaaa")
-        return {"instance": "tsduel-keys-aaaaaa", "zone": "us-central1-a"}
+        return {"instance": "tsduel-keys-aaaaaa-host1", "zone": "us-central1-a"}
 
     def test_from_the_guest_attributes_or_the_console(self, google, outputs, tmp_path):
         """As the guest's agent has told Google, else as the startup script has written them."""
         (tmp_path / "host").mkdir()
-        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
         assert found.read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
         google.host_keys = lambda _: []
         google.console = (
             "boot\r\ntsduel-host-key ssh-ed25519 AAAA+/=\r\nx startup-script: tsduel-host-key ssh-rsa BBBB\n"
         )
-        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+        found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
         assert found.read_text() == "* ssh-ed25519 AAAA+/=\n* ssh-rsa BBBB\n"
 
     def test_else_it_fails(self, google, outputs, tmp_path, monkeypatch):
@@ -367,7 +409,7 @@ class TestHostKeys:
         monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
         monkeypatch.setattr(provide.time, "sleep", lambda _: None)
         with pytest.raises(UserError, match="told no host keys in 0 s, neither as guest attributes nor on its serial"):
-            provide._host_keys(Compute(PROJECT), outputs, tmp_path)
+            provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
 
 
 def gcloud(directory, body):
@@ -382,7 +424,7 @@ def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
     """Not those that gcloud happens to be logged in with; ssh gets to it whatever directory it is called in."""
     host = {"instance": "tsduel-x", "port": 22, "project": PROJECT, "zone": "us-central1-a"}
     (tmp_path / "host").mkdir()
-    line = Path(provide._iap_config(tmp_path, host)).read_text().splitlines()[1]
+    line = Path(provide._iap_config(tmp_path, host, "host1")).read_text().splitlines()[1]
     assert line.startswith("  ProxyCommand env PYTHONPATH=")
     environment = gcloud(tmp_path, 'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*"') | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
     command = line.removeprefix("  ProxyCommand ").replace("%%", "%")

@@ -33,21 +33,21 @@ class Machines:
 
     def __init__(self, directory):
         self.directory = directory
-        self.hosts = []
+        self.hosts = {}
         # A bare host ends with the thread that started it, and that of a request is soon over.
         self.thread = ThreadPoolExecutor(max_workers=1)
 
     def boot(self, instance):
         """Start one, and return its address; the key of the instance's metadata is let in a little later."""
-        host = self.thread.submit(self._start).result()
+        host = self.thread.submit(self._start, instance["name"]).result()
         self.made = self.thread.submit(self._make_account, host, instance["metadata"]["items"])
         return host.address
 
-    def _start(self):
+    def _start(self, name):
         # To save minutes it sees our Go, and copies what is built here: tests/test_ssh_real.py builds there.
         mounts = {CACHE / name: f"/seed/{name}" for name in SEEDS} | {our_go(): "/usr/local/go"}
         host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
-        self.hosts.append(host)
+        self.hosts[name] = host
         return host.start()
 
     def _make_account(self, host, metadata):
@@ -63,17 +63,17 @@ class Machines:
         ):
             host.ssh(line, user="root")
 
-    def host_keys(self, _):
-        """Return the newest one's host keys, as its guest agent tells Google."""
-        return [self.hosts[-1].known_hosts.read_text().partition(" ")[2]]
+    def host_keys(self, path):
+        """Return one's host keys, as its guest agent tells Google."""
+        return [self.hosts[path.rpartition("/")[2]].known_hosts.read_text().partition(" ")[2]]
 
-    def shut_down(self, _):
-        """End the newest one."""
-        self.thread.submit(self.hosts[-1].stop).result()
+    def shut_down(self, instance):
+        """End one."""
+        self.thread.submit(self.hosts[instance["name"]].stop).result()
 
     def close(self):
         """End all that a failed test has left."""
-        for host in self.hosts:
+        for host in self.hosts.values():
             host.stop()
         self.thread.shutdown()
 
@@ -130,7 +130,8 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert google.machines.hosts[0].kill_connections() > 0
+        (host,) = google.machines.hosts.values()
+        assert host.kill_connections() > 0
         assert process.wait(timeout=1800) == 0, log.read_text()
 
     said = log.read_text()
@@ -139,7 +140,7 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
     place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
     assert f"nothing of {place['name']} is left" in said
     assert google.names() == []
-    assert not Path(f"/proc/{google.machines.hosts[0].init}").exists()
+    assert not Path(f"/proc/{host.init}").exists()
 
     blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
     assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
@@ -153,3 +154,37 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
     asked_before = len(google.requests)
     checkout.make("tsbs", f"RUN={name}")
     assert len(google.requests) == asked_before
+
+
+def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
+    """The others' blocks come home and are the run; the report says what is lacking, and nothing is left."""
+    checkout, name = rented
+    run_dir, log = checkout.results(name), tmp_path / "log"
+    asked = (*KNOBS, "HOSTS=2", "BLOCKS=4", "YES=1", "MAX_COST=2", f"SET=host.port={free_port()} {QUIET}")
+    with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
+        events = run_dir / "raw/host2/events.jsonl"
+        deadline = time.monotonic() + 1500
+        while not (events.exists() and "block-end" in events.read_text()):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        google.preempt("host2")
+        assert process.wait(timeout=1800) == 0, log.read_text()
+
+    said = log.read_text()
+    assert "machine   2 x e2-standard-8 in us-central1-a" in said
+    assert "tsduel: host2 is lost: the machine tsduel-rented-" in said
+    assert "the run ends with what it has: 1 blocks were not run (1 of host2), and the report says so\n" in said
+    place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
+    assert f"nothing of {place['name']} is left" in said
+    assert google.names() == []
+    assert [host.init for host in google.machines.hosts.values() if Path(f"/proc/{host.init}").exists()] == []
+    with (run_dir / "tidy" / "blocks.csv").open(newline="") as stream:
+        counted = {row["block"]: (row["host"], row["counts"], row["cause"]) for row in csv.DictReader(stream)}
+    assert sorted(counted.values()) == [
+        *[("host1", "true", "")] * 2, ("host2", "false", "missing"), ("host2", "true", ""),
+    ]  # fmt: skip
+    assert "## Host by host" in (run_dir / "report.md").read_text()
+    before = len(google.requests)
+    checkout.make("tsbs", f"RUN={name}")
+    assert len(google.requests) == before

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from renting import HERE, asked
 
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GcpPlace
+from tsduel.core.rundir import open_run
 from tsduel.places import place as places
 from tsduel.places.gcp import prices, reap, rent
 from tsduel.plan import resolve as plan
@@ -33,6 +35,8 @@ class TestKnobs:
             ({"SSH_FROM": "0.0.0.0/0"}, "SSH_FROM: 0.0.0.0/0 would open SSH to the whole internet"),
             ({"SSH_FROM": "0.0.0.0/1,128.0.0.0/1"}, "SSH_FROM: 0.0.0.0/1 would open SSH to the whole internet"),
             ({"SSH_FROM": "203.0.113.7/24"}, "SSH_FROM: '203.0.113.7/24' is no IPv4 address or network"),
+            ({"HOSTS": "0"}, "HOSTS: '0' is no number of machines of each type, 1 to 100; write HOSTS=4"),
+            ({"HOSTS": "a,b"}, "HOSTS: 'a,b' is no number of machines"),
             ({"SSH_FROM": "home"}, "SSH_FROM: 'home' is no IPv4 address or network; write 203.0.113.7"),
         ],
     )
@@ -107,6 +111,18 @@ class TestPrice:
         assert cost.worst == pytest.approx(6 * cost.hour, abs=0.005)
         assert cost.expected == pytest.approx(3 * cost.hour, abs=0.005)
 
+    def test_a_fleet(self):
+        """As many of each type as HOSTS says, the spare ones last; machine, disk and address of each."""
+        found = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
+        assert [f"{name} {of.machine}{' spare' * of.spare}" for name, of in found.hosts.items()] == [
+            *("host1 e2-standard-8", "host2 e2-standard-8", "host3 n2-standard-8", "host4 n2-standard-8"),
+            *("host5 e2-standard-8 spare", "host6 n2-standard-8 spare"),
+        ]
+        one, other = (asked(machine=machine).price for machine in ("e2-standard-8", "n2-standard-8"))
+        assert found.price.hour == pytest.approx(3 * (one.hour + other.hour), abs=1e-5)
+        assert found.price.worst == pytest.approx(6 * found.price.hour, abs=0.005)
+        assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.0
+
     def test_an_own_price(self):
         """gcp.price_h stands for all of it."""
         assert asked(price_h=2, lifetime_h=1.5).price.worst == 3.0
@@ -152,6 +168,16 @@ class TestAgreement:
             "list price of 2026-11; check yours", f"images/{IMAGE}", "at worst 1.72 USD",
         ):  # fmt: skip
             assert words in said
+
+    def test_the_price_is_that_of_the_whole_fleet(self, capsys):
+        """A line for each type, and the sum, which MAX_COST holds."""
+        fleet = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
+        with pytest.raises(UserError, match=r"MAX_COST: it costs 12\.49 USD at worst.*take fewer machines \(HOSTS=\)"):
+            rent.ask(fleet, {"YES": "1", "MAX_COST": "12"})
+        said = capsys.readouterr().out
+        assert "machine   3 x e2-standard-8 (1 of them spare) in us-central1-a" in said
+        assert "machine   3 x n2-standard-8 (1 of them spare) in us-central1-a" in said
+        assert "USD an hour (6 machines: machine 1.9695, disk 0.0822, network 0.0300;" in said
 
     @pytest.mark.parametrize(
         ("environment", "sentence"),
@@ -199,7 +225,7 @@ class TestAgreement:
         plan.main(run_dir, environment | more | {"YES": "1", "MAX_COST": "1"})
         made = json.loads((run_dir / "plan" / "experiment.json").read_text())
         told = json.loads((run_dir / "plan" / "terraform.tfvars.json").read_text())
-        assert (told["name"], told["threads_per_core"]) == (made["place"]["name"], 1)
+        assert (told["name"], told["hosts"]["host1"]["threads_per_core"]) == (made["place"]["name"], 1)
         # The newest image of the family, by name, is the same for all that follows.
         image = f"projects/debian-cloud/global/images/{IMAGE}"
         assert (made["place"]["image"], told["image"]) == (image, image)
@@ -207,3 +233,83 @@ class TestAgreement:
         # Going on with it would rent a machine again, so it is asked again.
         with pytest.raises(UserError, match="nobody is there to agree"):
             plan.main(run_dir, {"TARGET": "gcp", **HERE})
+
+
+class TestFleet:
+    """Several machines in the plan."""
+
+    @pytest.fixture
+    def planned(self, tmp_path, monkeypatch):
+        """Return a function that plans an experiment with such sections and knobs."""
+        google = FakeCompute()
+        for name, value in google.environment().items():
+            monkeypatch.setenv(name, value)
+
+        def planned(knobs, **parts):
+            text = tmp_path / "fake.yml"
+            text.write_text(json.dumps(written(**parts)))
+            run_dir = tmp_path / "results" / "r"
+            plan.main(run_dir, HERE | {"TARGET": "gcp", "EXPERIMENT": str(text), "YES": "1"} | knobs)
+            return open_run(run_dir)
+
+        yield planned
+        google.close()
+
+    def test_each_type_has_its_hosts(self, planned, capsys):
+        """Every block has a host of its cell's type beforehand; all of one type have as many."""
+        types = ["e2-standard-8", "n2-standard-8"]
+        run = planned({"HOSTS": "2", "SPARE_HOSTS": "1"}, matrix={"gcp.machine": types}, design={"blocks": 4})
+        assert (run.plan.hosts, run.plan.spare_hosts) == (("host1", "host2", "host3", "host4"), ("host5", "host6"))
+        measured = [row for row in run.planned if row.kind == "measured"]
+        for number, machine in enumerate(types):
+            mine = [row.host for row in measured if row.cell == f"machine={machine}"]
+            assert sorted(mine) == [f"host{2 * number + n}" for n in (1, 1, 2, 2)]
+        assert (run.plan.standing_by("host2"), run.plan.standing_by("host3")) == (["host5"], ["host6"])
+        assert run.plan.host.machine == "e2-standard-8, n2-standard-8"
+        told = json.loads((run.path / "plan" / "terraform.tfvars.json").read_text())["hosts"]
+        assert {name: of["machine_type"] for name, of in told.items()} == {
+            name: run.plan.machine_of(name) for name in run.plan.every_host
+        }
+        assert "machine   3 x n2-standard-8 (1 of them spare)" in capsys.readouterr().out
+
+    def test_threads_can_be_swept_as_well(self, planned):
+        """The same type with and without its siblings."""
+        run = planned({}, matrix={"gcp.threads_per_core": [1, 2]})
+        assert [run.plan.machine_of(name) for name in run.plan.hosts] == [
+            "e2-standard-8 (one thread a core)", "e2-standard-8",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("knobs", "parts", "sentence"),
+        [
+            ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
+            (
+                {},
+                {"matrix": {"gcp.zones": [["us-central1-a"]]}},
+                "matrix: gcp.zones is the same for the whole run; what ",
+            ),
+            (
+                {"TARGET": ""},
+                {"matrix": {"gcp.machine": ["a-1", "b-1"]}},
+                "matrix: gcp.machine: machines are swept by rent",
+            ),
+            (
+                {"TARGET": "", "HOSTS": "2"},
+                {},
+                "HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=",
+            ),
+        ],
+    )
+    def test_what_is_refused(self, planned, knobs, parts, sentence):
+        """Before anything is rented, in a sentence."""
+        with pytest.raises(UserError) as error:
+            planned(knobs, **parts)
+        assert sentence in str(error.value)
+
+    def test_a_plan_of_one_machine_from_before_there_were_fleets(self):
+        """Its machine is that of its one host."""
+        old = json.loads(asked().model_dump_json())
+        of = old.pop("hosts")["host1"]
+        assert GcpPlace.model_validate_json(
+            json.dumps(old | {n: of[n] for n in of if n != "spare"})
+        ) == asked().model_copy(update={"name": old["name"]})

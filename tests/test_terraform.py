@@ -13,12 +13,11 @@ from pathlib import Path
 import fakecompute
 import plans
 import pytest
+import renting
 import terraforming
 from fakecompute import FakeCompute, RefusalError
 
-from tsduel.core.plan import Estimate
-from tsduel.places.gcp import place, rent, terraform
-from tsduel.places.gcp.settings import Gcp
+from tsduel.places.gcp import terraform
 
 PROJECT = Path(__file__).resolve().parent.parent
 CONFIGURATION = PROJECT / "terraform"
@@ -39,11 +38,11 @@ from tsduel.core.errors import UserError
 from tsduel.places.gcp import provide
 run_dir = Path("results/r")
 try:
-    host = provide.machine(run_dir, rundir.open_run(run_dir).plan.place, os.environ)
+    made = provide.machines(run_dir, rundir.open_run(run_dir).plan.place, os.environ)
 except UserError as error:
     sys.exit(str(error))
-provision.write(run_dir, kind="gcp", host=host, provisioned=True)
-print(json.dumps(host))
+provision.write(run_dir, kind="gcp", made=made, provisioned=True)
+print(json.dumps(made))
 """
 
 
@@ -77,7 +76,7 @@ def test_terraforms_own_tests_pass(provider, tmp_path):
 
     terraform("init", "-input=false")
     terraform("validate")
-    assert "34 passed, 0 failed" in terraform("test")
+    assert "38 passed, 0 failed" in terraform("test")
 
 
 class Rented:
@@ -99,19 +98,20 @@ class Rented:
 
     def plan(self, **changes):
         """Write a plan of nothing but its place, and what Terraform is told."""
-        ssh_from = changes.pop("ssh_from", "203.0.113.7")
-        asked = place.asked({"GCP_PROJECT": fakecompute.PROJECT, "SSH_FROM": ssh_from})
-        estimate = Estimate(database_bytes=10**9)
-        settings = Gcp(image=f"projects/debian-cloud/global/images/{fakecompute.IMAGE}", **changes)
-        where = rent.complete(asked, settings, run="r", estimate=estimate, seconds=600)
+        where = renting.asked(seconds=600, **changes)
         plans.write(self.run_dir, place=where)
         (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(where)))
         return where
 
     def provision(self, **environment):
         """Rent the machine; return the process and, if it came, what is known of it."""
+        done, made = self.provision_all(**environment)
+        return done, made["host1"] if made else None
+
+    def provision_all(self, **environment):
+        """Rent the machines; return the process and, if they came, what is known of them."""
         done = self._python("-c", PROVISION, **environment)
-        return done, json.loads(done.stdout) if done.returncode == 0 else None
+        return done, json.loads(done.stdout) if done.returncode == 0 else {}
 
     def start(self):
         """Begin to rent it."""
@@ -168,8 +168,8 @@ class TestComesAndGoes:
         done, host = rented.provision()
         assert done.returncode == 0, done.stderr
         name = where.name
-        kinds = ("disk", "instance", "network", "subnetwork")
-        assert rented.api.names() == sorted([*(f"{kind} {name}" for kind in kinds), f"firewall {name}-ssh"])
+        own, shared = ("disk", "instance"), (f"network {name}", f"subnetwork {name}", f"firewall {name}-ssh")
+        assert rented.api.names() == sorted([*(f"{kind} {name}-host1" for kind in own), *shared])
 
         instance, disk = rented.api.of_kind("instances")[0], rented.api.of_kind("disks")[0]
         assert instance["labels"] == {"tsduel-run": name, "expires": host["expires"]} == disk["labels"]
@@ -203,6 +203,40 @@ class TestComesAndGoes:
         assert json.loads((rented.run_dir / "host" / "outputs.json").read_text())["provisioned"] is False
         assert rented.destroy().returncode == 0
 
+    def test_a_fleet(self, rented):
+        """Hosts of two types; where a zone has none left, what came stays and the rest is asked for in the next one."""
+        where = rented.plan(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2")
+        rented.api.left = {"us-central1-a": 3}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert [made[name]["machine"] for name in sorted(made)] == ["e2-standard-8"] * 2 + ["n2-standard-8"] * 2
+        assert sorted(host["zone"] for host in made.values()) == ["us-central1-a"] * 3 + ["us-central1-b"]
+        assert [r for r in rented.api.requests if r.startswith("DELETE")] == []
+        assert len([r for r in rented.api.requests if r.startswith("POST") and r.endswith("/networks")]) == 1
+        assert {name: host["instance"] for name, host in made.items()} == {n: f"{where.name}-{n}" for n in where.hosts}
+        assert len({host["expires"] for host in made.values()}) == 1
+        assert len({host["known_hosts_file"] for host in made.values()}) == 4
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+        assert {p.name for p in (rented.run_dir / "host").iterdir()} == {"outputs.json", "terraform.tfstate.backup"}
+
+    def test_a_fleet_that_is_not_to_be_had_whole(self, rented):
+        """Nothing is kept of it, unless a spare host takes the place of what no zone has left."""
+        zones = {"zones": ["us-central1-a", "us-central1-b"]}
+        rented.plan(HOSTS="2", **zones)
+        rented.api.left = {"us-central1-a": 1, "us-central1-b": 0}
+        done, _ = rented.provision_all()
+        assert "no zone has a e2-standard-8 left at the moment (asked: us-central1-a, us-central1-b)" in done.stderr
+        assert rented.api.names() == []
+        rented.plan(HOSTS="2", SPARE_HOSTS="1", **zones)
+        rented.api.left = {"us-central1-a": 1, "us-central1-b": 1}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert len(made) == 2
+        assert "is not to be had in any zone; the run goes on with the others" in done.stderr
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+
     def test_nothing_is_written_into_the_configuration(self, rented):
         """The lock file, the provider and the state lie in the cache and in the run."""
         before = sorted(CONFIGURATION.rglob("*"))
@@ -228,7 +262,7 @@ class TestComesAndGoes:
 
     def test_without_a_public_address(self, rented):
         """With SSH_FROM=iap the machine has none, Cloud NAT lets it out, and gcloud's tunnel is the way in."""
-        where = rented.plan(ssh_from="iap")
+        where = rented.plan(SSH_FROM="iap")
         programs = rented.root / "bin"
         programs.mkdir()
         (programs / "ssh-keygen").symlink_to(shutil.which("ssh-keygen"))
@@ -241,7 +275,9 @@ class TestComesAndGoes:
         assert "accessConfigs" not in rented.api.of_kind("instances")[0]["networkInterfaces"][0]
         router = rented.api.of_kind("routers")[0]
         assert [nat["name"] for nat in router["nats"]] == [f"{where.name}-nat"]
-        assert f"tsduel.places.gcp.tunnel {where.name} 22 {where.project}" in Path(host["config_file"]).read_text()
+        assert (
+            f"tsduel.places.gcp.tunnel {where.name}-host1 22 {where.project}" in Path(host["config_file"]).read_text()
+        )
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 

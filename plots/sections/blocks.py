@@ -83,6 +83,9 @@ def _advice(row: Row, source: Source) -> str:
     """Say what narrows the interval of a row that is not decided: more blocks, or longer phases."""
     if numbers.by_ratio(row):
         return "more blocks" if row["verdict"].startswith("inconclusive") else "nothing: it is decided"
+    if row.get("over_hosts") and row["verdict"].startswith("inconclusive"):
+        known = (("BLOCKS", row["blocks_needed"]), ("HOSTS", row["hosts_needed"]))
+        return next((f"{knob}={needed}" for knob, needed in known if needed), "quieter machines")
     duel, block_s = source.plan.duel, float(source.plan.duration.block_s if source.plan.duration else 0)
     types = 1 if row["query_type"] in source.query_types else len(source.query_types)
     found = advise(
@@ -103,8 +106,10 @@ def _figure(source: Source) -> Figure | None:
         of = values_of(source, metric.name, row["query_type"], one.cell)
         name = one.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
-        values.append(of.assign(lane=name))
-        moved = _changes(source, one, row, of).assign(
+        # Of a fleet each host has a warm-up block, and only one could stand at the beginning.
+        drawn_blocks = of[~of["block"].isin(source.run.warmups)] if source.plan.is_fleet else of
+        values.append(drawn_blocks.assign(lane=name))
+        moved = changes_of(source, one, row, of).assign(
             lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]
         )
         if numbers.by_ratio(row):
@@ -130,7 +135,7 @@ def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.Dat
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
 
 
-def _changes(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
+def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
     pairs = source.table("pairs")
     mine = pairs[
@@ -147,7 +152,7 @@ def _changes(source: Source, comparison: Comparison, row: Row, values: pd.DataFr
         ratios = (
             (whole[row["candidate"]] / whole[source.baseline]).map(math.log) if len(whole) else pd.Series(dtype=float)
         )
-    ratios = ratios[ratios.index > 0]
+    ratios = ratios[~ratios.index.isin(source.run.warmups)]
     found = pd.DataFrame(
         {"block": ratios.index.to_numpy(), "change": 100 * (ratios.map(math.exp).to_numpy(dtype=float) - 1)}
     )

@@ -9,7 +9,7 @@ from plots import markup, numbers, sentences
 from plots.charts.forest import READ, Change, forest_of, shared_path
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import checks, upgrade
+from plots.sections import checks, hosts, upgrade
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
@@ -64,7 +64,7 @@ def standing(source: Source) -> list[str]:
         said.append(
             "**A/A: passed.**" if found["passed"] else f"**A/A: failed.** {'; '.join(reasons[:MOST_REASONS])}{more}."
         )
-    return said + upgrade.standing(source)
+    return said + hosts.standing(source) + upgrade.standing(source)
 
 
 def compared_answers(source: Source) -> str:

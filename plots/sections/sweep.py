@@ -10,7 +10,7 @@ from plots import markup, numbers, sentences
 from plots.charts.scaling import Panel, scaling
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import blocks, checks, first
+from plots.sections import blocks, checks, first, hosts
 from plots.sentences import Subject
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
@@ -37,6 +37,7 @@ def screen(source: Source, pictures: Pictures) -> str:
         f"**Question.** {markup.text(source.plan.question)}" if source.plan.question else "",
         markup.quoted(first.standing(source)),
         *answers(source),
+        hosts.between_types(source),
         *_pictures(source, pictures, _figures(source), "scaling"),
         *(changes(source, name) for name in source.run.variants[1:]),
         *growth(source),

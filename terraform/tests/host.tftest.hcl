@@ -14,19 +14,19 @@ run "it_deletes_itself" {
   command = plan
 
   assert {
-    condition     = google_compute_instance.main.scheduling[0].termination_time == "2026-11-20T18:15:00Z"
+    condition     = google_compute_instance.main["host1"].scheduling[0].termination_time == "2026-11-20T18:15:00Z"
     error_message = "the machine's end is not what its label says"
   }
   assert {
-    condition     = google_compute_instance.main.scheduling[0].instance_termination_action == "DELETE"
+    condition     = google_compute_instance.main["host1"].scheduling[0].instance_termination_action == "DELETE"
     error_message = "at the end of its life the machine is not deleted"
   }
   assert {
-    condition     = google_compute_instance.main.scheduling[0].automatic_restart
+    condition     = google_compute_instance.main["host1"].scheduling[0].automatic_restart
     error_message = "a machine whose host fails would stay stopped, and Google does not delete what is stopped"
   }
   assert {
-    condition     = google_compute_instance.main.boot_disk[0].auto_delete
+    condition     = google_compute_instance.main["host1"].boot_disk[0].auto_delete
     error_message = "the disk would outlive the machine"
   }
 }
@@ -35,11 +35,11 @@ run "it_says_whose_it_is_and_until_when" {
   command = plan
 
   assert {
-    condition     = google_compute_instance.main.labels == tomap({ expires = "20261120t181500z", tsduel-run = "tsduel-test-0a1b2c" })
+    condition     = google_compute_instance.main["host1"].labels == tomap({ expires = "20261120t181500z", tsduel-run = "tsduel-test-0a1b2c" })
     error_message = "the machine's labels are not tsduel-run and expires alone"
   }
   assert {
-    condition     = google_compute_instance.main.boot_disk[0].initialize_params[0].labels == tomap({ expires = "20261120t181500z", tsduel-run = "tsduel-test-0a1b2c" })
+    condition     = google_compute_instance.main["host1"].boot_disk[0].initialize_params[0].labels == tomap({ expires = "20261120t181500z", tsduel-run = "tsduel-test-0a1b2c" })
     error_message = "the disk's labels are not those of the machine"
   }
   assert {
@@ -52,14 +52,14 @@ run "it_can_act_on_nothing" {
   command = plan
 
   assert {
-    condition     = length(google_compute_instance.main.service_account) == 0
+    condition     = length(google_compute_instance.main["host1"].service_account) == 0
     error_message = "the machine has a service account"
   }
   assert {
     condition = alltrue([
-      google_compute_instance.main.shielded_instance_config[0].enable_secure_boot,
-      google_compute_instance.main.shielded_instance_config[0].enable_vtpm,
-      google_compute_instance.main.shielded_instance_config[0].enable_integrity_monitoring,
+      google_compute_instance.main["host1"].shielded_instance_config[0].enable_secure_boot,
+      google_compute_instance.main["host1"].shielded_instance_config[0].enable_vtpm,
+      google_compute_instance.main["host1"].shielded_instance_config[0].enable_integrity_monitoring,
     ])
     error_message = "the machine is not shielded"
   }
@@ -69,11 +69,11 @@ run "only_this_runs_key_opens_it" {
   command = plan
 
   assert {
-    condition     = google_compute_instance.main.metadata["ssh-keys"] == "tsduel:${var.public_key}"
+    condition     = google_compute_instance.main["host1"].metadata["ssh-keys"] == "tsduel:${var.public_key}"
     error_message = "the machine lets in another key than this run's"
   }
   assert {
-    condition     = google_compute_instance.main.metadata["block-project-ssh-keys"] == "TRUE" && google_compute_instance.main.metadata["enable-oslogin"] == "FALSE"
+    condition     = google_compute_instance.main["host1"].metadata["block-project-ssh-keys"] == "TRUE" && google_compute_instance.main["host1"].metadata["enable-oslogin"] == "FALSE"
     error_message = "the project's keys open the machine"
   }
 }
@@ -82,15 +82,15 @@ run "the_default_is_standard" {
   command = plan
 
   assert {
-    condition     = google_compute_instance.main.scheduling[0].provisioning_model == "STANDARD" && !google_compute_instance.main.scheduling[0].preemptible
+    condition     = google_compute_instance.main["host1"].scheduling[0].provisioning_model == "STANDARD" && !google_compute_instance.main["host1"].scheduling[0].preemptible
     error_message = "a machine that nobody asked to be spot is"
   }
   assert {
-    condition     = google_compute_instance.main.machine_type == "e2-standard-8" && google_compute_instance.main.zone == "us-central1-a"
+    condition     = google_compute_instance.main["host1"].machine_type == "e2-standard-8" && google_compute_instance.main["host1"].zone == "us-central1-a"
     error_message = "the default machine is not VictoriaMetrics' own"
   }
   assert {
-    condition     = length(google_compute_instance.main.advanced_machine_features) == 0
+    condition     = length(google_compute_instance.main["host1"].advanced_machine_features) == 0
     error_message = "the machine's threads are not as its type has them"
   }
 }
@@ -102,15 +102,15 @@ run "spot_is_opted_in" {
   }
 
   assert {
-    condition     = google_compute_instance.main.scheduling[0].provisioning_model == "SPOT" && google_compute_instance.main.scheduling[0].on_host_maintenance == "TERMINATE"
+    condition     = google_compute_instance.main["host1"].scheduling[0].provisioning_model == "SPOT" && google_compute_instance.main["host1"].scheduling[0].on_host_maintenance == "TERMINATE"
     error_message = "spot = true does not make a spot machine"
   }
   assert {
-    condition     = google_compute_instance.main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && google_compute_instance.main.scheduling[0].instance_termination_action == "DELETE"
+    condition     = google_compute_instance.main["host1"].scheduling[0].termination_time == "2026-11-20T18:15:00Z" && google_compute_instance.main["host1"].scheduling[0].instance_termination_action == "DELETE"
     error_message = "a spot machine does not delete itself"
   }
   assert {
-    condition     = !google_compute_instance.main.scheduling[0].automatic_restart
+    condition     = !google_compute_instance.main["host1"].scheduling[0].automatic_restart
     error_message = "Google refuses spot machines that are to be restarted"
   }
 }
@@ -119,7 +119,7 @@ run "its_host_keys_are_on_the_console" {
   command = plan
 
   assert {
-    condition     = strcontains(google_compute_instance.main.metadata["startup-script"], "tsduel-host-key ") && google_compute_instance.main.metadata["enable-guest-attributes"] == "TRUE"
+    condition     = strcontains(google_compute_instance.main["host1"].metadata["startup-script"], "tsduel-host-key ") && google_compute_instance.main["host1"].metadata["enable-guest-attributes"] == "TRUE"
     error_message = "the host keys cannot be asked for"
   }
 }
@@ -131,7 +131,7 @@ run "os_login_takes_no_key_of_the_machines" {
   }
 
   assert {
-    condition     = google_compute_instance.main.metadata["enable-oslogin"] == "TRUE" && !contains(keys(google_compute_instance.main.metadata), "ssh-keys")
+    condition     = google_compute_instance.main["host1"].metadata["enable-oslogin"] == "TRUE" && !contains(keys(google_compute_instance.main["host1"].metadata), "ssh-keys")
     error_message = "os_login = true does not leave the login to OS Login"
   }
 }
@@ -139,12 +139,11 @@ run "os_login_takes_no_key_of_the_machines" {
 run "a_thread_of_each_core" {
   command = plan
   variables {
-    machine_type     = "c3-standard-8"
-    threads_per_core = 1
+    hosts = { host1 = { machine_type = "c3-standard-8", threads_per_core = 1 } }
   }
 
   assert {
-    condition     = google_compute_instance.main.advanced_machine_features[0].threads_per_core == 1
+    condition     = google_compute_instance.main["host1"].advanced_machine_features[0].threads_per_core == 1
     error_message = "threads_per_core = 1 does not reach the machine"
   }
 }
@@ -152,8 +151,7 @@ run "a_thread_of_each_core" {
 run "threads_that_are_cores_already" {
   command = plan
   variables {
-    machine_type     = "t2d-standard-8"
-    threads_per_core = 1
+    hosts = { host1 = { machine_type = "t2d-standard-8", threads_per_core = 1 } }
   }
 
   expect_failures = [google_compute_instance.main]
@@ -162,7 +160,7 @@ run "threads_that_are_cores_already" {
 run "a_c4_needs_hyperdisk" {
   command = plan
   variables {
-    machine_type = "c4-standard-8"
+    hosts = { host1 = { machine_type = "c4-standard-8" } }
   }
 
   expect_failures = [google_compute_instance.main]
@@ -171,12 +169,11 @@ run "a_c4_needs_hyperdisk" {
 run "an_n4_on_hyperdisk" {
   command = plan
   variables {
-    boot_disk_type = "hyperdisk-balanced"
-    machine_type   = "n4-standard-8"
+    hosts = { host1 = { boot_disk_type = "hyperdisk-balanced", machine_type = "n4-standard-8" } }
   }
 
   assert {
-    condition     = google_compute_instance.main.boot_disk[0].initialize_params[0].type == "hyperdisk-balanced"
+    condition     = google_compute_instance.main["host1"].boot_disk[0].initialize_params[0].type == "hyperdisk-balanced"
     error_message = "the disk is not what was asked for"
   }
 }
@@ -184,7 +181,39 @@ run "an_n4_on_hyperdisk" {
 run "an_e2_takes_no_hyperdisk" {
   command = plan
   variables {
-    boot_disk_type = "hyperdisk-balanced"
+    hosts = { host1 = { boot_disk_type = "hyperdisk-balanced" } }
+  }
+
+  expect_failures = [google_compute_instance.main]
+}
+
+run "a_fleet_of_several_kinds" {
+  command = plan
+  variables {
+    hosts = {
+      host1 = {}
+      host2 = { machine_type = "n2-standard-8", threads_per_core = 1 }
+      host3 = {}
+    }
+    # No zone has a third e2-standard-8 left.
+    zones = { host1 = "us-central1-a", host2 = "us-central1-b" }
+  }
+
+  assert {
+    condition     = { for name, main in google_compute_instance.main : name => "${main.name} ${main.machine_type} ${main.zone}" } == { host1 = "tsduel-test-0a1b2c-host1 e2-standard-8 us-central1-a", host2 = "tsduel-test-0a1b2c-host2 n2-standard-8 us-central1-b" }
+    error_message = "the machines are not those that have a zone, each as its host is"
+  }
+  assert {
+    condition     = alltrue([for main in google_compute_instance.main : main.labels["tsduel-run"] == var.name && main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && main.tags == google_compute_firewall.main.target_tags])
+    error_message = "a machine of the fleet is not this run's, would outlive it, or cannot be logged in to"
+  }
+}
+
+run "a_c4_in_a_fleet_needs_hyperdisk" {
+  command = plan
+  variables {
+    hosts = { host1 = {}, host2 = { machine_type = "c4-standard-8" } }
+    zones = { host1 = "us-central1-a", host2 = "us-central1-a" }
   }
 
   expect_failures = [google_compute_instance.main]

@@ -22,7 +22,7 @@ run "ssh_is_the_only_way_in" {
     error_message = "more than SSH is let in"
   }
   assert {
-    condition     = google_compute_firewall.main.direction == "INGRESS" && google_compute_firewall.main.target_tags == google_compute_instance.main.tags
+    condition     = google_compute_firewall.main.direction == "INGRESS" && google_compute_firewall.main.target_tags == google_compute_instance.main["host1"].tags
     error_message = "the rule is not about this machine"
   }
 }
@@ -52,7 +52,7 @@ run "iap_needs_no_public_address" {
   }
 
   assert {
-    condition     = length(google_compute_instance.main.network_interface[0].access_config) == 0
+    condition     = length(google_compute_instance.main["host1"].network_interface[0].access_config) == 0
     error_message = "the machine has a public address"
   }
   assert {

@@ -13,27 +13,26 @@ variables {
 run "a_shared_core_is_refused" {
   command = plan
   variables {
-    machine_type = "e2-medium"
+    hosts = { host1 = { machine_type = "e2-medium" } }
   }
 
-  expect_failures = [var.machine_type]
+  expect_failures = [var.hosts]
 }
 
 run "arm_is_refused" {
   command = plan
   variables {
-    machine_type = "c4a-standard-8"
+    hosts = { host1 = { machine_type = "c4a-standard-8" } }
   }
 
-  expect_failures = [var.machine_type]
+  expect_failures = [var.hosts]
 }
 
 run "other_x86_machines_are_taken" {
   command = plan
   variables {
-    boot_disk_type = "pd-ssd"
-    machine_type   = "c3-standard-8"
-    zone           = "europe-west4-a"
+    hosts = { host1 = { boot_disk_type = "pd-ssd", machine_type = "c3-standard-8" } }
+    zones = { host1 = "europe-west4-a" }
   }
 
   assert {
@@ -54,28 +53,28 @@ run "a_deadline_on_no_day_is_refused" {
 run "four_threads_a_core_are_refused" {
   command = plan
   variables {
-    threads_per_core = 4
+    hosts = { host1 = { threads_per_core = 4 } }
   }
 
-  expect_failures = [var.threads_per_core]
+  expect_failures = [var.hosts]
 }
 
 run "a_small_disk_is_refused" {
   command = plan
   variables {
-    boot_disk_gb = 10
+    hosts = { host1 = { boot_disk_gb = 10 } }
   }
 
-  expect_failures = [var.boot_disk_gb]
+  expect_failures = [var.hosts]
 }
 
 run "a_slow_disk_is_refused" {
   command = plan
   variables {
-    boot_disk_type = "pd-standard"
+    hosts = { host1 = { boot_disk_type = "pd-standard" } }
   }
 
-  expect_failures = [var.boot_disk_type]
+  expect_failures = [var.hosts]
 }
 
 run "an_image_family_is_refused" {
@@ -126,8 +125,27 @@ run "a_private_key_is_refused" {
 run "a_region_is_no_zone" {
   command = plan
   variables {
-    zone = "us-central1"
+    zones = { host1 = "us-central1" }
   }
 
-  expect_failures = [var.zone]
+  expect_failures = [var.zones]
+}
+
+run "two_regions_are_refused" {
+  command = plan
+  variables {
+    hosts = { host1 = {}, host2 = {} }
+    zones = { host1 = "us-central1-a", host2 = "us-east1-b" }
+  }
+
+  expect_failures = [var.zones]
+}
+
+run "a_host_that_no_plan_has_is_refused" {
+  command = plan
+  variables {
+    hosts = { bench = {} }
+  }
+
+  expect_failures = [var.hosts]
 }

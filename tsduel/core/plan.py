@@ -3,6 +3,7 @@
 The host reads the same file (host/record). Times are in seconds, sizes in bytes, unless a name says otherwise.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,6 +22,7 @@ from tsduel.core.sections import (
     MixedAsked,
     Noise,
     Part,
+    ProfileKind,
     QuerySettings,
     Report,
     Settle,
@@ -30,6 +32,8 @@ from tsduel.core.sections import (
 )
 
 VERSION = 2
+GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
+"""What a sweep can have another machine for."""
 PLAN = "plan/experiment.json"
 
 
@@ -55,13 +59,17 @@ class LocalPlace(Part):
 
 
 class SshHost(Part):
-    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`."""
+    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`.
+
+    `private`: its address for the other hosts of a topology, where the user says it.
+    """
 
     user: str | None
     address: str
     port: int | None
     directory: str
     spare: bool = False
+    private: str | None = None
 
 
 class SshPlace(Part):
@@ -93,27 +101,73 @@ class Price(Part):
     as_of: str
 
 
+# Not strict: behind a validator of its own pydantic forgets that it reads JSON, in which a list is as good as a tuple.
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class GcpHost(Part):
+    """What is rented for a host. A spare one runs no block unless another host of its kind is lost."""
+
+    machine: str
+    threads_per_core: int = 2
+    disk_type: str
+    spare: bool = False
+
+    @property
+    def named(self) -> str:
+        """What its figures are recorded and compared as."""
+        return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
+
+    def runs(self, settings: Mapping[str, Any]) -> bool:
+        """Whether it is what a cell of a sweep over machines asks for; `settings` is what that sets."""
+        return all(getattr(self, key.removeprefix("gcp.")) == settings[key] for key in GCP_SWEPT if key in settings)
+
+
 class GcpPlace(Part):
-    """A rented machine."""
+    """Rented machines, by their names in the plan; all of them in one network, with one deadline."""
 
     kind: Literal["gcp"] = "gcp"
+    hosts: dict[str, GcpHost]
     project: str
     ssh_via: Literal["public", "iap"]
-    ssh_source_ranges: tuple[str, ...]
+    ssh_source_ranges: _Texts
     user: str
     directory: str
     name: str
-    machine: str
-    zones: tuple[str, ...]
+    zones: _Texts
     spot: bool
     image: str
-    threads_per_core: int = 2
     os_login: bool = False
-    disk_type: str
     disk_gb: int
     estimate_s: int
     lifetime_s: int
     price: Price
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        """Read plans of before there were fleets."""
+        if isinstance(value, dict) and "machine" in value:
+            of = {name: value[name] for name in ("machine", "threads_per_core", "disk_type") if name in value}
+            return {"hosts": {"host1": of}, **{name: part for name, part in value.items() if name not in of}}
+        return value
+
+    @property
+    def machine(self) -> str:
+        """The machine types, for people."""
+        return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
+
+    def instance(self, host: str) -> str:
+        """Return what a host is called at Google's."""
+        return f"{self.name}-{host}"
+
+    @property
+    def kinds(self) -> dict[GcpHost, list[str]]:
+        """What is rented, each with the names of its hosts, spare ones among them."""
+        found: dict[GcpHost, list[str]] = {}
+        for name, host in self.hosts.items():
+            found.setdefault(host.model_copy(update={"spare": False}), []).append(name)
+        return found
 
 
 Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
@@ -187,7 +241,8 @@ class Target(Part):
     a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
     acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
     beside its first, by name. `immutable`: paths below a component's directory of files that are never changed once
-    they are written; copies of a directory share them by hard links.
+    they are written; copies of a directory share them by hard links. `pprof`: the path below which every component
+    answers with profiles, as Go's net/http/pprof does; "" where none does.
     """
 
     name: str
@@ -212,6 +267,7 @@ class Target(Part):
     query_arguments: str = ""
     queues: tuple[str, ...] = ()
     ports: dict[str, tuple[str, ...]] = {}
+    pprof: str = ""
 
 
 class Design(DesignAsked):
@@ -392,6 +448,7 @@ class Plan(Part):
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
     spare_hosts: tuple[str, ...] = ()
+    topology: dict[str, tuple[str, ...]] = {}
     cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
@@ -406,6 +463,7 @@ class Plan(Part):
     mixed: Mixed | None = None
     capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
+    profile: tuple[ProfileKind, ...] = ()
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
     duration: Duration | None = None
@@ -444,13 +502,34 @@ class Plan(Part):
         return self.hosts + self.spare_hosts
 
     @property
+    def host_roles(self) -> tuple[str, ...]:
+        """What the hosts of a topology do; none where one host does it all."""
+        return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
+
+    @property
+    def lent_hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
+        return tuple(name for name in self.topology if name not in self.hosts)
+
+    @property
     def is_fleet(self) -> bool:
         """Whether there are several hosts: each is complete in itself, and its files are apart at home."""
         return len(self.every_host) > 1
 
-    def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - so far every host runs every cell
+    def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:
         """Names of the hosts that share a cell's blocks, or that stand by for one of them."""
-        return self.spare_hosts if spare else self.hosts
+        names, place = self.spare_hosts if spare else self.hosts, self.place
+        settings = next((one.set for one in self.cells if one.name == cell), {})
+        return names if place.kind != "gcp" else tuple(name for name in names if place.hosts[name].runs(settings))
+
+    def standing_by(self, host: str) -> list[str]:
+        """Names of the spare hosts that can run what a host has not."""
+        mine = [cell.name for cell in self.cells if host in self.hosts_of(cell.name)]
+        return [name for name in self.spare_hosts if all(name in self.hosts_of(of, spare=True) for of in mine)]
+
+    def machine_of(self, host: str) -> str:
+        """Return what a host is called as a machine: its type where it is rented, else what the experiment says."""
+        return self.place.hosts[host].named if self.place.kind == "gcp" else self.host.machine
 
     @property
     def is_local(self) -> bool:

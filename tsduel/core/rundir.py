@@ -96,8 +96,13 @@ class Run:
 
     @cached_property
     def host(self) -> dict[str, Any]:
-        """What the first host says of itself, raw/host1.json; empty before it has run."""
-        return next((found for name in self.plan.every_host if (found := self.json(f"raw/{name}.json"))), {})
+        """What the measured host says of itself, raw/host1.json, of a fleet the first that has; empty before."""
+        return next(iter(self.machines.values()), {})
+
+    @cached_property
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """What each host that has run says of itself, raw/HOST.json, by its name in the plan."""
+        return {name: found for name in self.plan.every_host if (found := self.json(f"raw/{name}.json"))}
 
     def of_host(self, host: str, name: str) -> dict[str, Any]:
         """Read what a host has written of all its blocks: raw/NAME, of a fleet raw/HOST/NAME."""

@@ -17,7 +17,7 @@ KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
     r"(?P<address>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?::(?P<port>[0-9]{1,5}))?(?:/(?P<private>[0-9.]+))?"
 )
 REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
 MAX_PORT = 65535
@@ -31,11 +31,14 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     """
     given = {name: environment.get(name, "").strip() for name in KNOBS}
     kind = given["TARGET"] or "local"
+    if given["HOSTS"] and kind != "gcp":
+        raise UserError("HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=ssh SSH_HOST=a,b,c")
     if kind not in KINDS:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; there are: {', '.join(KINDS)}")
     if kind != "ssh":
         for name in SSH_KNOBS:
-            if given[name]:
+            # Of rented machines it is how many.
+            if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
         # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
         return gcp.asked(given) if kind == "gcp" else {"kind": "local"}
@@ -62,7 +65,8 @@ def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
             "between them (an IPv6 address in brackets)"
         )
     user, address = found["user"], found["address"].strip("[]")
-    return {"user": user, "address": address, "port": port, "directory": _directory(directory, user)}
+    reached = {"user": user, "address": address, "port": port, "private": found["private"]}
+    return reached | {"directory": _directory(directory, user)}
 
 
 def _config_file(text: str) -> str | None:

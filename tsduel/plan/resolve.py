@@ -14,14 +14,14 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
+from tsduel.core.plan import GCP_SWEPT, Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
 from tsduel.core.project import PROJECT
 from tsduel.core.rundir import Run, refuse_imported
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.plan import cells as swept
-from tsduel.plan import order, outlook, sources
+from tsduel.plan import order, outlook, sources, topology
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.matrix import AskedCell
@@ -124,22 +124,29 @@ def resolve(
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
-    fleet = (where or {}).get("hosts", {"host1": {}})
-    spare_hosts = tuple(name for name, of in fleet.items() if of.get("spare"))
+    if asked.topology:
+        topology.refuse(asked.topology, where or {})
+    fleet, sharing = _fleet(None if asked.topology else where, cells)  # of a topology its driver's host alone
+    spare_hosts = tuple(name for name, of in fleet.items() if dict(of).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
-    if len(hosts) > asked.design.blocks:
+    if (most := max(map(len, sharing.values()))) > asked.design.blocks:
         raise UserError(
-            f"{len(hosts)} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
+            f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
-    lasts = swept.shared(lasts, order.share_of_busiest(Design(**design), {cell.name: hosts for cell in settings}))
+    lasts = swept.shared(lasts, order.share_of_busiest(Design(**design), sharing))
     host = asked.host.model_dump()
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
         settled = rent.offer(
-            where, asked.gcp, environment or {}, run=run, estimate=sections["estimate"], seconds=lasts.total_s
+            where,
+            [one.asked.gcp for one in cells],
+            environment or {},
+            run=run,
+            estimate=sections["estimate"],
+            seconds=lasts.total_s,
         )
-        # What it is recorded and compared as.
-        host["machine"] = asked.gcp.machine + (" (one thread a core)" if asked.gcp.threads_per_core == 1 else "")
+        # What they are recorded and compared as.
+        host["machine"] = ", ".join(dict.fromkeys(of.named for of in settled.hosts.values()))
     return Plan.model_validate(
         {
             "run": run,
@@ -155,6 +162,7 @@ def resolve(
             "place": settled,
             "hosts": hosts,
             "spare_hosts": spare_hosts,
+            "topology": asked.topology,
             "cells": tuple(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),
@@ -167,6 +175,20 @@ def resolve(
             **sections,
         }
     )
+
+
+def _fleet(
+    where: Mapping[str, Any] | None, cells: Sequence[AskedCell]
+) -> tuple[Mapping[str, Any], dict[str, tuple[str, ...]]]:
+    """Return the hosts by name, spare ones among them, and which of the others share the blocks of each cell."""
+    if where and where["kind"] == "gcp":
+        rented = rent.planned_hosts(where, [one.asked.gcp for one in cells])
+        working = {name: of for name, of in rented.items() if not of.spare}
+        return rented, {cell.name: tuple(n for n, of in working.items() if of.runs(cell.set)) for cell in cells}
+    if swept_machines := [key for key in cells[0].set if key in GCP_SWEPT]:
+        raise UserError(f"matrix: {swept_machines[0]}: machines are swept by renting them: add TARGET=gcp")
+    fleet = (where or {}).get("hosts", {"host1": {}})
+    return fleet, {cell.name: tuple(name for name, of in fleet.items() if not of.get("spare")) for cell in cells}
 
 
 def _twice(asked: experiment.Experiment) -> experiment.Experiment:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Cell
+from tsduel.core.plan import GCP_SWEPT, Cell
 from tsduel.core.wording import number_of
 from tsduel.workloads.experiment import Experiment
 
@@ -69,9 +69,10 @@ def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
 
 def _values(key: str, values: Any, where: str, known: Collection[str]) -> list[Any]:
     section = key.partition(".")[0]
-    if section in known and section not in SWEPT:
+    if section in known and section not in SWEPT and key not in GCP_SWEPT:
         raise UserError(
-            f"{where}: matrix: {key} is the same for the whole run; what can be swept is in {', '.join(SWEPT)}"
+            f"{where}: matrix: {key} is the same for the whole run; what can be swept is in {', '.join(SWEPT)}, and "
+            f"{' and '.join(GCP_SWEPT)}"
         )
     if not isinstance(values, list) or not values:
         raise UserError(f"{where}: matrix: {key}: a list of values is needed (it is {values!r})")

@@ -3,13 +3,13 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import lock
+from tsduel.places import lent, lock
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds.run import agent
 
@@ -60,6 +60,8 @@ def stop(run_dir: Path) -> None:
     def ask(link: Link) -> str:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
+        if not any(line.startswith("after ") for line in said.splitlines()):
+            lent.take_back(run_dir)
         return _stopped(run, where, said)
 
     _ask_all(run_dir, ask)
@@ -82,9 +84,9 @@ def _stopped(run: rundir.Run, where: str, said: str) -> str:
     return f"{name} is stopped on {where}; finished blocks are kept. {go_on}"
 
 
-def _ask_all(run_dir: Path, ask: Callable[[Link], str]) -> None:
-    """Ask every host of a run at once and print what is said of each; raise what went wrong once all are asked."""
-    links = Link.all(run_dir)
+def _ask_all(run_dir: Path, ask: Callable[[Link], str], *, but: Collection[str] = ()) -> None:
+    """Ask every host of a run at once, some left out, and print what is said; raise what went wrong in the end."""
+    links = {name: link for name, link in Link.all(run_dir).items() if name not in but}
     with ThreadPoolExecutor(len(links)) as pool:
         asked = [pool.submit(ask, link) for link in links.values()]
     errors = [error for of in asked if (error := of.exception())]
@@ -108,8 +110,11 @@ def _stop_here(run_dir: Path) -> str:
     return done.stdout
 
 
-def fetch(run_dir: Path) -> None:
-    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum."""
+def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
+    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum.
+
+    Hosts that are gone are left out.
+    """
     run = rundir.open_run(run_dir)
     if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
@@ -130,7 +135,7 @@ def fetch(run_dir: Path) -> None:
         planned = sum(row.name in link.planned for row in run.due)
         return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
-    _ask_all(run_dir, bring)
+    _ask_all(run_dir, bring, but=but)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:

@@ -115,6 +115,9 @@ class Fleet:
     def _begin(self, name: str, instead: Sequence[int] = ()) -> None:
         if self.lost.get(name, {}).get("by"):
             return
+        if name not in self.links:
+            self._lose(name, UserError("no zone had such a machine left"))
+            return
         link = self.links[name]
         if link.fetched.exists():
             self.codes[name] = 0
@@ -139,18 +142,18 @@ class Fleet:
         why = str(error).splitlines()[0]
         left = self._left(name)
         self._note(name, {"why": why, "by": "", "blocks": left})
-        view = self._views[name]
-        view.say(f"tsduel: {name} is lost: {why}; the others go on")
-        for spare in self.run.plan.spare_hosts if left else ():
-            if spare in self._views or any(of["by"] == spare for of in self.lost.values()):
+        told = self._views[name].say if name in self._views else say
+        told(f"tsduel: {name} is lost: {why}; the others go on")
+        for spare in self.run.plan.standing_by(name) if left else ():
+            if spare not in self.links or spare in self._views or any(of["by"] == spare for of in self.lost.values()):
                 continue
             try:
                 self.links[spare].state()
             except UserError as refused:
-                view.say(f"tsduel: nor can {spare} stand in for it: {refused}")
+                told(f"tsduel: nor can {spare} stand in for it: {refused}")
                 continue
             self._note(name, {"why": why, "by": spare, "blocks": left})
-            view.say(f"tsduel: {spare} ({self.links[spare].host.name}) runs {len(left)} blocks in its place")
+            told(f"tsduel: {spare} ({self.links[spare].host.name}) runs {len(left)} blocks in its place")
             self._begin(spare, left)
             return
 
@@ -177,9 +180,11 @@ class Fleet:
         owing = {name: len(of["blocks"]) for name, of in self.lost.items() if of["blocks"] and not of["by"]}
         if owing:
             each = ", ".join(f"{count} of {name}" for name, count in owing.items())
+            # Rented machines are given back now.
+            again = f". To try them again: make {self.run.plan.kind} RUN={self.run.path.name}"
             say(
                 f"the run ends with what it has: {sum(owing.values())} blocks were not run ({each}), and the report "
-                f"says so. To try them again: make {self.run.plan.kind} RUN={self.run.path.name}"
+                f"says so{again if self.run.plan.place.kind == 'ssh' else ''}"
             )
         elif code == 0:
             note_home(self.run.path / FETCHED)

@@ -10,7 +10,7 @@ from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
 from tsduel.stats import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
-from tsduel.stats.verdict import EQUIVALENT
+from tsduel.stats.verdict import EQUIVALENT, holm
 from tsduel.workloads import workload_of
 
 GATED = {"primary", "secondary"}
@@ -70,9 +70,8 @@ def _untested(rows: Sequence[Mapping[str, Any]], expected: Iterable[tuple[str, s
 def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Find effects of the order within blocks: p adjusted by Holm, since twenty unadjusted tests find one anywhere."""
     tested = sorted((row for row in rows if row["order_effect_p"] is not None), key=lambda row: row["order_effect_p"])
-    found, adjusted = [], 0.0
-    for rank, row in enumerate(tested):
-        adjusted = max(adjusted, min(1.0, row["order_effect_p"] * (len(tested) - rank)))
+    found = []
+    for row, adjusted in zip(tested, holm([row["order_effect_p"] for row in tested]), strict=True):
         size = row["order_effect_pct"]
         large = row["family"] == "primary" and size is not None and abs(size) > row["threshold_pct"] / 2
         if adjusted <= ALPHA or large:

@@ -25,8 +25,9 @@ PROTOCOL = 2
 
 
 def machine_kind(run: Run) -> str:
-    """Return the kind of machine that a run was on."""
-    return kind_of(run.plan.host.machine, run.host)
+    """Return the kind of machine that a run was on; several kinds, as of a fleet, are a kind of their own."""
+    kinds = {kind_of(run.plan.machine_of(name), of) for name, of in run.machines.items()}
+    return "+".join(sorted(kinds)) or kind_of(run.plan.host.machine, {})
 
 
 def kind_of(machine: str, host: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Metric, threshold
 from tsduel.core.record import BENCH, SOLO
 from tsduel.core.rundir import Run, open_run
-from tsduel.stats import aa, benchfmt, sweep
+from tsduel.stats import aa, benchfmt, machines, sweep
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Pair, Sample
 from tsduel.stats.rows import Row, row, warn_of_short_phase
@@ -55,6 +55,7 @@ class Candidate:
     name: str
     pair: tuple[str, str]
     valid: Sequence[int]
+    hosts: Sequence[str]
     second: Sequence[bool]
     short: bool
     failures: pd.DataFrame
@@ -146,6 +147,7 @@ def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
         name=name,
         pair=pair,
         valid=[int(block) for block in counting["block"]],
+        hosts=counting["host"].tolist() if len(set(counting["host"])) > 1 else (),
         second=[said == "true" for said in counting["second"]],
         # What was planned as a screen is one, noisy or not.
         short=bool((decided["cause"] == OWED).any()) and not (run.plan.screen or run.plan.smoke),
@@ -192,6 +194,7 @@ def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: An
         note="loaded once (design.reload)" if once else "",
         native=metric.native,
         floor=0.0 if apart else metric.floor,
+        hosts=of.hosts,
     )
     return Compared(of.cell, metric, query_type, of.name, of.valid, pairs, operations), sample
 
@@ -285,6 +288,7 @@ def _document(run: Run, found: Tables, rows: list[Row]) -> dict[str, Any]:
             "failed": int((failed & checks["block"].isin(counted)).sum()),
             "aside": int((failed & ~checks["block"].isin(counted)).sum()),
         },
+        **({"hosts": machines.hosts(run, blocks), "machines": machines.beside(run, rows)} if run.plan.is_fleet else {}),
         "rows": rows,
     }
     if not run.plan.aa:

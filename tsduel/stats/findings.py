@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tsduel.core.metrics import Better, Family
 from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios, rounded
+from tsduel.stats.hosts import FEWEST_HOSTS, OverHosts, over_hosts
 from tsduel.stats.power import OrderEffect, between, blocks_needed, mde, order_effect
 from tsduel.stats.signedrank import mann_whitney_p, signed_rank_p
 
@@ -27,7 +28,7 @@ class Sample:
     second; `threshold` is in percent, 0 where none applies, `floor` in the metric's unit; `native`: by differences,
     whatever the values. `failed` names the failed checks that touch the metric; `note` is one more warning. `blocks`
     are the numbers of the blocks, needed where the samples of a family are not over the same ones (several candidates).
-    `environment`: outside causes left too few.
+    `environment`: outside causes left too few. `hosts` says of each block where it ran; without them, on one host.
     """
 
     pairs: Sequence[Pair]
@@ -44,6 +45,7 @@ class Sample:
     errors: Sequence[float | None] = ()
     native: bool = False
     floor: float = 0.0
+    hosts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Findings:
 
     `limit` is the practical threshold in the same unit. `differences` has one entry a block, None where it is missing.
     `within` and `between` are the parts of `deviation` that come from within the blocks and from between them.
+    `hosts` is there where blocks ran on several; `over` where estimate, intervals and p are over them.
     """
 
     differences: Sequence[float | None]
@@ -70,6 +73,12 @@ class Findings:
     blocks_needed: int | None = None
     order: OrderEffect | None = None
     mann_whitney_p: float | None = None
+    hosts: OverHosts | None = None
+
+    @property
+    def over(self) -> OverHosts | None:
+        """The estimate over hosts, where there are enough of them."""
+        return self.hosts if self.hosts and len(self.hosts.means) >= FEWEST_HOSTS else None
 
     @property
     def known(self) -> list[float]:
@@ -128,7 +137,7 @@ def examine(sample: Sample) -> Findings:
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
     deviation = statistics.stdev(known)
-    return replace(
+    found = replace(
         plain,
         ci95=interval(known, LEVEL),
         ci90=interval(known, TOST_LEVEL),
@@ -138,4 +147,21 @@ def examine(sample: Sample) -> Findings:
         mde=None if native else mde(deviation, plain.n),
         blocks_needed=blocks_needed(limit, deviation),
         order=order_effect(known, [sample.second[int(i)] for i in at]),
+        hosts=over_hosts(known, [sample.hosts[int(i)] for i in at]) if sample.hosts else None,
+    )
+    return _over_hosts(found, found.over) if found.over else found
+
+
+def _over_hosts(found: Findings, over: OverHosts) -> Findings:
+    """Return the findings with the host as the replicate; spreads are those of blocks on one host."""
+    return replace(
+        found,
+        estimate=over.estimate,
+        ci95=over.interval(LEVEL),
+        ci90=over.interval(TOST_LEVEL),
+        p=over.p,
+        deviation=over.within,
+        between=None if found.within is None else between(over.within, found.within),
+        mde=None if found.native else over.mde,
+        blocks_needed=over.blocks_needed(found.limit),
     )

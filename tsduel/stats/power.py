@@ -33,22 +33,22 @@ def power(effect: float, deviation: float, blocks: int) -> float:
     return float(1 - nctdtr(df, noncentrality, critical)) + wrong_side
 
 
-def blocks_needed(effect: float, deviation: float) -> int | None:
-    """Return the fewest blocks, 6 or more, with 80 % power for `effect`; None where 9,999 are not enough.
+def blocks_needed(effect: float, deviation: float, *, fewest: int = FEWEST_BLOCKS) -> int | None:
+    """Return the fewest blocks, `fewest` at least, with 80 % power for `effect`; None where 9,999 are not enough.
 
     The normal approximation is always too few, so the search begins there.
     """
     if deviation == 0:
-        return FEWEST_BLOCKS
+        return fewest
     if effect == 0:
         return None
     ratio = 2.8 * deviation / effect  # z_.975 + z_.80, rounded down
-    start = max(FEWEST_BLOCKS, math.floor(ratio * ratio)) if ratio * ratio < _MOST_BLOCKS else _MOST_BLOCKS + 1
+    start = max(fewest, math.floor(ratio * ratio)) if ratio * ratio < _MOST_BLOCKS else _MOST_BLOCKS + 1
     return next((n for n in range(start, _MOST_BLOCKS + 1) if power(effect, deviation, n) >= POWER), None)
 
 
 def effect_seen(blocks: int) -> float:
-    """Return the log ratio, in standard deviations, that so many blocks (6 or more) see with 80 % power.
+    """Return the log ratio, in standard deviations, that so many blocks see with 80 % power.
 
     `blocks_needed` the other way round: noncentral t, by bisection around the formula of `mde`, which is close.
     """

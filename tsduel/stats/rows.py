@@ -6,6 +6,7 @@ from typing import Any
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.estimate import Interval, hodges_lehmann, interval, percent
 from tsduel.stats.findings import LEVEL, Findings
+from tsduel.stats.hosts import OverHosts
 from tsduel.stats.verdict import Judged
 
 SHORT_PHASE_S = 5.0
@@ -19,7 +20,7 @@ def row(compared: Compared, judged: Judged) -> Row:
     Beyond the columns it has differences in native units where there is no ratio.
     """
     metric, found = compared.metric, judged.findings
-    ci, tost, order = found.ci95, found.ci90, found.order
+    ci, tost, order, hosts = found.ci95, found.ci90, found.order, found.hosts
     (low, high), (low90, high90) = _percents(found, ci), _percents(found, tost)
     native = {"difference": found.estimate, "lo": ci and ci.low, "hi": ci and ci.high, "limit": found.limit}
     return {
@@ -41,6 +42,9 @@ def row(compared: Compared, judged: Judged) -> Row:
         "blocks_needed": found.blocks_needed,
         "within_pct": _percent(found, found.within),
         "between_pct": _percent(found, found.between),
+        "hosts": len(hosts.means) if hosts else 1,
+        "hosts_pct": _percent(found, hosts.between) if hosts else None,
+        "hosts_p": judged.p_differ,
         "verdict": judged.verdict,
         "warnings": "; ".join(judged.notes),
         "family": judged.sample.family,
@@ -60,6 +64,19 @@ def row(compared: Compared, judged: Judged) -> Row:
         "mann_whitney_p": found.mann_whitney_p,
         "native": native if found.native and found.estimate is not None else None,
         "shift": _shift(found),
+        **(_of_fleet(found, hosts) if hosts else {}),
+    }
+
+
+def _of_fleet(found: Findings, hosts: OverHosts) -> Row:
+    """Return the estimate of each host, and whether those of the row are over hosts."""
+    return {
+        "by_host": {
+            name: {"change_pct": _percent(found, mean), "difference": mean, "blocks": hosts.blocks[name]}
+            for name, mean in hosts.means.items()
+        },
+        "over_hosts": found.over is not None,
+        "hosts_needed": found.over.hosts_needed(found.limit) if found.over else None,
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tsduel.stats.estimate import Interval, percent
 from tsduel.stats.findings import Findings, Sample, examine
+from tsduel.stats.hosts import DISAGREE
 from tsduel.stats.permutation import westfall_young
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
 from tsduel.stats.signedrank import Floats
@@ -39,7 +40,10 @@ VERDICTS = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict and what it stands on. `clear`: the whole interval is beyond the threshold. `notes` are sentences."""
+    """A verdict and what it stands on. `clear`: the whole interval is beyond the threshold. `notes` are sentences.
+
+    `p_differ`: that hosts differ no more than their blocks do, adjusted for the family.
+    """
 
     sample: Sample
     findings: Findings
@@ -47,18 +51,36 @@ class Judged:
     p_adj: float | None = None
     clear: bool = False
     notes: tuple[str, ...] = ()
+    p_differ: float | None = None
 
 
 def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
-    """Judge all metrics of a comparison. `seed` draws the sign vectors where there are more than 12 blocks."""
+    """Judge all metrics of a comparison. `seed` draws the sign vectors where there are more than 12 blocks.
+
+    Over hosts p is no less than that of the metric over hosts: signs of blocks say only what is true of these hosts.
+    """
     found = [examine(sample) for sample in samples]
     adjusted: dict[int, float] = {}
+    differ: dict[int, float] = {}
     for family in ("primary", "secondary"):
         tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, found[i]) is None]
         if tested:
             columns = _aligned([(samples[i], found[i]) for i in tested])
-            adjusted |= dict(zip(tested, westfall_young(columns, seed), strict=True))
-    return [_judged(sample, found[i], adjusted.get(i)) for i, sample in enumerate(samples)]
+            for i, p in zip(tested, westfall_young(columns, seed), strict=True):
+                over = found[i].over
+                adjusted[i] = max(p, over.p) if over else p
+        of_hosts = {i: hosts.p_differ for i in tested if (hosts := found[i].hosts)}
+        differ |= dict(zip(of_hosts, holm(list(of_hosts.values())), strict=True))
+    return [_judged(sample, found[i], adjusted.get(i), differ.get(i)) for i, sample in enumerate(samples)]
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p values adjusted for their number: Holm, Scand. J. Statist. 6 (1979)."""
+    order = np.argsort(p, kind="stable")
+    stepped = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * np.arange(len(p), 0, -1)), 1.0)
+    adjusted = np.empty(len(p))
+    adjusted[order] = stepped
+    return [float(value) for value in adjusted]
 
 
 def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> Floats:
@@ -70,7 +92,7 @@ def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> Floats:
     return np.array([[column.get(block) for column in by_block] for block in blocks], dtype=float)
 
 
-def _judged(sample: Sample, findings: Findings, p_adj: float | None) -> Judged:
+def _judged(sample: Sample, findings: Findings, p_adj: float | None, p_differ: float | None) -> Judged:
     verdict, clear = _untestable(sample, findings), False
     if verdict is None:
         verdict, clear = decide(findings, p_adj, sample.better)
@@ -78,7 +100,7 @@ def _judged(sample: Sample, findings: Findings, p_adj: float | None) -> Judged:
         clear = True
     if not sample.threshold:
         verdict, clear = {REGRESSION: WORSE, IMPROVEMENT: BETTER}.get(verdict, verdict), False
-    judged = Judged(sample, findings, verdict, p_adj, clear)
+    judged = Judged(sample, findings, verdict, p_adj, clear, p_differ=p_differ)
     return replace(judged, notes=tuple(filter(None, _notes(judged))))
 
 
@@ -147,6 +169,7 @@ def _notes(judged: Judged) -> list[str]:
         if found.alike and found.n > 1 and not found.identical
         else "",
         _beyond(judged),
+        _disagreeing(judged),
         _order(found),
     ]
 
@@ -187,6 +210,21 @@ def _beyond(judged: Judged) -> str:
     if judged.verdict != NEGLIGIBLE or ci is None or within(ci, limit):
         return ""
     return "the interval does not rule out a change beyond the threshold"
+
+
+def _disagreeing(judged: Judged) -> str:
+    hosts, p = judged.findings.hosts, judged.p_differ
+    if hosts is None or p is None or p > DISAGREE:
+        return ""
+    ends = sorted(hosts.means, key=lambda name: hosts.means[name])
+    said = [
+        f"{hosts.means[name]:+.3g}" if judged.findings.native else f"{percent(hosts.means[name]):+.1f} %"
+        for name in (ends[0], ends[-1])
+    ]
+    return (
+        f"the hosts disagree: {said[0]} on {ends[0]}, {said[1]} on {ends[-1]} (p {p:.2g}); more hosts narrow this, "
+        "more blocks do not"
+    )
 
 
 def _order(found: Findings) -> str:

@@ -25,6 +25,7 @@ class Decided:
     cell: str
     block: int
     candidate: str
+    host: str
     kind: str
     cause: str
     second: bool
@@ -76,13 +77,17 @@ def _of_candidate(
         order = row.order if block is None else block.order
         pair = (candidate, run.variants[0])
         second = all(name in order for name in pair) and order.index(pair[0]) > order.index(pair[1])
-        yield Decided(row.cell, row.block, candidate, row.kind, cause, second, reason)
+        # A block of a lost host runs on another one than was planned.
+        host = row.host if block is None else block.host
+        yield Decided(row.cell, row.block, candidate, host, row.kind, cause, second, reason)
     numbers = {row.block for row in run.planned}
     for block in done.values() if planned[0].cell == run.planned[0].cell else ():
         if block.block not in numbers:
             # What was looked at before it was decided to run more tests nothing.
             why = "it is not in plan/blocks.tsv, which was drawn before the run"
-            yield Decided(block.cell, block.block, candidate, block.kind, UNPLANNED, second=False, reason=why)
+            yield Decided(
+                block.cell, block.block, candidate, block.host, block.kind, UNPLANNED, second=False, reason=why
+            )
 
 
 def _decide(

@@ -14,6 +14,7 @@ from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.record import SOLO, Block
 from tsduel.core.rundir import Run, open_run
+from tsduel.tidy import profiles
 from tsduel.tidy.blocks import Decided, decide
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.reading import reader
@@ -65,6 +66,7 @@ def main(run_dir: Path) -> None:
     _write(out / "checks.csv", tables.CHECKS, _checks(run))
     _write(out / "phases.csv", tables.PHASES, _phases(run))
     _write(out / "units.csv", tables.UNITS, sorted(better.items()))
+    _write(out / "profiles.csv", tables.PROFILES, profiles.rows(run))
 
 
 def number(value: object) -> str:
@@ -78,7 +80,7 @@ def number(value: object) -> str:
 
 def _decided(line: Decided) -> Row:
     counts, second = str(not line.cause).lower(), str(line.second).lower()
-    return line.cell, line.block, line.candidate, line.kind, counts, line.cause, second, line.reason
+    return line.cell, line.block, line.candidate, line.host, line.kind, counts, line.cause, second, line.reason
 
 
 def _distributions(times: Times) -> Iterator[Row]:
@@ -128,11 +130,12 @@ def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
     Of the time of all CPUs, like Go's own GCCPUFraction, since what Go counts is the time its threads were runnable.
     """
     limit = run.plan.noise.gc_flag_pct if run.plan.noise else None
+    cpus = float(run.machines.get(block.host, {}).get("cpus") or 1)
     for found in reading.measurements:
         load, stop = (block.phase(found.variant, SOLO, name) for name in ("load", "stop"))
         if found.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
             continue
-        share = 100 * found.value / (stop.begin - load.begin) / float(run.host.get("cpus") or 1)
+        share = 100 * found.value / (stop.begin - load.begin) / cpus
         flagged = limit is not None and share >= limit
         said = f"garbage collection took {share:.1f} % of the machine's CPU time of {found.variant}, limit {limit} %"
         key = (block.cell, block.block, found.variant, "", "")

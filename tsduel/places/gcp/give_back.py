@@ -1,9 +1,12 @@
-"""The machine goes, and nothing of it stays: Terraform deletes, Google's API is asked whether that is true."""
+"""The machines go, and nothing of them stays: Terraform deletes, Google's API is asked whether that is true."""
 
 import os
 import signal
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from tsduel.core.errors import UserError
@@ -14,6 +17,8 @@ from tsduel.places.gcp.api import Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.terraform import Terraform, TerraformError
 
+AT_ONCE = 16
+
 
 def say(text: str) -> None:
     """Words are for stderr."""
@@ -23,7 +28,7 @@ def say(text: str) -> None:
 def main(run_dir: Path, place: GcpPlace) -> None:
     """Delete everything of a run and verify it; a UserError lists what is left and how to delete it by hand.
 
-    The machine itself goes first and through the API: it costs money, and Terraform does not know of one that came
+    The machines themselves go first and through the API: they cost money, and Terraform does not know of one that came
     after it had given up waiting.
     """
     mind_signals()
@@ -49,8 +54,9 @@ def main(run_dir: Path, place: GcpPlace) -> None:
     if place.os_login:
         os_login.forget(run_dir, place, os.environ)
     # Nothing there is true any more, and a next machine begins with a new deadline. Its key goes with the machine.
-    of_the_machine = ("inventory.json", "key", "key.pub", "known_hosts", "ssh_config")
-    for path in (terraform.state, terraform.last_moment, *(run_dir / "host" / name for name in of_the_machine)):
+    of_the_machines = ("inventory.json", "key", "key.pub", "*known_hosts", "*ssh_config")
+    there = (path for name in of_the_machines for path in (run_dir / "host").glob(name))
+    for path in (terraform.state, terraform.last_moment, *there):
         path.unlink(missing_ok=True)
     hosts.write(run_dir, kind="gcp", hosts={}, provisioned=False)
     say(f"nothing of {name} is left in {place.project}")
@@ -76,14 +82,19 @@ def after_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]
 
 
 def sweep(resources: list[Resource], compute: Compute) -> None:
-    """Delete through the API, in the given order; what cannot be deleted is for the list of what is left."""
-    for resource in resources:
-        try:
-            compute.delete(resource)
-        except CloudError as error:
-            say(f"{resource} could not be deleted: {error}")
-        else:
-            say(f"{resource} is deleted")
+    """Delete through the API, kind by kind in the given order; what cannot be deleted is said, and listed as left."""
+    for _, alike in groupby(resources, key=lambda resource: resource.kind):
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for said in pool.map(partial(_delete, compute), alike):
+                say(said)
+
+
+def _delete(compute: Compute, resource: Resource) -> str:
+    try:
+        compute.delete(resource)
+    except CloudError as error:
+        return f"{resource} could not be deleted: {error}"
+    return f"{resource} is deleted"
 
 
 def _by_terraform(terraform: Terraform) -> str:

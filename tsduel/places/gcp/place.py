@@ -1,4 +1,4 @@
-"""What the knobs say of a rented machine: whose project, and from where SSH is let in. See rent for the rest."""
+"""What the knobs say of rented machines: who pays, how many, from where SSH is let in. See rent for the rest."""
 
 import ipaddress
 import re
@@ -7,7 +7,8 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 
-KNOBS = ("GCP_PROJECT", "SSH_FROM")
+KNOBS = ("GCP_PROJECT", "SSH_FROM", "HOSTS")
+MOST_HOSTS = 100
 PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 # As in terraform/host.tf.
 USER = "tsduel"
@@ -17,7 +18,10 @@ WIDEST_PREFIX = 8
 
 
 def asked(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the knobs say: ``kind``, ``project``, ``ssh_via`` (public or iap) and ``ssh_source_ranges``."""
+    """Return what the knobs say: ``kind``, ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges``.
+
+    ``each`` and ``spare`` are how many hosts there are of each kind of machine, and how many stand by.
+    """
     project = given.get("GCP_PROJECT", "")
     if not project:
         raise UserError("TARGET=gcp needs to know who pays: add GCP_PROJECT=your-project-id (`gcloud projects list`)")
@@ -34,7 +38,18 @@ def asked(given: Mapping[str, str]) -> dict[str, Any]:
         "ssh_source_ranges": ranges,
         "user": USER,
         "directory": DIRECTORY,
+        "each": _count("HOSTS", given, least=1),
+        "spare": _count("SPARE_HOSTS", given, least=0),
     }
+
+
+def _count(knob: str, given: Mapping[str, str], *, least: int) -> int:
+    text = given.get(knob, "") or str(least)
+    if not text.isdecimal() or not least <= int(text) <= MOST_HOSTS:
+        raise UserError(
+            f"{knob}: {text!r} is no number of machines of each type, {least} to {MOST_HOSTS}; write {knob}=4"
+        )
+    return int(text)
 
 
 def _ssh_from(text: str) -> tuple[str, tuple[str, ...]]:

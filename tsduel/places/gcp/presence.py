@@ -1,4 +1,4 @@
-"""Whether a rented machine is still there: Google may have taken it, or its life has ended."""
+"""Whether rented machines are still there: Google may have taken them, or their life has ended."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,18 +12,26 @@ from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.messages import CloudError
 
 
-def why_gone(run_dir: Path, name: str = "host1") -> str:
-    """Return a sentence if the run has a rented machine that is no more; empty if it is there, or nobody knows."""
+def why_gone(run_dir: Path, name: str = "") -> str:
+    """Return a sentence if a host was rented and is gone, or without a name all of them are.
+
+    It is empty if one is there, or nobody knows.
+    """
     run = rundir.open_run(run_dir)
-    place = run.plan.place
-    host = hosts.known(run_dir).get(name, {})
-    if place.kind != "gcp" or not host or _is_there(place, host):
+    place, known = run.plan.place, hosts.known(run_dir)
+    asked = {host: of for host, of in known.items() if name in {"", host}}
+    if place.kind != "gcp" or not asked or any(_is_there(place, of) for of in asked.values()):
         return ""
     taken = "Google has taken it back, as it does with spot machines"
     reason = taken if place.spot else "its life has ended, or it has stopped"
+    named = ", ".join(of["instance"] for of in asked.values())
+    machines = f"the machines {named} are" if len(asked) > 1 else f"the machine {named} is"
+    said = f"{machines} gone ({reason}, or somebody has deleted it)"
+    if len(asked) < len(known):
+        return said
     return (
-        f"the machine {host['instance']} is gone ({reason}, or somebody has deleted it); {len(run.blocks)} of "
-        f"{len(run.planned)} blocks are here. To begin anew on another: make {run.plan.kind} RUN={run_dir.name}"
+        f"{said}; {len(run.blocks)} of {len(run.planned)} blocks are here. To begin anew on another: make "
+        f"{run.plan.kind} RUN={run_dir.name}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the machine costs: terraform/prices.csv, list prices with their date, and what the plan makes of them."""
+"""What the machines cost: terraform/prices.csv, list prices with their date, and what the plan makes of them."""
 
 import csv
 from collections.abc import Mapping
@@ -32,18 +32,23 @@ def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
 
 
 def price(place: Mapping[str, Any], region: str, override_h: float | None) -> Price:
-    """Return the price in USD of a place that has all but it; ``hour`` is the sum of the parts.
+    """Return the price in USD of a place that has all but it; ``hour`` is the sum of the parts, over all hosts.
 
     ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A
-    spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day.
+    spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day. A spare
+    host is there from the beginning, and costs as much.
     """
+    hosts = list(place["hosts"].values())
     if override_h is not None:
-        parts, as_of = {"machine_h": override_h, "disk_h": 0.0, "network_h": 0.0}, "as given"
+        parts, as_of = {"machine_h": override_h * len(hosts), "disk_h": 0.0, "network_h": 0.0}, "as given"
     else:
-        machine_h, as_of = look_up(place["machine"], region)
-        disk_h = look_up(place["disk_type"], region)[0] * place["disk_gb"]
-        network_h = look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0]
-        parts = {"machine_h": machine_h, "disk_h": disk_h, "network_h": network_h}
+        found = [look_up(host.machine, region) for host in hosts]
+        as_of = min(month for _, month in found)
+        parts = {
+            "machine_h": sum(usd for usd, _ in found),
+            "disk_h": sum(look_up(host.disk_type, region)[0] * place["disk_gb"] for host in hosts),
+            "network_h": look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0] * len(hosts),
+        }
     hour = sum(parts.values())
     return Price(
         **{name: round(value, 6) for name, value in parts.items()},
@@ -60,15 +65,25 @@ def describe(place: GcpPlace) -> list[str]:
     first, *others = place.zones
     zones = first + (f" (else {', '.join(others)})" if others else "")
     spot = ", spot: Google may take it away at any time" if place.spot else ""
-    cores = ", one thread a core" if place.threads_per_core == 1 else ""
+    machines = []
+    for kind, names in place.kinds.items():
+        spares = sum(place.hosts[name].spare for name in names)
+        many = f"{len(names)} x " if len(place.hosts) > 1 else ""
+        waiting = f" ({spares} of them spare)" if spares else ""
+        cores = ", one thread a core" if kind.threads_per_core == 1 else ""
+        machines.append(
+            f"machine   {many}{kind.machine}{waiting} in {zones}, {place.disk_gb} GB {kind.disk_type}{cores}{spot}"
+        )
+    each = f"{len(place.hosts)} machines: " if len(place.hosts) > 1 else ""
+    them = "them" if each else "it"
     parts = f"machine {cost.machine_h:.4f}, disk {cost.disk_h:.4f}, network {cost.network_h:.4f}"
     source = "as given" if cost.as_of == "as given" else f"list price of {cost.as_of}; check yours"
     hours, life = place.estimate_s / 3600, place.lifetime_s / 3600
     return [
-        f"machine   {place.machine} in {zones}, {place.disk_gb} GB {place.disk_type}{cores}{spot}",
+        *machines,
         f"image     {place.image}",
         f"project   {place.project}",
-        f"time      about {hours:.1f} h; Google deletes it after {life:.1f} h, whatever becomes of you",
-        f"price     {cost.hour:.4f} USD an hour ({parts}; {source})",
+        f"time      about {hours:.1f} h; Google deletes {them} after {life:.1f} h, whatever becomes of you",
+        f"price     {cost.hour:.4f} USD an hour ({each}{parts}; {source})",
         f"cost      about {cost.expected:.2f} USD, at worst {cost.worst:.2f} USD",
     ]

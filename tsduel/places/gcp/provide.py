@@ -1,4 +1,4 @@
-"""The machine comes: a key for it alone, a zone that has one, its host keys, and the first login."""
+"""The machines come: a key for them alone, zones that have them, their host keys, and the first login."""
 
 import json
 import re
@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,42 +31,47 @@ LOGIN_S = 300
 ON_CONSOLE = re.compile(r"^(?:.*\s)?tsduel-host-key (\S+ [A-Za-z0-9+/=]+)\s*$", re.MULTILINE)
 
 
-def machine(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return a host of host/outputs.json for a machine that runs; one that cannot be had leaves nothing behind.
+def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return ``hosts`` of host/outputs.json for machines that run; what cannot be had leaves nothing behind.
 
-    A machine that this run has already is kept as it is, with the deadline that it has.
+    Machines that this run has already are kept as they are, with the deadline that they have. Those that are gone are
+    not rented again while others run: their blocks are for spare hosts.
     """
     give_back.mind_signals()
     terraform = Terraform.of(run_dir)
     compute = Compute(place.project)
-    if known := _preflight(compute, place, hosts.known(run_dir).get("host1")):
+    if known := _preflight(compute, place, hosts.known(run_dir)):
         # Blocks may run there: Terraform is not asked whether it would rather have it otherwise.
         return known
     zones = _zones(compute, place, fresh=not terraform.state.exists())
     try:
         terraform.prepare()
-        if terraform.state.exists() and not _runs(terraform, compute, place):
-            # What is left of an earlier one has another deadline in its names and labels.
+        if terraform.state.exists() and not _running(terraform, compute, place):
+            # What is left of earlier ones has another deadline in its names and labels.
             give_back.main(run_dir, place)
         key = make_key(run_dir)
         user = os_login.register(key, place, environment) if place.os_login else ""
-        outputs = _in_some_zone(terraform, compute, place, key, zones)
-        outputs["user"] = user or outputs["user"]
-        known_hosts = _host_keys(compute, outputs, run_dir)
+        made = _in_some_zones(terraform, compute, place, key, zones)
+        for outputs in made.values():
+            outputs["user"] = user or outputs["user"]
+        known_hosts = {name: _host_keys(compute, outputs, run_dir, name) for name, outputs in made.items()}
     except (TerraformError, CloudError, UserError, KeyboardInterrupt) as error:
-        zone = _zone_asked(terraform) or place.zones[0]
         if isinstance(error, UserError):
             raised = error
         elif isinstance(error, KeyboardInterrupt):
             raised = UserError("gcp: interrupted")
         else:
+            zone = next(iter(_zones_asked(terraform).values()), place.zones[0])
             raised = messages.as_user_error(str(error), place.project, place.machine, zone)
         raise give_back.after_failure(run_dir, place, environment, raised) from None
     return {
-        **outputs,
-        "key_file": str(key.absolute()),
-        "known_hosts_file": str(known_hosts.absolute()),
-        "config_file": _iap_config(run_dir, outputs) if outputs["ssh_via"] == "iap" else None,
+        name: {
+            **outputs,
+            "key_file": str(key.absolute()),
+            "known_hosts_file": str(known_hosts[name].absolute()),
+            "config_file": _iap_config(run_dir, outputs, name) if outputs["ssh_via"] == "iap" else None,
+        }
+        for name, outputs in made.items()
     }
 
 
@@ -108,92 +114,121 @@ def make_key(run_dir: Path) -> Path:
     return key
 
 
-def _preflight(compute: Compute, place: GcpPlace, known: dict[str, Any] | None) -> dict[str, Any] | None:
+def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Refuse what cannot work before anything is made: credentials, project, APIs.
 
-    Return the machine that is known if it runs.
+    Return the machines that are known if any of them runs.
     """
     if place.ssh_via == "iap" and not shutil.which("gcloud"):
         raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
     try:
         compute.get("")
-        if known and compute.runs(known["zone"], known["instance"]):
-            return known | {"address": compute.address(known["zone"], known["instance"])}
+        running = {
+            name: host | {"address": compute.address(host["zone"], host["instance"])}
+            for name, host in known.items()
+            if compute.runs(host["zone"], host["instance"])
+        }
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, place.zones[0]) from None
+    if running:
+        for name in set(known) - set(running):
+            give_back.say(f"{name} ({known[name]['instance']}) is gone; the others go on")
+        return {**known, **running}
     if place.ssh_via == "iap" and compute.lacks_service("iap.googleapis.com"):
         raise UserError(
             f"gcp: the API of the Identity-Aware Proxy is not enabled in {place.project}: `gcloud services enable "
             f"iap.googleapis.com --project={place.project}`, or SSH_FROM= your own public address"
         )
-    return None
+    return {}
 
 
-def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> list[str]:
-    """Return the zones of the plan that have this machine and its disk; quotas are looked at as well if ``fresh``."""
-    found, cpus, lacking = [], 0, ""
+def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[str]]:
+    """Return for each host the zones of the plan that have its machine and disk; ``fresh``: look at quotas as well."""
+    found: dict[str, list[str]] = {}
+    cpus = dict[str, int]()
     zone = place.zones[0]
     try:
-        for zone in place.zones:
-            for kind, name in (("machineTypes", place.machine), ("diskTypes", place.disk_type)):
-                if not compute.exists(f"zones/{zone}/{kind}/{name}"):
-                    lacking = f"there is no {name} in {zone}"
-                    give_back.say(lacking)
-                    break
-            else:
-                found.append(zone)
-        if found:
-            cpus = int(compute.get(f"zones/{found[0]}/machineTypes/{place.machine}")["guestCpus"])
-            if fresh and (used_up := quotas.used_up(compute, place, cpus)):
-                raise UserError(f"gcp: {messages.quota(used_up, place.project)}")
+        for kind, names in place.kinds.items():
+            having = []
+            for zone in place.zones:
+                wanted = (("machineTypes", kind.machine), ("diskTypes", kind.disk_type))
+                lacking = next((name for of, name in wanted if not compute.exists(f"zones/{zone}/{of}/{name}")), "")
+                if lacking:
+                    give_back.say(f"there is no {lacking} in {zone}")
+                else:
+                    having.append(zone)
+            if not having:
+                raise UserError(
+                    f"gcp: there is no {lacking} in {zone}, nor what it takes in any other zone of gcp.zones: `gcloud "
+                    f"compute machine-types list --zones={zone}` shows the machines that are there; choose with "
+                    'SET="gcp.machine=..." or SET="gcp.zones=[...]"'
+                )
+            cpus[kind.machine] = int(compute.get(f"zones/{having[0]}/machineTypes/{kind.machine}")["guestCpus"])
+            found |= dict.fromkeys(names, having)
+        if fresh and (used_up := quotas.used_up(compute, place, cpus)):
+            raise UserError(f"gcp: {messages.quota(used_up, place.project)}")
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, zone) from None
-    if not found:
-        raise UserError(
-            f"gcp: {lacking}, nor what it takes in any other zone of gcp.zones: `gcloud compute machine-types list "
-            f"--zones={zone}` shows the machines that are there; choose with "
-            'SET="gcp.machine=..." or SET="gcp.zones=[...]"'
-        )
     return found
 
 
-def _in_some_zone(
-    terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: list[str]
-) -> dict[str, Any]:
-    if _runs(terraform, compute, place):
+def _in_some_zones(
+    terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Return the output of Terraform; each host is asked for in its next zone while that has none left."""
+    if _running(terraform, compute, place):
         return terraform.apply()
     _put_aside(terraform.run_dir)
-    public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
-    # One deadline for all zones: a network with another one would be another network.
+    # One deadline for all of them: a network with another one would be another network.
     expires = datetime.now(UTC) + timedelta(seconds=place.lifetime_s)
-    tried = []
-    for zone in zones:
-        asked = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zone": zone}
-        terraform.last_moment.write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
-        give_back.say(f"asking for {place.machine} in {zone}")
+    asked: dict[str, Any] = {
+        "expires": expires.strftime(EXPIRES),
+        "public_key": key.with_suffix(".pub").read_text(encoding="utf-8").strip(),
+    }
+    left, at = {name: list(of) for name, of in zones.items()}, {name: of[0] for name, of in zones.items()}
+    while True:
+        terraform.last_moment.write_text(json.dumps(asked | {"zones": at}, indent=2) + "\n", encoding="utf-8")
+        for zone in dict.fromkeys(at.values()):
+            names = [place.hosts[name].machine for name in at if at[name] == zone]
+            give_back.say(
+                f"asking for {', '.join(f'{n} x {m}' if n > 1 else m for m, n in Counter(names).items())} in {zone}"
+            )
         try:
             return terraform.apply()
         except TerraformError as error:
-            refused = messages.as_user_error(str(error), place.project, place.machine, zone)
+            refused = messages.as_user_error(str(error), place.project, place.machine, next(iter(at.values())))
             if not isinstance(refused, NoCapacityError):
                 raise refused from None
-            give_back.say(str(refused).removeprefix("gcp: "))
-            tried.append(zone)
-    raise NoCapacityError(
-        f"gcp: no zone has a {place.machine} left at the moment (asked: {', '.join(tried)}): try again later, or "
-        'name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
-    )
+        for name in [name for name, zone in at.items() if not compute.runs(zone, place.instance(name))]:
+            give_back.say(f"{at[name]} has no {place.hosts[name].machine} left at the moment")
+            left[name].remove(at[name])
+            if left[name]:
+                at[name] = left[name][0]
+            else:
+                del at[name]
+                _spared(place, name, zones[name], at)
 
 
-def _zone_asked(terraform: Terraform) -> str:
+def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[str]) -> None:
+    """Raise where a host is not to be had and no spare one can take its place."""
+    alike = next(names for names in place.kinds.values() if name in names)
+    if len(set(there) & set(alike)) < sum(not place.hosts[other].spare for other in alike):
+        raise NoCapacityError(
+            f"gcp: no zone has a {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try again "
+            'later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
+        )
+    give_back.say(f"{name} is not to be had in any zone; the run goes on with the others")
+
+
+def _zones_asked(terraform: Terraform) -> dict[str, str]:
     if not terraform.last_moment.exists():
-        return ""
-    return str(json.loads(terraform.last_moment.read_text(encoding="utf-8"))["zone"])
+        return {}
+    asked: dict[str, str] = json.loads(terraform.last_moment.read_text(encoding="utf-8")).get("zones", {})
+    return asked
 
 
-def _runs(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
-    zone = _zone_asked(terraform)
-    return bool(zone) and compute.runs(zone, place.name)
+def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
+    return any(compute.runs(zone, place.instance(name)) for name, zone in _zones_asked(terraform).items())
 
 
 def _put_aside(run_dir: Path) -> None:
@@ -203,18 +238,22 @@ def _put_aside(run_dir: Path) -> None:
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
+    # Of a fleet, what was at home already, and who was lost.
+    (run_dir / "host" / "lost.json").unlink(missing_ok=True)
+    for path in (run_dir / "host").glob("host[0-9]*/"):
+        shutil.rmtree(path)
     give_back.say(
         f"the machine of this run is gone, and blocks of two machines are not compared: they are in {aside}, "
         "and all begin anew"
     )
 
 
-def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path) -> Path:
-    """Write host/known_hosts with the keys that the machine has told Google: as guest attributes, or on its console.
+def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path, name: str) -> Path:
+    """Write host/NAME.known_hosts with the keys that a machine has told Google: as guest attributes, or on its console.
 
     They are never learnt from whoever answers first. The file is for one machine, so its lines are for any name.
     """
-    path = run_dir / "host" / "known_hosts"
+    path = run_dir / "host" / f"{name}.known_hosts"
     instance = f"zones/{outputs['zone']}/instances/{outputs['instance']}"
     deadline = time.monotonic() + HOST_KEYS_S
     while not (keys := _published(compute, instance) or _on_console(compute, instance)):
@@ -245,9 +284,9 @@ def _on_console(compute: Compute, instance: str) -> set[str]:
         return set()
 
 
-def _iap_config(run_dir: Path, outputs: dict[str, Any]) -> str:
-    """Write host/ssh_config: the way through the Identity-Aware Proxy, see tsduel.places.gcp.tunnel."""
-    path = run_dir / "host" / "ssh_config"
+def _iap_config(run_dir: Path, outputs: dict[str, Any], name: str) -> str:
+    """Write host/NAME.ssh_config: the way through the Identity-Aware Proxy, see tsduel.places.gcp.tunnel."""
+    path = run_dir / "host" / f"{name}.ssh_config"
     tunnel = ["env", f"PYTHONPATH={PROJECT}", sys.executable, "-m", "tsduel.places.gcp.tunnel"]
     where = [str(outputs[name]) for name in ("instance", "port", "project", "zone")]
     path.write_text(f"Host *\n  ProxyCommand {shlex.join([*tunnel, *where]).replace('%', '%%')}\n", encoding="utf-8")

@@ -1,17 +1,17 @@
-"""A machine is priced, and nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
+"""Machines are priced, and nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
 
 import hashlib
 import math
 import re
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Estimate, GcpPlace
+from tsduel.core.plan import Estimate, GcpHost, GcpPlace
 from tsduel.places import hosts
 from tsduel.places.gcp import messages, prices
 from tsduel.places.gcp.api import Compute
@@ -26,32 +26,42 @@ SYSTEM_GB = 20
 LEAST_DISK_GB = 100
 
 
-def complete(asked: Mapping[str, Any], settings: Gcp, *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
-    """Return the place with machine, name, lifetime and price.
+def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
+    """Return the place with machines, name, lifetime and price.
 
-    ``asked`` is what tsduel.places.gcp.place says; ``seconds``: the estimated time of the whole run.
+    ``asked`` is what tsduel.places.gcp.place says, ``cells`` the settings of each cell, which differ in the machine at
+    most; ``seconds``: the estimated time of the whole run.
     """
+    settings, hosts = cells[0], planned_hosts(asked, cells)
     lifetime = (
         int(settings.lifetime_h * 3600) if settings.lifetime_h else max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
     )
     # Twice the database, since a merge writes anew what it reads.
     needed = estimate.total + estimate.database_bytes
     parts = {
-        **asked,
+        **{name: value for name, value in asked.items() if name not in {"each", "spare"}},
+        "hosts": hosts,
         "name": name_of(run),
-        "machine": settings.machine,
         "zones": tuple(settings.zones),
         "spot": settings.spot,
         "image": settings.image,
-        "threads_per_core": settings.threads_per_core,
         "os_login": settings.os_login,
-        "disk_type": settings.disk,
         "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
         "estimate_s": seconds,
         "lifetime_s": lifetime,
     }
     price = prices.price(parts, prices.region_of(settings.zones[0]), settings.price_h)
     return GcpPlace(**parts, price=price)
+
+
+def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, GcpHost]:
+    """Return what is rented, by the hosts' names: as many of each kind as was asked for, the spare ones last."""
+    kinds = dict.fromkeys(
+        GcpHost(machine=one.machine, threads_per_core=one.threads_per_core, disk_type=one.disk) for one in cells
+    )
+    hosts = [kind for kind in kinds for _ in range(asked["each"])]
+    hosts += [kind.model_copy(update={"spare": True}) for kind in kinds for _ in range(asked["spare"])]
+    return {f"host{number}": host for number, host in enumerate(hosts, 1)}
 
 
 def name_of(run: str) -> str:
@@ -64,7 +74,7 @@ def name_of(run: str) -> str:
 
 def offer(
     asked: Mapping[str, Any],
-    settings: Gcp,
+    cells: Sequence[Gcp],
     environment: Mapping[str, str],
     *,
     run: str,
@@ -75,8 +85,10 @@ def offer(
 
     Of a family of images it has the newest one by name: what is resolved in the plan is the same for all that follows.
     """
-    exact = settings.model_copy(update={"image": _newest(settings.image, asked["project"])})
-    place = complete(asked, exact, run=run, estimate=estimate, seconds=seconds)
+    exact = {"image": _newest(cells[0].image, asked["project"])}
+    place = complete(
+        asked, [one.model_copy(update=exact) for one in cells], run=run, estimate=estimate, seconds=seconds
+    )
     ask(place, environment)
     return place
 
@@ -99,15 +111,16 @@ def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) 
 
 
 def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
-    """Print machine, hours and price, and return if the user agrees; else a UserError."""
+    """Print machines, hours and price of all, and return if the user agrees; else a UserError."""
     for line in prices.describe(place):
         print(line, flush=True)
     worst = place.price.worst
     limit = _limit(environment.get("MAX_COST", "").strip())
     if worst > limit:
         raise UserError(
-            f"MAX_COST: it costs {worst:.2f} USD at worst, and MAX_COST allows {limit:.2f}; take a smaller machine "
-            "(gcp.machine), fewer blocks (BLOCKS=), or a shorter life (gcp.lifetime_h), or raise MAX_COST"
+            f"MAX_COST: it costs {worst:.2f} USD at worst, and MAX_COST allows {limit:.2f}; take fewer machines "
+            "(HOSTS=) or a smaller one (gcp.machine), fewer blocks (BLOCKS=), or a shorter life (gcp.lifetime_h), or "
+            "raise MAX_COST"
         )
     agreed = environment.get("YES", "").strip()
     if agreed not in {"", "0", "1"}:

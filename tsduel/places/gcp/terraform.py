@@ -27,7 +27,7 @@ class TerraformError(Exception):
 
 @dataclass(frozen=True)
 class Terraform:
-    """One run's machine, as Terraform sees it. The state is host/terraform.tfstate of the run."""
+    """One run's machines, as Terraform sees it. The state is host/terraform.tfstate of the run."""
 
     run_dir: Path
     cache: Path
@@ -61,12 +61,12 @@ class Terraform:
             shutil.copyfile(path, self.work / path.name)
         self._run(["init", "-input=false", "-no-color"], json_lines=False)
 
-    def apply(self) -> dict[str, Any]:
-        """Make what the variables ask for, and return the output ``host``."""
+    def apply(self) -> dict[str, dict[str, Any]]:
+        """Make what the variables ask for, and return the output ``hosts``."""
         self._run(["apply", "-json", "-auto-approve", *self._options()], json_lines=True)
         said = self._run(["output", "-json", f"-state={self.state}"], json_lines=False)
-        host: dict[str, Any] = json.loads(said)["host"]["value"]
-        return host
+        hosts: dict[str, dict[str, Any]] = json.loads(said)["hosts"]["value"]
+        return hosts
 
     def destroy(self) -> None:
         """Delete all that the state knows of."""
@@ -126,9 +126,17 @@ class Terraform:
 
 def variables(place: GcpPlace) -> dict[str, Any]:
     """Return plan/terraform.tfvars.json; what is known at the last moment only is in host/terraform.tfvars.json."""
-    same = ("image", "name", "os_login", "project", "spot", "ssh_source_ranges", "ssh_via", "threads_per_core")
-    disk = {"boot_disk_gb": place.disk_gb, "boot_disk_type": place.disk_type}
-    return {**disk, "machine_type": place.machine, **{name: getattr(place, name) for name in same}}
+    same = ("image", "name", "os_login", "project", "spot", "ssh_source_ranges", "ssh_via")
+    hosts = {
+        name: {
+            "boot_disk_gb": place.disk_gb,
+            "boot_disk_type": host.disk_type,
+            "machine_type": host.machine,
+            "threads_per_core": host.threads_per_core,
+        }
+        for name, host in place.hosts.items()
+    }
+    return {"hosts": hosts, **{name: getattr(place, name) for name in same}}
 
 
 def _diagnostic(line: str) -> list[str]:

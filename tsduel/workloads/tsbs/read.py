@@ -15,10 +15,16 @@ from tsduel.workloads.tsbs.upgrade import read_upgrade
 
 _SECTIONS = (
     *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
-    *("blocks", "noise", "checks", "method", "reproduce", "limits"),
+    *("profiles", "changed", "hosts", "blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
-_OF_UPGRADE = (*("compared", "upgrade", "blocks", "noise", "checks", "upgrade-method", "reproduce", "upgrade-limits"),)
-_OF_SWEEP = (*("compared", "sweep", "mixed", "capacity", "cells", "noise", "checks", "method", "reproduce", "limits"),)
+_OF_UPGRADE = (
+    *("compared", "upgrade", "hosts", "blocks", "noise", "checks"),
+    *("upgrade-method", "reproduce", "upgrade-limits"),
+)
+_OF_SWEEP = (
+    *("compared", "sweep", "hosts", "mixed", "capacity", "cells"),
+    *("noise", "checks", "method", "reproduce", "limits"),
+)
 _OF_LOGS = ("compared", "load", "server", "queries", "checks", "import-method", "reproduce", "import-limits")
 _NAMED = {
     "load_rate": ("samples/s", 1.0),

@@ -1,0 +1,217 @@
+"""Several hosts: the estimate over them, how far they differ, types of machines beside each other, and the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import numpy as np
+import pytest
+import synthetic_fleet as fleets
+from scipy import stats
+
+from plots import report
+from tsduel.stats import compare, machines
+from tsduel.stats.findings import Sample
+from tsduel.stats.hosts import apart, over_hosts
+from tsduel.stats.power import effect_seen
+from tsduel.stats.signedrank import signed_rank_p
+from tsduel.stats.verdict import judge
+from tsduel.tidy import tables as tidy
+
+
+def drawn(rng, blocks, between, within=1.0, truth=0.0):
+    """Return differences of blocks and their hosts; `blocks` are how many each host has."""
+    d, hosts = [], []
+    for host, count in enumerate(blocks):
+        at = truth + rng.normal(0, between)
+        d += rng.normal(at, within, count).tolist()
+        hosts += [f"host{host + 1}"] * count
+    return d, hosts
+
+
+class TestEstimate:
+    """Blocks within hosts."""
+
+    def test_of_as_many_blocks_each_it_is_the_t_interval_over_the_hosts_means(self):
+        """Where hosts differ more than their blocks."""
+        d = [0.010, 0.012, 0.020, 0.022, 0.031, 0.029, 0.041, 0.040]
+        found = over_hosts(d, [f"host{1 + i // 2}" for i in range(8)])
+        means = [0.011, 0.021, 0.030, 0.0405]
+        reach = stats.t.ppf(0.975, 3) * np.std(means, ddof=1) / 2
+        assert found.estimate == pytest.approx(np.mean(means))
+        ci = found.interval(0.95)
+        assert (ci.low, ci.high) == pytest.approx((np.mean(means) - reach, np.mean(means) + reach))
+        assert found.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+        assert found.within**2 == pytest.approx(np.mean([np.var(d[i : i + 2], ddof=1) for i in (0, 2, 4, 6)]))
+        assert found.between**2 == pytest.approx(np.var(means, ddof=1) - found.within**2 / 2)
+        assert found.p_differ == pytest.approx(stats.f_oneway(d[:2], d[2:4], d[4:6], d[6:]).pvalue)
+
+    def test_hosts_that_happen_to_agree_make_no_narrow_interval(self):
+        """It is never narrower than the spread of the blocks has it."""
+        d = [-0.01, 0.01, -0.0101, 0.0101, -0.0099, 0.0099]
+        found = over_hosts(d, ["a", "a", "b", "b", "c", "c"])
+        assert found.between == 0
+        assert found.error == pytest.approx(found.within / math.sqrt(6))
+
+    def test_a_host_with_fewer_blocks_weighs_less(self):
+        """By Paule and Mandel's equation: the weighted sum of squares is hosts less one."""
+        d, hosts = drawn(np.random.default_rng(3), (4, 1, 2, 3), between=2.0)
+        found = over_hosts(d, hosts)
+        weights = {h: 1 / (found.between**2 + found.within**2 / n) for h, n in found.blocks.items()}
+        assert sum(w * (found.means[h] - found.estimate) ** 2 for h, w in weights.items()) == pytest.approx(3, rel=1e-6)
+        assert weights["host1"] > weights["host4"] > weights["host3"] > weights["host2"]
+
+    @pytest.mark.parametrize("hosts", [["a"] * 4, ["a", "b", "c", "d"]])
+    def test_one_host_or_one_block_each_is_no_fleet(self, hosts):
+        """With one block each the block is the host, and what is made of blocks is over hosts."""
+        assert over_hosts([0.1, 0.2, 0.3, 0.1], hosts) is None
+
+    def test_what_would_settle_it(self):
+        """More blocks as long as hosts agree; where these differ only more hosts do."""
+        rng = np.random.default_rng(5)
+        agreeing = over_hosts(*drawn(rng, (3,) * 4, between=0.0))
+        effect = 1.0001 * effect_seen(4) * math.hypot(agreeing.between, agreeing.within / math.sqrt(8))
+        assert agreeing.blocks_needed(effect) == 4 * 8
+        differing = over_hosts(*drawn(rng, (3,) * 4, between=5.0))
+        assert differing.blocks_needed(0.5 * differing.between) is None
+        assert differing.hosts_needed(0.5 * differing.between) > 20
+
+
+class TestCoverage:
+    """Simulated: how often the 95 % interval holds the truth. 400 sessions are good to about 2.2 points."""
+
+    @pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
+    @pytest.mark.parametrize("blocks", [(2,) * 3, (2,) * 4, (4, 1, 2, 1)])
+    def test_of_the_estimate_over_hosts(self, blocks, between):
+        """At least what it says, however much hosts differ; few blocks that agree cost width."""
+        rng = np.random.default_rng([1, *blocks, int(between)])
+        found = [over_hosts(*drawn(rng, blocks, between)).interval(0.95) for _ in range(400)]
+        assert np.mean([one.low <= 0 <= one.high for one in found]) >= 0.93
+
+    def test_blocks_taken_for_replicates_are_wrong_where_hosts_differ(self):
+        """The signed-rank test of all blocks calls a difference of nothing in three sessions of ten; over hosts 5 %."""
+        rng = np.random.default_rng(2)
+        sessions = [drawn(rng, (4,) * 4, between=1.5) for _ in range(300)]
+        assert np.mean([signed_rank_p(d) <= 0.05 for d, _ in sessions]) > 0.25
+        assert np.mean([over_hosts(*one).p <= 0.05 for one in sessions]) < 0.08
+
+    @pytest.mark.parametrize(("blocks", "between"), [((2,) * 3, 1.0), ((2,) * 4, 0.0), ((3,) * 4, 3.0)])
+    def test_of_the_difference_between_types(self, blocks, between):
+        """As often, of two fleets that differ by 1."""
+        rng = np.random.default_rng([3, *blocks])
+        held = []
+        for _ in range(300):
+            one, other = (over_hosts(*drawn(rng, blocks, between, truth=at)) for at in (1.0, 0.0))
+            ci = apart(one.interval(0.95), one.estimate, other.interval(0.95), other.estimate)
+            held.append(ci.low <= 1.0 <= ci.high)
+        assert np.mean(held) >= 0.93
+
+
+class TestVerdict:
+    """What is judged over hosts."""
+
+    def sample(self, d, hosts):
+        """Return a metric with these log ratios."""
+        pairs = [(1.0, math.exp(one)) for one in d]
+        return Sample(pairs, [i % 2 == 0 for i in range(len(d))], "lower", "primary", 2.0, hosts=hosts)
+
+    def test_a_difference_that_all_hosts_have(self):
+        """Is one, with the interval over hosts; p is the larger of that over hosts and that of blocks."""
+        d = [0.050, 0.054, 0.049, 0.053, 0.052, 0.048, 0.051, 0.055]
+        (found,) = judge([self.sample(d, [f"host{1 + i % 4}" for i in range(8)])], 1)
+        assert found.verdict == "regression"
+        assert found.findings.ci95.level == 0.95
+        assert found.p_adj == max(2**-7, found.findings.p)
+        assert "disagree" not in " ".join(found.notes)
+
+    def test_hosts_that_disagree(self):
+        """No verdict from what one host alone has, and a warning that says where and what narrows it."""
+        d = [0.001, 0.002, -0.001, 0.001, 0.002, -0.002, 0.080, 0.081]
+        (found,) = judge([self.sample(d, [f"host{1 + i // 2}" for i in range(8)])], 1)
+        assert found.verdict == "inconclusive"
+        assert "the hosts disagree: +0.0 % on host2, +8.4 % on host4 (p " in " ".join(found.notes)
+        assert "more hosts narrow this, more blocks do not" in " ".join(found.notes)
+
+    def test_two_hosts_are_told_apart_but_not_taken_for_all(self):
+        """Intervals stay those of blocks; whether the two differ is tested."""
+        d = [0.010, 0.011, 0.009, 0.010, 0.050, 0.051, 0.049, 0.050]
+        (found,) = judge([self.sample(d, ["host1"] * 4 + ["host2"] * 4)], 1)
+        assert found.findings.over is None
+        assert found.findings.ci95.level != 0.95
+        assert "the hosts disagree" in " ".join(found.notes)
+
+
+E2, N2 = "e2-standard-8", "n2-standard-8"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Return a compared run of two types with three hosts each, one of the first has another CPU."""
+    path = tmp_path_factory.mktemp("fleet")
+    e2 = [*fleets.service(1.050, 1.052), *fleets.service(1.051, cpu=fleets.AMD)]
+    run = fleets.write(path, {E2: e2, N2: fleets.service(1.030, 1.031, 1.029)})
+    tidy.main(run)
+    compare.main(run)
+    report.main(run)
+    return run
+
+
+@pytest.mark.xdist_group("synthetic fleet")
+class TestFleet:
+    """From raw files to the report."""
+
+    def test_tables_know_the_host(self, fleet):
+        """Of every block, and of every row how many hosts are behind it and how far they differ."""
+        with (fleet / "tidy/blocks.csv").open(newline="") as stream:
+            assert {row["host"] for row in csv.DictReader(stream)} == {f"host{n}" for n in range(1, 7)}
+        with (fleet / "stats/comparison.csv").open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        typical = [r for r in rows if (r["metric"], r["query_type"]) == ("duel_typical_ms", "geomean")]
+        assert [(r["cell"], r["hosts"], r["verdict"]) for r in typical] == [
+            (f"machine={E2}", "3", "regression"), (f"machine={N2}", "3", "regression"),
+        ]  # fmt: skip
+        assert all(float(r["hosts_pct"]) < 1 for r in typical)
+
+    def test_types_beside_each_other(self, fleet):
+        """The difference in points with its interval, from the row of each type."""
+        document = json.loads((fleet / "stats/comparison.json").read_text())
+        (one,) = [d for d in document["machines"] if (d["metric"], d["query_type"]) == ("duel_typical_ms", "geomean")]
+        assert (one["cell"], one["than"], one["one_host"]) == (f"machine={E2}", f"machine={N2}", False)
+        assert one["lo"] < 2.1 < one["hi"]
+        changes = [
+            r["change_pct"]
+            for r in document["rows"]
+            if (r["metric"], r["query_type"]) == ("duel_typical_ms", "geomean")
+        ]
+        assert one["points"] == pytest.approx(changes[0] - changes[1])
+
+    def test_the_report(self, fleet):
+        """Says what is joined, the difference between types, each host's own figure, and has the picture."""
+        text = (fleet / "report.md").read_text()
+        assert "**The hosts of e2-standard-8 differ in their CPU**, and verdicts are joined over them" in text
+        assert f"{fleets.AMD} (host3)" in text
+        assert "points worse than on n2-standard-8 (" in text
+        assert "## Host by host" in text
+        assert (fleet / "plots/hosts.svg").exists()
+        assert "| host6" in text
+
+    def test_cells_that_differ_in_more_than_the_machine_are_not_held_against_each_other(self, fleet):
+        """Pairs have the rest of the matrix in common."""
+        from tsduel.core.plan import Cell, Plan  # noqa: PLC0415 - of this test alone
+
+        plan = Plan.load(fleet)
+        cells = tuple(
+            Cell(name=f"{scale} {of}", set={"workload.scale": scale, "gcp.machine": of})
+            for scale in (1, 2)
+            for of in (E2, N2)
+        )
+        found = machines._pairs(plan.model_copy(update={"cells": cells}))
+        assert found == [(f"1 {E2}", f"1 {N2}"), (f"2 {E2}", f"2 {N2}")]
+        assert (
+            machines._pairs(
+                plan.model_copy(update={"cells": (Cell(name="a", set={"x": 1}), Cell(name="b", set={"x": 2}))})
+            )
+            == []
+        )
