@@ -17,7 +17,7 @@ FAIL_ON ?=# regression: make ends with an error if a metric got worse
 MODULE ?=# of Go benchmarks: the module's path, github.com/VictoriaMetrics/VictoriaMetrics
 PACKAGE ?=# their package inside it, ./lib/storage
 BENCH ?=# their pattern, as -bench takes it: '^BenchmarkSearch$/^Data$'
-PROFILE ?=# cpu,mem: profile each variant of Go benchmarks once more, after the timed blocks
+PROFILE ?=# cpu,heap,block of databases, cpu,mem of Go benchmarks: where the difference is, from one more block after the timed ones
 SET ?=# any field of the experiment: SET="workload.scale=4000 queries.workers=4"
 RUN ?=# go on with this run, or read it: a directory in results/, or latest
 # The knobs of VictoriaMetrics' own benchmarks/Makefile.

@@ -29,6 +29,7 @@ const usage = `usage: tsduel-host COMMAND
                                    spare one in place of each BLOCK, whose own host was lost
   detached COMMAND RUN_DIR CACHE [LINE | HOST [BLOCK...]]
     start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
+    lend: have this machine run components, as HOST, for the driver of a run on another
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
@@ -36,7 +37,7 @@ const usage = `usage: tsduel-host COMMAND
 
 // kinds is what the blocks of each kind of run do.
 var kinds = map[string]run.Kind{
-	"tsbs":    {Block: block.Run, Equip: block.Equip},
+	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: block.Equip},
 	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
 }
 
@@ -149,6 +150,13 @@ func detached(ctx context.Context, verb, runDir, cache string, more []string) er
 		fmt.Println(said)
 	case "rounds":
 		err = d.Rounds()
+	case "lend":
+		err = d.Lend()
+	case "lending":
+		if err = proc.Subreaper(); err == nil {
+			defer proc.Leave()
+			err = d.Lending(ctx)
+		}
 	default:
 		err = record.UserError("%s", usage)
 	}

@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from plots.charts import style
+from tsduel.core import files
 
 NARROW = "-narrow"
 
@@ -37,3 +38,9 @@ class Pictures:
             style.save(narrow, path.with_name(file + NARROW))
         # One paragraph, so that the caption stays below its picture wherever that is put.
         return f"[![{alt}](plots/{file}.png)](plots/{file}.svg)\\\n{caption}"
+
+    def keep(self, file: str, alt: str, caption: str, svg: str) -> str:
+        """Write an SVG of ours that has no other form, and return it as Markdown."""
+        (self.run_dir / "plots").mkdir(exist_ok=True)
+        files.write(self.run_dir / f"plots/{file}.svg", svg)
+        return f"[![{alt}](plots/{file}.svg)](plots/{file}.svg)\\\n{caption}"

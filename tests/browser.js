@@ -23,3 +23,14 @@ const find = text => {
   input.value = text;
   input.dispatchEvent(new Event("input"));
 };
+
+// A frame of a flame graph by what its label ends with.
+const frame = name => {
+  const label = every("svg[data-flame] text").find(one => one.textContent.endsWith(name));
+  return {
+    offset: boxes(label.previousElementSibling).width,
+    said: label.parentElement.dataset.said,
+    click: () => label.dispatchEvent(new MouseEvent("click", {bubbles: true})),
+    scroll: () => label.scrollIntoView({block: "center"}),
+  };
+};

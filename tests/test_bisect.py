@@ -194,8 +194,24 @@ def test_released_versions_and_their_log():
     assert [one.ref for one in modules.between("v1.1.0", "v1.2.0-rc1")] == ["v1.1.0", "v1.2.0-rc1"]
     with pytest.raises(UserError, match=r"GOOD=v1.2.0 is a later version than BAD=v1.1.0"):
         modules.between("v1.2.0", "v1.1.0")
-    with pytest.raises(UserError, match=r"BAD: v9.9.9 is no released version .*GOOD=git:REPO@REF"):
+    with pytest.raises(
+        UserError, match=r"BAD: v9.9.9 is not among the 4 versions .* lists; commits .*GOOD=git:REPO@REF"
+    ):
         modules.between("v1.1.0", "v9.9.9")
+    named = replace(modules, listed=("v1.1.0", "v1.12.0"))
+    assert [one.ref for one in named.between("v1.1.0", "v1.12.0")] == ["v1.1.0", "v1.12.0"]
+    with pytest.raises(UserError, match=r"GOOD: v1.2.0 is not among the 2 versions .* that VERSIONS names"):
+        named.between("v1.2.0", "v1.12.0")
+
+
+def test_a_proxy_that_lists_nothing_is_told(monkeypatch):
+    """With what to do: some proxies give versions, and no list of them."""
+    refused = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "go: 403 Forbidden"})
+    monkeypatch.setattr(sources, "with_go", lambda *_, **__: refused)
+    with pytest.raises(
+        UserError, match=r"lists no versions of .* \(go: 403 Forbidden\); name them yourself: VERSIONS="
+    ):
+        Line(PROGRAM)._released()
 
 
 # What is asked
@@ -410,4 +426,4 @@ def test_several_changes_in_the_range_are_told():
     known = steps.Known(seen, SAME, LIMIT, native=False, unit="us", runs={})
     found = posterior.answer(steps.think(of, known).chance, ())
     assert found.last == 2
-    assert "More than one change lies in the range: v2 (+5.2 %" in page.course(of, known, found)
+    assert "More than one change may lie in the range: v2 (+5.2 %" in page.course(of, known, found)

@@ -6,11 +6,14 @@ UPDATE_GOLDEN=1 takes the screenshots in docs/ anew, to be looked at before they
 import os
 from pathlib import Path
 
+import profiled
 import pytest
 import synthetic
 from browser import CHROMIUM, Browser
 from reports import made
 
+from plots.sections import profiles
+from tsduel.plan import changes
 from tsduel.stats import aa
 
 pytestmark = pytest.mark.skipif(
@@ -79,3 +82,28 @@ def test_the_dark_is_dark(report, browser):
     """Who has asked for dark pages gets one."""
     browser.open(report, 1280, 800, "dark")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(18, 18, 18)"
+
+
+def test_a_flame_graph_is_seen_and_zoomed_into(browser, tmp_path, monkeypatch):
+    """A frame that is clicked takes the whole width, the top one gives all back; on a phone too; nothing is fetched."""
+    monkeypatch.setattr(profiles, "printed", lambda *_: "so it says")
+    monkeypatch.setattr(changes, "between", lambda *_: changes.Changes(why="nobody knows"))
+    of = [(profiled.entry("baseline"), profiled.BASELINE), (profiled.entry("candidate"), profiled.CANDIDATE)]
+    page = made(tmp_path, lambda run: profiled.write(run, of)) / "report.html"
+    for width, height in SCREENS.values():
+        browser.open(page, width, height)
+        whole, planted = browser.run("frame('all').offset"), browser.run("frame('planted').offset")
+        assert whole > 0.8 * min(width, 900)
+        assert 0.01 * whole < planted < 0.05 * whole
+        assert browser.run("frame('planted').said").endswith("0 → 300 µs an exchange (+300)")
+        browser.run("frame('planted').click()")
+        assert browser.run("frame('planted').offset") == pytest.approx(whole, rel=0.01)
+        assert browser.run("frame('promql.Exec').offset") == 0
+        browser.run("frame('all').click()")
+        assert browser.run("frame('planted').offset") == planted
+        assert browser.run("cut()") == []
+        browser.run("frame('planted').scroll()")
+        browser.screenshot(tmp_path / f"flame-{width}.png")
+    assert browser.errors == []
+    assert {address.split(":")[0] for address in browser.asked} == {"file"}
+    assert page.stat().st_size < 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, read
+from tsduel.targets import databases
+from tsduel.workloads.tsbs import schema
 
 PROJECT = Path(__file__).resolve().parent.parent
 FILE = "experiments/x.yml"
@@ -79,7 +82,7 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, queries"),
+        ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, profile, queries"),
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
@@ -187,6 +190,8 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
             {"variants": PROMETHEUS, "workload": {"scale": 50, "workers": 2}},
             "prometheus takes no sample that is 3,600 s older than its newest: at most 160 lines with 2 workers, or ",
         ),
+        ({"profile": ["mutex"]}, "profile.0: input should be 'cpu', 'heap' or 'block' (it is 'mutex')"),
+        ({"profile": ["cpu"], "design": {"start_from": "baseline"}}, "profile: is of loads and queries from an empty"),
     ],
 )
 def test_sections_that_do_not_fit_each_other_are_refused(data, sentence):
@@ -294,6 +299,28 @@ class TestKnobs:
         knobs.refuse_without_effect(asked, given)
         assert (asked.workload.scale, asked.workload.step_s, asked.workload.start[:10]) == (10, 10, "2025-06-01")
         assert (asked.queries.count, asked.queries.workers, asked.workload.workers) == (30, 3, 3)
+
+    @pytest.mark.parametrize(("kind", "asked"), [("tsbs", "cpu,heap"), ("gobench", "cpu,mem")])
+    def test_what_is_profiled_is_asked_alike(self, kind, asked):
+        """One knob; of Go benchmarks it stands in their section."""
+        data = knobs.apply({"name": "x", "kind": kind}, {"PROFILE": asked})
+        assert (data.get("gobench") or data)["profile"] == asked
+        if kind == "tsbs":
+            assert read.validate(data, FILE).profile == ("cpu", "heap")
+
+    def test_a_sweep_is_not_profiled(self):
+        """Nobody could say whose profile it is."""
+        with pytest.raises(UserError, match="profile: is of one setting: take a cell's into a run of its own"):
+            read.expand({"name": "x", "profile": ["cpu"], "matrix": {"workload.scale": [10, 20]}}, FILE)
+
+    def test_a_database_that_nothing_can_be_read_of_is_refused(self, monkeypatch):
+        """In the plan, and not behind an hour of blocks."""
+        mute = databases()["influxdb"]
+        mute = dataclasses.replace(mute, target=mute.target.model_copy(update={"pprof": ""}))
+        monkeypatch.setattr(schema, "databases", lambda: databases() | {"influxdb": mute})
+        side = {"target": "influxdb", "ref": "v1"}
+        with pytest.raises(UserError, match="influxdb has no pprof endpoint, and nothing else says here where"):
+            read.validate({"name": "x", "profile": "cpu", "variants": {"baseline": side, "candidate": side}}, FILE)
 
     def test_empty_knobs_are_not_given(self):
         """The Makefile hands every knob over, most of them empty."""

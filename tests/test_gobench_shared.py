@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import jsonschema
+import profiled
 import pytest
 import synthetic_gobench as synthetic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -13,7 +14,8 @@ from test_exports import BENCHER, CUSTOM_BENCHMARKS
 
 from plots import comment, exports, report
 from plots.exports.names import LONGEST, safe
-from plots.sections import bench
+from plots.sections import bench, profiles
+from tsduel.plan import changes
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
@@ -29,7 +31,7 @@ PIVOT = synthetic.Spec(variants=("baseline",), columns=("1", "10"), factors={"10
 @pytest.fixture(autouse=True)
 def _no_benchstat(monkeypatch):
     """Leave benchstat out, which has to be built; tests/test_gobench.py has the real one."""
-    monkeypatch.setattr(bench, "_said", lambda words, *_: f"benchstat of {words[-1]}")
+    monkeypatch.setattr(bench, "printed", lambda words, *_: f"benchstat of {words[-1]}")
 
 
 def made(path, spec=SPEC, **changes):
@@ -168,16 +170,28 @@ def test_the_report_of_every_shape(tmp_path, capsys, spec, drawn):
 
 
 def test_profiles_of_the_difference(tmp_path, monkeypatch):
-    """What pprof says of each kind; without profiles there is no such section."""
-    run = made(tmp_path, replace(SPEC, go={"profile": ["cpu"]}))
+    """Functions, flame graph and pprof's view of each kind; what benchmarks held at their end means nothing."""
+    monkeypatch.setattr(profiles, "printed", lambda words, *_: " ".join(words[3:6]))
+    monkeypatch.setattr(changes, "between", lambda *_: changes.Changes(why="nobody knows"))
+    of = [
+        (profiled.entry(side, work="", role="", kind=kind, file=f"{side}.{kind}", operations=0), stacks)
+        for side, stacks in (("baseline", profiled.BASELINE), ("candidate", profiled.CANDIDATE))
+        for kind in ("cpu", "heap")
+    ]
+    run = synthetic.write_run(tmp_path / "run", replace(SPEC, go={"profile": ["cpu", "mem"]}))
+    profiled.write(run, of)
+    tidy.main(run)
+    compare.main(run)
     report.main(run)
-    assert "Profiles of the difference" not in (run / "report.md").read_text()
-    (run / "raw/profiles").mkdir()
-    for variant in SPEC.variants:
-        (run / f"raw/profiles/{variant}.cpu.pprof").write_bytes(b"x")
-    monkeypatch.setattr(bench, "_said", lambda words, *_: " ".join(words[3:6]))
-    report.main(run)
-    assert "CPU, candidate minus baseline:\n\n```text\ngo tool pprof" in (run / "report.md").read_text()
+    said = (run / "report.md").read_text().partition("## Profiles of the difference")[2]
+    assert re.findall("^### (.*)$", said, re.MULTILINE) == [
+        "CPU of the benchmarks",
+        "Memory allocated of the benchmarks",
+    ]
+    assert "10 → 10.70 s (+7.0 %, by chance up to 13.6) in the profile. It is part of" in said
+    assert "app/vmselect.planted" in said
+    assert "```text\ngo tool pprof" in said
+    assert len(list(run.glob("plots/flame-*.svg"))) == 2
 
 
 def test_a_run_that_has_measured_nothing_says_so(tmp_path):

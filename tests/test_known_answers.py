@@ -96,7 +96,10 @@ def figures(run_dir):
 
 
 def test_what_was_planted_is_found_and_nothing_else(checkout):
-    """Four residents: a handler made 5 % slower and a burnt CPU are found by CPU; the same binary is not called."""
+    """Four residents: a handler made 5 % slower and a burnt CPU are found by CPU; the same binary is not called.
+
+    The profiles behind the blocks have what was planted as their first line, and the commit that planted it.
+    """
     repository = str(planted.repository(CACHE))
     base = {"source": "git", "repo": repository, "ref": "base"}
     variants = {
@@ -105,8 +108,9 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
         "burner": base | {"ref": "burn-5"},
         "same": base,
     }
-    checkout.make(*experiment(checkout, variants, blocks=6))
-    found = figures(checkout.results("known"))
+    checkout.make(*experiment(checkout, variants, blocks=6), "PROFILE=cpu,heap,block")
+    run_dir = checkout.results("known")
+    found = figures(run_dir)
 
     slow = found["candidate", "duel_cpu_us", "all"]
     assert 1.5 < float(slow["change_pct"]) < 12
@@ -117,6 +121,28 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     assert burnt["verdict"] == "regression"
     for metric, query_type in (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all")):
         assert found["same", metric, query_type]["verdict"] != "regression"
+
+    said = (run_dir / "report.md").read_text()
+    for candidate, planted_one in (("slow-5", "app/vmselect.planted"), ("burn-5", "main.init.0.func1")):
+        head = f"### CPU of the queries, {candidate}"
+        of_candidate = next(part for part in said.split("\n### ") if f"### {part}".startswith(head))
+        first = next(
+            line for line in of_candidate.splitlines()[2:] if line.startswith(("| app", "| main", "| lib", "| run"))
+        )
+        assert first.startswith(f"| {planted_one} "), of_candidate
+        assert f"planted: {candidate}" in said.partition("## What changed in the sources")[2]
+    assert said.count("this server does not record where it waits") == 4
+    assert sum(path.stat().st_size for path in run_dir.glob("plots/flame-candidate-*.svg")) < 1_000_000
+    read = [line for line in (run_dir / "raw/events.jsonl").read_text().splitlines() if '"profile"' in line]
+    assert len(read) == 2
+    assert json.loads(read[0])["t"] > max(
+        b["ended"] for b in map(block, run_dir.glob("raw/*/block.json")) if b["kind"] != "profile"
+    )
+
+
+def block(path):
+    """Read the record of a block."""
+    return json.loads(path.read_text())
 
 
 def test_a_wrong_answer_in_a_hundred_and_fifty_is_found(checkout, tmp_path):

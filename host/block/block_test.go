@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = proc.Subreaper()
 	scrape.CacheAge, scrape.Timeout = time.Millisecond, 2*time.Second
-	takeCanary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil }
+	machine.TakeCanary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil }
 	code := m.Run()
 	proc.Leave()
 	os.Exit(code)
@@ -458,7 +459,7 @@ func TestWantOfMemory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	check(t, os.WriteFile(filepath.Join(root, "vmstat"), []byte("pgfault 9\noom_kill 3\n"), 0o644))
-	f := &frame{oomKills: 3}
+	f := &frame{oomKills: 3, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "")}}
 	if said := f.wantOfMemory(); said != "" {
 		t.Error(said)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/record"
 )
 
@@ -132,10 +133,12 @@ func TestExchangedIngestionCountsWhatArrives(t *testing.T) {
 // No port is given twice, also where a component listens on its further ones late.
 func TestPortsAreGivenOnce(t *testing.T) {
 	f := &frame{Spec: record.Spec{Plan: &record.Plan{Host: record.HostSettings{Port: 21000}}}, variants: map[string]*variant{}}
-	first := &server{port: must(f.freePort(nil)), ports: map[string]int{}, role: "vmstorage"}
+	f.hosts = map[string]machine.Machine{"": machine.NewHere(t.Context(), "127.0.0.1")}
+	first := f.server("vmstorage")
+	first.port = must(f.freePort(first))
 	first.ports["vm-insert"] = must(f.freePort(first))
 	f.variants["v"] = &variant{servers: []*server{first}}
-	if next := must(f.freePort(nil)); next == first.port || next == first.ports["vm-insert"] || first.port == first.ports["vm-insert"] {
+	if next := must(f.freePort(f.server("vminsert"))); next == first.port || next == first.ports["vm-insert"] || first.port == first.ports["vm-insert"] {
 		t.Error(first, next)
 	}
 	if at := strings.Join(first.addresses(), " "); !strings.HasPrefix(at, "DB_AT_VMSTORAGE=127.0.0.1:") || !strings.Contains(at, " DB_AT_VMSTORAGE_VM_INSERT=127.0.0.1:") {

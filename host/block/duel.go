@@ -134,7 +134,7 @@ func (d *duel) run(ctx context.Context) error {
 	for _, v := range d.alive() {
 		rss := usage{}
 		for _, s := range v.servers {
-			if c, err := proc.Read(s.pid); err == nil { // else it has died, as stop will say
+			if c, err := s.kernel(); err == nil { // else it has died, as stop will say
 				rss[s.role] = int64(c.RSS)
 				d.record.RSSPeakBytes[v.Name] += int64(c.PeakRSS)
 			}
@@ -185,7 +185,7 @@ func (d *duel) servers() (all []*server) {
 func (d *duel) idle(ctx context.Context, when string) error {
 	s := d.timed("idle", when)
 	used, seconds, err := d.watch(ctx, record.Seconds(d.Plan.Duel.IdleS))
-	s.over(d.servers()...)
+	s.over()
 	s.close(0, 0)
 	if err == nil {
 		d.record.Idle = append(d.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -214,10 +214,12 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 	rule := d.Plan.Duel
 	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), MostDifferences: rule.MostDifferences,
 		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
-	first := 0
+	first, times := 0, 1
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
 		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
 		first = d.Row.Turn * job.Until.Count
+		times = d.more(queryType, job.Until.Count)
+		job.Until.Count *= times
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
 		file, err := d.Workload.QueriesFor(*target, queryType)
@@ -247,12 +249,16 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			return err
 		}
 	}
+	// A quarter more than it takes, so that one window is enough.
+	read := d.profile(ctx, "queries", record.Seconds(1.25*rule.Seconds*float64(times)), d.alive()...)
+	defer read(0)
 	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
 	result, names, places, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
-	s.done(d.servers(), result)
+	read(int64(len(result.Exchanges)))
+	s.done(result)
 	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
 		return err
 	}
@@ -394,8 +400,8 @@ func (d *duel) used(name string) usage {
 }
 
 // done ends a phase of exchanges.
-func (s *span) done(servers []*server, result *exchange.Result) {
-	s.over(servers...)
+func (s *span) done(result *exchange.Result) {
+	s.over()
 	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
 }
 
@@ -451,7 +457,7 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	if err := d.ended(ctx, v); err != nil {
 		return err
 	}
-	return faultf("%s; %s", failure, lastWords(v.front().log))
+	return faultf("%s; %s", failure, lastWords(v.front()))
 }
 
 // ratios are what the forecast goes by.

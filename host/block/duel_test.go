@@ -21,6 +21,7 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 
 	"tsduel/host/exchange"
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -116,7 +117,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 	target := record.Target{Name: "toy", DataFormat: "f", QueryFormat: "f", Answers: "prometheus", Volatile: `"executionTimeMsec":\s*\d+`, WritePath: "/write",
 		Counters: map[string]record.Counter{"rows_read": {Name: "vm_rows_read_per_query_sum"}, "active_merges": {Name: "vm_active_merges"},
 			"answers_kept": {Name: "vm_cache_entries"}, "inserted": {Name: "vm_rows_inserted_total"}}, Quiet: []string{"active_merges"}}
-	f := &frame{variants: map[string]*variant{}}
+	f := &frame{variants: map[string]*variant{}, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "127.0.0.1")}}
 	f.targets = filepath.Join("..", "..", "scripts", "targets")
 	if f.targets, err = filepath.Abs(f.targets); err != nil {
 		t.Fatal(err)

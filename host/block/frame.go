@@ -7,14 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -26,8 +26,12 @@ type frame struct {
 	record.Spec
 	block    *record.Block
 	variants map[string]*variant
-	targets  string  // scripts/targets
-	oomKills float64 // of this machine so far
+	targets  string                     // scripts/targets
+	hosts    map[string]machine.Machine // that components run on, by name; this one has none
+	profiler *profiler
+	borrowed []*machine.There
+	clients  []*machine.There // of those, the clients beside this one
+	oomKills float64          // of all machines so far
 }
 
 // variant is one of the versions, as it lies and runs here. Its phase is the one that a fault is put down to.
@@ -39,6 +43,7 @@ type variant struct {
 	servers   []*server
 	silent    *server // did not answer with its counters
 	snapshots *scrape.Snapshots
+	drained   func() // told when what a load left to do is done
 	part      string
 	phase     record.Phase
 	failed    bool
@@ -47,11 +52,13 @@ type variant struct {
 // server is one component that runs. Pid is that of who listens, which is not the one that was started where a wrapper
 // starts it. Queries and writes are where clients reach it; empty where they do not.
 type server struct {
-	role, log                string
+	role, log, logThere      string // logThere is that on its own machine, log the copy of it here
 	queries, writes, metrics string
+	host, address            string
 	port, pid                int
 	ports                    map[string]int // more of them, by name
-	process                  *proc.Process
+	on                       machine.Machine
+	process                  *machine.Process
 	counters                 func(context.Context) ([]byte, error)
 }
 
@@ -68,25 +75,40 @@ func faultf(format string, args ...any) error { return &fault{message: fmt.Sprin
 // Run runs a block into Spec.Dir and returns its record, of a failed one too. An error is what is not the block's own
 // failing: ctx has ended, a disk is full, a mistake of ours.
 func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
-	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), variants: map[string]*variant{}, oomKills: noise.VMStat("oom_kill")}
+	return runBlock(ctx, spec, nil)
+}
+
+func runBlock(ctx context.Context, spec record.Spec, p *profiler) (*record.Block, error) {
+	f := &frame{Spec: spec, profiler: p, block: record.NewBlock(spec.Row), variants: map[string]*variant{}}
 	var err error
 	// On another machine each run has a copy of the project of its own.
 	project := cmp.Or(os.Getenv("TSDUEL_PROJECT"), filepath.Join(spec.RunDir, "project"))
 	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
 		return nil, err
 	}
-	end := noise.Watch(f.block)
+	given := ctx
+	ctx, err = f.borrow(ctx)
+	defer f.hangUp()
+	if err != nil {
+		return nil, err
+	}
+	f.oomKills = f.killedForMemory()
+	end, looked := noise.Watch(f.block), f.look()
 	err = f.run(ctx)
 	if ended := proc.EndAll(); err == nil {
 		err = ended
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if given.Err() != nil {
+		return nil, given.Err()
+	}
+	if ctx.Err() != nil { // a machine was lost: no variant's doing
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	end()
+	_, f.block.Hosts = f.since(looked)
 	for _, p := range f.block.Phases {
 		if slices.Contains([]string{"load", "query", "exchange", "before", "ingest", "after", "mixed", "rung"}, p.Phase) {
 			f.block.TimedS += p.End - p.Begin
@@ -95,6 +117,108 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	f.block.Finish(f.Plan.Variants)
 	f.loadRatios()
 	return f.block, nil
+}
+
+// borrow reaches the machines that run components; ctx ends when one of them is lost.
+func (f *frame) borrow(ctx context.Context) (context.Context, error) {
+	address := "127.0.0.1"
+	if f.Lent != nil {
+		address = f.Lent.Hosts[f.Host.Host]
+	}
+	for _, host := range slices.Sorted(maps.Keys(f.Plan.Topology)) {
+		if host == f.Host.Host {
+			continue
+		}
+		var there *machine.There
+		var err error
+		if there, ctx, err = machine.Borrow(ctx, f.Lent, host); err != nil {
+			return ctx, err
+		}
+		f.borrowed = append(f.borrowed, there)
+		if slices.Contains(f.Plan.Topology[host], "client") {
+			f.clients = append(f.clients, there)
+		}
+	}
+	f.hosts = map[string]machine.Machine{"": machine.NewHere(ctx, address)}
+	for _, there := range f.borrowed {
+		f.hosts[there.Host] = there
+	}
+	return ctx, nil
+}
+
+func (f *frame) hangUp() {
+	for _, there := range f.borrowed {
+		there.HangUp()
+	}
+}
+
+// on is the machine of a component, by name as well; this one has none.
+func (f *frame) on(role string) (machine.Machine, string) {
+	host := f.Plan.Topology.On(role)
+	if host == f.Host.Host {
+		host = ""
+	}
+	return f.hosts[host], host
+}
+
+// everywhere has each machine that has a component of a variant do something, this one first.
+func (f *frame) everywhere(v *variant, do func(machine.Machine) error) (err error) {
+	hosts := map[string]bool{}
+	for _, c := range v.Components {
+		_, host := f.on(c.Role)
+		hosts[host] = true
+	}
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		err = errors.Join(err, do(f.hosts[host]))
+	}
+	return err
+}
+
+func (f *frame) killedForMemory() (sum float64) {
+	for _, m := range f.hosts {
+		var count float64
+		_ = m.OOMKills(machine.None{}, &count)
+		sum += count
+	}
+	return sum
+}
+
+// looked are edges of the machines' own counters, by host, and of the servers that they have then.
+type looked struct {
+	edges map[string]int
+	pids  map[string][]int
+}
+
+func (f *frame) look(servers ...*server) looked {
+	l := looked{map[string]int{}, map[string][]int{}}
+	for _, s := range servers {
+		l.pids[s.host] = append(l.pids[s.host], s.pid)
+	}
+	for host, m := range f.hosts {
+		var edge int
+		if m.Look(l.pids[host], &edge) == nil {
+			l.edges[host] = edge
+		}
+	}
+	return l
+}
+
+// since is what has happened here since then, and on the other machines.
+func (f *frame) since(then looked) (here *record.Noise, others map[string]*record.Noise) {
+	for host, edge := range then.edges {
+		n := &record.Noise{}
+		switch err := f.hosts[host].Since(machine.Span{Edge: edge, Pids: then.pids[host]}, n); {
+		case err != nil: // it is lost, as who asks it next will find
+		case host == "":
+			here = n
+		default:
+			if others == nil {
+				others = map[string]*record.Noise{}
+			}
+			others[host] = n
+		}
+	}
+	return here, others
 }
 
 // loadRatios are of what each variant alone loaded, for the forecast; those of an upgrade of what came on top.
@@ -198,6 +322,11 @@ func (f *frame) blame(v *variant, err error) error {
 	if !errors.As(err, &broken) {
 		return err
 	}
+	for _, there := range f.borrowed {
+		if err := there.Reach(); err != nil { // what has failed is the way to it
+			return err
+		}
+	}
 	v.failed = true
 	f.block.Fail(record.Failure{Variant: v.Name, Part: v.part, Phase: v.phase.Phase, QueryType: v.phase.QueryType, Message: broken.message})
 	return v.close(true)
@@ -209,6 +338,7 @@ func (v *variant) close(kill bool) (err error) {
 		if kill && err == nil {
 			err = s.process.Kill()
 		}
+		err = errors.Join(err, s.bringLog())
 	}
 	v.servers = nil
 	if v.snapshots != nil {
@@ -241,7 +371,7 @@ type span struct {
 	record.Phase
 	frame *frame
 	of    *variant // nil in the duel
-	from  *noise.Edge
+	from  *looked
 }
 
 // begin tells of a phase; v is nil where it is all variants' together.
@@ -258,16 +388,16 @@ func (f *frame) begin(v *variant, part, phase, queryType string) *span {
 
 // listen takes an edge of the host's counters just before what is timed begins; the other one is taken by over.
 func (s *span) listen(servers ...*server) {
-	e := noise.Take(listening(servers)...)
-	s.from = &e
+	l := s.frame.look(servers...)
+	s.from = &l
 	s.Begin = record.Epoch(time.Now())
 }
 
 // over is the moment when what is timed has ended.
-func (s *span) over(servers ...*server) {
+func (s *span) over() {
 	s.End = record.Epoch(time.Now())
 	if s.from != nil {
-		s.Noise = noise.Between(*s.from, noise.Take(listening(servers)...))
+		s.Noise, s.Hosts = s.frame.since(*s.from)
 	}
 }
 
@@ -300,8 +430,8 @@ func (v *variant) cpu() (time.Duration, error) {
 func (v *variant) cpuByRole() (usage, error) {
 	by := usage{}
 	for _, s := range v.servers {
-		used, err := proc.CPU(s.pid)
-		if err != nil {
+		var used time.Duration
+		if err := s.on.CPU(s.pid, &used); err != nil {
 			return nil, err
 		}
 		by[s.role] = int64(used)
@@ -312,11 +442,17 @@ func (v *variant) cpuByRole() (usage, error) {
 // storageWritten is what the servers of a variant have written to storage so far, in bytes.
 func (v *variant) storageWritten() (sum int64) {
 	for _, s := range v.servers {
-		if c, err := proc.Read(s.pid); err == nil {
+		if c, err := s.kernel(); err == nil {
 			sum += int64(c.StorageWritten)
 		}
 	}
 	return sum
+}
+
+// kernel is what the kernel has counted of the process so far.
+func (s *server) kernel() (c proc.Counters, err error) {
+	err = s.on.Counters(s.pid, &c)
+	return c, err
 }
 
 func (u usage) sum() (all int64) {
@@ -346,9 +482,9 @@ func (f *frame) byRole(in *record.ByRole, of string, by map[string]int64) {
 	(*in)[of] = by
 }
 
-// freePort is the first on 127.0.0.1, from host.port on, that nobody listens on and that no server of ours was given: those
-// that run, and one that is about to be started.
-func (f *frame) freePort(next *server) (int, error) {
+// freePort is the first on its machine's address, from host.port on, that nobody listens on and that no server of ours was given:
+// those that run, and one that is about to be started.
+func (f *frame) freePort(next *server) (port int, err error) {
 	given := map[int]bool{}
 	take := func(s *server) {
 		given[s.port] = true
@@ -361,16 +497,7 @@ func (f *frame) freePort(next *server) (int, error) {
 			take(s)
 		}
 	}
-	if next != nil {
-		take(next)
-	}
-	for port := f.Plan.Host.Port; port < f.Plan.Host.Port+100; port++ {
-		if given[port] {
-			continue
-		}
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, record.UserError(`no port from %d on is free on 127.0.0.1: choose others with SET="host.port=..."`, f.Plan.Host.Port)
+	take(next)
+	err = next.on.FreePort(machine.Ports{From: f.Plan.Host.Port, Given: given}, &port)
+	return port, err
 }

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"tsduel/host/exchange"
+	"tsduel/host/machine"
 	"tsduel/host/record"
 )
 
@@ -19,7 +19,9 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	loaded := map[*variant]string{}
 	defer func() {
 		for v, dir := range loaded {
-			err = errors.Join(err, os.RemoveAll(v.data))
+			err = errors.Join(err, d.everywhere(v, func(m machine.Machine) error {
+				return m.Prepare(machine.Directories{Remove: []string{v.data}}, &machine.None{})
+			}))
 			v.data = dir
 		}
 		d.record.Start = map[string]record.DuelStart{}
@@ -27,11 +29,11 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	for _, v := range d.alive() {
 		loaded[v], v.data = v.data, v.data+".exchanged"
 		// One that was killed may have left its own.
-		err = record.RemoveTree(v.data)
+		fresh := machine.Directories{Remove: []string{v.data}}
 		for _, c := range v.Components {
-			err = errors.Join(err, os.MkdirAll(filepath.Join(v.data, c.Role), 0o777))
+			fresh.Make = append(fresh.Make, filepath.Join(v.data, c.Role))
 		}
-		if err != nil {
+		if err := d.everywhere(v, func(m machine.Machine) error { return m.Prepare(fresh, &machine.None{}) }); err != nil {
 			return err
 		}
 	}
@@ -54,6 +56,8 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	read := d.profile(ctx, "ingestion", max(firstWindow, record.Seconds(1.25*rule.LoadS)), d.alive()...)
+	defer read(0)
 	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
 	result, names, places, err := d.send(ctx, job)
 	if err != nil {
@@ -70,7 +74,8 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 	if err := d.arrived(ctx, samples, before); err != nil || d.decided() {
 		return err
 	}
-	s.done(d.servers(), result)
+	read(samples)
+	s.done(result)
 	file, err := createExchanges(d.path("load.csv.gz"), "k,order,lines", d.Plan.Variants)
 	if err != nil {
 		return err

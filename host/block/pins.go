@@ -43,6 +43,10 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 		return pin, nil
 	}
 	allowed := slices.Concat(cores...)
+	if wanted.Mode == "apart" {
+		pin.Client, pin.Reason = allowed, "nothing is pinned: no component shares this host with the client"
+		return pin, nil
+	}
 	if wanted.Mode == "fixed" {
 		for _, cpu := range slices.Concat(wanted.Server, wanted.Client) {
 			if !slices.Contains(allowed, cpu) {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -56,28 +56,12 @@ func (f *frame) restart(ctx context.Context, v *variant) error {
 		return err
 	}
 	if f.Plan.Queries.Cache == "cold" && f.Plan.Host.DropCaches {
-		if err := f.dropCaches(); err != nil {
+		if err := f.everywhere(v, func(m machine.Machine) error { return m.DropCaches(f.Scratch, &machine.None{}) }); err != nil {
 			return err
 		}
 	}
 	_, err := f.launch(ctx, v, "", nil)
 	return err
-}
-
-// dropCaches empties the page cache, which is root's right alone.
-func (f *frame) dropCaches() error {
-	if err := record.SyncDisk(f.Scratch); err != nil {
-		return err
-	}
-	const file = "/proc/sys/vm/drop_caches"
-	err := os.WriteFile(file, []byte("3"), 0o644)
-	if errors.Is(err, os.ErrPermission) {
-		err = exec.Command("sudo", "-n", "sh", "-c", "echo 3 >"+file).Run()
-	}
-	if err != nil {
-		return record.UserError("host.drop_caches is set, and the page cache cannot be dropped here (%v): run as root, or where sudo asks nothing, or SET=\"host.drop_caches=false\"", err)
-	}
-	return nil
 }
 
 func (f *frame) query(ctx context.Context, v *variant, queryType string, rec *record.SoloRecord) error {
@@ -117,7 +101,7 @@ func (f *frame) query(ctx context.Context, v *variant, queryType string, rec *re
 		return err
 	}
 	v.snapshots.Mark("query", "end", queryType)
-	s.over(v.servers...)
+	s.over()
 	s.Begin, s.End = record.Epoch(exit.began), record.Epoch(exit.At)
 	s.ClientUserS, s.ClientSystemS, s.Attempts = exit.User.Seconds(), exit.System.Seconds(), tries
 	if now, err := v.cpuByRole(); err == nil {
@@ -151,7 +135,7 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 	}
 	work := func() (cpu time.Duration, read uint64) {
 		for _, s := range v.servers {
-			if counters, err := proc.Read(s.pid); err == nil {
+			if counters, err := s.kernel(); err == nil {
 				cpu, read = cpu+counters.CPU, read+counters.StorageRead
 			}
 		}
@@ -168,7 +152,7 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 		return float64(used), nil // also of one that has just ended
 	}
 	c.stalled = func() error {
-		return faultf("no query was answered for %v s; %s", c.stallS, lastWords(v.front().log))
+		return faultf("no query was answered for %v s; %s", c.stallS, lastWords(v.front()))
 	}
 	c.hung = func(quiet time.Duration) bool {
 		cpu, read := work()
@@ -184,7 +168,7 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 		f.Events.Note(f.block.Block, v.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
-		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s", attempts, file.Type, lastWords(v.front().log))
+		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s", attempts, file.Type, lastWords(v.front()))
 	}
 	if err != nil {
 		return exit, tries, err
@@ -198,7 +182,7 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 	}
 	if exit.Code != 0 || as == "" {
 		if err := f.equal(v, "query_exit", 0, float64(exit.Code), fmt.Sprintf("queries of %s ended with %s: %s; %s",
-			file.Type, exitWords(exit.Code), clientWords(c.stderr, c.stdout), lastWords(v.front().log))); err != nil {
+			file.Type, exitWords(exit.Code), clientWords(c.stderr, c.stdout), lastWords(v.front()))); err != nil {
 			return exit, tries, err
 		}
 	}

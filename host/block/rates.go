@@ -38,7 +38,8 @@ type rates struct {
 	*variant
 	rule   record.Rates
 	record record.RatesPart
-	counts io.Writer // of its histograms
+	counts io.Writer      // of its histograms
+	sent   map[string]int // operations so far, by kind
 }
 
 // atRates makes a part of a block of what each variant does at fixed rates. Alone, since two servers at work would share
@@ -53,7 +54,7 @@ func atRates(part string, work func(*frame, context.Context, *rates) error) func
 			defer func() { err = errors.Join(err, undo()) }()
 		}
 		for _, name := range f.Row.Order {
-			r := &rates{variant: f.variants[name]}
+			r := &rates{variant: f.variants[name], sent: map[string]int{}}
 			if r.failed {
 				continue
 			}
@@ -98,7 +99,7 @@ func (f *frame) withServer(ctx context.Context, r *rates, part string, work func
 	if !f.equalStart(r.variant, sizes["cache_bytes"], "bytes of answers on disk") {
 		return r.close(true)
 	}
-	if _, err := readOnce(ctx, r.data, f.Plan.Queries.Cache == "cold"); err != nil {
+	if _, err := f.readOnce(r.variant); err != nil {
 		return err
 	}
 	if _, err := f.launch(ctx, r.variant, part+"-", f.Host.Pin.Server); err != nil {
@@ -143,7 +144,8 @@ func (f *frame) mixed(ctx context.Context, r *rates) error {
 	}
 	defer queries.Close()
 	perLine := float64(f.Plan.Workload.Samples) / float64(f.Plan.Workload.Lines)
-	batch := ratesStream{operation: "batch", rate: m.Ingest / perLine / float64(m.BatchSize), source: lines, success: func(status int) bool { return status/100 == 2 }}
+	batch := ratesStream{operation: "batch", rate: m.Ingest / perLine / float64(m.BatchSize), source: lines, success: func(status int) bool { return status/100 == 2 },
+		lines: &openloop.Lines{File: cmp.Or(data.FeedPath, data.Path), Path: r.target.WritePath, Size: m.BatchSize}}
 	query := f.queryStream(r, m.Queries, queries)
 	if err := f.leadIn(ctx, r, query); err != nil {
 		return err
@@ -234,21 +236,29 @@ func (f *frame) hasData(r *rates, before, after []byte) error {
 }
 
 // inTurn gives queries of the types in turn, behind those of the blocks before as far as the files reach.
-func (f *frame) inTurn(r *rates, count float64) (exchange.Source, error) {
+func (f *frame) inTurn(r *rates, count float64) (inTurn, error) {
 	each := int(count)/len(r.rule.Types) + 1
 	var of []exchange.Source
+	var files []openloop.Queries
 	for _, queryType := range r.rule.Types {
 		file, err := f.Workload.QueriesFor(r.target, queryType)
 		var source exchange.Source
 		if err == nil {
-			source, err = exchange.Around(file.Path, f.Row.Block*each%file.Count, r.target.QueryArguments)
+			files = append(files, openloop.Queries{Path: file.Path, First: f.Row.Block * each % file.Count, Arguments: r.target.QueryArguments})
+			source, err = exchange.Around(file.Path, files[len(files)-1].First, r.target.QueryArguments)
 		}
 		if err != nil {
-			return nil, errors.Join(err, exchange.Turns(of...).Close())
+			return inTurn{}, errors.Join(err, exchange.Turns(of...).Close())
 		}
 		of = append(of, source)
 	}
-	return exchange.Turns(of...), nil
+	return inTurn{exchange.Turns(of...), files}, nil
+}
+
+// inTurn is a source with what it is made of, for clients on other hosts.
+type inTurn struct {
+	exchange.Source
+	files []openloop.Queries
 }
 
 // ratesStream is operations of one kind, a second so many.
@@ -258,10 +268,12 @@ type ratesStream struct {
 	source    exchange.Source
 	success   func(int) bool
 	empty     func([]byte) (bool, error)
+	queries   []openloop.Queries // or
+	lines     *openloop.Lines    // that the source is of
 }
 
-func (f *frame) queryStream(r *rates, rate float64, source exchange.Source) ratesStream {
-	return ratesStream{operation: "query", rate: rate, source: source, success: func(status int) bool { return status == http.StatusOK }, empty: exchange.Empty(r.target.Answers)}
+func (f *frame) queryStream(r *rates, rate float64, source inTurn) ratesStream {
+	return ratesStream{operation: "query", rate: rate, source: source, queries: source.files, success: func(status int) bool { return status == http.StatusOK }, empty: exchange.Empty(r.target.Answers)}
 }
 
 // ratePhase is a phase with what is not recorded of it.
@@ -273,9 +285,7 @@ type ratePhase struct {
 func (f *frame) job(r *rates, length time.Duration, streams ...ratesStream) openloop.Job {
 	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)), Patience: ratesPatience}
 	for i, stream := range streams {
-		// The same times for every variant of a block, others in the next.
-		schedule := openloop.Schedule{Rate: stream.rate, Length: length, Poisson: r.rule.Arrivals == "poisson",
-			Seed: uint64(f.Plan.Design.Seed)<<32 + uint64(f.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)}
+		schedule := f.schedule(r, i, stream.rate, length)
 		url := r.url()
 		if stream.operation != "query" {
 			url = r.written().writes
@@ -286,12 +296,20 @@ func (f *frame) job(r *rates, length time.Duration, streams ...ratesStream) open
 	return job
 }
 
+// schedule is the same for every variant of a block, another in the next.
+func (f *frame) schedule(r *rates, stream int, rate float64, length time.Duration) openloop.Schedule {
+	return openloop.Schedule{Rate: rate, Length: length, Poisson: r.rule.Arrivals == "poisson",
+		Seed: uint64(f.Plan.Design.Seed)<<32 + uint64(f.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(stream)}
+}
+
 // leadIn asks a fresh process for a while, unless it is to be cold. Nothing of it is recorded.
 func (f *frame) leadIn(ctx context.Context, r *rates, stream ratesStream) error {
 	if f.Plan.Queries.Cache == "cold" {
 		return nil
 	}
-	_, _, err := openloop.Run(ctx, f.job(r, min(leadFor, record.Seconds(r.rule.Seconds)), stream))
+	job := f.job(r, min(leadFor, record.Seconds(r.rule.Seconds)), stream)
+	r.sent[stream.operation] += len(job.Streams[0].Starts)
+	_, _, err := openloop.Run(ctx, job)
 	return cmp.Or(ctx.Err(), f.died(r.variant), err)
 }
 
@@ -322,17 +340,29 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 		}()
 	}
 	s.listen(r.servers...)
-	results, totals, failed := openloop.Run(alive, job)
+	var results []*openloop.Result
+	var totals openloop.Totals
+	var failed error
+	if len(f.clients) > 0 {
+		results, totals, phase.Clients, failed = f.together(alive, r, job.Progress, streams)
+	} else {
+		results, totals, failed = openloop.Run(alive, job)
+	}
 	now, _ := r.cpu()
 	if err := cmp.Or(ctx.Err(), f.died(r.variant), failed); err != nil {
 		return phase, nil, nil, err
 	}
 	r.snapshots.Mark(s.Phase.Phase, "end", s.QueryType)
-	s.over(r.servers...)
-	phase.RatePhase = record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: int64(now - cpu), ClientCPUNS: int64(totals.ClientCPU)}
+	s.over()
+	who := "the client"
+	phase.Seconds, phase.CPUNS, phase.ClientCPUNS = totals.Elapsed.Seconds(), int64(now-cpu), int64(totals.ClientCPU)
 	phase.ClientShare = totals.ClientCPU.Seconds() / totals.Elapsed.Seconds() / float64(max(1, len(f.Host.Pin.Client)))
+	if len(phase.Clients) > 0 {
+		phase.SkewMS = skew(phase.Clients)
+		phase.ClientShare, who = busiest(phase.Clients)
+	}
 	for _, server := range r.servers {
-		if c, err := proc.Read(server.pid); err == nil {
+		if c, err := server.kernel(); err == nil {
 			phase.RSSBytes += int64(c.RSS)
 		}
 	}
@@ -344,7 +374,7 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 	for i, result := range results {
 		kept := record.RateStream{Operation: streams[i].operation, Rate: streams[i].rate, Planned: result.Planned, Started: result.Started, Answered: result.Answered,
 			Failed: result.Failed, Unstarted: result.Unstarted, Queued: result.Queued, Late: result.Late, Empty: result.Empty, Failure: result.Failure,
-			Connections: r.rule.Connections}
+			Connections: r.rule.Connections * (1 + len(f.clients))}
 		for _, time := range []struct {
 			name string
 			of   *hdrhistogram.Histogram
@@ -359,9 +389,10 @@ func (f *frame) rate(ctx context.Context, s *span, r *rates, streams []ratesStre
 		phase.Streams = append(phase.Streams, kept)
 		phase.lines += result.Lines
 		answered += result.Answered
+		r.sent[streams[i].operation] += result.Planned
 	}
 	s.close(0, int64(answered))
-	f.judgeRate(s, r, &phase.RatePhase)
+	f.judgeRate(s, r, &phase.RatePhase, who)
 	return phase, before, after, nil
 }
 
@@ -371,7 +402,7 @@ func percentiles(h *hdrhistogram.Histogram) map[string]int64 {
 
 // judgeRate says where the client is what was measured, which voids the phase, and where the server was behind so far
 // that some operations were never sent, which does not.
-func (f *frame) judgeRate(s *span, r *rates, phase *record.RatePhase) {
+func (f *frame) judgeRate(s *span, r *rates, phase *record.RatePhase, who string) {
 	note := func(message string) { f.Events.Note(f.block.Block, r.Name, s.QueryType, message) }
 	for _, one := range phase.Streams {
 		if share := 100 * float64(one.Late) / float64(max(1, one.Started)); phase.Void == "" && share > r.rule.LatePct {
@@ -384,7 +415,7 @@ func (f *frame) judgeRate(s *span, r *rates, phase *record.RatePhase) {
 		}
 	}
 	if phase.Void == "" && phase.ClientShare > bottleneck {
-		phase.Void = fmt.Sprintf("the client does not keep this rate: it used %.0f %% of its CPUs, and is what was measured above %.0f %%", 100*phase.ClientShare, 100*bottleneck)
+		phase.Void = fmt.Sprintf("%s does not keep this rate: it used %.0f %% of its CPUs, and is what was measured above %.0f %%", who, 100*phase.ClientShare, 100*bottleneck)
 	}
 	if phase.Void != "" {
 		note(phase.Void)

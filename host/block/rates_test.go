@@ -26,7 +26,7 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 			phase := record.RatePhase{Streams: []record.RateStream{stream}}
 			c.change(&phase)
 			r := &rates{variant: &variant{}, rule: record.Rates{LateMS: 1, LatePct: 1}}
-			f.judgeRate(f.begin(r.variant, record.InMixed, "mixed", ""), r, &phase)
+			f.judgeRate(f.begin(r.variant, record.InMixed, "mixed", ""), r, &phase, "the client")
 			if phase.Void != c.void {
 				t.Errorf("%q", strings.TrimSpace(phase.Void))
 			}

@@ -5,17 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -24,49 +24,44 @@ import (
 // readyEvery is how often a server that starts is asked whether it answers.
 const readyEvery = 50 * time.Millisecond
 
-// verb is one call of a database's adapter (scripts/targets/DB/VERB).
+// verb is one call of a database's adapter (scripts/targets/DB/VERB); the files are a client's.
 type verb struct {
 	name                  string
 	args, env             []string
 	stdin, stdout, stderr *os.File
-	cpus                  []int
 }
 
-// start starts a verb for one server.
+// start starts a client's verb here.
 func (f *frame) start(v *variant, s *server, c verb) (*proc.Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	// Not by its first line: a PATH of the experiment is the server's, and not for finding bash.
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		return nil, record.UserError("bash is missing here, and databases are started by it: install it")
-	}
+	return machine.Execute(f.command(v, s, c), c.stdin, c.stdout, c.stderr)
+}
+
+// command is a verb for one server.
+func (f *frame) command(v *variant, s *server, c verb) machine.Command {
+	call := machine.Command{Argv: append([]string{filepath.Join(f.targets, v.Target, c.name)}, c.args...), Dir: f.emptyDir(), Scratch: f.Scratch}
 	var env []string
 	if c.name == "start" {
-		for name, value := range v.component(s.role).Env {
+		component := v.component(s.role)
+		for name, value := range component.Env {
 			env = append(env, name+"="+value)
+		}
+		// A directory of the files that the experiment gives it, and of nothing else.
+		if len(component.Files) > 0 {
+			call.Dir, call.Files = filepath.Join(f.Scratch, "files", v.Name, s.role), component.Files
 		}
 	}
 	env = append(env,
-		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role),
+		"DB_ROLE="+s.role, "DB_BINARY="+f.binary(v, s.role), "DB_DATA_DIR="+filepath.Join(v.data, s.role), "DB_HOST="+s.address,
 		"DB_URL="+v.url(), "DB_WRITE_URL="+v.written().writes, "DB_PID="+strconv.Itoa(s.pid), "DB_CACHE="+f.Plan.Queries.Cache,
-		"DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin, "TSDUEL_HOST="+self)
-	env = append(append(env, s.ours()...), c.env...)
+		"DB_SETTLE="+f.Plan.Settle.Mode, "TSBS_BIN="+f.Builds.TSBSBin)
+	if f.Lent != nil { // what the hosts say to each other goes through no proxy
+		env = append(env, "NO_PROXY=*", "no_proxy=*")
+	}
+	call.Env = append(append(env, s.ours()...), c.env...)
 	for _, one := range v.servers {
-		env = append(env, one.addresses()...)
+		call.Env = append(call.Env, one.addresses()...)
 	}
-	dir := f.emptyDir()
-	if c.name == "start" {
-		if dir, err = f.filesOf(v, s.role); err != nil {
-			return nil, err
-		}
-	}
-	return proc.Start(proc.Command{
-		Argv: append([]string{bash, filepath.Join(f.targets, v.Target, c.name)}, c.args...), Env: env, Dir: dir, Scratch: f.Scratch,
-		Stdin: c.stdin, Stdout: c.stdout, Stderr: c.stderr, CPUs: c.cpus,
-	})
+	return call
 }
 
 // ours are DB_PORT and, of more ports, DB_PORT_NAME.
@@ -80,72 +75,32 @@ func (s *server) ours() []string {
 
 // addresses are DB_AT_ROLE and, of more ports, DB_AT_ROLE_NAME: HOST:PORT of one that runs, for the others.
 func (s *server) addresses() []string {
-	at := "DB_AT_" + variable(s.role)
-	env := []string{at + "=127.0.0.1:" + strconv.Itoa(s.port)}
-	for name, port := range s.ports {
-		env = append(env, at+"_"+variable(name)+"=127.0.0.1:"+strconv.Itoa(port))
+	at := func(port int) string { return "=" + net.JoinHostPort(s.address, strconv.Itoa(port)) }
+	name := "DB_AT_" + variable(s.role)
+	env := []string{name + at(s.port)}
+	for more, port := range s.ports {
+		env = append(env, name+"_"+variable(more)+at(port))
 	}
 	return env
 }
 
 func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 
-// filesOf is a directory of the files that the experiment gives a component, and of nothing else.
-func (f *frame) filesOf(v *variant, role string) (string, error) {
-	files := v.component(role).Files
-	if len(files) == 0 {
-		return f.emptyDir(), nil
-	}
-	dir := filepath.Join(f.Scratch, "files", v.Name, role)
-	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o777))
-	for name, text := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
-	}
-	return dir, err
-}
-
-// ask calls a verb that answers with text; the error is its own last words.
+// ask calls a verb that answers with text, on the component's machine; the error is its own last words.
 func (f *frame) ask(ctx context.Context, v *variant, s *server, patience time.Duration, name string, env ...string) (string, error) {
-	said, err := memory(name)
-	if err != nil {
-		return "", err
+	call := f.command(v, s, verb{name: name, env: env})
+	call.Patience = patience
+	var said machine.Said
+	if err := s.on.Run(call, &said); err != nil || ctx.Err() != nil {
+		return "", cmp.Or(ctx.Err(), err)
 	}
-	defer said.Close()
-	complaint, err := memory(name)
-	if err != nil {
-		return "", err
-	}
-	defer complaint.Close()
-	p, err := f.start(v, s, verb{name: name, env: env, stdout: said, stderr: complaint})
-	if err != nil {
-		return "", err
-	}
-	bounded, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	exit, err := p.Wait(bounded)
-	if err != nil {
-		if killed := p.Kill(); killed != nil {
-			return "", killed
-		}
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
+	switch {
+	case said.Late:
 		return "", faultf("%s/%s did not return within %v", v.Target, name, patience)
+	case said.Code != 0:
+		return "", faultf("%s/%s ended with %s: %s", v.Target, name, exitWords(said.Code), wordsOf(said.Err, said.Out))
 	}
-	if exit.Code != 0 {
-		return "", faultf("%s/%s ended with %s: %s", v.Target, name, exitWords(exit.Code), clientWords(complaint.Name(), said.Name()))
-	}
-	text, err := os.ReadFile(said.Name())
-	return string(text), err
-}
-
-// memory is a file that needs no disk; its name can be read while it is open.
-func memory(name string) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
-	}
-	return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)), nil
+	return string(said.Out), nil
 }
 
 // emptyDir is where clients run: TSBS's commands read ./config.* as defaults.
@@ -187,8 +142,12 @@ func (v *variant) first(takes func(*server) bool) *server {
 func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus []int) (seconds float64, err error) {
 	begin := time.Now()
 	for _, c := range slices.Backward(v.Components) {
-		s := &server{role: c.Role, log: filepath.Join(v.dir, logPrefix+c.Role+".log"), ports: map[string]int{}}
-		if s.port, err = f.freePort(nil); err != nil {
+		s := f.server(c.Role)
+		s.log = filepath.Join(v.dir, logPrefix+c.Role+".log")
+		if s.logThere = s.log; s.host != "" {
+			s.logThere = filepath.Join(f.Scratch, "data", "logs", v.Name, filepath.Base(s.log))
+		}
+		if s.port, err = f.freePort(s); err != nil {
 			return 0, err
 		}
 		for _, name := range v.target.Ports[c.Role] {
@@ -196,16 +155,9 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 				return 0, err
 			}
 		}
-		if err := os.MkdirAll(filepath.Join(v.data, c.Role), 0o777); err != nil {
-			return 0, err
-		}
-		log, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-		if err != nil {
-			return 0, err
-		}
-		s.process, err = f.start(v, s, verb{name: "start", args: c.Flags, stdout: log, stderr: log, cpus: cpus})
-		_ = log.Close()
-		if err != nil {
+		call := f.command(v, s, verb{name: "start", args: c.Flags})
+		call.Log, call.CPUs, call.Make = s.logThere, cpus, []string{filepath.Join(v.data, c.Role)}
+		if s.process, err = machine.Start(s.on, call); err != nil {
 			return 0, err
 		}
 		s.pid = s.process.Pid
@@ -216,7 +168,11 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 	}
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {
-		s.pid = cmp.Or(f.listener(s), s.pid)
+		now, err := s.listener()
+		if err != nil {
+			return 0, err
+		}
+		s.pid = cmp.Or(now, s.pid)
 		said, err := f.ask(ctx, v, s, scrape.Timeout, "endpoints")
 		if err != nil {
 			return 0, err
@@ -240,7 +196,17 @@ func (f *frame) launch(ctx context.Context, v *variant, logPrefix string, cpus [
 	if sources := f.sources(v); v.snapshots != nil {
 		v.snapshots.Sources = sources
 	}
-	return seconds, f.onLoopback(v)
+	return seconds, f.onlyOurs(v)
+}
+
+// server is one of a role that does not run yet, with its machine.
+func (f *frame) server(role string) *server {
+	s := &server{role: role, ports: map[string]int{}}
+	s.on, s.host = f.on(role)
+	if s.address = "127.0.0.1"; f.Lent != nil {
+		s.address = f.Lent.Hosts[cmp.Or(s.host, f.Host.Host)]
+	}
+	return s
 }
 
 func (f *frame) sources(v *variant) (sources []scrape.Source) {
@@ -254,7 +220,7 @@ func (f *frame) sources(v *variant) (sources []scrape.Source) {
 			}
 			return scrape.OfRole(s.role, text), err
 		}
-		sources = append(sources, scrape.Source{Role: s.role, Pid: s.pid, Counters: s.counters, Slow: s.metrics == ""})
+		sources = append(sources, scrape.Source{Role: s.role, Kernel: s.kernel, Counters: s.counters, Slow: s.metrics == ""})
 	}
 	return sources
 }
@@ -279,7 +245,7 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server) error {
 		case <-time.After(readyEvery):
 		}
 		if time.Since(begin) > health {
-			return &fault{fmt.Sprintf("the %s did not become healthy within %v: %s", s.role, health, lastWords(s.log)), true}
+			return &fault{fmt.Sprintf("the %s did not become healthy within %v: %s", s.role, health, lastWords(s)), true}
 		}
 	}
 }
@@ -288,7 +254,7 @@ func (f *frame) waitReady(ctx context.Context, v *variant, s *server) error {
 func (f *frame) died(v *variant) error {
 	for _, s := range v.servers {
 		if !s.process.Alive() {
-			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s.log), f.wantOfMemory())
+			return faultf("the %s (pid %d) died: %s%s", s.role, s.process.Pid, lastWords(s), f.wantOfMemory())
 		}
 	}
 	return nil
@@ -307,40 +273,39 @@ func (f *frame) ended(ctx context.Context, v *variant) error {
 	return f.died(v)
 }
 
-// listener is the process that answers at a server's port: what was started, or, behind a wrapper, one of its session.
-func (f *frame) listener(s *server) int {
-	if listens(s.process.Pid, s.port) {
-		return s.process.Pid
+// listener is the process that answers at a server's port: what was started, or, behind a wrapper, one of its session. 0 for none.
+func (s *server) listener() (pid int, err error) {
+	var at map[int][]netip.AddrPort
+	if err := s.on.Listeners(s.process.Pid, &at); err != nil {
+		return 0, err
 	}
-	for _, p := range proc.Processes() {
-		if p.Session == s.process.Pid && listens(p.PID, s.port) {
-			return p.PID
+	for _, pid := range append([]int{s.process.Pid}, slices.Sorted(maps.Keys(at))...) {
+		if slices.ContainsFunc(at[pid], func(a netip.AddrPort) bool { return int(a.Port()) == s.port }) {
+			return pid, nil
 		}
 	}
-	return 0
+	return 0, nil
 }
 
-func listens(pid, port int) bool {
-	return slices.ContainsFunc(proc.Listeners(pid), func(a netip.AddrPort) bool { return int(a.Port()) == port })
-}
-
-// onLoopback looks at what really listens: flags of an experiment may add addresses to the one that we give.
-func (f *frame) onLoopback(v *variant) error {
+// onlyOurs looks at what really listens: flags of an experiment may add addresses to the one that we give.
+func (f *frame) onlyOurs(v *variant) error {
 	var open, unseen []string
 	for _, s := range v.servers {
-		count := 0
-		for _, p := range proc.Processes() {
-			if p.Session == s.process.Pid {
-				for _, at := range proc.Listeners(p.PID) {
-					count++
-					if !at.Addr().IsLoopback() {
-						open = append(open, at.String())
-					}
-				}
+		var at map[int][]netip.AddrPort
+		if err := s.on.Listeners(s.process.Pid, &at); err != nil {
+			return err
+		}
+		all := slices.Concat(slices.Collect(maps.Values(at))...)
+		for _, a := range all {
+			if !a.Addr().IsLoopback() && a.Addr().String() != s.address {
+				open = append(open, a.String())
 			}
 		}
-		if count == 0 {
+		if len(all) == 0 {
 			unseen = append(unseen, s.role)
+		}
+		if len(all) > 0 && s.host != "" && !slices.ContainsFunc(all, func(a netip.AddrPort) bool { return a.Addr().String() == s.address }) {
+			return faultf("the %s does not listen at %s (DB_HOST), where the client on another host looks for it: scripts/targets/%s/start has to say so", s.role, s.address, v.Target)
 		}
 	}
 	c := record.Check{Check: "listens_on_loopback", Phase: v.phase.Phase, Expected: 0, Actual: float64(len(open)), OK: len(open)+len(unseen) == 0}
@@ -351,10 +316,38 @@ func (f *frame) onLoopback(v *variant) error {
 	return f.check(v, c)
 }
 
+// bringLog copies what the log of a component on another machine has beyond the copy here.
+func (s *server) bringLog() error {
+	if s.logThere == s.log {
+		return nil
+	}
+	copied, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer copied.Close()
+	for {
+		info, err := copied.Stat()
+		if err != nil {
+			return err
+		}
+		var more []byte
+		if err := s.on.Log(machine.Piece{Path: s.logThere, From: info.Size()}, &more); err != nil || len(more) == 0 {
+			return err
+		}
+		if _, err := copied.Write(more); err != nil {
+			return err
+		}
+	}
+}
+
 // sameProcess checks that who answers is who answered when the servers were started.
 func (f *frame) sameProcess(v *variant) error {
 	for _, s := range v.servers {
-		now := f.listener(s)
+		now, err := s.listener()
+		if err != nil {
+			return err
+		}
 		if err := f.equal(v, "same_process", float64(s.pid), float64(now),
 			fmt.Sprintf("the %s was process %d at the start and is %d now: it was restarted", s.role, s.pid, now)); err != nil {
 			return err
@@ -382,12 +375,12 @@ func (f *frame) shutdown(ctx context.Context, v *variant) (seconds float64, err 
 			if err := s.process.Kill(); err != nil {
 				return 0, err
 			}
-			return 0, faultf("the %s (pid %d) had to be killed: it did not stop within %v; %s", s.role, s.process.Pid, patience, lastWords(s.log))
+			return 0, faultf("the %s (pid %d) had to be killed: it did not stop within %v; %s", s.role, s.process.Pid, patience, lastWords(s))
 		}
 	}
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {
-		if err := f.quietLog(v, s.log); err != nil {
+		if err := errors.Join(s.bringLog(), f.quietLog(v, s.log)); err != nil {
 			return 0, err
 		}
 	}
@@ -431,7 +424,7 @@ func (f *frame) sizesByRole(ctx context.Context, v *variant) (record.ByRole, err
 
 func (f *frame) each(ctx context.Context, v *variant, verb string, take func(role, said string) error) error {
 	for _, c := range v.Components {
-		said, err := f.ask(ctx, v, &server{role: c.Role}, record.Seconds(f.Plan.Watchdog.StopS), verb)
+		said, err := f.ask(ctx, v, f.server(c.Role), record.Seconds(f.Plan.Watchdog.StopS), verb)
 		if err == nil {
 			err = take(c.Role, said)
 		}

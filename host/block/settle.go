@@ -40,6 +40,7 @@ func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd tim
 	if at, err = rest("natural", natural, polls); err != nil {
 		return at, err
 	}
+	v.drained()
 	if f.Plan.Settle.Mode == "merged" && v.merges() && !f.mergesLater(v) {
 		v.snapshots.Mark("settle", "begin", "")
 		// Merging because we ask for it is no part of the load's work; one look may come before it has begun.
@@ -47,7 +48,7 @@ func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd tim
 			return at, err
 		}
 	}
-	s.over(v.servers...)
+	s.over()
 	s.close(0, 0)
 	return at, nil
 }
@@ -149,7 +150,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 			if len(body) == 0 {
 				left = v.unread()
 			}
-			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front().log))
+			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front()))
 		}
 		select {
 		case <-ctx.Done():

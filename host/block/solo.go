@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"tsduel/host/noise"
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -27,19 +26,19 @@ func (f *frame) prepare() (loaded bool, err error) {
 			return false, record.UserError("%s", why)
 		}
 		loaded = true
-	} else if err := record.Wipe(data); err != nil {
-		return false, err
 	}
-	directories := []string{f.emptyDir(), filepath.Join(data, "copies")}
+	fresh := machine.Directories{Make: []string{f.emptyDir(), filepath.Join(data, "copies")}}
+	if !loaded {
+		fresh.Wipe = []string{data}
+	}
 	for _, v := range f.variants {
-		directories = append(directories, v.data, filepath.Join(v.dir, "query"))
+		fresh.Make = append(fresh.Make, v.data)
+		err = errors.Join(err, os.MkdirAll(filepath.Join(v.dir, "query"), 0o777))
 	}
-	for _, dir := range directories {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return false, err
-		}
+	for _, m := range f.hosts {
+		err = errors.Join(err, m.Prepare(fresh, &machine.None{}))
 	}
-	return loaded, nil
+	return loaded, err
 }
 
 // loadedMark is a file that names the run whose data lie there whole; wiped with them.
@@ -49,7 +48,7 @@ func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "r
 // closed loop of queries.
 func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 	if loaded && !f.Plan.Queries.Solo {
-		return f.workOnCopy(ctx, v)
+		return f.workOnCopy(v)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { f.block.Solo[v.Name] = rec }()
@@ -63,7 +62,7 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 			}
 		}
 	}
-	if err := f.workOnCopy(ctx, v); err != nil {
+	if err := f.workOnCopy(v); err != nil {
 		return err
 	}
 	if f.Plan.Queries.Solo {
@@ -75,29 +74,16 @@ func (f *frame) solo(ctx context.Context, v *variant, loaded bool) (err error) {
 }
 
 // workOnCopy has what comes after the load work on a copy, where later blocks need the directory as the load left it.
-func (f *frame) workOnCopy(ctx context.Context, v *variant) error {
+func (f *frame) workOnCopy(v *variant) error {
 	if f.Plan.Design.Reload != "once" || f.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes copies of its own
 	}
 	from := v.data
 	v.data = filepath.Join(f.Scratch, "data", "copies", v.Name)
-	if err := errors.Join(record.RemoveTree(v.data), os.CopyFS(v.data, until{ctx, os.DirFS(from).(fs.ReadLinkFS)})); err != nil {
+	if err := f.everywhere(v, func(m machine.Machine) error { return m.Copy(machine.Pair{From: from, To: v.data}, &machine.None{}) }); err != nil {
 		return fmt.Errorf("copy the database of %s: %w", v.Name, err)
 	}
 	return nil
-}
-
-// until is a file system of which nothing is opened any more once ctx has ended: copying a database takes minutes.
-type until struct {
-	ctx context.Context
-	fs.ReadLinkFS
-}
-
-func (u until) Open(name string) (fs.File, error) {
-	if err := u.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return u.ReadLinkFS.Open(name)
 }
 
 // markLoaded marks the databases as those that later blocks use.
@@ -108,21 +94,24 @@ func (f *frame) markLoaded(loaded bool) error {
 	return errors.Join(record.SyncDisk(f.Scratch), record.WriteFile(f.loadedMark(), []byte(f.Plan.Run)))
 }
 
-var takeCanary = noise.Canary // tests have a short one
-
-func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) (err error) {
+// canary is that of the machine whose disk the load is for: that of the last component.
+func (f *frame) canary(_ context.Context, v *variant, rec *record.SoloRecord) error {
 	// What others have written is on the disk before this one is measured.
-	if err := record.SyncDisk(f.Scratch); err != nil {
+	if err := f.everywhere(v, func(m machine.Machine) error { return m.Sync(f.Scratch, &machine.None{}) }); err != nil {
 		return err
 	}
 	if limits := f.Plan.Noise; limits == nil || limits.CanaryPct == nil && limits.CanaryFlagPct == nil && limits.CanaryFsyncFlagPct == nil {
 		return nil // nobody looks at it
 	}
 	s := f.begin(v, record.Solo, "canary", "")
-	if rec.Canary, err = takeCanary(f.Scratch); err == nil {
-		s.close(0, 0)
+	m, _ := f.on(v.Components[len(v.Components)-1].Role)
+	canary := &record.Canary{}
+	if err := m.Canary(f.Scratch, canary); err != nil {
+		return err
 	}
-	return err
+	rec.Canary = canary
+	s.close(0, 0)
+	return nil
 }
 
 func (f *frame) startAlone(ctx context.Context, v *variant, rec *record.SoloRecord) (err error) {
@@ -194,6 +183,9 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 	}
 	prefix := filepath.Join(v.dir, "load")
 	stopTicks := v.snapshots.Ticks(ctx, nil)
+	read := f.profile(ctx, "load", firstWindow, v)
+	defer read(0)
+	v.drained = func() { read(data.Samples) }
 	c := client{
 		verb: verb{name: "load", stdin: feed, env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize),
@@ -206,7 +198,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 		return done, nil
 	}
 	c.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(c.stderr), lastWords(v.written().log))
+		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(c.stderr), lastWords(v.written()))
 	}
 	s.listen(v.servers...)
 	exit, err := f.drive(ctx, v, &c)
@@ -220,7 +212,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 		return err
 	}
 	v.snapshots.Mark("load", "end", "")
-	s.over(v.servers...)
+	s.over()
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
 	s.close(exit.Code, data.Samples)
 	if err := f.died(v); err != nil {

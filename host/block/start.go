@@ -3,18 +3,12 @@ package block
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tsduel/host/exchange"
+	"tsduel/host/machine"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -50,7 +44,7 @@ func (d *duel) start(ctx context.Context) error {
 			return err
 		}
 		side.CachesDeleted = d.equalStart(v, sizes["cache_bytes"], "bytes of answers on disk")
-		side.DataReadBytes, err = readOnce(ctx, v.data, d.Plan.Queries.Cache == "cold")
+		side.DataReadBytes, err = d.readOnce(v)
 		d.record.Start[v.Name] = side
 		return err
 	})
@@ -170,36 +164,14 @@ func (d *duel) unequalParts() (string, error) {
 	return "", nil
 }
 
-// readOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
-// what it has of them, which needs no rights. It keeps what is not on the disk yet, as of a copy that was just made.
-func readOnce(ctx context.Context, dir string, drop bool) (bytes int64, err error) {
-	buffer := make([]byte, 1<<20)
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if drop {
-			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
-		}
-		for err == nil {
-			var n int
-			n, err = file.Read(buffer)
-			bytes += int64(n)
-			err = cmp.Or(ctx.Err(), err)
-		}
-		if err == io.EOF {
-			err = nil
-		}
+// readOnce reads all data of a variant once, or has them forgotten for a cold cache: how many bytes.
+func (f *frame) readOnce(v *variant) (bytes int64, err error) {
+	err = f.everywhere(v, func(m machine.Machine) error {
+		var read int64
+		err := m.ReadOnce(machine.Reading{Dir: v.data, Drop: f.Plan.Queries.Cache == "cold"}, &read)
+		bytes += read
 		return err
 	})
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("reading the databases' files once: %w", err)
-	}
 	return bytes, err
 }
 

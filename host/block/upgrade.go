@@ -140,7 +140,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 			if why == "" {
 				why = "the answers have no data"
 			}
-			return faultf("no query was answered with data within %v s of the start: %s; %s", u.Plan.Watchdog.QueryStallS, why, lastWords(v.front().log))
+			return faultf("no query was answered with data within %v s of the start: %s; %s", u.Plan.Watchdog.QueryStallS, why, lastWords(v.front()))
 		}
 		select {
 		case <-ctx.Done():

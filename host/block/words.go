@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tsduel/host/noise"
 	"tsduel/host/scrape"
 )
 
@@ -39,9 +38,10 @@ func lines(see func(string), paths ...string) {
 	}
 }
 
-// lastWords are those of a server's log: what a crash says of itself, which stands before its stacks, else the newest
+// lastWords are those of a server: what a crash says of itself, which stands before its stacks, else the newest
 // complaint, else the last line.
-func lastWords(log string) string {
+func lastWords(s *server) string {
+	_ = s.bringLog() // else what there is
 	var crashed, complained, last string
 	lines(func(line string) {
 		if crashed == "" && crash.MatchString(line) {
@@ -51,19 +51,32 @@ func lastWords(log string) string {
 			complained = line
 		}
 		last = line
-	}, log)
-	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(crashed, complained, last, "it said nothing")), strings.Replace(log, ".partial", "", 1))
+	}, s.log)
+	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(crashed, complained, last, "it said nothing")), strings.Replace(s.log, ".partial", "", 1))
 }
 
 // clientWords are those of a client: the line before the stack that Go prints, else its last one.
 func clientWords(paths ...string) string {
+	var all [][]byte
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		all = append(all, text)
+	}
+	return wordsOf(all...)
+}
+
+func wordsOf(texts ...[]byte) string {
 	var failed, last string
-	lines(func(line string) {
-		if failed == "" && goFailure.MatchString(line) {
-			failed = line
+	for _, text := range texts {
+		for line := range bytes.Lines(text) {
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
+			}
+			if last = string(line); failed == "" && goFailure.Match(line) {
+				failed = last
+			}
 		}
-		last = line
-	}, paths...)
+	}
 	return scrape.OneLine(cmp.Or(failed, last, "it said nothing"))
 }
 
@@ -77,7 +90,7 @@ func exitWords(code int) string {
 
 // wantOfMemory is a word on it, where it came to that in this block.
 func (f *frame) wantOfMemory() string {
-	if noise.VMStat("oom_kill") <= f.oomKills {
+	if f.killedForMemory() <= f.oomKills {
 		return ""
 	}
 	return "; the kernel has ended a process for want of memory in this block: see dmesg, and take a larger machine or fewer hosts"

@@ -26,7 +26,7 @@ func TestLastWords(t *testing.T) {
 		if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := lastWords(log); got != want+" (its log: "+strings.Replace(log, ".partial", "", 1)+")" {
+		if got := lastWords(&server{log: log, logThere: log}); got != want+" (its log: "+strings.Replace(log, ".partial", "", 1)+")" {
 			t.Errorf("of %q: %q", text, got)
 		}
 	}

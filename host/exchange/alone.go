@@ -77,3 +77,21 @@ func (t *turns) Close() (err error) {
 	}
 	return err
 }
+
+// Every gives every step-th operation of a source, without the first ones.
+func Every(of Source, first, step int) Source { return &every{of, first, step} }
+
+type every struct {
+	Source
+	skip, step int
+}
+
+func (e *every) Next() (Operation, error) {
+	for range e.skip {
+		if operation, err := e.Source.Next(); err != nil {
+			return operation, err
+		}
+	}
+	e.skip = e.step - 1
+	return e.Source.Next()
+}

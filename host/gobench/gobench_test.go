@@ -440,7 +440,11 @@ func TestProfiles(t *testing.T) {
 	for _, f := range found {
 		names = append(names, f.Name())
 	}
-	want := []string{"baseline.cpu.pprof", "baseline.mem.pprof", "bench.stderr", "bench.txt", "candidate.cpu.pprof", "candidate.mem.pprof"}
+	want := []string{"bench.stderr", "bench.txt", "profiles.json"}
+	for _, file := range []string{"baseline.cpu", "baseline.mem", "candidate.cpu", "candidate.mem"} {
+		want = append(want, file+".pprof", file+".stacks.json.gz")
+	}
+	slices.Sort(want)
 	if !slices.Equal(names, want) {
 		t.Errorf("there are %v", names)
 	}

@@ -1,15 +1,14 @@
 package gobench
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/google/pprof/profile"
-
+	"tsduel/host/profiles"
 	"tsduel/host/record"
 )
 
@@ -25,34 +24,38 @@ func Profile(ctx context.Context, spec record.Spec) error {
 	if err := record.RemoveTree(partial); err != nil {
 		return err
 	}
+	var kept []record.Profile
 	for _, v := range spec.Plan.Variants {
 		p := record.Phase{Variant: v.Name, Part: record.Bench, Phase: "profile", Attempts: 1}
 		spec.Events.Emit("phase-start", record.PhaseFields(p))
 		p.Begin = record.Epoch(time.Now())
-		if err := profileVariant(ctx, &spec, v.Name, partial); err != nil {
+		found, err := profileVariant(ctx, &spec, v.Name, partial)
+		if err != nil {
 			return fmt.Errorf("profiling %s: %w", v.Name, err)
 		}
+		kept = append(kept, found...)
 		p.End = record.Epoch(time.Now())
 		spec.Events.Emit("phase-end", record.PhaseFields(p))
 	}
-	if err := record.Wipe(filepath.Join(spec.Scratch, "bench")); err != nil {
+	err := errors.Join(record.Wipe(filepath.Join(spec.Scratch, "bench")), record.WriteJSON(filepath.Join(partial, "profiles.json"), record.Profiles{Schema: 1, Profiles: kept}))
+	if err != nil {
 		return err
 	}
 	return record.Publish(partial, final)
 }
 
-func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string) error {
+func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string) (kept []record.Profile, err error) {
 	s, err := open(spec, variant, dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer s.close()
 	single := filepath.Join(dir, "single")
 	if err := os.MkdirAll(single, 0o755); err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(single)
-	all := map[string][]*profile.Profile{}
+	sums := make([]profiles.Sum, len(spec.Plan.GoBench.Profile))
 	for _, row := range spec.Calibration.Rows {
 		if len(row.Names) < len(spec.Plan.Variants) {
 			continue
@@ -64,32 +67,26 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 			flags = append(flags, "-test."+kind+"profile="+filepath.Join(single, kind))
 		}
 		if _, err := s.bench(ctx, "the profiled "+name, flags...); err != nil {
-			return err
+			return nil, err
 		}
-		for _, kind := range spec.Plan.GoBench.Profile {
+		for i, kind := range spec.Plan.GoBench.Profile {
 			text, err := os.ReadFile(filepath.Join(single, kind))
 			if err != nil {
-				return err
+				return nil, err
 			}
-			one, err := profile.ParseData(text)
-			if err != nil {
-				return fmt.Errorf("reading the %s profile of %s: %w", kind, name, err)
+			if err := sums[i].Add(text); err != nil {
+				return nil, fmt.Errorf("reading the %s profile of %s: %w", kind, name, err)
 			}
-			all[kind] = append(all[kind], one)
 		}
 	}
-	for kind, singles := range all {
-		merged, err := profile.Merge(singles)
-		if err != nil {
-			return fmt.Errorf("merging its %s profiles: %w", kind, err)
+	for i, kind := range spec.Plan.GoBench.Profile {
+		one := record.Profile{Variant: variant, Kind: kind, File: variant + "." + kind}
+		if err := sums[i].Write(filepath.Join(dir, one.File)); errors.Is(err, profiles.ErrEmpty) {
+			one.File, one.Why = "", err.Error()+": the benchmarks are too short for it"
+		} else if err != nil {
+			return nil, err
 		}
-		var packed bytes.Buffer
-		if err := merged.Write(&packed); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, variant+"."+kind+".pprof"), packed.Bytes(), 0o644); err != nil {
-			return err
-		}
+		kept = append(kept, one)
 	}
-	return os.Remove(filepath.Join(dir, "outputs.tsv"))
+	return kept, os.Remove(filepath.Join(dir, "outputs.tsv"))
 }

@@ -25,7 +25,9 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	for _, b := range blocks {
 		j := judge{block: b, limits: plan.Noise}
 		j.canaries(usual)
-		j.phases()
+		for _, host := range j.hosts() {
+			j.phases(host)
+		}
 		j.whole()
 		r.Signals = append(r.Signals, j.signals...)
 		if b.Kind == "warmup" {
@@ -122,12 +124,26 @@ func (j *judge) canaries(medians record.Canary) {
 	}
 }
 
-// units are the phases that are judged: a clock tick is 10 ms, so those too short to be judged alone are judged together,
+// hosts are those that phases have noise of: the client's own has no name here.
+func (j *judge) hosts() []string {
+	seen := map[string]bool{"": true}
+	for _, p := range j.block.Phases {
+		for host := range p.Hosts {
+			seen[host] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// units are the phases that are judged of a host: a clock tick is 10 ms, so those too short to be judged alone are judged together,
 // by variant (the duel's have none).
-func (j *judge) units() (units []record.Phase) {
+func (j *judge) units(host string) (units []record.Phase) {
 	brief := map[string][]record.Phase{}
 	var names []string
 	for _, p := range j.block.Phases {
+		if host != "" {
+			p.Noise = p.Hosts[host]
+		}
 		switch {
 		case p.Noise == nil:
 		case p.Noise.Seconds >= j.limits.PoolS:
@@ -162,9 +178,9 @@ func (j *judge) units() (units []record.Phase) {
 	return units
 }
 
-func (j *judge) phases() {
+func (j *judge) phases(host string) {
 	flags := map[string]*float64{"cpu": j.limits.PressureCPUFlagPct, "io": j.limits.PressureIOFlagPct, "memory": j.limits.PressureMemoryFlagPct}
-	for _, p := range j.units() {
+	for _, p := range j.units(host) {
 		n, of := p.Noise, ""
 		if p.Variant != "" {
 			of = " of " + p.Variant
@@ -174,6 +190,9 @@ func (j *judge) phases() {
 			where = "the short phases" + of
 		}
 		where += fmt.Sprintf(" in block %d", j.block.Block)
+		if host != "" {
+			where += " on " + host
+		}
 		percent := n.Seconds * float64(n.CPUs) / 100
 		if percent <= 0 {
 			continue
@@ -197,6 +216,10 @@ func (j *judge) phases() {
 
 func (j *judge) whole() {
 	none, in := record.Phase{}, fmt.Sprintf("block %d", j.block.Block)
+	for _, host := range slices.Sorted(maps.Keys(j.block.Hosts)) {
+		n := j.block.Hosts[host]
+		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.limits.SwapFlagPages, fmt.Sprintf("%d pages were swapped during %s on %s", n.SwapPages, in, host))
+	}
 	if n := j.block.Noise; n != nil {
 		if n.ClockStepS != nil {
 			step := *n.ClockStepS

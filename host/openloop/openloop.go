@@ -41,6 +41,8 @@ type Job struct {
 	// LateAfter is from when on a start is late; Patience how long after the last intended start one may still begin.
 	LateAfter, Patience time.Duration
 	Progress            func(done int)
+	// Meet is called once everything is ready to be sent, and says when to begin; nil: at once.
+	Meet func(context.Context) (time.Time, error)
 }
 
 // Result is what a stream gave. Planned = Started + Unstarted, and Started = Answered + Failed.
@@ -61,6 +63,7 @@ type Result struct {
 
 // Totals are of all streams together.
 type Totals struct {
+	Began     time.Time
 	Elapsed   time.Duration // from the begin to the last answer
 	ClientCPU time.Duration // of this process, but for what it waited awake
 }
@@ -133,11 +136,18 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 		return nil, totals, fmt.Errorf("reading which CPUs are ours: %w", err)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(ours.Count() + len(streams)))
+	begin := time.Now()
+	if job.Meet != nil {
+		if begin, err = job.Meet(ctx); err != nil {
+			return nil, totals, err
+		}
+		wait(ctx, begin)
+	}
+	totals.Began = time.Now()
 	cpu, err := ownCPU()
 	if err != nil {
 		return nil, totals, err
 	}
-	begin := time.Now()
 	var working sync.WaitGroup
 	for _, s := range streams {
 		s.begin, s.idleSince, s.idle = begin, begin, len(s.conns)

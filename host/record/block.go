@@ -39,8 +39,9 @@ type Block struct {
 	Ended       float64               `json:"ended"`
 	BootID      string                `json:"boot_id"`
 	Maintenance string                `json:"maintenance"`
-	TimedS      float64               `json:"timed_s"` // in load, queries and exchanges
-	Noise       *Noise                `json:"noise"`   // over the whole block
+	TimedS      float64               `json:"timed_s"`         // in load, queries and exchanges
+	Noise       *Noise                `json:"noise"`           // over the whole block
+	Hosts       map[string]*Noise     `json:"hosts,omitempty"` // of other hosts, where components run there
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
@@ -102,6 +103,8 @@ type Phase struct {
 	ClientUserS   float64 `json:"client_user_s"`
 	ClientSystemS float64 `json:"client_system_s"`
 	Noise         *Noise  `json:"noise,omitempty"`
+	// Hosts is the same of other hosts, where components run there.
+	Hosts map[string]*Noise `json:"hosts,omitempty"`
 }
 
 // Check compares what was to be with what was.
@@ -218,6 +221,19 @@ type RatePhase struct {
 	Samples     int64              `json:"samples"` // sent, acknowledged and stored
 	Void        string             `json:"void"`    // why it says nothing of the server, in a sentence
 	Held        bool               `json:"held"`    // of a rung: all were answered within the bound, at its percentile
+	// Clients are those of several, and SkewMS by how much one began before another. ClientShare is the busiest one's then.
+	Clients []RateClient `json:"clients,omitempty"`
+	SkewMS  float64      `json:"skew_ms,omitempty"`
+}
+
+// RateClient is one of several: when it began after the instant that was agreed on, what it used of its host's CPUs, and what it sent.
+type RateClient struct {
+	Host    string  `json:"host"`
+	BeganMS float64 `json:"began_ms"`
+	CPUNS   int64   `json:"cpu_ns"`
+	Share   float64 `json:"share"`
+	Started int     `json:"started"`
+	Lines   int64   `json:"lines"`
 }
 
 // RateStream is the operations of one kind in it: planned = started + unstarted, started = answered + failed. Times are in ns by
@@ -358,6 +374,15 @@ type Facts struct {
 	InstructionsWhy     string   `json:"instructions_why"`
 	Cgroup              string   `json:"cgroup"` // none, v1 or v2
 	CPULimit            *float64 `json:"cpu_limit"`
+	// Link is how the client's host reaches this one; nil of the client's own.
+	Link *Link `json:"link,omitempty"`
+}
+
+// Link is a way between hosts: how long an answer takes at best, and by how much the clock there is ahead of the client's.
+type Link struct {
+	Address      string  `json:"address"`
+	RoundTripMS  float64 `json:"round_trip_ms"`
+	ClockAheadMS float64 `json:"clock_ahead_ms"`
 }
 
 // Workload is raw/workload.json: the very files of a run.
@@ -471,4 +496,24 @@ type CalibrationRow struct {
 type TableCell struct {
 	Row    string `json:"row"`
 	Column string `json:"column"`
+}
+
+// Profiles is raw/profiles/profiles.json.
+type Profiles struct {
+	Schema   int       `json:"schema"`
+	Profiles []Profile `json:"profiles"`
+}
+
+// Profile is one of a run: of a variant's component while it did a work (load, ingestion, queries; empty for
+// Go benchmarks). Operations are samples or exchanges, 0 where they are not one kind; Seconds are those of the work. File is its name
+// without .pprof and .stacks.json.gz, empty where Why says why there is none.
+type Profile struct {
+	Variant    string  `json:"variant"`
+	Work       string  `json:"work"`
+	Role       string  `json:"role"`
+	Kind       string  `json:"kind"`
+	File       string  `json:"file"`
+	Operations int64   `json:"operations"`
+	Seconds    float64 `json:"seconds"`
+	Why        string  `json:"why"`
 }

@@ -26,6 +26,7 @@ type Plan struct {
 	Kind        string            `json:"kind"` // tsbs, gobench or logs
 	Place       Place             `json:"place"`
 	Hosts       []string          `json:"hosts"`
+	Topology    Topology          `json:"topology"` // nil: all on one host
 	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"` // the baseline first
 	Targets     map[string]Target `json:"targets"`
@@ -40,9 +41,34 @@ type Plan struct {
 	Mixed       *Mixed            `json:"mixed"`    // nil: none
 	Capacity    *Capacity         `json:"capacity"` // nil: none
 	GoBench     *GoBench          `json:"gobench"`
+	Profile     []string          `json:"profile"` // kinds, of databases: cpu, heap, block
 	Estimate    Estimate          `json:"estimate"`
 	Duration    Duration          `json:"duration"`
 	Imported    *struct{}         `json:"imported"`
+}
+
+// Topology is what each host of a block does, by its name: client, or roles of components.
+type Topology map[string][]string
+
+// Clients are the hosts that clients run on, the driver's first.
+func (t Topology) Clients() (hosts []string) {
+	for host, roles := range t {
+		if slices.Contains(roles, "client") {
+			hosts = append(hosts, host)
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
+// On is the host that runs a component; empty where there is one host for all.
+func (t Topology) On(role string) string {
+	for host, roles := range t {
+		if slices.Contains(roles, role) {
+			return host
+		}
+	}
+	return ""
 }
 
 // Cell is a setting of a sweep: what it changes, whole; nil is as in the plan. Without a sweep there is one, without a name.
@@ -136,6 +162,7 @@ type Target struct {
 	// Queues are roles that acknowledge samples before those are stored; Ports are more of them beside a role's first, by name.
 	Queues []string            `json:"queues"`
 	Ports  map[string][]string `json:"ports"`
+	Pprof  string              `json:"pprof"` // below which every component answers with profiles; empty where none does
 }
 
 // Counter is a sum over all samples of a name, or of several with | between them, whose labels match every pattern in full; of
@@ -174,7 +201,7 @@ type HostSettings struct {
 	Pin          Pin      `json:"pin"`
 }
 
-// Pin is host.pin: Mode auto or off, or fixed with the CPUs of both sides.
+// Pin is host.pin: Mode auto or off, or fixed with the CPUs of both sides; apart where the client has a host of its own.
 type Pin struct {
 	Mode   string `json:"mode"`
 	Server []int  `json:"server"`

@@ -52,13 +52,13 @@ func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
 
 // Start starts the blocks unless they run.
 func (d *Detached) Start() error {
-	lock, err := os.OpenFile(filepath.Join(d.control, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	unlock, err := d.exclusive()
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil || d.pid() != 0 {
-		return err
+	defer unlock()
+	if d.pid() != 0 {
+		return nil
 	}
 	if err := d.Collected(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (d *Detached) Start() error {
 	if err := mendEvents(events, func(string) {}); err != nil {
 		return err
 	}
-	if err := d.launch(); err != nil {
+	if err := d.launch("rounds"); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -86,11 +86,20 @@ func (d *Detached) Start() error {
 	return nil
 }
 
+// exclusive keeps others from starting the same.
+func (d *Detached) exclusive() (unlock func(), err error) {
+	lock, err := os.OpenFile(filepath.Join(d.control, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = lock.Close() }, unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+}
+
 // systemd is there where this is; tests have one of their own.
 var systemd = "/run/systemd/system"
 
-// launch makes the blocks a unit of their own where there is systemd, a session of their own elsewhere: neither ends with the connection.
-func (d *Detached) launch() error {
+// launch makes `detached` with a verb a unit of its own where there is systemd, a session of its own elsewhere: neither ends with the connection.
+func (d *Detached) launch(verb string) error {
 	program, log, err := d.programAndLog()
 	if err != nil {
 		return err
@@ -101,7 +110,7 @@ func (d *Detached) launch() error {
 		c.Stdout, c.Stderr = log, log
 		return c
 	}
-	blocks := append([]string{program, "detached", "rounds", d.runDir, d.cache}, d.who...)
+	blocks := append([]string{program, "detached", verb, d.runDir, d.cache}, d.who...)
 	root := []string{}
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
@@ -121,7 +130,7 @@ func (d *Detached) launch() error {
 		if _, err := os.Stat(systemd); err == nil {
 			// Were the unit stopped when the kernel kills a server for its memory, a failed block would be an interrupted run.
 			// On a rented machine our user has sudo, and what is measured is somebody's candidate: nothing in the unit can use it.
-			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+filepath.Base(d.runDir),
+			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir),
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
 				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
 				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")

@@ -101,7 +101,11 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 		return err
 	}
 	d.locks = append(d.locks, private)
-	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events}
+	lent, err := record.LoadLent(d.runDir, d.plan)
+	if err != nil {
+		return err
+	}
+	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events, Lent: lent}
 	forgetStop(d.runDir)
 	d.endStrays()
 	return d.tidyUp()
@@ -142,11 +146,17 @@ func (d *driver) run(ctx context.Context) error {
 		return err
 	}
 	d.spec.Host = *facts
+	if err := d.meet(ctx); err != nil {
+		return err
+	}
 	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Emit("note", record.Fields{"message": line}) }); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.plan.Workload != nil {
 		if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
+			return err
+		}
+		if err := d.shareWorkload(ctx); err != nil {
 			return err
 		}
 	}
@@ -161,7 +171,8 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
+	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}
@@ -373,7 +384,10 @@ func (d *driver) checkHost() (err error) {
 		return err
 	}
 	// Data and queries are estimated where they are made.
-	needed := d.plan.Estimate.DatabaseBytes + d.plan.Estimate.ResultsBytes
+	needed := d.plan.Estimate.ResultsBytes
+	if d.spec.Lent == nil { // else it lies where meet looks
+		needed += d.plan.Estimate.DatabaseBytes
+	}
 	if free, _ := record.IsFull(d.spec.Scratch); free < needed {
 		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: free some, or point TSDUEL_CACHE to a larger disk",
 			free>>20, d.spec.Scratch, needed>>20)
@@ -388,10 +402,17 @@ func (d *driver) describe() (*record.Facts, error) {
 		return nil, err
 	}
 	facts.Host, facts.Pin = cmp.Or(d.who.Host, "host1"), record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
+	wanted := d.plan.Host.Pin
+	if d.spec.Lent != nil {
+		wanted = record.Pin{Mode: "apart"}
+	}
 	if d.kind.Equip != nil {
-		if err := d.kind.Equip(facts, d.plan.Host.Pin); err != nil {
+		if err := d.kind.Equip(facts, wanted); err != nil {
 			return nil, err
 		}
+	}
+	if d.spec.Lent != nil {
+		facts.Instructions, facts.InstructionsWhy = false, aloneWhy
 	}
 	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
 }
@@ -526,6 +547,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		d.note(err.Error())
 	}
 	d.endStrays()
+	d.release()
 	if code == record.ExitInterrupted {
 		d.removePartials()
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -91,8 +92,11 @@ func TestSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	counters := func(ctx context.Context) ([]byte, error) { return Fetch(ctx, server.URL) }
+	of := func(pid int) func() (proc.Counters, error) {
+		return func() (proc.Counters, error) { return proc.Read(pid) }
+	}
 	slow := func(context.Context) ([]byte, error) { return []byte("vm_rows{type=\"slow\"} 1"), nil }
-	s.Sources = []Source{{Role: "server", Pid: os.Getpid(), Counters: counters}, {Role: "quiet", Pid: 1 << 30, Counters: slow, Slow: true}}
+	s.Sources = []Source{{Role: "server", Kernel: of(os.Getpid()), Counters: counters}, {Role: "quiet", Kernel: of(1 << 30), Counters: slow, Slow: true}}
 	if _, err := s.Edge(t.Context(), "load", "begin", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ var CacheAge = 1050 * time.Millisecond
 // tick does without.
 type Source struct {
 	Role     string
-	Pid      int
+	Kernel   func() (proc.Counters, error) // what the kernel has counted of it
 	Counters func(context.Context) ([]byte, error)
 	Slow     bool
 }
@@ -173,7 +173,7 @@ func (s *Snapshots) head(what string) []byte {
 
 func processLines(b *bytes.Buffer, source Source) {
 	// It may die at any moment: then the rest is missing, which is no error of ours.
-	c, err := proc.Read(source.Pid)
+	c, err := source.Kernel()
 	if err != nil {
 		return
 	}

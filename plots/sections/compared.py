@@ -85,12 +85,14 @@ def machine(source: Source) -> list[list[str]]:
     machines = dict.fromkeys(run.plan.machine_of(name) for name in run.machines) or [run.plan.host.machine]
     models = dict.fromkeys(str(of.get("cpu_model") or "") for of in run.machines.values())
     pin = (host.get("pin") or {}) if source.plan.duels else {}
-    pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in ("server", "client") if pin.get(who))
+    sides = ("server", "client") if pin.get("server") else ()
+    pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in sides if pin.get(who))
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     files = run.of_any_host("workload.json").get("data") or []
     wide = [
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
+        ("hosts", _hosts(source)),
         ("pins in the duel", pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
         ("memory", numbers.quantity(host.get("memory_bytes")) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
@@ -105,6 +107,19 @@ def machine(source: Source) -> list[list[str]]:
         ("tsduel", own(source)),
     ]  # fmt: skip
     return [[name, value] for name, value in wide if value and value != "unknown"]
+
+
+def _hosts(source: Source) -> str:
+    """Return what ran where, and how far from the client, where components have hosts of their own."""
+    said = []
+    for name, roles in source.plan.topology.items():
+        facts = source.run.json(f"raw/{name}.json")
+        link = facts.get("link") or {}
+        away = f"{link['round_trip_ms']:.2g} ms away" if link else ""
+        model = f"{facts['cpu_model']}, {facts['cpus']} CPUs" if facts.get("cpu_model") and link else ""
+        about = ", ".join(filter(None, (model, away)))
+        said.append(f"{', '.join(roles)} on {name}{f' ({about})' if about else ''}")
+    return "; ".join(said)
 
 
 def _data(source: Source) -> str:

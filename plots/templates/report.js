@@ -78,6 +78,23 @@ addEventListener("hashchange", follow);
 follow();
 addEventListener("beforeprint", () => all("details").forEach(unfold));
 
+// A frame of a flame graph, and those that it was called from, become as wide as the picture.
+const place = (frame, x, width, display) => {
+  frame.setAttribute("x", x);
+  frame.setAttribute("width", width);
+  frame.style.display = display;
+};
+for (const flame of all("svg[data-flame]")) {
+  const frames = all("svg", flame).map(frame => [frame, frame.getAttribute("x"), frame.getAttribute("width"), ""]);
+  flame.addEventListener("click", event => {
+    for (const frame of frames) place(...frame);
+    for (let at = event.target.closest("svg"); at !== flame; at = at.parentElement) {
+      for (const beside of at.parentElement.querySelectorAll(":scope > svg")) beside.style.display = "none";
+      place(at, "0", "100%", "");
+    }
+  });
+}
+
 // Values on pictures, for a pointer and for a finger; without this file browsers show the titles themselves.
 const said = document.getElementById("said");
 for (const title of all("svg title")) { title.parentElement.dataset.said = title.textContent; title.remove(); }

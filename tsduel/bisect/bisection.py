@@ -24,7 +24,6 @@ OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
 DECIDED = {
     "BASELINE": "GOOD is what all are compared with",
     "CANDIDATE": "the revisions between GOOD and BAD are",
-    "VERSIONS": "the revisions between GOOD and BAD are what is measured",
     "PROFILE": "the two builds that it ends with are worth profiling",
     "AA": "the first step compares GOOD with itself anyway",
 }
@@ -83,7 +82,8 @@ class Bisection(Part):
         """Return where the revisions come from."""
         asked = question.read(self.environment()).asked
         good = asked.variants["baseline"]
-        return Line(WORKLOADS[self.kind].program(asked, good, good.parts[0].role), self.repo)
+        listed = tuple(self.given.get("VERSIONS", "").split())
+        return Line(WORKLOADS[self.kind].program(asked, good, good.parts[0].role), self.repo, listed)
 
     def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
         """Return the knobs of a run that compares revisions, by their place, with GOOD."""
@@ -127,7 +127,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     if kind == "tsbs" and given.get("TYPE"):
         settings.append(f"queries.types=[{given['TYPE']}]")
         settings += [] if "duel.seconds=" in settings[0] else [f"duel.seconds={ONE_TYPE_S:g}"]
-    first = passed.pop("BLOCKS", str(FEWEST_BLOCKS))
+    first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
     bisection = Bisection(
         name=name,
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -146,6 +146,8 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     if not repo and not given["GOOD"].startswith("module:"):
         of = {**bisection.environment(), "VERSIONS": shlex.join(refs)}
         bisection = bisection.model_copy(update={"repo": question.read(of).asked.variants["baseline"].repo})
+    if bisection.repo and listed:
+        raise UserError("VERSIONS: commits are taken by first parents from GOOD to BAD, so it would have no effect")
     revisions = bisection.line().between(*refs)
     step = Step(run=f"{name}-00", at=len(revisions) - 1, blocks=int(first))
     return bisection.model_copy(update={"revisions": revisions, "steps": (step,)})

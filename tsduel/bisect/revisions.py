@@ -35,10 +35,14 @@ def named(repo: str, ref: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """Where revisions come from: a module of the proxy, or a git repository, whose history lies in `clone`."""
+    """Where revisions come from: a module of the proxy, or a git repository, whose history lies in `clone`.
+
+    `listed`: the versions of a module in their order, where its proxy is not to be asked for them.
+    """
 
     program: Program
     repo: str = ""
+    listed: tuple[str, ...] = ()
 
     @cached_property
     def clone(self) -> str:
@@ -66,22 +70,31 @@ class Line:
         return self._versions(first.version, last.version)
 
     def _versions(self, good: str, bad: str) -> tuple[Revision, ...]:
-        with tempfile.TemporaryDirectory() as outside:
-            command = ("go", "list", "-m", "-json", "-versions", self.program.module)
-            done = sources.with_go(self.program.go_minimum, "local", *command, cwd=Path(outside))
-        listed = json.loads(done.stdout).get("Versions", []) if done.returncode == 0 else []
+        listed = list(self.listed) or self._released()
         for name, version in (("GOOD", good), ("BAD", bad)):
             if version not in listed:
                 raise UserError(
-                    f"{name}: {version} is no released version of {self.program.module} that the Go module proxy lists "
-                    f"({last_line(done.stderr) if done.returncode else f'{len(listed)} versions'}); commits are "
-                    "searched in a repository, with GOOD=git:REPO@REF"
+                    f"{name}: {version} is not among the {len(listed)} versions of {self.program.module} that "
+                    f"{'VERSIONS names' if self.listed else 'the Go module proxy lists'}; commits are searched in a "
+                    "repository, with GOOD=git:REPO@REF"
                 )
         if listed.index(good) > listed.index(bad):
             raise UserError(f"GOOD={good} is a later version than BAD={bad}: exchange them")
         # What was only a candidate for a release is none, unless it is what was named.
         taken = [v for v in listed[listed.index(good) : listed.index(bad) + 1] if "-" not in v or v in {good, bad}]
         return tuple(Revision(ref=version, label=version) for version in taken)
+
+    def _released(self) -> list[str]:
+        with tempfile.TemporaryDirectory() as outside:
+            command = ("go", "list", "-m", "-json", "-versions", self.program.module)
+            done = sources.with_go(self.program.go_minimum, "local", *command, cwd=Path(outside))
+        if done.returncode != 0:
+            raise UserError(
+                f"the Go module proxy lists no versions of {self.program.module} ({last_line(done.stderr)}); name them "
+                'yourself: VERSIONS="v1.131.0 v1.132.0 v1.133.0"'
+            )
+        found: list[str] = json.loads(done.stdout).get("Versions", [])
+        return found
 
     def _commits(self, good: str, first: str, bad: str, last: str) -> tuple[Revision, ...]:
         base = self._git("merge-base", first, last)

@@ -10,7 +10,7 @@ from tsduel.build import built
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.places import lock
+from tsduel.places import lent, lock
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -40,6 +40,9 @@ def main(run_dir: Path) -> int:
             chosen = [name for name, yes in zip(links, pool.map(_is_to_be_built, links.values()), strict=True) if yes]
         if not chosen:
             return 0
+        lent.take_back(run_dir)
+        for link in Link.lent(run_dir).values():
+            lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]

@@ -10,3 +10,5 @@ CLOCK_STEP_S = 0.2
 """Limits of noise (MEASUREMENT.md 6); shares are of the whole machine."""
 GO_MINIMUM = "1.25.5"
 """The oldest Go that builds TSBS, our agent and the databases that are known."""
+LENT_PORT = 100
+"""From host.port to where a host is asked that runs components for a driver on another: behind those of databases."""

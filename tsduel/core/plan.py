@@ -22,6 +22,7 @@ from tsduel.core.sections import (
     MixedAsked,
     Noise,
     Part,
+    ProfileKind,
     QuerySettings,
     Report,
     Settle,
@@ -58,13 +59,17 @@ class LocalPlace(Part):
 
 
 class SshHost(Part):
-    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`."""
+    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`.
+
+    `private`: its address for the other hosts of a topology, where the user says it.
+    """
 
     user: str | None
     address: str
     port: int | None
     directory: str
     spare: bool = False
+    private: str | None = None
 
 
 class SshPlace(Part):
@@ -236,7 +241,8 @@ class Target(Part):
     a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
     acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
     beside its first, by name. `immutable`: paths below a component's directory of files that are never changed once
-    they are written; copies of a directory share them by hard links.
+    they are written; copies of a directory share them by hard links. `pprof`: the path below which every component
+    answers with profiles, as Go's net/http/pprof does; "" where none does.
     """
 
     name: str
@@ -261,6 +267,7 @@ class Target(Part):
     query_arguments: str = ""
     queues: tuple[str, ...] = ()
     ports: dict[str, tuple[str, ...]] = {}
+    pprof: str = ""
 
 
 class Design(DesignAsked):
@@ -441,6 +448,7 @@ class Plan(Part):
     place: Place = LocalPlace()
     hosts: tuple[str, ...] = ("host1",)
     spare_hosts: tuple[str, ...] = ()
+    topology: dict[str, tuple[str, ...]] = {}
     cells: tuple[Cell, ...] = (Cell(),)
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)]
     targets: dict[str, Target] = {}
@@ -455,6 +463,7 @@ class Plan(Part):
     mixed: Mixed | None = None
     capacity: CapacityAsked | None = None
     gobench: GoBench | None = None
+    profile: tuple[ProfileKind, ...] = ()
     tsbs: Tsbs | None = None
     estimate: Estimate = Estimate()
     duration: Duration | None = None
@@ -491,6 +500,16 @@ class Plan(Part):
     def every_host(self) -> tuple[str, ...]:
         """Names of all hosts; a spare one runs no block unless another host is lost."""
         return self.hosts + self.spare_hosts
+
+    @property
+    def host_roles(self) -> tuple[str, ...]:
+        """What the hosts of a topology do; none where one host does it all."""
+        return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
+
+    @property
+    def lent_hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
+        return tuple(name for name in self.topology if name not in self.hosts)
 
     @property
     def is_fleet(self) -> bool:

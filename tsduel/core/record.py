@@ -181,6 +181,13 @@ class RateStream(_Record):
     lateness_ns: dict[str, int] = {}
 
 
+class RateClient(_Record):
+    """One of several clients of a phase, and its share of its host's CPUs."""
+
+    host: str
+    share: float
+
+
 class RatePhase(_Record):
     """Operations whose starts were fixed beforehand; `void` says why they tell nothing of the server."""
 
@@ -194,6 +201,8 @@ class RatePhase(_Record):
     samples: int = 0
     void: str = ""
     held: bool = False
+    clients: tuple[RateClient, ...] = ()
+    skew_ms: float = 0.0
 
 
 class RatesPart(_Record):

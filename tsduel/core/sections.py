@@ -26,6 +26,16 @@ GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
 OFF = BeforeValidator(lambda value: "off" if value is False else value)
 
 
+ProfileKind = Literal["cpu", "heap", "block"]
+"""What is read of a server's pprof endpoint."""
+
+
+def listed(value: object) -> object:
+    """Take `cpu,heap` for a list, each once; a list is no tuple in strict mode."""
+    several = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+    return tuple(dict.fromkeys(several)) if isinstance(several, list) else several
+
+
 class Part(BaseModel):
     """A section: strict, frozen, nothing unknown in it."""
 
@@ -396,12 +406,7 @@ class GoBench(Part):
 
     _inside = field_validator("package")(go_package)
     _searches = field_validator("bench")(go_pattern)
-
-    @field_validator("profile", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        listed = value.split(",") if isinstance(value, str) else value
-        return tuple(listed) if isinstance(listed, list) else listed  # a list is none in strict mode, here
+    _listed = field_validator("profile", mode="before")(listed)
 
     @field_validator("files")
     @classmethod

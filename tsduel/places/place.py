@@ -17,7 +17,7 @@ KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
     r"(?P<address>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?::(?P<port>[0-9]{1,5}))?(?:/(?P<private>[0-9.]+))?"
 )
 REMOTE_DIR = re.compile(r"(/[A-Za-z0-9._+-]+){2,}")
 MAX_PORT = 65535
@@ -65,7 +65,8 @@ def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
             "between them (an IPv6 address in brackets)"
         )
     user, address = found["user"], found["address"].strip("[]")
-    return {"user": user, "address": address, "port": port, "directory": _directory(directory, user)}
+    reached = {"user": user, "address": address, "port": port, "private": found["private"]}
+    return reached | {"directory": _directory(directory, user)}
 
 
 def _config_file(text: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import SshPlace
-from tsduel.places import directories, hosts
+from tsduel.places import directories, hosts, lent
 from tsduel.places.gcp import provide
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
@@ -39,19 +39,23 @@ def main(run_dir: Path) -> None:
     else:
         of_ssh = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
         made = {name: of.model_dump(include={"address", "port", "user"}) | of_ssh for name, of in place.hosts.items()}
-        _look(made, place, again=bool(hosts.known(run_dir)))
+        _look(made, place, again=bool(hosts.known(run_dir)), whole=bool(run.plan.topology))
+        lent.write(run_dir, run.plan, made)
         write(run_dir, kind="ssh", made=made, provisioned=False)
 
 
-def _look(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool) -> None:
-    """Ask all machines at once whether they will do; a run that is gone on with may have lost some of its hosts."""
+def _look(made: Mapping[str, Mapping[str, Any]], place: SshPlace, *, again: bool, whole: bool) -> None:
+    """Ask all machines at once whether they will do.
+
+    A run that is gone on with (``again``) may have lost some of its hosts, unless they do a block together (``whole``).
+    """
     reached = {name: Host.from_outputs(of) for name, of in made.items()}
     with ThreadPoolExecutor(len(made)) as pool:
         asked = {name: pool.submit(probe.check, host, place.hosts[name].directory) for name, host in reached.items()}
     failed = {name: error for name, of in asked.items() if (error := of.exception())}
     if others := [error for error in failed.values() if not isinstance(error, UserError)]:
         raise others[0]
-    if failed and (not again or len(failed) == len(made)):
+    if failed and (not again or whole or len(failed) == len(made)):
         first = next(iter(failed.values()))
         raise first if len(failed) == 1 else UserError("\n".join(map(str, failed.values())))
     facts = {reached[name].name: of.result() for name, of in asked.items() if name not in failed}
@@ -66,9 +70,13 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in made.items()} or {"local": _local()}
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
-        variables["home_built_dir"] = str(home / "host" / name if plan.is_fleet else home)
+        variables["home_built_dir"] = str(home / "host" / name if plan.is_fleet or name in plan.lent_hosts else home)
         variables.update(directories.there(plan, name) if made else {})
-    text = json.dumps({"all": {"hosts": inventory}}, indent=2) + "\n"
+    everything: dict[str, Any] = {"hosts": inventory}
+    if plan.topology:  # whose groups are those who do the same
+        in_group = {role: [name for name, of in plan.topology.items() if role in of] for role in plan.host_roles}
+        everything["children"] = {role: {"hosts": {name: {} for name in names}} for role, names in in_group.items()}
+    text = json.dumps({"all": everything}, indent=2) + "\n"
     files.write(run_dir / "host" / "inventory.json", text)
 
 

@@ -21,7 +21,7 @@ from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.plan import cells as swept
-from tsduel.plan import order, outlook, sources
+from tsduel.plan import order, outlook, sources, topology
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.matrix import AskedCell
@@ -124,7 +124,9 @@ def resolve(
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
-    fleet, sharing = _fleet(where, cells)
+    if asked.topology:
+        topology.refuse(asked.topology, where or {})
+    fleet, sharing = _fleet(None if asked.topology else where, cells)  # of a topology its driver's host alone
     spare_hosts = tuple(name for name, of in fleet.items() if dict(of).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
     if (most := max(map(len, sharing.values()))) > asked.design.blocks:
@@ -160,6 +162,7 @@ def resolve(
             "place": settled,
             "hosts": hosts,
             "spare_hosts": spare_hosts,
+            "topology": asked.topology,
             "cells": tuple(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),

@@ -21,7 +21,7 @@ FIELDS = {
     "MODULE": ("gobench.module",),
     "PACKAGE": ("gobench.package",),
     "BENCH": ("gobench.bench",),
-    "PROFILE": ("gobench.profile",),
+    "PROFILE": ("profile",),
     "TSBS_SCALE": ("workload.scale",),
     "TSBS_START": ("workload.start",),
     "TSBS_END": ("workload.end",),
@@ -52,7 +52,8 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
         if knob in knobs:
             # A pattern is text, whatever YAML would make of it.
             value = knobs[knob] if knob in TEXTS else _value(knobs[knob], knob)
-            for field in fields:
+            benchmarks = knob == "PROFILE" and result.get("kind") == "gobench"
+            for field in ("gobench.profile",) if benchmarks else fields:
                 set_field(result, field, value, knob)
     for assignment in _words(knobs.get("SET", ""), "SET"):
         field, separator, value = assignment.partition("=")

@@ -85,6 +85,8 @@ def expand(
         raise UserError(f"{wrong[0]}{more}")
     if len(found) > 1 and found[0].asked.design.reload == "once":
         raise UserError(f"{where}: design.reload: once keeps the data of one setting, and each cell has its own")
+    if len(found) > 1 and getattr(found[0].asked, "profile", None):
+        raise UserError(f"{where}: profile: is of one setting: take a cell's into a run of its own, or leave it out")
     names = matrix.told_apart([cell.name for cell in found]) if len(found) > 1 else [""]
     return tuple(replace(cell, name=name) for cell, name in zip(found, names, strict=True))
 

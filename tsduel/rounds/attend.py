@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tsduel.core.errors import UserError
+from tsduel.places import lent
 from tsduel.places.gcp import presence
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, State, note_home
@@ -81,6 +82,7 @@ class Attendant:
                     f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
+            lent.lend(self.link.run_dir)
             state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")
         elif state.word == "running" and not self.started:

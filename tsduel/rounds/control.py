@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.places import lock
+from tsduel.places import lent, lock
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds.run import agent
 
@@ -60,6 +60,8 @@ def stop(run_dir: Path) -> None:
     def ask(link: Link) -> str:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
+        if not any(line.startswith("after ") for line in said.splitlines()):
+            lent.take_back(run_dir)
         return _stopped(run, where, said)
 
     _ask_all(run_dir, ask)

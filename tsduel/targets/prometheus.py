@@ -41,6 +41,7 @@ DATABASE = Database(
             r"|head_chunks_storage_size_bytes|wal_storage_size_bytes)$|prometheus_http_requests_total$|process_resident_memory_bytes$)"
         ),
         protocol="Prometheus' remote write",
+        pprof="/debug/pprof",
         name_prefix="cpu_",
     ),
     programs={

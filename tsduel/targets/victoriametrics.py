@@ -83,6 +83,7 @@ DATABASE = Database(
             "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
+        pprof="/debug/pprof",
         # Files of parts: its own snapshots share them by hard links, too. What lies beside them is written again.
         immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",
         protocol="InfluxDB's line protocol",

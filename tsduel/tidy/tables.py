@@ -14,6 +14,7 @@ from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.record import SOLO, Block
 from tsduel.core.rundir import Run, open_run
+from tsduel.tidy import profiles
 from tsduel.tidy.blocks import Decided, decide
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.reading import reader
@@ -65,6 +66,7 @@ def main(run_dir: Path) -> None:
     _write(out / "checks.csv", tables.CHECKS, _checks(run))
     _write(out / "phases.csv", tables.PHASES, _phases(run))
     _write(out / "units.csv", tables.UNITS, sorted(better.items()))
+    _write(out / "profiles.csv", tables.PROFILES, profiles.rows(run))
 
 
 def number(value: object) -> str:

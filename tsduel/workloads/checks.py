@@ -23,7 +23,7 @@ CHECKS = {
     "equal_start": "all variants started alike",
     "server_log": "no panic and no fatal error in the server's log",
     "same_process": "the same server process from start to stop",
-    "listens_on_loopback": "the server listens on loopback only",
+    "listens_on_loopback": "the server listens to nobody else",
     "bench_exit": "the test binary exited with 0, and failed and skipped nothing",
     "bench_result": "each benchmark printed one result, of as many operations as were asked for",
     "bench_required": "what `require:` names is there and above zero",

@@ -95,6 +95,11 @@ class Experiment(Part):
     host: Machine = Machine()
     gcp: Gcp = Gcp()
 
+    @property
+    def topology(self) -> dict[str, tuple[str, ...]]:
+        """What each host does, where components have hosts of their own."""
+        return {}
+
     @field_validator("variants", check_fields=False)
     @classmethod
     def _variant_names(cls, value: Mapping[str, Variant]) -> Mapping[str, Variant]:

@@ -56,7 +56,18 @@ class Link:
 
     @classmethod
     def all(cls, run_dir: Path) -> dict[str, Self]:
-        """Open a run that was provisioned elsewhere: its hosts, by their names."""
+        """Open a run that was provisioned elsewhere: the hosts that run its blocks, by their names."""
+        lent = rundir.open_run(run_dir).plan.lent_hosts
+        return {name: link for name, link in cls._every(run_dir).items() if name not in lent}
+
+    @classmethod
+    def lent(cls, run_dir: Path) -> dict[str, Self]:
+        """Open those that run components for the driver on another."""
+        lent = rundir.open_run(run_dir).plan.lent_hosts
+        return {name: link for name, link in cls._every(run_dir).items() if name in lent} if lent else {}
+
+    @classmethod
+    def _every(cls, run_dir: Path) -> dict[str, Self]:
         run = rundir.open_run(run_dir)
         known = hosts.known(run_dir)
         if not known:
@@ -65,7 +76,8 @@ class Link:
         for name, of in known.items():
             there = directories.there(run.plan, name)
             # The build has brought its record home.
-            built = f"host/{name}/build/agent.json" if run.plan.is_fleet else "build/agent.json"
+            apart = run.plan.is_fleet or name in run.plan.lent_hosts
+            built = f"host/{name}/build/agent.json" if apart else "build/agent.json"
             found[name] = cls(
                 run_dir=run_dir,
                 host=Host.from_outputs(of),
@@ -75,7 +87,7 @@ class Link:
                 planned=frozenset(row.name for row in run.planned if row.host == name),
                 kind=run.plan.kind,
                 name=name,
-                of_fleet=run.plan.is_fleet,
+                of_fleet=apart,
             )
         return found
 

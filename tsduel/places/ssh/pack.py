@@ -41,6 +41,8 @@ def _files() -> Iterator[tuple[Path, str]]:
 def _write_archive(run_dir: Path) -> None:
     packed = io.BytesIO()
     planned = [(path, f"plan/{path.name}") for path in sorted((run_dir / "plan").iterdir())]
+    if (lent := run_dir / "host" / "lent.json").exists():
+        planned.append((lent, lent.name))
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -49,10 +51,12 @@ def _write_archive(run_dir: Path) -> None:
             # Nothing of who made it and when: else every run would find it changed.
             entry = tarfile.TarInfo(name)
             entry.size = path.stat().st_size
-            entry.mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            entry.mode = 0o600 if path.name == "lent.json" else 0o755 if os.access(path, os.X_OK) else 0o644
             with path.open("rb") as content:
                 archive.addfile(entry, content)
-    (run_dir / "host" / "project.tar.gz").write_bytes(packed.getvalue())
+    made = run_dir / "host" / "project.tar.gz"
+    made.touch(mode=0o600)
+    made.write_bytes(packed.getvalue())
 
 
 def _bring(variant: str, component: Component, target: Path) -> None:

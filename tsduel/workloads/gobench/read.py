@@ -92,7 +92,10 @@ def _number(text: str) -> float:
 
 def sections(_run: Run) -> tuple[str, ...]:
     """Return those of the report."""
-    first, others = ("compared", "benchmarks", "benchstat", "profiles"), ("hosts", "blocks", "noise", "checks")
+    first, others = (
+        ("compared", "benchmarks", "benchstat"),
+        ("profiles", "changed", "hosts", "blocks", "noise", "checks"),
+    )
     return (*first, *others, "bench-method", "reproduce", "bench-limits")
 
 

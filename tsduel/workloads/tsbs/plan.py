@@ -53,6 +53,8 @@ DUEL_FIXED_S = 8
 RATES_FIXED_S = 6
 RATES_PHASE_S = 2.5
 LEAST_QUERIES = 20
+# Longer exchanges in the block that is profiled, and the rest of its windows.
+PROFILE_S = 90
 
 RatesOf = TypeVar("RatesOf", bound=Rates)
 
@@ -117,6 +119,7 @@ class TsbsPlanned:
             "mixed": _mixed(asked, data | changed, used),
             "capacity": asked.capacity and _typed(asked.capacity, asked),
             "report": asked.report,
+            "profile": asked.profile,
             "estimate": _estimate(asked, used, variants, count, lines),
         }
 
@@ -150,6 +153,8 @@ class TsbsPlanned:
         files = (lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
         workload_s = math.ceil(sum(files) + made)
         total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later
+        if asked.profile:
+            total += later + PROFILE_S
         return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
     def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:

@@ -15,7 +15,7 @@ from tsduel.workloads.tsbs.upgrade import read_upgrade
 
 _SECTIONS = (
     *("compared", "moved", "mixed", "capacity", "duel", "load", "components", "server", "queries"),
-    *("hosts", "blocks", "noise", "checks", "method", "reproduce", "limits"),
+    *("profiles", "changed", "hosts", "blocks", "noise", "checks", "method", "reproduce", "limits"),
 )
 _OF_UPGRADE = (
     *("compared", "upgrade", "hosts", "blocks", "noise", "checks"),

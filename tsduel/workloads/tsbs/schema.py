@@ -1,11 +1,13 @@
 """An experiment of databases under TSBS's load: what its file may say."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
 from tsduel.core.sections import (
     CapacityAsked,
@@ -13,15 +15,28 @@ from tsduel.core.sections import (
     Duel,
     Host,
     MixedAsked,
+    ProfileKind,
     QuerySettings,
     Report,
     Settle,
     Watchdog,
     WorkloadAsked,
+    listed,
 )
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
+
+CLIENT, SERVER = "client", "server"
+MOST_PORT = 65535
+
+
+def _listed(value: object) -> object:
+    """Take a role in place of a list of one."""
+    # A list is none in strict mode, here.
+    if not isinstance(value, list):
+        return value
+    return tuple((of,) if isinstance(of, str) else tuple(of) if isinstance(of, list) else of for of in value)
 
 
 class TsbsVariant(experiment.Variant):
@@ -143,8 +158,31 @@ class TsbsExperiment(experiment.Experiment):
     watchdog: Watchdog = Watchdog()
     host: Host = Host()
     report: Report = Report()
+    # One after the other as SSH_HOST names them: what each does.
+    hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
+    # Behind the measured blocks, in one more.
+    profile: tuple[ProfileKind, ...] = ()
     # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
+
+    _listed = field_validator("profile", mode="before")(listed)
+
+    @model_validator(mode="after")
+    def _profiled(self) -> Self:
+        for target in {variant.target for variant in self.variants.values()} if self.profile else ():
+            if not databases()[target].target.pprof:
+                raise ValueError(
+                    f"profile: {target} has no pprof endpoint, and nothing else says here where its time goes: "
+                    "leave it out"
+                )
+        if self.profile and self.upgrades:
+            raise ValueError(
+                "profile: is of loads and queries from an empty disk, and not of an upgrade: leave it out, or "
+                "design.start_from: baseline"
+            )
+        if self.profile and self.design.reload == "once" and not self.duel.enabled:
+            raise ValueError("profile: with design.reload: once and without a duel nothing is left to read")
+        return self
 
     @model_validator(mode="after")
     def _changed_lines(self) -> Self:
@@ -154,6 +192,59 @@ class TsbsExperiment(experiment.Experiment):
                 f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
                 "of these databases are loaded by; allowed: regular"
             )
+        return self
+
+    @property
+    def topology(self) -> dict[str, tuple[str, ...]]:
+        """What each host does, by its name in the plan; empty where one host does it all."""
+        named = {role for roles in self.hosts for role in roles} - {SERVER}
+        rest = tuple(role for role in self._roles if role not in named)
+        found = (tuple(r for r in roles if r != SERVER) + rest if SERVER in roles else roles for roles in self.hosts)
+        return {f"host{number}": roles for number, roles in enumerate(found, 1)}
+
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.role for variant in self.variants.values() for part in variant.parts))
+
+    @model_validator(mode="after")
+    def _hosts_apart(self) -> Self:
+        if not self.hosts:
+            return self
+        parts = self.hosts[len(clients := list(itertools.takewhile((CLIENT,).__eq__, self.hosts))) :]
+        if not clients or not parts or any(CLIENT in roles for roles in parts):
+            raise ValueError(
+                "hosts: the client's comes first and does nothing else, or several of them; then those of components"
+            )
+        if len(clients) > 1 and not (self.mixed or self.capacity):
+            raise ValueError(
+                "hosts: several clients send operations at fixed rates together, and load and duel are the first one's "
+                "alone: add `mixed:` or `capacity:`, or have one client"
+            )
+        known, seen = (SERVER, *self._roles), set[str]()
+        for role in (role for roles in parts for role in roles):
+            if role not in known:
+                raise ValueError(
+                    f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
+                )
+            if role in seen:
+                raise ValueError(f"hosts: {role} is there twice, and each runs on one host")
+            seen.add(role)
+        if SERVER not in seen and (homeless := [role for role in self._roles if role not in seen]):
+            raise ValueError(
+                f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_hosts_apart_allow(self) -> Self:
+        if not self.hosts:
+            return self
+        if self.upgrades:
+            raise ValueError("hosts: design.start_from: baseline copies directories, and needs all on one host")
+        if self.host.pin != "auto":
+            raise ValueError("host.pin: nothing is pinned where the client has a host of its own (hosts)")
+        if self.host.port + LENT_PORT > MOST_PORT:
+            raise ValueError(f"host.port: {MOST_PORT - LENT_PORT} at most with `hosts:`")
         return self
 
     @property

@@ -1,0 +1,159 @@
+package block
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tsduel/host/machine"
+	"tsduel/host/record"
+)
+
+// apart has roles run on a machine of their own, which is this one at another address; dies takes it away.
+func apart(t *testing.T, spec *record.Spec, roles map[string][]string) (dies context.CancelFunc) {
+	t.Helper()
+	ctx, dies := context.WithCancel(t.Context())
+	spec.Plan.Topology, spec.Host.Host = record.Topology{"host1": {"client"}}, "host1"
+	spec.Lent = &record.Lent{Token: strings.Repeat("a", 64), Port: freePortOf(t), Hosts: map[string]string{"host1": "127.0.0.1"}}
+	for host, of := range roles {
+		spec.Plan.Topology[host], spec.Lent.Hosts[host] = of, "127.0.0."+strings.TrimPrefix(host, "host")
+		l := must(machine.Listen(spec.Lent, host))
+		go func() { _ = machine.Lend(ctx, l, spec.Lent.Token, time.Minute, nil) }()
+	}
+	t.Cleanup(dies)
+	return dies
+}
+
+// The client apart from the server: the same block, in which the database is at its own host's address and nowhere else, its log
+// comes home, and what happened on its host is kept.
+func TestClientApart(t *testing.T) {
+	spec, _ := fakes(t)
+	spec.Plan.Duel = record.Duel{Enabled: true, Seconds: 0.1, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}
+	spec.Plan.Watchdog.IdleTimeoutS = 5
+	apart(t, &spec, map[string][]string{"host2": {"server"}})
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v %s", b.Failures, b.Void)
+	}
+	if args := logged(t, spec, "baseline", "argv"); len(args) != 2 || !strings.Contains(args[0], "-httpListenAddr=127.0.0.2:") {
+		t.Error(args)
+	}
+	for _, p := range b.Phases {
+		if n := p.Hosts["host2"]; (p.Noise != nil) != (n != nil) || n != nil && (n.ServerS == nil || p.Phase != "idle" && *n.ServerS <= 0) {
+			t.Errorf("%s: %+v", p.Phase, n)
+		}
+	}
+	solo := b.Solo["candidate"]
+	if b.Hosts["host2"] == nil || solo.Canary == nil || solo.CPUNS["load"] <= 0 || solo.Sizes["disk_bytes"] <= 0 || b.Duel.Types[0].CPUNS["candidate"] <= 0 || b.Duel.RSSBytes["baseline"] <= 0 {
+		t.Errorf("%+v %+v", solo, b.Duel)
+	}
+	for _, c := range b.Checks {
+		if !c.OK {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Three components over two hosts find each other, and each is counted where it is.
+func TestComponentsApart(t *testing.T) {
+	spec, _ := fakes(t)
+	behind(spec, "candidate", map[string]string{"vmauth": "", "vmagent": ""})
+	spec.Plan.Queries.Solo = false
+	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"vmauth", "vmagent"}})
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v %s", b.Failures, b.Void)
+	}
+	for role, ns := range b.Duel.Types[0].CPUNSByRole["candidate"] {
+		if role != "vmagent" && ns <= 0 {
+			t.Error(role, ns)
+		}
+	}
+	for _, role := range []string{"vmauth", "vmagent", "server"} {
+		if text, err := os.ReadFile(filepath.Join(spec.Dir, "candidate", role+".log")); err != nil || len(text) == 0 {
+			t.Error(role, err)
+		}
+	}
+}
+
+// What goes wrong over there fails the variant with its own last words, as it does here.
+func TestDeathApart(t *testing.T) {
+	spec, _ := fakes(t)
+	does(spec, "candidate", "die-in-query")
+	apart(t, &spec, map[string][]string{"host2": {"server"}})
+	b := run(t, spec)
+	if len(b.Failures) != 1 || b.Failures[0].Variant != "candidate" || !strings.Contains(b.Failures[0].Message, ") died: info: serving (its log: ") {
+		t.Errorf("%+v", b.Failures)
+	}
+}
+
+// A host that is lost is no variant's fault: the block is not one that failed, and is run again.
+func TestHostLost(t *testing.T) {
+	spec, _ := fakes(t)
+	spec.Row.Order = []string{"candidate", "baseline"}
+	does(spec, "candidate", "hang-query")
+	dies := apart(t, &spec, map[string][]string{"host2": {"server"}})
+	go func() {
+		for { // until the first query is sent
+			if files, _ := filepath.Glob(filepath.Join(spec.Dir, "candidate", "query", "*.stdout")); len(files) > 0 {
+				dies()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	if b, err := Run(t.Context(), spec); err == nil || !strings.HasPrefix(err.Error(), "host2 does not answer any more") {
+		t.Errorf("%v %+v", err, b)
+	}
+	nothingLeft(t, spec)
+}
+
+// An adapter that knows nothing of DB_HOST is told so, and nobody waits for a server that cannot be reached.
+func TestAdapterOnLoopbackAlone(t *testing.T) {
+	spec, _ := fakes(t)
+	start := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "start")
+	check(t, os.WriteFile(start, []byte("#!/usr/bin/env bash\nexec \"$DB_BINARY\" -storageDataPath=\"$DB_DATA_DIR\" -httpListenAddr=\"127.0.0.1:$DB_PORT\"\n"), 0o755))
+	for verb, does := range map[string]string{"ready": `exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/health"`, "endpoints": `echo "clients http://127.0.0.1:$DB_PORT"`} {
+		check(t, os.WriteFile(filepath.Join(filepath.Dir(start), verb), []byte("#!/usr/bin/env bash\n"+does+"\n"), 0o755))
+	}
+	apart(t, &spec, map[string][]string{"host2": {"server"}})
+	b := run(t, spec)
+	if len(b.Failures) == 0 || !strings.Contains(b.Failures[0].Message, "the server does not listen at 127.0.0.2 (DB_HOST)") {
+		t.Errorf("%+v", b.Failures)
+	}
+}
+
+// Two clients at a rate send what one would: every operation once, from an instant that they agree on, and all samples of both
+// are stored.
+func TestTwoClientsAtARate(t *testing.T) {
+	spec, _ := fakes(t)
+	target := spec.Plan.Targets["fake"]
+	target.WritePath = "/write"
+	spec.Plan.Targets["fake"] = target
+	spec.Plan.Queries.Solo, spec.Host.Pin.Client = false, []int{0, 1, 2, 3}
+	spec.Plan.Mixed = &record.Mixed{Rates: record.Rates{Seconds: 1, Types: types[:1], Arrivals: "poisson", Connections: 4, LateMS: 500, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
+	spec.Workload.Mixed = spec.Workload.Data
+	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v %s", b.Failures, b.Void)
+	}
+	for _, name := range []string{"baseline", "candidate"} {
+		phase := b.Mixed[name].Phases[0]
+		if phase.Void != "" || len(phase.Clients) != 2 || phase.Clients[0].Host != "host1" || phase.Clients[1].Host != "host3" || phase.SkewMS > 10 {
+			t.Fatalf("%+v", phase)
+		}
+		// 21 queries and 8 batches of 2 lines, dealt out by turns.
+		if a, b := phase.Clients[0], phase.Clients[1]; a.Started != 11+4 || b.Started != 10+4 || a.Lines != 8 || b.Lines != 8 || phase.Samples != 160 {
+			t.Errorf("%+v %+v: %d samples", a, b, phase.Samples)
+		}
+		for _, stream := range phase.Streams {
+			if stream.Answered != stream.Planned || stream.Unstarted != 0 {
+				t.Errorf("%+v", stream)
+			}
+		}
+	}
+}

@@ -1,0 +1,424 @@
+package machine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/noise"
+	"tsduel/host/openloop"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+// TakeCanary is noise.Canary; tests have a short one.
+var TakeCanary = noise.Canary
+
+// Here is this machine, for as long as its ctx lasts. Components listen at Address.
+type Here struct {
+	ctx       context.Context
+	address   string
+	mutex     sync.Mutex
+	processes map[int]*proc.Process
+	edges     []noise.Edge
+	clients   []*client
+	workload  func(context.Context) (*record.Workload, error) // nil: it is made by who asks
+}
+
+// NewHere of this machine.
+func NewHere(ctx context.Context, address string) *Here {
+	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}}
+}
+
+// FreePort is of Machine.
+func (h *Here) FreePort(ports Ports, port *int) error {
+	for *port = ports.From; *port < ports.From+100; *port++ {
+		if ports.Given[*port] {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort(h.address, strconv.Itoa(*port))); err == nil {
+			return l.Close()
+		}
+	}
+	return record.UserError(`no port from %d on is free on %s: choose others with SET="host.port=..."`, ports.From, h.address)
+}
+
+// Start is of Machine.
+func (h *Here) Start(c Command, pid *int) error {
+	if err := os.MkdirAll(filepath.Dir(c.Log), 0o777); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(c.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p, err := Execute(c, nil, log, log)
+	if err != nil {
+		return err
+	}
+	h.mutex.Lock()
+	h.processes[p.Pid] = p
+	h.mutex.Unlock()
+	*pid = p.Pid
+	return nil
+}
+
+// Execute starts a command on this machine.
+func Execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// Not by its first line: a PATH of the experiment is the server's, and not for finding bash.
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		return nil, record.UserError("bash is missing here, and databases are started by it: install it")
+	}
+	if c.Files != nil {
+		err = os.RemoveAll(c.Dir)
+		c.Make = append(c.Make, c.Dir)
+	}
+	for _, dir := range c.Make {
+		err = errors.Join(err, os.MkdirAll(dir, 0o777))
+	}
+	for name, text := range c.Files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(c.Dir, name), []byte(text), 0o666))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return proc.Start(proc.Command{Argv: append([]string{bash}, c.Argv...), Env: append(c.Env, "TSDUEL_HOST="+self), Dir: c.Dir, Scratch: c.Scratch,
+		Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
+}
+
+func (h *Here) process(pid int) (*proc.Process, error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if p := h.processes[pid]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("process %d was not started here", pid)
+}
+
+// Await is of Machine.
+func (h *Here) Await(pid int, exit *proc.Exit) error {
+	p, err := h.process(pid)
+	if err == nil {
+		*exit, err = p.Wait(h.ctx)
+	}
+	return err
+}
+
+// Kill is of Machine.
+func (h *Here) Kill(pid int, _ *None) error {
+	p, err := h.process(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	return err
+}
+
+// Run is of Machine.
+func (h *Here) Run(c Command, said *Said) error {
+	var files [2]*os.File
+	for i := range files {
+		file, err := memory(filepath.Base(c.Argv[0]))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		files[i] = file
+	}
+	p, err := Execute(c, nil, files[0], files[1])
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(h.ctx, c.Patience)
+	defer cancel()
+	exit, err := p.Wait(bounded)
+	if err != nil {
+		if killed := p.Kill(); killed != nil {
+			return killed
+		}
+		said.Late = true
+		return h.ctx.Err()
+	}
+	said.Code = exit.Code
+	said.Out, err = os.ReadFile(files[0].Name())
+	if err == nil {
+		said.Err, err = os.ReadFile(files[1].Name())
+	}
+	return err
+}
+
+// memory is a file that needs no disk; its name can be read while it is open.
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)), nil
+}
+
+// Listeners is of Machine.
+func (h *Here) Listeners(session int, at *map[int][]netip.AddrPort) error {
+	*at = map[int][]netip.AddrPort{}
+	for _, p := range proc.Processes() {
+		if p.Session == session {
+			(*at)[p.PID] = proc.Listeners(p.PID)
+		}
+	}
+	return nil
+}
+
+// CPU is of Machine.
+func (h *Here) CPU(pid int, used *time.Duration) (err error) {
+	*used, err = proc.CPU(pid)
+	return err
+}
+
+// Counters is of Machine.
+func (h *Here) Counters(pid int, c *proc.Counters) (err error) {
+	*c, err = proc.Read(pid)
+	return err
+}
+
+// Look is of Machine.
+func (h *Here) Look(pids []int, edge *int) error {
+	taken := noise.Take(pids...)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*edge, h.edges = len(h.edges), append(h.edges, taken)
+	return nil
+}
+
+// Since is of Machine.
+func (h *Here) Since(s Span, n *record.Noise) error {
+	h.mutex.Lock()
+	from := h.edges[s.Edge]
+	h.mutex.Unlock()
+	*n = *noise.Between(from, noise.Take(s.Pids...))
+	return nil
+}
+
+// Canary is of Machine.
+func (h *Here) Canary(dir string, c *record.Canary) error {
+	taken, err := TakeCanary(dir)
+	if err == nil {
+		*c = *taken
+	}
+	return err
+}
+
+// Prepare is of Machine.
+func (h *Here) Prepare(d Directories, _ *None) (err error) {
+	for _, dir := range d.Wipe {
+		err = errors.Join(err, record.Wipe(dir))
+	}
+	for _, dir := range d.Remove {
+		err = errors.Join(err, record.RemoveTree(dir))
+	}
+	for _, dir := range d.Make {
+		err = errors.Join(err, os.MkdirAll(dir, 0o777))
+	}
+	return err
+}
+
+// Copy is of Machine; it ends with ctx, since a database takes minutes.
+func (h *Here) Copy(p Pair, _ *None) error {
+	return errors.Join(record.RemoveTree(p.To), os.CopyFS(p.To, until{h.ctx, os.DirFS(p.From).(fs.ReadLinkFS)}))
+}
+
+// until is a file system of which nothing is opened any more once ctx has ended.
+type until struct {
+	ctx context.Context
+	fs.ReadLinkFS
+}
+
+func (u until) Open(name string) (fs.File, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return u.ReadLinkFS.Open(name)
+}
+
+// ReadOnce reads every file below a directory, so that the page cache has what fits; or, to be cold, has the kernel drop
+// what it has of them, which needs no rights. It keeps what is not on the disk yet, as of a copy that was just made.
+func (h *Here) ReadOnce(r Reading, read *int64) error {
+	buffer := make([]byte, 1<<20)
+	err := filepath.WalkDir(r.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if r.Drop {
+			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
+		}
+		for err == nil {
+			var n int
+			n, err = file.Read(buffer)
+			*read += int64(n)
+			err = cmp.Or(h.ctx.Err(), err)
+		}
+		if err == io.EOF {
+			err = nil
+		}
+		return err
+	})
+	if err != nil && h.ctx.Err() == nil {
+		err = fmt.Errorf("reading the databases' files once: %w", err)
+	}
+	return err
+}
+
+// mostOfLog bounds an answer; what is longer comes in pieces.
+const mostOfLog = 4 << 20
+
+// Log is of Machine.
+func (h *Here) Log(p Piece, text *[]byte) error {
+	file, err := os.Open(p.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var buffer bytes.Buffer
+	_, err = buffer.ReadFrom(io.NewSectionReader(file, p.From, mostOfLog))
+	*text = buffer.Bytes()
+	return err
+}
+
+// Sync is of Machine.
+func (h *Here) Sync(dir string, _ *None) error { return record.SyncDisk(dir) }
+
+// DropCaches is of Machine.
+func (h *Here) DropCaches(dir string, _ *None) error {
+	if err := record.SyncDisk(dir); err != nil {
+		return err
+	}
+	const file = "/proc/sys/vm/drop_caches"
+	err := os.WriteFile(file, []byte("3"), 0o644)
+	if errors.Is(err, os.ErrPermission) {
+		err = exec.Command("sudo", "-n", "sh", "-c", "echo 3 >"+file).Run()
+	}
+	if err != nil {
+		return record.UserError("host.drop_caches is set, and the page cache cannot be dropped here (%v): run as root, or where sudo asks nothing, or SET=\"host.drop_caches=false\"", err)
+	}
+	return nil
+}
+
+// OOMKills is of Machine.
+func (h *Here) OOMKills(_ None, count *float64) error {
+	*count = noise.VMStat("oom_kill")
+	return nil
+}
+
+// Describe is of Machine.
+func (h *Here) Describe(dir string, facts *record.Facts) error {
+	found, err := noise.Describe(dir)
+	if err == nil {
+		*facts = *found
+	}
+	return err
+}
+
+// Sums is of Machine.
+func (h *Here) Sums(paths []string, sums *map[string]string) error {
+	*sums = map[string]string{}
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		hash := sha256.New()
+		_, err = io.Copy(hash, file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		(*sums)[path] = hex.EncodeToString(hash.Sum(nil))
+	}
+	return nil
+}
+
+// Workload is of Machine.
+func (h *Here) Workload(_ None, made *record.Workload) error {
+	found, err := h.workload(h.ctx)
+	if err == nil {
+		*made = *found
+	}
+	return err
+}
+
+// client is one that is ready to send: it begins at the time that it is told.
+type client struct {
+	at    chan time.Time
+	ended chan struct{}
+	gave  Looped
+	err   error
+}
+
+// Prime is of Machine.
+func (h *Here) Prime(asked openloop.Asked, number *int) error {
+	job, closeAll, err := asked.Job()
+	if err != nil {
+		return err
+	}
+	c := &client{at: make(chan time.Time, 1), ended: make(chan struct{})}
+	ready := make(chan struct{})
+	job.Meet = func(ctx context.Context) (time.Time, error) {
+		close(ready)
+		select {
+		case at := <-c.at:
+			return at, nil
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+	go func() {
+		defer close(c.ended)
+		defer closeAll()
+		var totals openloop.Totals
+		c.gave.Results, totals, c.err = openloop.Run(h.ctx, job)
+		c.gave.Elapsed, c.gave.ClientCPU, c.gave.Began, c.gave.CPUs = totals.Elapsed, totals.ClientCPU, totals.Began.UnixNano(), len(proc.Allowed())
+	}()
+	select {
+	case <-ready:
+	case <-c.ended:
+		return c.err
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*number, h.clients = len(h.clients), append(h.clients, c)
+	return nil
+}
+
+// Loop is of Machine.
+func (h *Here) Loop(at Instant, gave *Looped) error {
+	h.mutex.Lock()
+	c := h.clients[at.Client]
+	h.mutex.Unlock()
+	c.at <- time.Unix(0, at.At)
+	<-c.ended
+	*gave = c.gave
+	return c.err
+}

@@ -1,0 +1,272 @@
+package machine
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+func TestMain(m *testing.M) {
+	_ = proc.Subreaper()
+	aliveEvery, handshake = 20*time.Millisecond, time.Second
+	code := m.Run()
+	proc.Leave()
+	os.Exit(code)
+}
+
+// lending lends this machine to itself; over gets what Lend returned.
+func lending(t *testing.T, patience time.Duration) (lent *record.Lent, over chan error) {
+	t.Helper()
+	lent = &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}}
+	l, err := Listen(lent, "host2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lent.Port, over = l.Addr().(*net.TCPAddr).Port, make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() { over <- Lend(ctx, l, lent.Token, patience, nil) }()
+	return lent, over
+}
+
+func borrow(t *testing.T, lent *record.Lent) (*There, context.Context) {
+	t.Helper()
+	there, ctx, err := Borrow(t.Context(), lent, "host2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there, ctx
+}
+
+func sleeping(t *testing.T, m Machine) *Process {
+	t.Helper()
+	p, err := Start(m, Command{Argv: []string{"-c", "echo said; exec sleep 60"}, Scratch: "/test", Log: filepath.Join(t.TempDir(), "log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func gone(pid int) bool { return unix.Kill(pid, 0) == unix.ESRCH }
+
+// Another machine does what this one does, and says what this one says.
+func TestLentMachine(t *testing.T) {
+	lent, over := lending(t, time.Minute)
+	there, _ := borrow(t, lent)
+	for name, m := range map[string]Machine{"here": NewHere(t.Context(), "127.0.0.1"), "there": there} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			log := filepath.Join(dir, "logs", "log")
+			p, err := Start(m, Command{Argv: []string{"-c", `cat named; echo "$A"; exit 7`}, Env: []string{"A=b c"}, Dir: filepath.Join(dir, "files"), Files: map[string]string{"named": "text\n"},
+				Make: []string{filepath.Join(dir, "made")}, Log: log, Scratch: "/test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-p.Ended()
+			var exit proc.Exit
+			var text []byte
+			if err := m.Await(p.Pid, &exit); err != nil || exit.Code != 7 || p.Alive() {
+				t.Error(exit, err)
+			}
+			if err := m.Log(Piece{log, 5}, &text); err != nil || string(text) != "b c\n" {
+				t.Errorf("%q %v", text, err)
+			}
+			var said Said
+			if err := m.Run(Command{Argv: []string{"-c", "echo out; echo err >&2; exit 3"}, Patience: time.Minute}, &said); err != nil || said.Code != 3 || string(said.Out)+string(said.Err) != "out\nerr\n" || said.Late {
+				t.Errorf("%+v %v", said, err)
+			}
+			said = Said{}
+			if err := m.Run(Command{Argv: []string{"-c", "sleep 60"}, Patience: 50 * time.Millisecond}, &said); err != nil || !said.Late {
+				t.Errorf("%+v %v", said, err)
+			}
+			p = sleeping(t, m)
+			var used time.Duration
+			var counters proc.Counters
+			if err := m.CPU(p.Pid, &used); err != nil || used <= 0 {
+				t.Error(used, err)
+			}
+			if err := m.Counters(p.Pid, &counters); err != nil || counters.RSS == 0 || counters.CPU < used {
+				t.Error(counters, err)
+			}
+			var edge int
+			n := &record.Noise{}
+			if err := m.Look([]int{p.Pid}, &edge); err != nil {
+				t.Error(err)
+			}
+			if err := m.Since(Span{edge, []int{p.Pid}}, n); err != nil || n.ForeignS == nil || n.ServerS == nil || n.CPUs == 0 {
+				t.Errorf("%+v %v", n, err)
+			}
+			if err := p.Kill(); err != nil || !gone(p.Pid) {
+				t.Error(err)
+			}
+			if err := m.CPU(p.Pid, &used); err == nil {
+				t.Error("a process that has ended has a clock")
+			}
+			data, copied := filepath.Join(dir, "data", "a"), filepath.Join(dir, "copy")
+			var read int64
+			if err := m.Prepare(Directories{Make: []string{data}}, &None{}); err != nil {
+				t.Error(err)
+			}
+			if err := os.WriteFile(filepath.Join(data, "file"), make([]byte, 3<<20), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Copy(Pair{filepath.Dir(data), copied}, &None{}); err != nil {
+				t.Error(err)
+			}
+			if err := m.ReadOnce(Reading{Dir: copied}, &read); err != nil || read != 3<<20 {
+				t.Error(read, err)
+			}
+			var sums map[string]string
+			if err := m.Sums([]string{log, "/no/such"}, &sums); err != nil || len(sums) != 1 || len(sums[log]) != 64 {
+				t.Error(sums, err)
+			}
+			if err := m.Prepare(Directories{Remove: []string{copied}}, &None{}); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(copied); !os.IsNotExist(err) {
+				t.Error(err)
+			}
+			facts := &record.Facts{}
+			if err := m.Describe(dir, facts); err != nil || facts.CPUs == 0 {
+				t.Error(facts, err)
+			}
+		})
+	}
+	// A port is free on the address that components listen at.
+	var port int
+	taken, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	first := taken.Addr().(*net.TCPAddr).Port
+	if err := there.FreePort(Ports{first, map[int]bool{first + 1: true}}, &port); err != nil || port < first+2 {
+		t.Error(port, err)
+	}
+	if err := there.FreePort(Ports{70000, nil}, &port); err == nil || !strings.HasPrefix(err.Error(), "host2: no port from 70000 on is free on 127.0.0.2") {
+		t.Error(err)
+	}
+	if trip, ahead, err := there.Clock(20); err != nil || trip <= 0 || trip > 1 || ahead > trip || ahead < -trip {
+		t.Error(trip, ahead, err)
+	}
+	there.Release()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// Without the token nobody gets in, and whoever tries keeps nobody out.
+func TestTokenIsAsked(t *testing.T) {
+	lent, _ := lending(t, time.Minute)
+	for _, token := range []string{strings.Repeat("b", 64), strings.Repeat("a", 63) + "b", "{}\n"} {
+		wrong := *lent
+		wrong.Token = token
+		if _, _, err := Borrow(t.Context(), &wrong, "host2"); err == nil || !strings.HasPrefix(err.Error(), "host2, which is to run components, cannot be reached at 127.0.0.2:") {
+			t.Error(err)
+		}
+	}
+	there, _ := borrow(t, lent)
+	if err := there.Reach(); err != nil {
+		t.Error(err)
+	}
+	there.HangUp()
+}
+
+// Nothing of ours listens at an address that others reach.
+func TestPrivateAddress(t *testing.T) {
+	for _, address := range []string{"8.8.8.8", "0.0.0.0", "", "::"} {
+		if _, err := Listen(&record.Lent{Hosts: map[string]string{"host2": address}}, "host2"); err == nil {
+			t.Error(address)
+		}
+	}
+}
+
+// What a driver has started ends with its connection, and the machine is there for the next one.
+func TestDriverGone(t *testing.T) {
+	lent, _ := lending(t, time.Minute)
+	there, ctx := borrow(t, lent)
+	p := sleeping(t, there)
+	there.HangUp()
+	soon(t, "it still runs", func() bool { return gone(p.Pid) })
+	if ctx.Err() == nil || there.Reach() == nil {
+		t.Error("it is lost, and nobody says so")
+	}
+	there, _ = borrow(t, lent)
+	defer there.HangUp()
+	if err := sleeping(t, there).Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A driver that says nothing any more is as good as gone.
+func TestDriverSilent(t *testing.T) {
+	before := silence
+	silence = 200 * time.Millisecond
+	defer func() { silence = before }()
+	lent, over := lending(t, 500*time.Millisecond)
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.2", strconv.Itoa(lent.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	pid := filepath.Join(t.TempDir(), "pid")
+	start := `{"method":"Machine.Run","params":[{"Argv":["-c","echo $$ >` + pid + `; sleep 60"],"Patience":60000000000}],"id":0}`
+	if _, err := conn.Write([]byte(lent.Token + start)); err != nil {
+		t.Fatal(err)
+	}
+	var number int
+	soon(t, "it was not started", func() bool { number, _ = strconv.Atoi(proc.Text(pid)); return number > 0 })
+	soon(t, "it still runs", func() bool { return gone(number) })
+	// And where no driver comes for a while, nothing of ours stays.
+	select {
+	case err := <-over:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is still lent")
+	}
+}
+
+// A machine that is lost ends the driver's context with a sentence, and its processes are not said to have ended by themselves.
+func TestMachineLost(t *testing.T) {
+	lent := &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host2": "127.0.0.2"}}
+	l, err := Listen(lent, "host2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lent.Port = l.Addr().(*net.TCPAddr).Port
+	lives, dies := context.WithCancel(t.Context())
+	go func() { _ = Lend(lives, l, lent.Token, time.Minute, nil) }()
+	there, ctx := borrow(t, lent)
+	p := sleeping(t, there)
+	dies()
+	<-ctx.Done()
+	if cause := context.Cause(ctx).Error(); !strings.HasPrefix(cause, "host2 does not answer any more") {
+		t.Error(cause)
+	}
+	var port int
+	if err := there.FreePort(Ports{From: 20000}, &port); err == nil || !p.Alive() {
+		t.Error(err, p.Alive())
+	}
+	soon(t, "it still runs", func() bool { return gone(p.Pid) })
+}

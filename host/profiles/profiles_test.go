@@ -1,0 +1,125 @@
+package profiles
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+// pprof makes a profile: of each stack of functions, innermost first, its values; a comma in a name is a function that was inlined.
+func pprof(t *testing.T, types []string, period int64, of ...any) []byte {
+	t.Helper()
+	p := &profile.Profile{Period: period, PeriodType: &profile.ValueType{Type: types[0], Unit: "x"}}
+	for _, name := range types {
+		p.SampleType = append(p.SampleType, &profile.ValueType{Type: name, Unit: "unit of " + name})
+	}
+	functions := map[string]*profile.Function{}
+	for i := 0; i < len(of); i += 2 {
+		s := &profile.Sample{Value: of[i+1].([]int64)}
+		for _, place := range of[i].([][]string) {
+			at := &profile.Location{ID: uint64(len(p.Location) + 1)}
+			for _, name := range place {
+				if functions[name] == nil {
+					functions[name] = &profile.Function{ID: uint64(len(functions) + 1), Name: name}
+					p.Function = append(p.Function, functions[name])
+				}
+				at.Line = append(at.Line, profile.Line{Function: functions[name]})
+			}
+			p.Location = append(p.Location, at)
+			s.Location = append(s.Location, at)
+		}
+		p.Sample = append(p.Sample, s)
+	}
+	var text bytes.Buffer
+	if err := p.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+func written(t *testing.T, s *Sum) (found stacks) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "p")
+	if err := s.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path + ".stacks.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unpack, err := gzip.NewReader(file)
+	if err == nil {
+		err = json.NewDecoder(unpack).Decode(&found)
+	}
+	text, failed := os.ReadFile(path + ".pprof")
+	if failed == nil {
+		_, failed = profile.ParseData(text)
+	}
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	return found
+}
+
+// Windows of CPU time add up; a stack is one by the names of its functions, wherever in them it is, and has those that were inlined.
+// What it costs to be read is no stack.
+func TestWindowsAddUp(t *testing.T) {
+	var s Sum
+	for range 2 {
+		err := s.Add(pprof(t, []string{"samples", "cpu"}, 10,
+			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{3, 30}, [][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10},
+			[][]string{{"compress/flate.(*Writer).Write"}, {"runtime/pprof.(*profileBuilder).build"}, {"main.main"}}, []int64{9, 90}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"}, Functions: []string{"main.main", "pkg.slow", "time.Now", "runtime/pprof.(*profileBuilder).build", "compress/flate.(*Writer).Write"},
+		Stacks: []*stack{{Of: []int{0, 1, 2}, Values: []int64{80}}}}
+	if found := written(t, &s); !reflect.DeepEqual(found, want) {
+		t.Errorf("%+v %+v", found, found.Stacks[0])
+	}
+}
+
+// What is counted since the start of a process is what it has grown by, several times; what is held is as of the last look.
+func TestGrowthIsOfTheWorkAlone(t *testing.T) {
+	heap := func(allocated, held int64) []byte {
+		return pprof(t, []string{"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, 512, [][]string{{"pkg.f"}}, []int64{1, allocated, 1, held})
+	}
+	var s Sum
+	if err := errors.Join(s.Grown(heap(100, 70), heap(150, 20)), s.Grown(heap(1000, 5), heap(1007, 9))); err != nil {
+		t.Fatal(err)
+	}
+	found := written(t, &s)
+	if !reflect.DeepEqual(found.Values, []string{"alloc_space", "inuse_space"}) || !reflect.DeepEqual(found.Stacks[0].Values, []int64{57, 9}) {
+		t.Errorf("%+v %+v", found, found.Stacks[0])
+	}
+}
+
+// What holds no sample, or is something else, is told apart and writes nothing.
+func TestNothingAndNonsense(t *testing.T) {
+	var s Sum
+	path := filepath.Join(t.TempDir(), "p")
+	if err := s.Write(path); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if err := s.Add(pprof(t, []string{"contentions", "delay"}, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := s.Write(path); !errors.Is(err, ErrEmpty) {
+		t.Error(err)
+	}
+	if err := s.Add([]byte("<html>no</html>")); err == nil {
+		t.Error("a page was taken for a profile")
+	}
+	if left, _ := filepath.Glob(path + "*"); left != nil {
+		t.Error(left)
+	}
+}

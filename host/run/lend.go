@@ -1,0 +1,205 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tsduel/host/machine"
+	"tsduel/host/noise"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+	"tsduel/host/workload"
+)
+
+// Where components run on hosts of their own, the driver is on the client's, and the others are lent to it: each for one run, under
+// the same locks as a driver's.
+
+const (
+	// lendPatience is for how long a machine is lent though no driver comes, beyond the time in which that makes its data.
+	lendPatience = 15 * time.Minute
+	// releasePatience bounds the good-bye: a machine that is gone gives itself back.
+	releasePatience = 10 * time.Second
+	// clockQuestions are some milliseconds each way.
+	clockQuestions = 50
+)
+
+// Lend starts lending this machine, as a host of the run (who), unless it is lent already; a driver can come then.
+func (d *Detached) Lend() error {
+	unlock, err := d.exclusive()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if d.pid() != 0 {
+		return nil
+	}
+	if err := errors.Join(d.Collected(), d.launch("lending")); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(30 * time.Second); d.pid() == 0; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(d.file("exit")); err == nil || time.Now().After(deadline) {
+			text, _ := os.ReadFile(d.file("log"))
+			said := strings.Split(strings.TrimSpace(string(text)), "\n")
+			return record.UserError("%s", strings.TrimPrefix(said[len(said)-1], "tsduel: "))
+		}
+	}
+	return nil
+}
+
+// Lending is what Lend starts.
+func (d *Detached) Lending(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			_ = record.WriteFile(d.file("exit"), []byte("1\n"))
+		}
+	}()
+	plan, err := record.LoadPlan(d.runDir)
+	if err != nil {
+		return err
+	}
+	lent, err := record.LoadLent(d.runDir, plan)
+	if err != nil {
+		return err
+	}
+	scratch := filepath.Join(d.cache, "scratch")
+	if err := record.PrivateDir(scratch); err != nil {
+		return err
+	}
+	ours, err := lockMachine(ctx, d.runDir, plan.Kind)
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	private, err := lockCache(ctx, d.cache, d.runDir, lockPatience)
+	if err != nil {
+		return err
+	}
+	defer private.Close()
+	if _, err := proc.EndStrays(scratch); err != nil {
+		return err
+	}
+	l, err := machine.Listen(lent, append(d.who, "")[0])
+	if err != nil {
+		return err
+	}
+	ticks, _ := began(os.Getpid())
+	if err := record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID())); err != nil {
+		return err
+	}
+	defer os.Remove(d.file("pid"))
+	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: scratch, Cache: d.cache, Events: record.NewEvents(d.runDir, true)}
+	return machine.Lend(ctx, l, lent.Token, lendPatience+3*record.Seconds(plan.Duration.WorkloadS), func(ctx context.Context) (made *record.Workload, err error) {
+		if spec.Builds, err = record.LoadBuilds(d.runDir, plan); err != nil {
+			return nil, err
+		}
+		return workload.Make(ctx, spec)
+	})
+}
+
+// others are the hosts that run components, but for the driver's own.
+func (d *driver) others() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.plan.Topology)), func(host string) bool { return host == d.spec.Host.Host })
+}
+
+// meet writes raw/HOST.json of the hosts that run components, and looks whether blocks can run on them.
+func (d *driver) meet(ctx context.Context) error {
+	var binaries []string
+	for _, build := range d.spec.Builds.Variants {
+		for _, part := range build.Components {
+			binaries = append(binaries, part.Binary)
+		}
+	}
+	var here map[string]string
+	if err := machine.NewHere(ctx, "").Sums(binaries, &here); err != nil {
+		return err
+	}
+	for _, host := range d.others() {
+		there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
+		if err != nil {
+			return err
+		}
+		err = d.meetOne(there, here)
+		there.HangUp()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *driver) meetOne(there *machine.There, here map[string]string) error {
+	facts := &record.Facts{}
+	if err := there.Describe(d.spec.Scratch, facts); err != nil {
+		return err
+	}
+	if needed := d.plan.Estimate.DatabaseBytes; facts.DiskFreeBytes < needed {
+		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there", there.Host, facts.DiskFreeBytes>>20, d.spec.Scratch, needed>>20)
+	}
+	var found map[string]string
+	if err := there.Sums(slices.Collect(maps.Keys(here)), &found); err != nil {
+		return err
+	}
+	for path, sum := range here {
+		if found[path] != sum {
+			return record.UserError("%s has another %s than the client's host, so that what build/ says would not be what runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
+		}
+	}
+	roundTrip, ahead, err := there.Clock(clockQuestions)
+	if err != nil {
+		return err
+	}
+	facts.Host, facts.Pin = there.Host, record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: "no client runs here"}
+	facts.InstructionsWhy = aloneWhy
+	facts.Link = &record.Link{Address: d.spec.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
+	return record.WriteJSON(d.raw(there.Host+".json"), facts)
+}
+
+const aloneWhy = "components run on other hosts than the client, which does not see their instructions"
+
+// shareWorkload has the other clients make the same files.
+func (d *driver) shareWorkload(ctx context.Context) error {
+	for _, host := range d.plan.Topology.Clients()[min(1, len(d.plan.Topology)):] {
+		there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
+		if err != nil {
+			return err
+		}
+		made := &record.Workload{}
+		err = there.Workload(machine.None{}, made)
+		there.HangUp()
+		if err != nil {
+			return err
+		}
+		for i, q := range d.spec.Workload.Queries {
+			if i >= len(made.Queries) || made.Queries[i].SHA256 != q.SHA256 || made.Queries[i].Path != q.Path {
+				return record.UserError("%s has made other queries of %s than the first client: give all hosts the same architecture", host, q.Type)
+			}
+		}
+		for i, data := range d.spec.Workload.Mixed {
+			if i >= len(made.Mixed) || made.Mixed[i].ContentChecksum != data.ContentChecksum || made.Mixed[i].FeedPath != data.FeedPath {
+				return record.UserError("%s has made other data (%s) than the first client: give all hosts the same architecture", host, data.Format)
+			}
+		}
+	}
+	return nil
+}
+
+// release gives the other hosts back.
+func (d *driver) release() {
+	if d.spec.Lent == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
+	defer cancel()
+	for _, host := range d.others() {
+		if there, _, err := machine.Borrow(ctx, d.spec.Lent, host); err == nil {
+			there.Release()
+		}
+	}
+}

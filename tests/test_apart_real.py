@@ -1,0 +1,214 @@
+"""Components on hosts of their own: bare hosts, a private network between them, real TSBS and VictoriaMetrics."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import statistics
+
+import pytest
+import yaml
+from barehost import USERS, BareHost, our_go, require
+from checkout import CACHE, QUIET, Checkout, build
+from fakeproject import FAKES, wait_for
+from network import network
+from test_components_real import STORAGE
+
+from tsduel.core.plan import Plan
+from tsduel.question import knobs
+
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
+OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
+PORT = 18300
+SIDES = ("baseline", "candidate")
+# As if the packages were there: nothing has to be compiled, since what was built here is copied.
+STANDINS = (
+    "for p in make git gcc; do printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/$p; chmod 755 /usr/local/bin/$p; done; "
+    "mkdir -p /usr/include; touch /usr/include/stdio.h"
+)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """Return a checkout for somebody who types no knob and has no agent, with what smoke.yml needs built."""
+    made = Checkout(tmp_path_factory.mktemp("apart") / "tsduel")
+    for name in ("EXPERIMENT", "RUN", *knobs.NAMES, "SSH_AUTH_SOCK"):
+        made.environment.pop(name, None)
+    made.make("plan", "RUN=here", "EXPERIMENT=experiments/smoke.yml")
+    build(made.results("here"), Plan.load(made.results("here")))
+    return made
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory, checkout):
+    """Boot four bare hosts, which see our Go and have copies of our builds."""
+    require()
+    mounts = {CACHE: "/seed", our_go(): "/usr/local/go"}
+    directory = tmp_path_factory.mktemp("bare")
+    with network([BareHost(directory / f"host{number}", mounts=mounts) for number in range(1, 5)]) as linked:
+        for host in linked.hosts:
+            host.ssh(STANDINS, user="root")
+            copies = "; ".join(f"mkdir -p {kind}; cp -r /seed/{kind}/{key} {kind}/" for kind, key in _built(checkout))
+            made = f"umask 077; mkdir -p {OURS}/cache; cd {OURS}/cache; {_mark(checkout)}; {copies}"
+            host.ssh(f"{made}; chown -R {USERS[0]} {OURS}", user="root")
+        yield linked
+
+
+def _built(checkout):
+    """Return the directories of the cache that a run of smoke.yml uses, as kind and key."""
+    build_dir = checkout.results("here") / "build"
+    records = {name: json.loads((build_dir / f"{name}.json").read_text()) for name in ("agent", "tsbs", *SIDES)}
+    programs = [of.get("binary") or of["bin_dir"] + "/x" for of in records.values()]
+    return {(kind, key) for *_, kind, key, _ in (path.split("/") for path in programs)}
+
+
+def _mark(checkout):
+    line = next(
+        line for line in (checkout.path / "scripts/lib/cache.sh").read_text().splitlines() if "CACHE_WORDS=" in line
+    )
+    return f"printf '%s\\n' '{line.split(chr(34))[1]}' >.tsduel-cache"
+
+
+def words_for(linked, count, run, **more):
+    """Return the words of `make` for a run on the first so many hosts."""
+    of = zip(linked.hosts[:count], linked.addresses, strict=False)
+    named = ",".join(f"{USERS[0]}@{host.address}/{private}" for host, private in of)
+    config = linked.hosts[0].directory / "all"
+    config.write_text("".join(
+        f"Host {host.address}\n  IdentityFile {host.key}\n  UserKnownHostsFile {host.known_hosts}\n"
+        for host in linked.hosts
+    ) + "Host *\n  IdentitiesOnly yes\n  IdentityAgent none\n  GlobalKnownHostsFile /dev/null\n")  # fmt: skip
+    values = {"TARGET": "ssh", "SSH_HOST": named, "SSH_CONFIG": str(config), "RUN": run} | more
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def asked(checkout, name, **parts):
+    """Write an experiment of two small blocks with hosts apart, and return its path."""
+    written = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text()) | {"name": name} | parts
+    (checkout.path / f"experiments/{name}.yml").write_text(yaml.safe_dump(written))
+    return f"experiments/{name}.yml"
+
+
+def checks_of(run_dir):
+    """Return all checks, of which none has failed."""
+    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
+        checks = list(csv.DictReader(stream))
+    assert [check for check in checks if check["ok"] != "true"] == []
+    return checks
+
+
+def left(host):
+    """Return what runs there but sshd."""
+    return [line for line in host.processes().values() if line and not line.startswith("sshd")]
+
+
+def service_ms(run_dir, block, query_type):
+    """Return the median service time of a type in a block, over all variants."""
+    with gzip.open(run_dir / f"raw/{block:03d}/duel/exchanges.csv.gz", "rt", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["query_type"] == query_type]
+    return statistics.median(float(row[name]) for row in rows for name in (f"{side}_ns" for side in SIDES)) / 1e6
+
+
+def cpu_us(run_dir, block, query_type):
+    """Return the servers' CPU time of an operation of a type in a block, over all variants."""
+    duel = json.loads((run_dir / f"raw/{block:03d}/block.json").read_text())["duel"]
+    of = next(one for one in duel["types"] if one["query_type"] == query_type)
+    return sum(of["cpu_ns"].values()) / of["exchanges"] / len(of["cpu_ns"]) / 1e3
+
+
+def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
+    """The whole way over two hosts; a millisecond on the way is found in service time, and not in CPU."""
+    client, server = hosts.hosts[:2]
+    path = asked(checkout, "client-apart-smoke", hosts=["client", "server"], duel={"seconds": 1.5, "idle_s": 0.2})
+    log, run_dir = tmp_path / "log", checkout.results("two")
+    words = words_for(hosts, 2, "two", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}")
+
+    def ended():
+        events = run_dir / "raw" / "events.jsonl"
+        return events.read_text().count('"block-end"') if events.exists() else 0
+
+    with checkout.making(log, "tsbs", *words) as process:
+        wait_for(lambda: ended() > 0 or process.poll() is not None)
+        listening = server.ssh("cat /proc/net/tcp", user="root").stdout
+        hosts.delay(1.0)
+        try:
+            assert process.wait() == 0, log.read_text()
+        finally:
+            hosts.delay(0.0)
+    assert {check["check"] for check in checks_of(run_dir)} >= {"listens_on_loopback", "same_process", "equal_start"}
+    # Of ours, nothing listens where others reach it but at the address that was named, as the kernel writes it.
+    ours = {line.split()[1] for line in listening.splitlines()[1:] if line.split()[3] == "0A"}
+    assert {
+        at for at in ours if int(at.partition(":")[2], 16) >= PORT and not at.startswith(("0200D60A", "0100007F"))
+    } == set()
+    assert any(at.startswith("0200D60A") for at in ours)
+    slower_ms, worked_ms = [], []
+    for query_type in ("single-groupby-1-1-1", "double-groupby-1"):
+        slower_ms.append(service_ms(run_dir, 2, query_type) - service_ms(run_dir, 1, query_type))
+        worked_ms.append((cpu_us(run_dir, 2, query_type) - cpu_us(run_dir, 1, query_type)) / 1e3)
+    # Two blocks on a busy machine: the way may take longer still, and the CPU of one type may be off.
+    assert min(slower_ms) > 0.8
+    assert min(worked_ms) < 0.4 * min(slower_ms)
+    facts = [json.loads((run_dir / f"raw/host{number}.json").read_text()) for number in (1, 2)]
+    assert facts[1]["link"]["address"] == "10.214.0.2"
+    assert abs(facts[1]["link"]["clock_ahead_ms"]) < 10
+    assert "nothing is pinned: no component shares this host with the client" in facts[0]["pin"]["reason"]
+    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    assert all("host2" in phase["hosts"] for phase in block["phases"] if "noise" in phase)
+    assert (run_dir / "raw/001/baseline/server.log").stat().st_size > 0
+    assert (run_dir / "host/lent.json").stat().st_mode & 0o077 == 0
+    token = json.loads((run_dir / "host/lent.json").read_text())["token"]
+    assert token not in log.read_text()
+    assert token not in (run_dir / "report.html").read_text()
+    assert "client on host1" in (run_dir / "report.md").read_text()
+    # The client ran nothing else, and nothing was left on either.
+    assert left(client) == left(server) == []
+
+
+def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
+    """A cluster of stand-ins, each on a host of its own beside the client's: one variant, counted where it runs."""
+    single = json.loads((checkout.results("here") / "build/candidate.json").read_text())["binary"]
+    storage = tmp_path / "vmstorage"
+    storage.write_text(STORAGE.format(binary=f"{OURS}/cache/variants/{single.split('/')[-2]}/binary"))
+    storage.chmod(0o755)
+    paths = {"vmstorage": storage, "vminsert": FAKES / "proxy", "vmselect": FAKES / "proxy"}
+    components = [{"role": role, "source": "binary", "path": str(path)} for role, path in paths.items()]
+    cluster = {"target": "victoriametrics-cluster", "components": components}
+    path = asked(
+        checkout, "three", variants={"baseline": cluster, "candidate": cluster},
+        hosts=["client", "vmselect", "vminsert", "vmstorage"],
+    )  # fmt: skip
+    run_dir = checkout.results("three")
+    checkout.make("tsbs", *words_for(hosts, 4, "three", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
+    checks_of(run_dir)
+    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    for one in block["duel"]["types"]:
+        assert one["compared"] == one["exchanges"] > 0
+        assert one["cpu_ns_by_role"]["candidate"]["vmselect"] > 0
+        assert one["cpu_ns_by_role"]["candidate"]["vmstorage"] > 0
+    assert {name for phase in block["phases"] for name in phase.get("hosts", {})} == {"host2", "host3", "host4"}
+    assert sorted(path.name for path in (run_dir / "raw").glob("host*.json")) == [f"host{n}.json" for n in range(1, 5)]
+    assert [left(host) for host in hosts.hosts] == [[]] * 4
+
+
+def test_two_clients_at_a_rate(hosts, checkout):
+    """They begin at an instant that they agree on, their times and samples are added, and all samples are stored."""
+    rates = {"seconds": 4, "connections": 8, "late_ms": 100, "late_pct": 50}
+    path = asked(
+        checkout, "two-clients", hosts=["client", "client", "server"],
+        mixed={"ingest": 20_000, "queries": 20, "types": ["single-groupby-1-1-1"], **rates},
+    )  # fmt: skip
+    run_dir = checkout.results("clients")
+    checkout.make("tsbs", *words_for(hosts, 3, "clients", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
+    assert "samples_stored" in {check["check"] for check in checks_of(run_dir) if check["phase"] == "mixed"}
+    for of in json.loads((run_dir / "raw/001/block.json").read_text())["mixed"].values():
+        phase = of["phases"][0]
+        assert [client["host"] for client in phase["clients"]] == ["host1", "host2"]
+        assert phase["skew_ms"] < 10
+        assert sum(client["started"] for client in phase["clients"]) == sum(one["started"] for one in phase["streams"])
+        assert all(client["lines"] > 0 for client in phase["clients"])
+        assert sum(client["lines"] for client in phase["clients"]) * 10 == phase["samples"]
+        assert all(one["unstarted"] == 0 and one["failed"] == 0 for one in phase["streams"])
+    assert [left(host) for host in hosts.hosts] == [[]] * 4

@@ -1,0 +1,221 @@
+"""From the profiles behind the blocks to the functions that differ, a flame graph and what the sources changed."""
+
+import json
+import re
+from dataclasses import replace
+
+import profiled
+import pytest
+from gitrepo import Repository
+from profiled import BASELINE, CANDIDATE, MODULE, PLANTED, entry
+from reports import compared, text
+
+from plots import flame, report
+from plots.sections import profiles
+from tsduel.core.plan import Component
+from tsduel.plan import changes
+from tsduel.plan.changes import Changes, Commit
+from tsduel.targets import databases
+from tsduel.tidy import profiles as tidied
+
+PROGRAM = databases()["victoriametrics"].programs["server"]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    """No Go and no network: what they would say is said here."""
+    monkeypatch.setattr(profiles, "printed", lambda words, *_: " ".join(words[3:]))
+    commit = Commit("c" * 40, "2025-06-10", "app/vmselect: wait a little", taken_back=False)
+    monkeypatch.setattr(changes, "between", lambda *_: Changes(commits=(commit,)))
+
+
+def made(path, of):
+    """Make the report of a run with profiles."""
+    run = compared(path, lambda run: profiled.write(run, of))
+    report.main(run)
+    return run
+
+
+def section(run):
+    """Return the part of the report that is about profiles."""
+    return text(run).partition("## Profiles of the difference")[2].partition("\n## ")[0]
+
+
+def test_the_function_that_was_planted_is_the_first_line(tmp_path):
+    """Put down to it is what it calls of Go's own library; what differs by chance is not listed."""
+    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
+    said = section(run)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
+    (_, _, first) = rows
+    assert first[0] == "app/vmselect.planted"
+    assert first[1:4] == ["0", "300", "+300"]
+    assert first[5] == "0.0 → 5.6"
+    assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 13.6) in the profile. It is part of, in" in said
+    assert re.search(r"CPU an operation, all types [-+]\d\S* % \(", said)
+    assert f"-sample_index=cpu -diff_base={run}/raw/profiles/baseline.queries.server.cpu.pprof {run}/raw" in said
+    table = (run / "tidy/profiles.csv").read_text()
+    assert f"candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,{PLANTED[2]},600000000,600000000," in table
+    assert "candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,runtime.nanotime,0,600000000," in table
+
+
+def test_the_sources_are_searched_for_the_packages_that_differ(tmp_path, monkeypatch):
+    """Each commit is a line; where nothing can be said the reason is."""
+    asked = []
+    between = changes.between
+    monkeypatch.setattr(changes, "between", lambda *of: asked.append(of[3]) or between())
+    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), CANDIDATE)])
+    assert asked == [[f"{MODULE}/app/vmselect"]]
+    said = text(run).partition("## What changed in the sources")[2]
+    assert f"1 commit in `{MODULE}/app/vmselect`" in said
+    assert "- `cccccccccccc` 2025-06-10 app/vmselect: wait a little" in said
+    monkeypatch.setattr(changes, "between", lambda *_: Changes(why="a ready binary has no sources to look at"))
+    report.main(run)
+    assert "what changed cannot be said: a ready binary has no sources to look at." in text(run)
+
+
+def test_no_change_is_made_up(tmp_path):
+    """Where every function differs by chance alone there is no list, and no search in the sources."""
+    run = made(tmp_path, [(entry("baseline"), BASELINE), (entry("candidate"), {**BASELINE, profiled.SEARCH: 620})])
+    assert "No function's own cost differs by more than chance" in section(run)
+    assert "What changed in the sources" not in text(run)
+
+
+def test_a_profile_that_is_missing_is_said_and_the_rest_compared(tmp_path):
+    """404, an empty one, one side alone; memory that is held has a table and no graph."""
+    gone = {"file": "", "why": "its pprof endpoint cannot be used: HTTP status 404", "operations": 0}
+    run = made(
+        tmp_path,
+        [
+            (entry("baseline"), BASELINE), (entry("baseline", kind="heap"), BASELINE), (entry("candidate", **gone), {}),
+            (entry("candidate", kind="heap"), CANDIDATE),
+        ],
+    )  # fmt: skip
+    said = section(run)
+    assert "- There is no cpu profile of the queries of v1.133.0: its pprof endpoint cannot be used: HTTP" in said
+    assert re.findall(r"^### (.*)$", said, re.MULTILINE) == [
+        "Memory allocated of the queries",
+        "Memory held at the end of the queries",
+    ]
+    assert "an exchange (+7.0 %, by chance up to 13.6) in" in said
+    assert sorted(path.name for path in run.glob("plots/flame*")) == ["flame-candidate-queries-alloc-space.svg"]
+
+
+def test_a_run_without_profiles_has_no_such_section(tmp_path):
+    """Nor a table with anything in it."""
+    run = compared(tmp_path)
+    report.main(run)
+    assert "Profiles of the difference" not in text(run)
+    assert len((run / "tidy/profiles.csv").read_text().splitlines()) == 1
+
+
+def test_a_flame_graph_says_more_and_less_without_colours():
+    """The way to what differs is marked, by how much of the whole it is; what is chance is not."""
+    root = flame.tree(({("a", "b"): 100.0, ("a", "c"): 50.0}, {("a", "b"): 110.0, ("a", "c"): 49.0, ("a", "<d>"): 9.0}))
+    assert (root.baseline, root.candidate, root.inside["a"].inside["b"].candidate) == (150.0, 168.0, 110.0)
+    drawn = flame.drawn(root, lambda before, after: f"{before:g} to {after:g}", lambda *_: 2.0)
+    assert re.findall(r"<text[^>]*>([^<]*)<", drawn) == ["▲ all", "▲ a", "▲ &lt;d&gt;", "▲ b", "c"]
+    assert "<title>&lt;d&gt;: 0 to 9</title>" in drawn
+    assert drawn.count("<svg ") == drawn.count("</svg>") == 6
+
+
+def test_a_flame_graph_fits_whatever_it_is_of():
+    """Frames that nobody could see are left out, the widest never."""
+    stacks = {tuple(f"package/of.function{depth}x{n % 7**depth}" for depth in range(9)): 1.0 + n for n in range(4000)}
+    drawn = flame.drawn(flame.tree((stacks, stacks)), lambda *_: "so much", lambda *_: 0.0)
+    assert 20_000 < len(drawn) <= flame.LARGEST
+    assert "function0x0" in drawn
+
+
+@pytest.mark.parametrize(
+    ("stack", "own"),
+    [
+        (["main.main", "fmt.Println"], "main.main"),
+        (["testing.(*B).runN", "example.org/m.Work", "encoding/json.Marshal"], "example.org/m.Work"),
+        (["runtime.gcBgMarkWorker", "runtime.scanobject"], "runtime.gcBgMarkWorker"),
+        (["gopkg.in/x.F", "slices.SortFunc[go.shape.[]github.com/a/b]", "internal/runtime/maps.New"], "gopkg.in/x.F"),
+    ],
+)
+def test_cost_is_put_down_to_who_called_the_library(stack, own):
+    """Go's own library has no dot in the first element of its paths."""
+    assert stack[tidied.owner(stack)] == own
+
+
+@pytest.mark.parametrize(
+    ("function", "package"),
+    [
+        (f"{MODULE}/lib/storage.(*Search).Next", f"{MODULE}/lib/storage"),
+        ("main.main.func1", "main"),
+        ("github.com/a/b.F[go.shape.struct { c/d.E int }]", "github.com/a/b"),
+    ],
+)
+def test_a_function_s_package(function, package):
+    """As it is imported."""
+    assert profiles.package(function) == package
+
+
+def component(**of):
+    """Return a component of a plan."""
+    return Component(program="victoria-metrics", label="x", **of)
+
+
+def test_commits_between_two_revisions_touch_the_packages(tmp_path, monkeypatch):
+    """A package is itself and not what lies below it, `main` is the program's, another module's lies in vendor/."""
+    monkeypatch.undo()
+    made = Repository(tmp_path / "source")
+    base = made.commit("go.mod", f"module {MODULE}\n")
+    for file in (
+        "lib/storage/a.go",
+        "lib/storage/below/b.go",
+        "app/victoria-metrics/main.go",
+        "vendor/github.com/o/m/m.go",
+    ):
+        last = made.commit(file, "package x\n")
+    ends = (component(source="git", repo=str(made.path), revision=rev) for rev in (base, last))
+    one, other = ends
+    packages = {
+        (f"{MODULE}/lib/storage",): ["lib/storage/a.go"],
+        ("main", "github.com/o/m"): ["vendor/github.com/o/m/m.go", "app/victoria-metrics/main.go"],
+        ("golang.org/x/nowhere",): [],
+    }
+    for of, files in packages.items():
+        found = changes.between(PROGRAM, one, other, of)
+        assert [one.subject for one in found.commits] == files
+        assert not found.why
+    assert [c.taken_back for c in changes.between(PROGRAM, other, one).commits] == [True] * 4
+    unknown = other.model_copy(update={"revision": "d" * 40})
+    assert "does not know both revisions" in changes.between(PROGRAM, one, unknown).why
+    assert "no sources" in changes.between(PROGRAM, one, component(source="binary", path="/x")).why
+    assert "no history in common" in changes.between(PROGRAM, one, component(source="module", ref="v1")).why
+
+
+def test_modules_say_which_files_differ(tmp_path, monkeypatch):
+    """They have no history: changed, added and removed files of the packages, and the versions of other modules."""
+    monkeypatch.undo()
+    for version, files in {
+        "v1": {
+            "a/x.go": "1",
+            "a/gone.go": "1",
+            "a/x_test.go": "1",
+            "b/y.go": "1",
+            "go.mod": "require (\n\to.org/m v1.0.0\n)",
+        },
+        "v2": {
+            "a/x.go": "2",
+            "a/new.go": "1",
+            "a/x_test.go": "2",
+            "b/y.go": "2",
+            "go.mod": "require (\n\to.org/m v1.1.0\n)",
+        },
+    }.items():
+        for name, content in files.items():
+            (tmp_path / version / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / version / name).write_text(content)
+    monkeypatch.setattr(
+        changes, "_said", lambda *words: (True, json.dumps({"Dir": str(tmp_path / words[-1].rpartition("@")[2])}))
+    )
+    program = replace(PROGRAM, module="example.org/m")
+    one, other = (component(source="module", ref=ref, version=ref) for ref in ("v1", "v2"))
+    found = changes.between(program, one, other, ["example.org/m/a", "o.org/m/sub"])
+    assert found.files == (("example.org/m/a", ("gone.go", "new.go", "x.go")),)
+    assert found.modules == (("o.org/m", "v1.0.0", "v1.1.0"),)
+    assert [name for name, _ in changes.between(program, one, other).files] == ["example.org/m/a", "example.org/m/b"]
