@@ -426,4 +426,4 @@ def test_several_changes_in_the_range_are_told():
     known = steps.Known(seen, SAME, LIMIT, native=False, unit="us", runs={})
     found = posterior.answer(steps.think(of, known).chance, ())
     assert found.last == 2
-    assert "More than one change lies in the range: v2 (+5.2 %" in page.course(of, known, found)
+    assert "More than one change may lie in the range: v2 (+5.2 %" in page.course(of, known, found)
