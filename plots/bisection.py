@@ -142,7 +142,8 @@ def course(bisection: Bisection, known: Known, answer: Answer) -> str:
         return ""
     return (
         f"More than one change may lie in the range: {', '.join(odd)}, and "
-        f"{markup.text(bisection.revisions[-1].label)} is {_amount(known, end)} worse. What is called first bad is where the threshold is passed to stay."
+        f"{markup.text(bisection.revisions[-1].label)} is {_amount(known, end)} worse. "
+        "What is called first bad is where the threshold is passed to stay."
     )
 
 
