@@ -69,22 +69,24 @@ class Fleet:
         resolve.write(run_dir, plan, cache=self.root / "cache")
         provision.main(run_dir)
         for link, host in zip(Link.all(run_dir).values(), [*hosts, *spares], strict=True):
-            self._build(plan, link.apart / "build" if plan.is_fleet else run_dir / "build")
-            built = Path("host") / link.name if plan.is_fleet else Path()
+            program = Path(agent())
+            built = run_dir / "host" / link.name if plan.is_fleet else run_dir
+            self._build(plan, built / "build", f"{link.there}/{program.name}")
             host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
-            for base, part in ((run_dir, "plan"), (run_dir / built, "build")):
+            # The cache that it lies in is for its owner alone, who logs in nowhere.
+            for base, part in ((run_dir, "plan"), (built, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
         return run_dir
 
     @staticmethod
-    def _build(plan: Plan, build: Path) -> None:
+    def _build(plan: Plan, build: Path, program: str) -> None:
         build.mkdir(parents=True, exist_ok=True)
         for variant in plan.variants:
             components = [{"role": part.role, "binary": part.path} for part in variant.components]
             record = {"variant": variant.name, "components": components, "binary": variant.server.path}
             (build / f"{variant.name}.json").write_text(json.dumps(record))
         (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
-        (build / "agent.json").write_text(json.dumps({"binary": agent()}))
+        (build / "agent.json").write_text(json.dumps({"binary": program}))
 
     @staticmethod
     def _bring(link: Link, base: Path, part: str) -> None:

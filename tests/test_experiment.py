@@ -82,7 +82,7 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, kind, matrix, mixed, name, noise, profile, queries"),
+        ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, profile, queries"),
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),

@@ -128,7 +128,7 @@ class Link:
     def state(self) -> State:
         """Ask what the run is doing there."""
         done = self.host.run(*self.detached("state")) if self.agent else None
-        return _state("none" if done is None or done.returncode == NOT_THERE else done.stdout, self)
+        return _state("none" if done is None or done.returncode == NOT_THERE else done.stdout or done.stderr, self)
 
     def start(self, instead: Iterable[int] = ()) -> State:
         """Start the run unless it is going on; ``instead``: a lost host's blocks, for which its spare ones are run."""
