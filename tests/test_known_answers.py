@@ -108,7 +108,7 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
         "burner": base | {"ref": "burn-5"},
         "same": base,
     }
-    checkout.make(*experiment(checkout, variants, blocks=6), "PROFILE=cpu,heap,block")
+    checkout.make(*experiment(checkout, variants, blocks=8), "PROFILE=cpu,heap,block")
     run_dir = checkout.results("known")
     found = figures(run_dir)
 

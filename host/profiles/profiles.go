@@ -110,15 +110,22 @@ func stacksOf(p *profile.Profile) *stacks {
 	places, known := map[string]int{}, map[string]*stack{}
 	for _, sample := range p.Sample {
 		one := &stack{Values: make([]int64, len(columns))}
+		var of []string
 		for _, at := range slices.Backward(sample.Location) {
 			for _, name := range slices.Backward(names(at)) {
-				place, seen := places[name]
-				if !seen {
-					place = len(found.Functions)
-					places[name], found.Functions = place, append(found.Functions, name)
-				}
-				one.Of = append(one.Of, place)
+				of = append(of, name)
 			}
+		}
+		if len(of) == 0 { // the profiler of a busy program gives up on a stack at times
+			of = []string{"[unknown]"}
+		}
+		for _, name := range of {
+			place, seen := places[name]
+			if !seen {
+				place = len(found.Functions)
+				places[name], found.Functions = place, append(found.Functions, name)
+			}
+			one.Of = append(one.Of, place)
 		}
 		if slices.ContainsFunc(one.Of, func(place int) bool { return reading.MatchString(found.Functions[place]) }) {
 			continue

@@ -88,6 +88,18 @@ func TestWindowsAddUp(t *testing.T) {
 	}
 }
 
+// A sample on whose stack nothing has a name keeps its cost, as of a function that is not known.
+func TestAStackWithoutANameIsOfAnUnknownFunction(t *testing.T) {
+	var s Sum
+	if err := s.Add(pprof(t, []string{"cpu"}, 10, [][]string{}, []int64{20}, [][]string{{}}, []int64{30})); err != nil {
+		t.Fatal(err)
+	}
+	found := written(t, &s)
+	if want := []*stack{{Of: []int{0}, Values: []int64{50}}}; !reflect.DeepEqual(found.Stacks, want) || found.Functions[0] != "[unknown]" {
+		t.Errorf("%+v %+v", found, found.Stacks[0])
+	}
+}
+
 // What is counted since the start of a process is what it has grown by, several times; what is held is as of the last look.
 func TestGrowthIsOfTheWorkAlone(t *testing.T) {
 	heap := func(allocated, held int64) []byte {
