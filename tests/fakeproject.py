@@ -37,6 +37,17 @@ def agent() -> str:
     return done.stdout.strip()
 
 
+def built(plan: Plan, build: Path, program: str) -> None:
+    """Write the records of what would have been built for a plan; `program` is the agent on the host."""
+    build.mkdir(parents=True, exist_ok=True)
+    for variant in plan.variants:
+        components = [{"role": part.role, "binary": part.path} for part in variant.components]
+        record = {"variant": variant.name, "components": components, "binary": variant.server.path}
+        (build / f"{variant.name}.json").write_text(json.dumps(record))
+    (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
+    (build / "agent.json").write_text(json.dumps({"binary": program}))
+
+
 class Project:
     """A cache and one run."""
 
@@ -56,14 +67,7 @@ class Project:
         plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
         self.cache.mkdir(exist_ok=True)
         resolve.write(self.run_dir, plan, cache=self.cache)
-        build = self.run_dir / "build"
-        build.mkdir(parents=True, exist_ok=True)
-        for variant in plan.variants:
-            components = [{"role": part.role, "binary": part.path} for part in variant.components]
-            record = {"variant": variant.name, "components": components, "binary": variant.server.path}
-            (build / f"{variant.name}.json").write_text(json.dumps(record))
-        (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
-        (build / "agent.json").write_text(json.dumps({"binary": agent()}))
+        built(plan, self.run_dir / "build", agent())
         return plan
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from asking import written
 from barehost import USERS, BareHost
-from fakeproject import FAKES, agent
+from fakeproject import agent, built
 
 from tsduel.core.rundir import open_run
 from tsduel.places import place, provision
 from tsduel.places.ssh.link import Link
 from tsduel.plan import resolve
 from tsduel.question import read
-
-if TYPE_CHECKING:
-    from tsduel.core.plan import Plan
 
 PROJECT = Path(__file__).resolve().parent.parent
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
@@ -70,23 +66,13 @@ class Fleet:
         provision.main(run_dir)
         for link, host in zip(Link.all(run_dir).values(), [*hosts, *spares], strict=True):
             program = Path(agent())
-            built = run_dir / "host" / link.name if plan.is_fleet else run_dir
-            self._build(plan, built / "build", f"{link.there}/{program.name}")
+            home = run_dir / "host" / link.name if plan.is_fleet else run_dir
+            built(plan, home / "build", f"{link.there}/{program.name}")
             host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
             # The cache that it lies in is for its owner alone, who logs in nowhere.
-            for base, part in ((run_dir, "plan"), (built, "build"), (program.parent, program.name)):
+            for base, part in ((run_dir, "plan"), (home, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
         return run_dir
-
-    @staticmethod
-    def _build(plan: Plan, build: Path, program: str) -> None:
-        build.mkdir(parents=True, exist_ok=True)
-        for variant in plan.variants:
-            components = [{"role": part.role, "binary": part.path} for part in variant.components]
-            record = {"variant": variant.name, "components": components, "binary": variant.server.path}
-            (build / f"{variant.name}.json").write_text(json.dumps(record))
-        (build / "tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
-        (build / "agent.json").write_text(json.dumps({"binary": program}))
 
     @staticmethod
     def _bring(link: Link, base: Path, part: str) -> None:

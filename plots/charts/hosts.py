@@ -18,10 +18,11 @@ _ROW_IN, _COLUMNS, _DODGE = 0.21, 2, 0.24
 class Whole:
     """A change over the hosts of a `kind`, with its interval where there is one, and on each of them by its blocks.
 
-    All in percent; `by_host` is the host's own estimate. `kind` is "" where there is one.
+    All in percent; `by_host` is the host's own estimate. `kind` is "" where there is one. `better`: as of its metric.
     """
 
     name: str
+    better: str
     kind: str
     candidate: str
     change: float
@@ -47,12 +48,14 @@ def over_hosts(found: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
             key(labels[name], look, ": estimate over hosts, 95 % CI", line=False) for name, look in drawn.items()
         ]
         handles.append(Line2D([], [], linestyle="", marker=".", color=GREY, label="a block", alpha=0.6))
-        figure = headed("Host by host: change, %", handles, 6.5, lines * (0.55 + _ROW_IN * len(rows)))
+        figure = headed("Host by host: change, %", handles, 6.5, lines * (0.72 + _ROW_IN * len(rows)))
         grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
         for axes, name in zip(grid.flat, names, strict=False):
             axes.axvline(0, color=GREY, linewidth=0.9, zorder=1)
+            mine = [one for one in found if one.name == name]
             axes.set_title(literal(name), fontsize=8.5, fontweight="normal")
-            for one in (one for one in found if one.name == name):
+            axes.set_xlabel({"higher": "better →", "lower": "← better"}.get(mine[0].better, ""), fontsize=7.5)
+            for one in mine:
                 beside = list(drawn).index(one.candidate) - (len(drawn) - 1) / 2
                 _draw(axes, one, rows, drawn[one.candidate], _DODGE * beside)
             readable(axes, which="x", most=5)

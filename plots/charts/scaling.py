@@ -98,7 +98,9 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
     else:
-        axes.set_xticks(places, [literal(cells[at], 18) for at in places], rotation=20, ha="right", fontsize=7)
+        # Of one key, what stands before its value is the same everywhere.
+        values = [cells[at] if cells[at].count("=") > 1 else cells[at].partition("=")[2] or cells[at] for at in places]
+        axes.set_xticks(places, [literal(value, 18) for value in values], rotation=20, ha="right", fontsize=7)
         axes.set_xlim(places[0] - 0.6, places[-1] + 0.6)
 
 

@@ -11,7 +11,7 @@ from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.sections import checks, hosts, upgrade
 from plots.source import Source
-from tsduel.core.metrics import GEOMEAN
+from tsduel.core.metrics import GEOMEAN, UPGRADE_STATES
 from tsduel.core.wording import number_of
 from tsduel.stats import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -128,7 +128,10 @@ def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str,
     found = [change(row, "primary", comparison.named(row, brief=True)) for row in rows]
     # The query types behind the first mean over them, without what all of their names begin with.
     mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
-    of_type = [(t[shared:], row) for t, row in comparison.of(mean, query_types).items() if t in query_types]
+    behind = {of: row for of, row in comparison.of(mean, query_types).items() if of in query_types}
+    # An upgrade has several means: of which one these are has to stand beside them.
+    states = [f", {short}" for state, (_, short, _) in UPGRADE_STATES.items() if mean.startswith(f"upgrade_{state}_")]
+    of_type = [("".join([query_type[shared:], *states]), row) for query_type, row in behind.items()]
     less = {row["metric"] for row in rows} | comparison.answered_better
     single = [comparison.row(name) for name in _RESOURCES if name not in less]
     resources = [(comparison.named(row, brief=True), row) for row in single if row]

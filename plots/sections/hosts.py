@@ -187,13 +187,13 @@ def _picture(source: Source, pictures: Pictures) -> str:
             each = {host: known["change_pct"] for host, known in row["by_host"].items()}
             found.append(
                 Whole(
-                    one.named(row, brief=True), _spoken(one.cell) if several else "", one.candidate, row["change_pct"],
-                    row["lo_pct"], row["hi_pct"], each, of,
+                    one.named(row, brief=True), row["better"], _spoken(one.cell) if several else "", one.candidate,
+                    row["change_pct"], row["lo_pct"], row["hi_pct"], each, of,
                 )
             )  # fmt: skip
     return pictures.show(
         "hosts", "host by host", "The change on each host, and over hosts",
         "A small dot is a block, a large mark a host's own estimate, the diamond and its bar the estimate over hosts "
-        "with its 95 % interval. The axes do not begin at 0.",
+        "with its 95 % interval.",
         over_hosts(found, source.labels) if found else None,
     )  # fmt: skip

@@ -26,7 +26,7 @@ class OverHosts:
     """Estimate over hosts and its standard error, in the unit of the differences.
 
     `within` is the standard deviation of blocks on one host, `between` that of hosts beyond what blocks explain.
-    `means` and `blocks` are by host. `p_differ` is None where no difference between blocks of a host is known.
+    `means` and `blocks` are by host. `p_differ` is that hosts differ no more than their blocks do.
     """
 
     estimate: float
