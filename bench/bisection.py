@@ -3,7 +3,8 @@
     .venv/bin/python -m bench.bisection [COMMIT]
 
 plants a query handler that is 5 % slower as COMMIT (1 to 16) of sixteen small commits on VictoriaMetrics, and has `make
-bisect` find it; a quarter of an hour on a quiet machine of two cores. Its runs stay in results/.
+bisect` find it; four minutes on a quiet machine of two cores, a quarter of an hour on a busy one. Its runs stay in
+results/.
 """
 
 import csv
