@@ -119,8 +119,9 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     burnt = found["burner", "duel_idle_cpu_ms", ""]
     assert 30 < float(burnt["candidate_median"]) - float(burnt["baseline_median"]) < 90
     assert burnt["verdict"] == "regression"
-    for metric, query_type in (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all")):
-        assert found["same", metric, query_type]["verdict"] != "regression"
+    # One of the two may be called different once in forty runs, which is what is promised; hardly ever both.
+    both = (("duel_typical_ms", "geomean"), ("duel_cpu_us", "all"))
+    assert {found["same", *of]["verdict"] for of in both} != {"regression"}
 
     said = (run_dir / "report.md").read_text()
     for candidate, planted_one in (("slow-5", "app/vmselect.planted"), ("burn-5", "main.init.0.func1")):
