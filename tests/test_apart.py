@@ -8,6 +8,7 @@ import tarfile
 
 import plans
 import pytest
+import renting
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import SshHost, SshPlace
@@ -68,19 +69,26 @@ def test_hosts_that_cannot_be(hosts, more, sentence):
 
 
 def test_machines_that_the_experiment_does_not_want():
-    """As many as there are hosts, over SSH, one directory on all."""
+    """As many as there are hosts, over SSH with one directory on all, or rented, which is one group of one type."""
     two = {"host1": ("client",), "host2": ("server",)}
     asked = {"TARGET": "ssh", "SSH_HOST": "a,b/10.0.0.5"}
-    topology.refuse(two, place.asked(asked))
-    assert place.asked(asked)["hosts"]["host2"]["private"] == "10.0.0.5"
+    gcp = {"TARGET": "gcp"} | renting.HERE
+    named, rented = place.asked(asked), place.asked(gcp)
+    assert topology.machines(two, named, port=8428, swept=["workload.scale"]) == named
+    assert named["hosts"]["host2"]["private"] == "10.0.0.5"
+    group = topology.machines(two, rented, port=8428, swept=[])
+    assert group == rented | {"each": 2, "ports_between": "8428-8528"}
+    with pytest.raises(UserError, match=r"yet: leave HOSTS and SPARE_HOSTS and matrix\.gcp\.machine away"):
+        topology.machines(two, place.asked(gcp | {"SPARE_HOSTS": "1"}), port=8428, swept=["gcp.machine"])
     for given, sentence in (
-        ({}, "are reached over SSH, private addresses between them: TARGET=ssh SSH_HOST=client,server, in this order"),
+        ({}, "TARGET=ssh SSH_HOST=client,server, in this order, or TARGET=gcp"),
+        (gcp | {"HOSTS": "2"}, "TARGET=gcp rents the 2 machines of the experiment, all of one type, and a fl"),
         (asked | {"SSH_HOST": "a,b,c"}, "wants 2 machines, and SSH_HOST names 3"),
         (asked | {"SPARE_HOSTS": "c"}, "no SPARE_HOSTS; a fleet of such groups is not to be had yet"),
         (asked | {"SSH_HOST": "me@a,you@b"}, "the same user on each, or REMOTE_DIR="),
     ):
         with pytest.raises(UserError) as refused:
-            topology.refuse(two, place.asked(given))
+            topology.machines(two, place.asked(given), port=8428, swept=[])
         assert sentence in str(refused.value)
 
 
@@ -131,7 +139,7 @@ def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
     monkeypatch.setattr(lent, "Host", FakeHost)
     plan = open_run(tmp_path).plan
     (tmp_path / "host").mkdir()
-    made = {name: {"address": host.address} for name, host in hosts.items()}
+    made = {name: {"address": host.address, "private": host.private} for name, host in hosts.items()}
     lent.write(tmp_path, plan, made)
     found = json.loads((tmp_path / lent.FILE).read_text())
     assert found["hosts"] == {"host1": "10.0.0.1", "host2": "10.0.0.2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import fakecompute
 import plans
@@ -14,11 +15,12 @@ from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.places import provision
+from tsduel.places import hosts, lent, provision
 from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, messages, os_login, presence, provide, reap
 from tsduel.places.gcp.api import Compute
-from tsduel.rounds import elsewhere, ending
+from tsduel.rounds import attend, elsewhere, ending
+from tsduel.rounds.view import show
 
 
 class TestCredentials:
@@ -177,6 +179,45 @@ class TestNothingIsLeft:
         assert [host.get("address") for host in found.values()] == ["10.84.28.2", None, "10.84.28.4"]
         assert len([r for r in google.requests if r.startswith("POST")]) == before
         assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+
+    @pytest.mark.parametrize("lost", ["host1", "host2"])
+    def test_one_of_a_group_is_gone(self, google, tmp_path, lost, capsys):
+        """A block takes all of them: the run is over, and what is left of the group goes, its rules as well."""
+        name, two = "tsduel-gone-aaaaaa", {"host1": ("client",), "host2": ("server",)}
+        rented(google, name, hosts=2, rules=("ssh", "between"))
+        run_dir = run_of(tmp_path, name, count=2, group=two)
+        (run_dir / "host/lent.json").write_text("{}")
+        place = named(name, group=two)
+        assert set(provide._preflight(Compute(PROJECT), place, hosts.known(run_dir))) == {"host1", "host2"}
+        google.preempt(lost)
+        assert f"the machine {name}-{lost} is gone (its life has ended" in presence.why_gone(run_dir, lost)
+        assert "To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir, lost)
+        assert provide._preflight(Compute(PROJECT), place, hosts.known(run_dir)) == {}
+        assert f"{lost} ({name}-{lost}) is gone; the others are given back, since" in capsys.readouterr().err
+        (run_dir / "host/control").mkdir()
+        (run_dir / "host/control/log").write_text("tsduel: a host is lost\n")
+        driver = SimpleNamespace(
+            run_dir=run_dir, apart=run_dir / "host", bring_home=lambda: None, ask=lambda *_: None, name="host1"
+        )
+        assert attend.Attendant(driver, show.View({}, lambda _: None))._finish(2) == 2
+        # What has become of the driver's own is said where it does not answer.
+        assert (f"tsduel: the machine {name}-host2 is gone" in capsys.readouterr().out) == (lost == "host2")
+        assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+        assert not (run_dir / "host/lent.json").exists()
+
+    def test_a_group_whose_private_addresses_are_not_found(self, google, tmp_path, monkeypatch):
+        """What fails behind the login leaves nothing behind either."""
+        name, two = "tsduel-gone-aaaaaa", {"host1": ("client",), "host2": ("server",)}
+        rented(google, name, hosts=2, rules=("ssh", "between"))
+        run_dir = run_of(tmp_path, name, group=two, hosts={}, provisioned=False)
+        made = {host: {"address": "127.0.0.1", "private": "10.84.28.2"} for host in two}
+        monkeypatch.setattr(provide, "machines", lambda *_: made)
+        monkeypatch.setattr(provide, "first_login", lambda *_: None)
+        monkeypatch.setattr(lent, "address", lambda _host, given: given)
+        with pytest.raises(UserError, match=r"host1 and host2 have one private address, 10\.84\.28\.2"):
+            provision.main(run_dir)
         assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
@@ -356,6 +397,13 @@ class TestBeforeAnythingIsMade:
                 UserError, match=f"{quota} of .* is {need}, of which 1 are in use, and this takes {need}"
             ):
                 provide._zones(Compute(PROJECT), where, fresh=True)
+
+    def test_a_group_has_a_rule_more(self, google):
+        """That by which its machines reach each other."""
+        google.quotas = {"FIREWALLS": (2, 1)}
+        assert provide._zones(Compute(PROJECT), asked(), fresh=True)
+        with pytest.raises(UserError, match="FIREWALLS of the project is 2, of which 1 are in use, and this takes 2"):
+            provide._zones(Compute(PROJECT), asked(group={"host1": ("client",), "host2": ("server",)}), fresh=True)
 
     def test_each_type_has_its_zones(self, google):
         """What one zone lacks of one type is no matter for the others."""

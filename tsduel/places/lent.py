@@ -11,7 +11,7 @@ from typing import Any
 from tsduel.core import files
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Plan, SshPlace
+from tsduel.core.plan import Plan
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host
 
@@ -28,9 +28,9 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
     """
     if not plan.topology:
         return
-    assert isinstance(plan.place, SshPlace)  # noqa: S101 - tsduel.plan.topology has looked
-    place, path = plan.place, run_dir / FILE
-    found = {name: address(Host.from_outputs(made[name]), place.hosts[name].private) for name in plan.topology}
+    path = run_dir / FILE
+    # As the user says it, or Google.
+    found = {name: address(Host.from_outputs(of), of.get("private")) for name, of in made.items()}
     if twice := [name for name, at in found.items() if list(found.values()).count(at) > 1]:
         raise UserError(f"{' and '.join(twice)} have one private address, {found[twice[0]]}: each needs one of its own")
     token = files.read_json(path)["token"] if path.exists() else secrets.token_hex(32)
@@ -51,7 +51,7 @@ def address(host: Host, given: str | None) -> str:
     reached = [*facts.get("reached", "").split(), "", "", ""][2]
     has = ", ".join(private) or "none"
     if given and given not in private:
-        raise UserError(f"SSH_HOST: {host.name} has no private address {given}; it has: {has}")
+        raise UserError(f"{host.name} has no private address {given}; it has: {has}")
     if found := given or (reached if reached in private else "") or ("".join(private) if len(private) == 1 else ""):
         return found
     raise UserError(

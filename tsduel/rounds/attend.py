@@ -134,6 +134,10 @@ class Attendant:
             # Why it has ended is an event, if it came so far.
             for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
+            # A host that the driver has lost, it has named; what became of that, Google knows.
+            for name in Link.lent(self.link.run_dir):
+                if gone := presence.why_gone(self.link.run_dir, name):
+                    self.view.say(f"tsduel: {gone}")
         self.link.ask("collected")
         return code
 

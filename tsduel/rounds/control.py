@@ -142,7 +142,7 @@ def login(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Become an ssh session in the run's directory there; of a fleet on the host that ON names, else the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
-    links = Link.all(run_dir)
+    links = Link.all(run_dir) | Link.lent(run_dir)
     name = environment.get("ON", "").strip() or next(iter(links))
     if name not in links:
         raise UserError(f"ON: {run_dir.name} has no {name!r}; it has: {', '.join(links)}")
