@@ -22,6 +22,8 @@ from tsduel.places.gcp.api import Compute
 from tsduel.rounds import attend, elsewhere, ending
 from tsduel.rounds.view import show
 
+TWO = {"host1": ("client",), "host2": ("server",)}
+
 
 class TestCredentials:
     """The one token."""
@@ -184,11 +186,11 @@ class TestNothingIsLeft:
     @pytest.mark.parametrize("lost", ["host1", "host2"])
     def test_one_of_a_group_is_gone(self, google, tmp_path, lost, capsys):
         """A block takes all of them: the run is over, and what is left of the group goes, its rules as well."""
-        name, two = "tsduel-gone-aaaaaa", {"host1": ("client",), "host2": ("server",)}
+        name = "tsduel-gone-aaaaaa"
         rented(google, name, hosts=2, rules=("ssh", "between"))
-        run_dir = run_of(tmp_path, name, count=2, group=two)
+        run_dir = run_of(tmp_path, name, count=2, group=TWO)
         (run_dir / "host/lent.json").write_text("{}")
-        place = named(name, group=two)
+        place = named(name, group=TWO)
         assert set(provide._preflight(Compute(PROJECT), place, hosts.known(run_dir))) == {"host1", "host2"}
         google.preempt(lost)
         assert f"the machine {name}-{lost} is gone (its life has ended" in presence.why_gone(run_dir, lost)
@@ -202,17 +204,17 @@ class TestNothingIsLeft:
         )
         assert attend.Attendant(driver, show.View({}, lambda _: None))._finish(2) == 2
         # What has become of the driver's own is said where it does not answer.
-        assert (f"tsduel: the machine {name}-host2 is gone" in capsys.readouterr().out) == (lost == "host2")
+        assert (f"tsduel: the machine {name}-host2 is gone" in capsys.readouterr().err) == (lost == "host2")
         assert ending.main(run_dir, {}, 2, forced=False) == 2
         assert google.names() == []
         assert not (run_dir / "host/lent.json").exists()
 
     def test_a_group_whose_private_addresses_are_not_found(self, google, tmp_path, monkeypatch):
         """What fails behind the login leaves nothing behind either."""
-        name, two = "tsduel-gone-aaaaaa", {"host1": ("client",), "host2": ("server",)}
+        name = "tsduel-gone-aaaaaa"
         rented(google, name, hosts=2, rules=("ssh", "between"))
-        run_dir = run_of(tmp_path, name, group=two, hosts={}, provisioned=False)
-        made = {host: {"address": "127.0.0.1", "private": "10.84.28.2"} for host in two}
+        run_dir = run_of(tmp_path, name, group=TWO, hosts={}, provisioned=False)
+        made = {host: {"address": "127.0.0.1", "private": "10.84.28.2"} for host in TWO}
         monkeypatch.setattr(provide, "machines", lambda *_: made)
         monkeypatch.setattr(provide, "first_login", lambda *_: None)
         monkeypatch.setattr(lent, "address", lambda _host, given: given)
@@ -403,7 +405,12 @@ class TestBeforeAnythingIsMade:
         google.quotas = {"FIREWALLS": (2, 1)}
         assert provide._zones(Compute(PROJECT), asked(), fresh=True)
         with pytest.raises(UserError, match="FIREWALLS of the project is 2, of which 1 are in use, and this takes 2"):
-            provide._zones(Compute(PROJECT), asked(group={"host1": ("client",), "host2": ("server",)}), fresh=True)
+            provide._zones(Compute(PROJECT), asked(group=TWO), fresh=True)
+
+    def test_a_group_is_to_be_had_whole(self):
+        """One machine of two is none."""
+        with pytest.raises(UserError, match=r"no zone has 2 x e2-standard-8 left at the moment \(asked: a, b\)"):
+            provide._spared(asked(group=TWO), "host1", ["a", "b"], ["host2"])
 
     def test_each_type_has_its_zones(self, google):
         """What one zone lacks of one type is no matter for the others."""
