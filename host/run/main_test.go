@@ -30,8 +30,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if os.Args[1] == "detached" {
-		d, err := NewDetached(os.Args[3], os.Args[4])
-		if err == nil {
+		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5:]...)
+		if err == nil && os.Args[2] == "lending" {
+			ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+			err = d.Lending(ctx)
+		} else if err == nil {
 			err = d.Rounds()
 		}
 		fmt.Println(err)
@@ -86,6 +89,7 @@ type fixture struct {
 	ran        []int
 	who        Who
 	specs      map[int]record.Spec
+	lent       chan struct{} // closed once host2 is not any more
 	block      func(context.Context, record.Spec) (*record.Block, error)
 }
 
