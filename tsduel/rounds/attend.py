@@ -78,6 +78,7 @@ class Attendant:
         stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
+                self._take_back()
                 raise UserError(
                     f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
@@ -135,7 +136,15 @@ class Attendant:
             for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
         self.link.ask("collected")
+        self._take_back()
         return code
+
+    def _take_back(self) -> None:
+        """End what other hosts do for a driver that is gone: it has told them so itself, unless it was killed."""
+        try:
+            lent.take_back(self.link.run_dir)
+        except UserError as error:
+            self.view.say(f"tsduel: {error}")
 
 
 def _keep_whole_lines(path: Path) -> int:
