@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,36 +32,29 @@ func newApart(t *testing.T) *fixture {
 }
 
 // lend has host2 wait for a driver: another machine in all but its kernel, with a lock of its own and, at the same path, a cache on
-// a disk of 40 MiB, in which a line of shell is run before.
+// a disk of 40 MiB, in which a line of shell is run before. It is no child of ours, which the end of a run would end.
 func (f *fixture) lend(before string) {
 	f.t.Helper()
-	c := exec.Command("sh", "-c", `mount -t tmpfs -o size=40m,mode=700 tmpfs "$2" && cd "$2" && { `+before+`; } && exec "$0" detached lending "$1" "$2" host2`, os.Args[0], f.dir, f.cache)
+	c := exec.Command("sh", "-c", `mount -t tmpfs -o size=40m,mode=700 tmpfs "$2" && cd "$2" && `+before+` && { "$0" detached lending "$1" "$2" host2 & }`, os.Args[0], f.dir, f.cache)
 	c.Env = append(os.Environ(), "FAKE_DRIVER=1", "TSDUEL_LOCK="+filepath.Join(f.t.TempDir(), "lock"))
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
+	if err := c.Run(); err != nil {
 		f.t.Skip("no disk can be mounted here: ", err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = c.Wait()
-		close(ended)
-	}()
-	f.t.Cleanup(func() {
-		_ = c.Process.Kill()
-		<-ended
-	})
 	f.waitFor("a host that is lent", f.exists("control/pid"))
-	f.lent = ended
+	f.t.Cleanup(func() {
+		if f.exists("control/pid")() { // the test has failed
+			pid, _, _ := strings.Cut(f.read("control/pid"), " ")
+			number, _ := strconv.Atoi(pid)
+			_ = syscall.Kill(number, syscall.SIGKILL)
+		}
+	})
 }
 
 // wantGivenBack waits until host2 is not lent any more.
 func (f *fixture) wantGivenBack() {
 	f.t.Helper()
-	<-f.lent
-	if f.exists("control/pid")() {
-		f.t.Error("it is said to be lent still")
-	}
+	f.waitFor("the end of it", func() bool { return !f.exists("control/pid")() })
 }
 
 // fills is a block that fails, since so many MiB have become a file on the disk of host2, below its cache.

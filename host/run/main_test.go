@@ -89,7 +89,6 @@ type fixture struct {
 	ran        []int
 	who        Who
 	specs      map[int]record.Spec
-	lent       chan struct{} // closed once host2 is not any more
 	block      func(context.Context, record.Spec) (*record.Block, error)
 }
 
