@@ -272,13 +272,12 @@ def client_and_server(fleet):
 def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, client_and_server):
     """The driver, the program that lends, whoever attends, `make stop`: no block lost or repeated, nothing stays."""
     client, server = client_and_server
-    settings = {"hosts": ["client", "server"], "host": {"port": 43000, "pin": "auto"}, "design": {"blocks": 4}}
+    settings = {"hosts": ["client", "server"], "host": {"port": 43000, "pin": "auto"}, "design": {"blocks": 3}}
     run_dir = fleet.prepare("apart", [client, server], **settings)
-    watch = Watch(run_dir)
+    lent, watch = f"host2 on tester@{server.address}: lent to this run", Watch(run_dir)
 
-    def in_a_block(finished=0):
-        """Go on with it, and return once so many blocks are at home and a database runs on the server's host."""
-        running = fleet.stage(run_dir)
+    def in_a_block(running, finished=0):
+        """Return once so many blocks are at home and a database runs on the server's host."""
 
         def begun():
             watch.look()
@@ -291,28 +290,26 @@ def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, c
     def nothing_is_left():
         wait_for(lambda: left(client) == left(server) == [])
         assert listening(client) == listening(server) == set()
-        assert f"host2 on tester@{server.address}: not lent" in fleet.do(run_dir, "status")
 
-    running = in_a_block(finished=1)
+    running = in_a_block(fleet.stage(run_dir), finished=1)
+    assert lent in fleet.do(run_dir, "status")
     assert 43100 in listening(server)
-    assert kill("driver", client, running)
+    assert kill("driver", client, in_a_block(running))
     assert running.wait() == elsewhere.KILLED + signal.SIGKILL
+    assert f"what ran on tester@{client.address} was killed (exit code 137)" in fleet.said(run_dir).read_text()
     nothing_is_left()
+    assert lent.replace("lent to this run", "not lent") in fleet.do(run_dir, "status")
 
-    running = in_a_block()
+    running = in_a_block(fleet.stage(run_dir))
     assert kill("detached lending", server, running)
     assert running.wait() == 3
     assert "the run has stopped: host2" in fleet.said(run_dir).read_text()
     nothing_is_left()
 
-    running = in_a_block()
-    assert kill("attendant", client, running)
-    assert f"host2 on tester@{server.address}: lent to this run" in fleet.do(run_dir, "status")
-    running = fleet.stage(run_dir)
-    wait_for(lambda: "back at the run" in fleet.said(run_dir).read_text() or running.poll() is not None)
+    # Whoever attends is killed, and the driver gives the other host back itself.
+    assert kill("attendant", client, in_a_block(fleet.stage(run_dir)))
     said = fleet.do(run_dir, "stop")
     assert "apart finishes block" in said or "apart is stopped" in said
-    assert running.wait() == elsewhere.EXIT_INTERRUPTED
     nothing_is_left()
 
     assert missing(run_dir)
@@ -323,5 +320,4 @@ def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, c
     assert {block.status for block in blocks} == {"ok"}
     names = client.ssh(f"cd {OURS}/runs/apart/raw && ls -d [0-9]*").stdout.split()
     assert names == sorted(block.name for block in blocks)
-    wait_for(lambda: left(client) == left(server) == [])
-    assert listening(client) == listening(server) == set()
+    nothing_is_left()

@@ -16,6 +16,8 @@ from tsduel.rounds.view.events import clean, parse
 from tsduel.rounds.view.show import View
 
 EXIT_INTERRUPTED = 130
+# From here on an exit code is a shell's for who was killed by a signal.
+KILLED = 128
 # How long a machine may be away before we stop trying; what runs there does not care.
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
@@ -135,6 +137,11 @@ class Attendant:
             # Why it has ended is an event, if it came so far.
             for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
+        if code > KILLED and code != EXIT_INTERRUPTED and not self.link.of_fleet:
+            self.view.say(
+                f"tsduel: what ran on {self.link.host.name} was killed (exit code {code}); finished blocks are kept. "
+                f"To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
+            )
         self.link.ask("collected")
         self._take_back()
         return code
