@@ -15,9 +15,11 @@ from tsduel.core.plan import SshHost, SshPlace
 from tsduel.core.rundir import open_run
 from tsduel.places import lent, place
 from tsduel.places.ssh import pack
-from tsduel.places.ssh.ssh import Host
+from tsduel.places.ssh.link import Link, State
+from tsduel.places.ssh.ssh import Host, NoConnectionError
 from tsduel.plan import topology
 from tsduel.question.read import validate
+from tsduel.rounds import control
 
 CLUSTER = {
     "target": "victoriametrics-cluster",
@@ -154,3 +156,75 @@ def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
     with pytest.raises(UserError, match="host1 and host2 have one private address"):
         lent.write(tmp_path, plan, dict.fromkeys(made, made["host1"]))
+
+
+class FakeLink(Link):
+    """A host of a run that says what it is asked; ``fails``: what it does not do."""
+
+    def __init__(self, run_dir, name, asked, word, fails=""):
+        there = Host(f"{name}.example.org")
+        super().__init__(run_dir, there, "agent", "/c", "/r", frozenset(), name=name, of_fleet=name != "host1")
+        object.__setattr__(self, "told", (word, asked, fails))
+
+    def state(self):
+        """Say what it does."""
+        word, _, fails = self.told
+        if fails == "state":
+            raise NoConnectionError(f"{self.host.name} cannot be reached")
+        return State(word, 0, ())
+
+    def ask(self, command, *_arguments, **_more):
+        """Remember it."""
+        _, asked, fails = self.told
+        asked.append(f"{self.name} {command}")
+        if fails == command:
+            raise NoConnectionError(f"{self.host.name} cannot be reached")
+        return "stopped\n"
+
+
+@pytest.fixture
+def three(tmp_path, monkeypatch):
+    """Return what makes a run of three hosts do this, and what they were asked."""
+    asked = []
+    hosts = {f"host{n}": SshHost(address=f"h{n}", user=None, port=None, directory="/d") for n in (1, 2, 3)}
+    topology = {"host1": ("client",), "host2": ("server",), "host3": ("vmauth",)}
+    plans.write(tmp_path, place=SshPlace(config_file=None, hosts=hosts), topology=topology)
+
+    def hosts_that(*do):
+        links = {f"host{n}": FakeLink(tmp_path, f"host{n}", asked, *of) for n, of in enumerate(do, 1)}
+        monkeypatch.setattr(Link, "all", lambda _: {"host1": links["host1"]})
+        monkeypatch.setattr(Link, "lent", lambda _: {name: links[name] for name in ("host2", "host3")})
+        asked.clear()
+        return tmp_path
+
+    return hosts_that, asked
+
+
+def test_a_host_that_will_not_be_lent_keeps_no_other_waiting(three):
+    """Nor is it taken for the driver's, to which a lost connection is tried again."""
+    hosts_that, asked = three
+    with pytest.raises(UserError, match=r"^host3.example.org cannot be reached$") as refused:
+        lent.lend(hosts_that(("none",), ("running",), ("none", "lend")))
+    assert type(refused.value) is UserError
+    assert asked == ["host2 lend", "host3 lend", "host2 stop", "host2 collected"]
+
+
+def test_what_is_lent_is_taken_back_from_every_host(three):
+    """From one whose program was killed too, over what that has left; from those behind one that is away."""
+    hosts_that, asked = three
+    lent.take_back(hosts_that(("none",), ("lost",), ("none",)))
+    assert asked == ["host2 stop", "host2 collected"]
+    with pytest.raises(UserError, match=r"^host2.example.org cannot be reached; if it still waits for this run"):
+        lent.take_back(hosts_that(("none",), ("running", "state"), ("running",)))
+    assert asked == ["host3 stop", "host3 collected"]
+
+
+def test_stop_and_status_name_hosts_that_are_lent(three, capsys):
+    """Whether the driver has stopped is said although another host is away."""
+    hosts_that, asked = three
+    with pytest.raises(UserError, match=r"(?s)is stopped on host1.*\nhost2.example.org cannot be reached"):
+        control.stop(hosts_that(("running",), ("running", "state"), ("running",)))
+    assert asked == ["host1 stop", "host3 stop", "host3 collected"]
+    control.status(hosts_that(("running",), ("running",), ("lost",)))
+    said = capsys.readouterr().out
+    assert "host2 on host2.example.org: lent to this run\nhost3 on host3.example.org: not lent" in said

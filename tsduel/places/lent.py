@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tsduel.places.ssh.ssh import Host
 
 FILE = "host/lent.json"
 START_S = 60.0
+STOP_S = 180.0
 # At which address of its own a machine was reached, and which it has.
 ADDRESSES = r"""printf 'reached=%s\naddresses=%s\n' "$SSH_CONNECTION" "$(hostname -I)" """
 
@@ -69,13 +71,32 @@ def _is_private(text: str) -> bool:
 
 
 def lend(run_dir: Path) -> None:
-    """Have the hosts of a run that is about to start wait for its driver; those that do already stay as they are."""
-    for name, link in Link.lent(run_dir).items():
-        link.ask("lend", name, timeout_s=START_S)
+    """Have the hosts of a run that is about to start wait for its driver; those that do already stay as they are.
+
+    Where one will not, or is not reached, none waits, and a plain UserError says so: it is no lost connection to the
+    driver's host, which would be tried again.
+    """
+    try:
+        for name, link in Link.lent(run_dir).items():
+            link.ask("lend", name, timeout_s=START_S)
+    except UserError as error:
+        with suppress(UserError):
+            take_back(run_dir)
+        raise UserError(str(error)) from None
 
 
 def take_back(run_dir: Path) -> None:
-    """End the waiting of a run's hosts whose driver does not run."""
+    """End the waiting of a run's hosts whose driver does not run, and what they were killed over.
+
+    All of them, before a UserError names those that were not reached.
+    """
+    errors = []
     for link in Link.lent(run_dir).values():
-        if link.state().word == "running":
-            link.ask("stop", timeout_s=START_S)
+        try:
+            if link.state().word != "none":
+                link.ask("stop", timeout_s=STOP_S)
+                link.ask("collected")
+        except UserError as error:
+            errors.append(f"{error}; if it still waits for this run's driver, that ends by itself (docs/operating.md)")
+    if errors:
+        raise UserError("\n".join(errors))
