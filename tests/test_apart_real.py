@@ -9,7 +9,7 @@ import statistics
 
 import pytest
 import yaml
-from barehost import USERS, BareHost, our_go, require
+from barehost import STANDINS, USERS, BareHost, our_go, require
 from checkout import CACHE, QUIET, Checkout, build
 from fakeproject import FAKES, wait_for
 from network import network
@@ -23,11 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 PORT = 18300
 SIDES = ("baseline", "candidate")
-# As if the packages were there: nothing has to be compiled, since what was built here is copied.
-STANDINS = (
-    "for p in make git gcc; do printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/$p; chmod 755 /usr/local/bin/$p; done; "
-    "mkdir -p /usr/include; touch /usr/include/stdio.h"
-)
 
 
 @pytest.fixture(scope="module")
