@@ -171,8 +171,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}
