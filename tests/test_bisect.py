@@ -480,7 +480,7 @@ def test_neighbours_are_a_range(search, repository, capsys):
 
 def test_ingestion_is_followed_in_turn(search, capsys):
     """METRIC=load turns it on, and the command at the end has it too; whoever says otherwise has loads alone."""
-    search.given["METRIC"] = "load"
+    begun = search.given = search.given | {"METRIC": "load"}
     step = search.step(capsys)
     assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
     assert search.step(capsys) == step  # the same words as before
@@ -495,7 +495,7 @@ def test_ingestion_is_followed_in_turn(search, capsys):
         ({"RUN": "u", "EXPERIMENT": "experiments/prometheus.yml"}, "load_rate=3"),
         ({"RUN": "v", "EXPERIMENT": "experiments/local.yml"}, "duel_load_typical_ms=3"),
     ):
-        search.given |= given
+        search.given = begun | given
         assert search.step(capsys)["SET"].split()[-1] == f"design.thresholds.{metric}"
 
 

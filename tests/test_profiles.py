@@ -123,10 +123,10 @@ def test_profiles_of_a_fleet_are_added_over_its_hosts(tmp_path):
     said = section(run)
     assert "- There is no cpu profile of the queries of v1.133.0: on host3, which is left out: HTTP status 404." in said
     # As of one host, of which there are two, or three, with as many times the samples: chance is that much less.
-    assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 9.65) in the profiles of 2 hosts." in said
-    assert "an exchange (+7.0 %, by chance up to 7.88) in the profiles of 3 hosts." in said
+    assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 9.7) in the profiles of 2 hosts." in said
+    assert "an exchange (+7.0 %, by chance up to 7.9) in the profiles of 3 hosts." in said
     held = said.partition("### Memory held at the end of the queries")[2]
-    assert "10.0 → 10.7 MB a host (+7.0 %, by chance up to 7.88)" in held
+    assert "9,537 → 10,200 MiB a host (+7.0 %, by chance up to 7.9)" in held
     first = f"{run}/raw/host1/profiles"
     assert f"-diff_base={first}/baseline.queries.server.cpu.pprof {first}/candidate.queries.server.cpu.pprof" in said
     assert "`raw/HOST/profiles/`, which are added up." in said

@@ -112,13 +112,15 @@ def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
     step, what = bisection.steps[-1], bisection.followed
     if _ref(bisection, step) in bisection.skipped:
         return bisection
-    row, why = None, ""
+    row, why, first = None, "", len(bisection.steps) == 1
     if ended := _compared(results, step).exists():
         row = what.row(files.read_json(_compared(results, step)), BAD)
         why = _without_figure(what, row)
     elif code not in {"", "0"}:
+        if first and (log := _unbuilt(results / step.run, "baseline")):
+            raise UserError(f"GOOD={bisection.revisions[0].label} does not build: see {log}; give another GOOD")
         why = _failed(results / step.run)
-    first, noisy = len(bisection.steps) == 1, row is not None and not why and not row["differences"]
+    noisy = row is not None and not why and not row["differences"]
     if why and first:
         raise UserError(
             f"BAD={bisection.revisions[-1].label}: {why}; there is nothing to search by: give another BAD, METRIC or "
@@ -127,8 +129,6 @@ def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
     if noisy and (first or code):
         again = "make bisect with its GOOD and BAD" if first else f"make bisect RUN={bisection.name}"
         raise UserError(f"no block of {step.run} counts, its report says why; on a quieter machine: {again}")
-    if first and code not in {"", "0"} and (log := _unbuilt(results / step.run, "baseline")):
-        raise UserError(f"GOOD={bisection.revisions[0].label} does not build: see {log}; give another GOOD")
     if code not in {"", "0"} and not ended and not why:
         raise UserError(
             f"{step.run} did not get to its end, see above; once that is mended: make bisect RUN={bisection.name}"
@@ -152,7 +152,7 @@ def _failed(run_dir: Path) -> str:
     """Say what was the matter with the candidate of a run that ended early; empty where it was something else."""
     if not (run_dir / Plan.FILE).exists():
         return ""
-    if (log := _unbuilt(run_dir, BAD)) and not _unbuilt(run_dir, "baseline"):
+    if log := _unbuilt(run_dir, BAD):
         return f"it does not build: see {log}"
     run = rundir.open_run(run_dir)
     own = [failure.message for block in run.blocks for failure in block.failures if failure.variant == BAD]
