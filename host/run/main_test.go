@@ -87,6 +87,7 @@ type fixture struct {
 	who        Who
 	specs      map[int]record.Spec
 	block      func(context.Context, record.Spec) (*record.Block, error)
+	calibrate  func(*record.Plan, string) (*record.Calibration, error)
 }
 
 // newFixture plans a warm-up block, some measured ones and spares.
@@ -174,7 +175,7 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block}})
+	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block, Calibrate: f.calibrate}})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
 	text := <-said
