@@ -21,7 +21,7 @@ import (
 // Kind is what a kind of run does in its blocks.
 type Kind struct {
 	Block     func(context.Context, record.Spec) (*record.Block, error)
-	Calibrate func(plan *record.Plan, runDir string) (*record.Calibration, error) // after the warm-up; nil: Calibrate
+	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory; nil: Calibrate
 	Profile   func(context.Context, record.Spec) error                            // after all blocks, unless raw/profiles is there; nil: nothing
 	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
 }
