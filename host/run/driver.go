@@ -181,7 +181,7 @@ func (d *driver) run(ctx context.Context) error {
 		}
 	}
 	if d.failed > 0 {
-		d.events.Complain(fmt.Sprintf("%d blocks failed; the report says which and why", d.failed))
+		d.events.Complain(fmt.Sprintf("%d of the blocks failed; the report says which and why", d.failed))
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (d *driver) tooManyFailed() error {
 	}
 	for _, cell := range d.plan.CellNames() {
 		if limit := d.plan.Design.MaxFailedBlocks; failed[cell] > limit {
-			return record.FailedError("%d blocks%s have failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
+			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
 		}
 	}
 	return nil
