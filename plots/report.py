@@ -1,5 +1,7 @@
 """stats/ + tidy/ + plan -> report.md, report.html and plots/, and the summary in the terminal."""
 
+import html
+import re
 from pathlib import Path
 
 from rich import box
@@ -13,6 +15,7 @@ from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first, sweep
 from plots.source import open_source, write
 from tsduel.core.metrics import GEOMEAN
+from tsduel.core.wording import number_of
 from tsduel.workloads.reading import reader
 
 MOST_ROWS = 40
@@ -33,7 +36,7 @@ def main(run_dir: Path) -> None:
     )
     said = [f"## {title}\n\n{body}" for title, body in found if body]
     text = write(run_dir / "report.md", markup.paragraphs(f"# {source.title}", screen, *said, missing))
-    write(run_dir / "report.html", page.render(text, source.title, run_dir))
+    write(run_dir / "report.html", page.render(text, _plain(source.title), run_dir))
 
 
 def print_summary(run_dir: Path) -> None:
@@ -57,7 +60,8 @@ def print_summary(run_dir: Path) -> None:
 
 
 def _plain(line: str) -> str:
-    return line.replace("**", "").replace("`", "")
+    """Return Markdown as a terminal shows it: without its marks, and without what keeps others from being some."""
+    return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
 
 
 def short_rows(comparison: Comparison, query_types: list[str]) -> list[dict[str, object]]:
@@ -82,5 +86,5 @@ def print_table(comparison: Comparison, query_types: list[str]) -> None:
         console.print(table)
     print("\n".join(line.rstrip() for line in said.get().splitlines()))
     if len(rows) > MOST_ROWS:
-        print(f"({len(rows) - MOST_ROWS} more rows are in the report)")
+        print(f"({number_of(len(rows) - MOST_ROWS, 'more row')} in the report)")
     print()

@@ -114,6 +114,9 @@ def _sizes(rows: Sequence[Row], subject: Subject) -> str:
         apart = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
         return f" ({' to '.join(dict.fromkeys(sentences.size(row, subject) for row in (apart[0], apart[-1])))})"
     decimals = max(numbers.row_digits(row)[1] for row in rows)
+    if min(known) < 0 < max(known):
+        low, high = (numbers.change(value, decimals) for value in (min(known), max(known)))
+        return f" ({low} to {high} %)"
     ends = list(dict.fromkeys(numbers.size(value, decimals) for value in (known[0], known[-1])))
     return f" ({' to '.join(ends)} % {subject.up if known[-1] > 0 else subject.down})"
 
