@@ -14,7 +14,6 @@ from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first, sweep
 from plots.source import open_source, write
-from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
 from tsduel.workloads.reading import reader
 
@@ -64,20 +63,12 @@ def _plain(line: str) -> str:
     return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
 
 
-def short_rows(comparison: Comparison, query_types: list[str]) -> list[dict[str, object]]:
-    """Return the rows that a short table has: what the answer stands on, then the query types of its first mean."""
-    found = [row for _, row in sentences.subjects(comparison)]
-    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
-    of_type = comparison.of(mean["metric"], query_types) if mean else {}
-    return found + [row for name, row in of_type.items() if name in query_types]
-
-
 def print_table(comparison: Comparison, query_types: list[str]) -> None:
     """Print the table of verdicts, in plain text also where it goes to a file."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
     for at, name in enumerate(("metric", "unit", *comparison.labels, *comparison.heads)):
         table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
-    rows = short_rows(comparison, query_types)
+    rows = sentences.short_rows(comparison, query_types)
     for row in rows[:MOST_ROWS]:
         unit, sides = numbers.sides(row)
         table.add_row(*map(Text, (comparison.named(row), unit, *sides, *comparison.evidence(row))))

@@ -1,6 +1,6 @@
 """Verdicts in words that a person would use: the answer in a sentence, and a line with its figures for each subject."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from plots import markup, numbers
@@ -90,6 +90,14 @@ def _components(comparison: Comparison) -> list[Subject]:
             title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
             return [Subject(metric, role, f"{title}, {role}", f"{title} of {role}") for role in roles]
     return []
+
+
+def short_rows(comparison: Comparison, query_types: Sequence[str]) -> list[Row]:
+    """Return the rows that a short table has: what the answer stands on, then the query types of its first mean."""
+    found = [row for _, row in subjects(comparison)]
+    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
+    of_type = comparison.of(mean["metric"], query_types) if mean else {}
+    return found + [row for name, row in of_type.items() if name in query_types]
 
 
 def headline(comparison: Comparison) -> str:
