@@ -30,8 +30,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if os.Args[1] == "detached" {
-		d, err := NewDetached(os.Args[3], os.Args[4])
-		if err == nil {
+		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5:]...)
+		if err == nil && os.Args[2] == "lending" {
+			ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+			err = d.Lending(ctx)
+		} else if err == nil {
 			err = d.Rounds()
 		}
 		fmt.Println(err)
