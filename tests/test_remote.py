@@ -316,7 +316,7 @@ class TestAttendant:
         broken = {"source": "binary", "path": str(FAKES / "database"), "env": {"FAKE_MODE": "bad-flag"}}
         attended = link(variants={"baseline": broken, "candidate": broken}, design={"max_failed_blocks": 0})
         assert attendant(attended).attend() == 3
-        assert "blocks have failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().out
+        assert "of the blocks failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().out
         assert not is_home(attended.run_dir)
 
     def test_a_machine_that_stays_away_is_given_up_with_the_way_back(self, link, tmp_path):

@@ -22,7 +22,7 @@ import (
 // Kind is what a kind of run does in its blocks.
 type Kind struct {
 	Block     func(context.Context, record.Spec) (*record.Block, error)
-	Calibrate func(plan *record.Plan, runDir string) (*record.Calibration, error) // after the warm-up; nil: Calibrate
+	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory; nil: Calibrate
 	Profile   func(context.Context, record.Spec) error                            // after all blocks, unless raw/profiles is there; nil: nothing
 	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
 }
@@ -172,8 +172,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}
@@ -182,7 +181,7 @@ func (d *driver) run(ctx context.Context) error {
 		}
 	}
 	if d.failed > 0 {
-		d.events.Complain(fmt.Sprintf("%d blocks failed; the report says which and why", d.failed))
+		d.events.Complain(fmt.Sprintf("%d of the blocks failed; the report says which and why", d.failed))
 	}
 	return nil
 }
@@ -241,7 +240,7 @@ func (d *driver) tooManyFailed() error {
 	}
 	for _, cell := range d.plan.CellNames() {
 		if limit := d.plan.Design.MaxFailedBlocks; failed[cell] > limit {
-			return record.FailedError("%d blocks%s have failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
+			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
 		}
 	}
 	return nil
