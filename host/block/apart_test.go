@@ -128,6 +128,38 @@ func TestAdapterOnLoopbackAlone(t *testing.T) {
 	}
 }
 
+// forgetful has lost what was loaded there, as a machine that another run has used since.
+type forgetful struct{ machine.Machine }
+
+func (forgetful) ReadOnce(machine.Reading, *int64) error { return os.ErrNotExist }
+
+// With design.reload once, what was loaded is used if every host has it still, and no log of the block before is read again.
+func TestReloadOnceApart(t *testing.T) {
+	spec, _ := fakes(t)
+	spec.Plan.Design.Reload = "once"
+	here := machine.NewHere(t.Context(), "")
+	f := &frame{Spec: spec, block: record.NewBlock(spec.Row), hosts: map[string]machine.Machine{"": here, "host2": here}}
+	log := filepath.Join(spec.Scratch, "data", "logs", "baseline", "server.log")
+	wantLoaded := func(want bool) {
+		t.Helper()
+		if loaded, err := f.prepare(); err != nil || loaded != want {
+			t.Fatal(loaded, err)
+		}
+		if _, err := os.Stat(log); !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		check(t, os.MkdirAll(filepath.Dir(log), 0o755))
+		check(t, os.WriteFile(log, []byte("panic: of this block\n"), 0o644))
+	}
+	wantLoaded(false)
+	check(t, f.markLoaded(false))
+	wantLoaded(true)
+	f.hosts["host2"] = forgetful{here}
+	wantLoaded(false)
+	f.hosts["host2"] = here
+	wantLoaded(false)
+}
+
 // Two clients at a rate send what one would: every operation once, from an instant that they agree on, and all samples of both
 // are stored.
 func TestTwoClientsAtARate(t *testing.T) {

@@ -20,15 +20,17 @@ import (
 // prepare makes the block's directories; loaded says that the databases of an earlier block are used (design.reload once).
 func (f *frame) prepare() (loaded bool, err error) {
 	data := filepath.Join(f.Scratch, "data")
-	if text, err := os.ReadFile(f.loadedMark()); err == nil && f.Plan.Design.Reload == "once" && string(text) == f.Plan.Run {
-		if why := record.WhyNotOurs(data); why != "" {
-			return false, record.UserError("%s", why)
-		}
-		loaded = true
+	loaded = f.Plan.Design.Reload == "once"
+	for _, m := range f.hosts { // one may have been another run's since
+		loaded = loaded && m.ReadOnce(machine.Reading{Dir: f.loadedMark()}, new(int64)) == nil
 	}
 	fresh := machine.Directories{Make: []string{f.emptyDir(), filepath.Join(data, "copies")}}
 	if !loaded {
 		fresh.Wipe = []string{data}
+	} else if why := record.WhyNotOurs(data); why != "" {
+		return false, record.UserError("%s", why)
+	} else {
+		fresh.Remove = []string{filepath.Join(data, "logs")} // of components: an earlier block's are not this one's
 	}
 	for _, v := range f.variants {
 		fresh.Make = append(fresh.Make, v.data)
@@ -40,8 +42,8 @@ func (f *frame) prepare() (loaded bool, err error) {
 	return loaded, err
 }
 
-// loadedMark is a file that names the run whose data lie there whole; wiped with them.
-func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "run") }
+// loadedMark is a directory with the name of the run whose data lie whole on its host; wiped with them.
+func (f *frame) loadedMark() string { return filepath.Join(f.Scratch, "data", "whole", f.Plan.Run) }
 
 // solo takes a variant alone from an empty disk to a stopped server, and then, where that is asked for, through TSBS's
 // closed loop of queries.
@@ -90,7 +92,15 @@ func (f *frame) markLoaded(loaded bool) error {
 	if loaded || f.Plan.Design.Reload != "once" || f.block.Status != record.OK {
 		return nil
 	}
-	return errors.Join(record.SyncDisk(f.Scratch), record.WriteFile(f.loadedMark(), []byte(f.Plan.Run)))
+	for _, m := range f.hosts {
+		if err := m.Sync(f.Scratch, &machine.None{}); err != nil {
+			return err
+		}
+		if err := m.Prepare(machine.Directories{Make: []string{f.loadedMark()}}, &machine.None{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // canary is that of the machine whose disk the load is for: that of the last component.

@@ -163,7 +163,7 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int, sides .
 	}
 	first := 0
 	if u.Calibration != nil {
-		first = u.Row.Block * u.Calibration.Counts[queryType]
+		first = u.Row.Turn * u.Calibration.Counts[queryType]
 	}
 	source, err := exchange.OpenQueries(file.Path, first, target.QueryArguments)
 	if err != nil {

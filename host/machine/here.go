@@ -334,6 +334,13 @@ func (h *Here) OOMKills(_ None, count *float64) error {
 	return nil
 }
 
+// Disk is of Machine.
+func (h *Here) Disk(scratch string, d *Disk) error {
+	d.Free, d.Full = record.IsFull(scratch)
+	d.Data = record.UsedBytes(filepath.Join(scratch, "data"))
+	return nil
+}
+
 // Describe is of Machine.
 func (h *Here) Describe(dir string, facts *record.Facts) error {
 	found, err := noise.Describe(dir)

@@ -147,6 +147,10 @@ func TestLentMachine(t *testing.T) {
 			if _, err := os.Stat(copied); !os.IsNotExist(err) {
 				t.Error(err)
 			}
+			var disk Disk
+			if err := m.Disk(dir, &disk); err != nil || disk.Full || disk.Free < 3<<20 || disk.Data < 3<<20 {
+				t.Errorf("%+v %v", disk, err)
+			}
 			facts := &record.Facts{}
 			if err := m.Describe(dir, facts); err != nil || facts.CPUs == 0 {
 				t.Error(facts, err)
@@ -266,6 +270,22 @@ func TestDriverGone(t *testing.T) {
 	defer there.HangUp()
 	if err := sleeping(t, there).Kill(); err != nil {
 		t.Error(err)
+	}
+}
+
+// One that does not answer is given up when whoever wants it has no more time.
+func TestBorrowIsGivenUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.2:0") // and nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	lent := &record.Lent{Token: "a", Port: l.Addr().(*net.TCPAddr).Port, Hosts: map[string]string{"host2": "127.0.0.2"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, _, err := Borrow(ctx, lent, "host2"); err == nil || time.Since(begin) > 20*time.Second {
+		t.Error(time.Since(begin), err)
 	}
 }
 

@@ -31,6 +31,7 @@ type Machine interface {
 	Sync(dir string, _ *None) error                            // its disk
 	DropCaches(dir string, _ *None) error                      // which is root's right alone
 	OOMKills(_ None, count *float64) error                     // of the machine so far
+	Disk(scratch string, d *Disk) error                        // with the databases that lie there
 	Describe(dir string, facts *record.Facts) error            //
 	Sums(paths []string, sha256 *map[string]string) error      // "" of what is not there
 	Workload(_ None, made *record.Workload) error              // the files of the run, made where they are missing
@@ -72,6 +73,11 @@ type (
 	}
 	// Directories are wiped if they are marked as ours (Wipe), removed with all that is in them (Remove), then made.
 	Directories struct{ Wipe, Remove, Make []string }
+	// Disk is that of a scratch directory, in bytes: what is free, and what the databases there take, which a block wipes.
+	Disk struct {
+		Free, Data int64
+		Full       bool
+	}
 	// Pair is where from and where to.
 	Pair struct{ From, To string }
 	// Reading is of every file below a directory; Drop has the kernel forget them instead.

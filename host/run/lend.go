@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +25,9 @@ import (
 const (
 	// lendPatience is for how long a machine is lent though no driver comes, beyond the time in which that makes its data.
 	lendPatience = 15 * time.Minute
-	// releasePatience bounds the good-bye: a machine that is gone gives itself back.
+	// lendWithin is longer than the waits for two locks.
+	lendWithin = 30 * time.Second
+	// releasePatience bounds the good-bye to one, and a look at its disk: a machine that is gone gives itself back.
 	releasePatience = 10 * time.Second
 	// clockQuestions are some milliseconds each way.
 	clockQuestions = 50
@@ -41,24 +43,26 @@ func (d *Detached) Lend() error {
 	if d.pid() != 0 {
 		return nil
 	}
+	_ = os.Remove(d.file("refused"))
 	if err := errors.Join(d.Collected(), d.launch("lending")); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(30 * time.Second); d.pid() == 0; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(d.file("exit")); err == nil || time.Now().After(deadline) {
-			text, _ := os.ReadFile(d.file("log"))
-			said := strings.Split(strings.TrimSpace(string(text)), "\n")
-			return record.UserError("%s", strings.TrimPrefix(said[len(said)-1], "tsduel: "))
+	for deadline := time.Now().Add(lendWithin); d.pid() == 0; time.Sleep(20 * time.Millisecond) {
+		if why, err := os.ReadFile(d.file("refused")); err == nil {
+			return record.UserError("%s", why)
+		}
+		if time.Now().After(deadline) {
+			return record.UserError("this machine is not lent, and nothing is said of why: see that the disk of %s is not full, and %s", d.control, d.file("log"))
 		}
 	}
 	return nil
 }
 
-// Lending is what Lend starts.
+// Lending is what Lend starts. Why it does not begin is in a file, for Lend.
 func (d *Detached) Lending(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			_ = record.WriteFile(d.file("exit"), []byte("1\n"))
+			_ = record.WriteFile(d.file("refused"), []byte(err.Error()))
 		}
 	}()
 	plan, err := record.LoadPlan(d.runDir)
@@ -140,8 +144,13 @@ func (d *driver) meetOne(there *machine.There, here map[string]string) error {
 	if err := there.Describe(d.spec.Scratch, facts); err != nil {
 		return err
 	}
-	if needed := d.plan.Estimate.DatabaseBytes; facts.DiskFreeBytes < needed {
-		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there", there.Host, facts.DiskFreeBytes>>20, d.spec.Scratch, needed>>20)
+	var disk machine.Disk
+	if err := there.Disk(d.spec.Scratch, &disk); err != nil {
+		return err
+	}
+	// A block before may have been cut off: what it left is wiped.
+	if free, needed := disk.Free+disk.Data, d.plan.Estimate.DatabaseBytes; free < needed {
+		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there", there.Host, free>>20, d.spec.Scratch, needed>>20)
 	}
 	var found map[string]string
 	if err := there.Sums(slices.Collect(maps.Keys(here)), &found); err != nil {
@@ -207,15 +216,32 @@ func (d *driver) makeWorkload(ctx context.Context) (err error) {
 	return record.WriteJSON(d.raw("workload.json"), d.spec.Workload)
 }
 
+// machines are this one and, where that is to be said " on HOST", those that are lent to us, while each is looked at. One that does
+// not answer is left out.
+func (d *driver) machines() iter.Seq2[string, machine.Machine] {
+	return func(yield func(string, machine.Machine) bool) {
+		if !yield("", machine.NewHere(context.Background(), "")) || d.spec.Lent == nil {
+			return
+		}
+		for _, host := range d.others() {
+			ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
+			there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
+			goOn := err != nil || yield(" on "+host, there)
+			if err == nil {
+				there.HangUp()
+			}
+			cancel()
+			if !goOn {
+				return
+			}
+		}
+	}
+}
+
 // release gives the other hosts back.
 func (d *driver) release() {
-	if d.spec.Lent == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
-	defer cancel()
-	for _, host := range d.others() {
-		if there, _, err := machine.Borrow(ctx, d.spec.Lent, host); err == nil {
+	for _, m := range d.machines() {
+		if there, lent := m.(*machine.There); lent {
 			there.Release()
 		}
 	}

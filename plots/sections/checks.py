@@ -50,7 +50,7 @@ def levels(source: Source) -> list[tuple[str, str, str, str]]:
 def _how_compared(source: Source) -> str:
     """Return a table of how far the answers of different databases could be compared, and why no further."""
     table, rows = source.table("checks"), []
-    answered = table[(table["check"] == "exchanges_answered") & (table["block"] > 0)]
+    answered = table[(table["check"] == "exchanges_answered") & ~table["block"].isin(source.run.warmups)]
     for name, label, level, why in levels(source):
         candidate = next(variant for variant, of in source.labels.items() if of == label)
         mine = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
@@ -136,7 +136,7 @@ def failures(source: Source) -> list[str]:
     )
     columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
     lines = [
-        f"Block {' '.join(filter(None, (f'{block:.0f}', variant, query_type)))}: {markup.text(message)} "
+        f"Block {' '.join(filter(None, (f'{block:.0f}', variant, markup.text(query_type))))}: {markup.text(message)} "
         f"({markup.code(check)})."
         for block, variant, query_type, message, check in zip(*columns, strict=True)
     ]

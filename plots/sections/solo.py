@@ -84,9 +84,9 @@ def _load_sentence(comparison: Comparison) -> str:
         return ""
     if row["verdict"] == "failed":
         return "A check of the load failed: these figures are of no use."
-    size = sentences.size(row, sentences.SUBJECTS[0])
-    who = markup.text(comparison.labels[1])
-    return f"I.e. {who} was {size}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
+    size, who = sentences.size(row, sentences.SUBJECTS[0]), markup.text(comparison.labels[1])
+    how = "as fast" if size.startswith("0 %") else size
+    return f"I.e. {who} was {how}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
 
 
 def server(source: Source, pictures: Pictures) -> str:

@@ -124,7 +124,11 @@ class GcpHost(Part):
 
 
 class GcpPlace(Part):
-    """Rented machines, by their names in the plan; all of them in one network, with one deadline."""
+    """Rented machines, by their names in the plan; all of them in one network, with one deadline.
+
+    `ports_between`: those that hosts which make a block together open to each other, like 8428-8528, and then all are
+    in one zone; "" where each host is complete in itself.
+    """
 
     kind: Literal["gcp"] = "gcp"
     hosts: dict[str, GcpHost]
@@ -135,6 +139,7 @@ class GcpPlace(Part):
     directory: str
     name: str
     zones: _Texts
+    ports_between: str = ""
     spot: bool
     image: str
     os_login: bool = False

@@ -15,6 +15,11 @@ SOLO, DUEL, BENCH = "solo", "duel", "bench"
 MIXED, CAPACITY, UPGRADE = "mixed", "capacity", "upgrade"
 
 
+def _known(value: Any) -> Any:
+    """Leave out null, which Go writes for a list or a map that nothing was put into; in maps of maps, too."""
+    return {k: _known(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
 class _Record(BaseModel):
     """A record in which the host says more than is read here."""
 
@@ -23,8 +28,7 @@ class _Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _absent(cls, value: Any) -> Any:
-        """Go writes null for a list that nothing was put into."""
-        return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+        return _known(value)
 
 
 class Failure(_Record):

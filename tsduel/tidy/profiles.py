@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def read(run: Run, profile: Profile) -> Stacks:
     path = run.path / f"raw/profiles/{profile.file}.stacks.json.gz"
     try:
         found = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UserError(f"{path}: no stacks of a profile ({error}); the run directory is not whole") from None
     stacks = tuple((tuple(one["of"]), tuple(one["values"])) for one in found["stacks"] or ())
     samples, units, functions = (tuple(found[name] or ()) for name in ("values", "units", "functions"))
