@@ -269,3 +269,26 @@ func TestOneOfTwoLoadersFails(t *testing.T) {
 		check(t, os.Unsetenv("FAKE_LOAD_S"), os.Unsetenv("FAKE_LOST_SAMPLES"))
 	}
 }
+
+// A client's host that is lost in a load is no variant's fault either, and the other client's loader ends.
+func TestClientLostInALoad(t *testing.T) {
+	spec, _ := fakes(t)
+	spec.Row.Order = []string{"candidate", "baseline"}
+	groups(t, &spec)
+	t.Setenv("FAKE_LOAD_S", "120")
+	dies := apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+	go func() {
+		for { // until both have begun
+			if text, _ := os.ReadFile(filepath.Join(spec.Dir, "candidate", "load-host3.csv")); len(text) > 0 {
+				dies()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	begin := time.Now()
+	if b, err := Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), " does not answer any more") || time.Since(begin) > 60*time.Second {
+		t.Errorf("%v %+v", err, b)
+	}
+	nothingLeft(t, spec)
+}
