@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from plots import markup, sentences
-from plots.report import short_rows
 from plots.sections import checks, compared, first, sweep
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
@@ -47,7 +46,8 @@ def main(run_dir: Path) -> str:
         *(
             markup.folded(
                 f"Figures{', ' + one.cell if one.cell else ''}: {one.labels[1]} against {one.labels[0]}",
-                markup.items(sentences.answer(one)), one.table(short_rows(one, source.query_types), aliases=False),
+                markup.items(sentences.answer(one)),
+                one.table(sentences.short_rows(one, source.query_types), aliases=False),
             )
             for one in source.comparisons
         ),

@@ -1,5 +1,7 @@
 """stats/ + tidy/ + plan -> report.md, report.html and plots/, and the summary in the terminal."""
 
+import html
+import re
 from pathlib import Path
 
 from rich import box
@@ -12,7 +14,7 @@ from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import SECTIONS, blocks, checks, first, sweep
 from plots.source import open_source, write
-from tsduel.core.metrics import GEOMEAN
+from tsduel.core.wording import number_of
 from tsduel.workloads.reading import reader
 
 MOST_ROWS = 40
@@ -33,7 +35,7 @@ def main(run_dir: Path) -> None:
     )
     said = [f"## {title}\n\n{body}" for title, body in found if body]
     text = write(run_dir / "report.md", markup.paragraphs(f"# {source.title}", screen, *said, missing))
-    write(run_dir / "report.html", page.render(text, source.title, run_dir))
+    write(run_dir / "report.html", page.render(text, _plain(source.title), run_dir))
 
 
 def print_summary(run_dir: Path) -> None:
@@ -57,15 +59,8 @@ def print_summary(run_dir: Path) -> None:
 
 
 def _plain(line: str) -> str:
-    return line.replace("**", "").replace("`", "")
-
-
-def short_rows(comparison: Comparison, query_types: list[str]) -> list[dict[str, object]]:
-    """Return the rows that a short table has: what the answer stands on, then the query types of its first mean."""
-    found = [row for _, row in sentences.subjects(comparison)]
-    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
-    of_type = comparison.of(mean["metric"], query_types) if mean else {}
-    return found + [row for name, row in of_type.items() if name in query_types]
+    """Return Markdown as a terminal shows it: without its marks, and without what keeps others from being some."""
+    return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
 
 
 def print_table(comparison: Comparison, query_types: list[str]) -> None:
@@ -73,7 +68,7 @@ def print_table(comparison: Comparison, query_types: list[str]) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
     for at, name in enumerate(("metric", "unit", *comparison.labels, *comparison.heads)):
         table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
-    rows = short_rows(comparison, query_types)
+    rows = sentences.short_rows(comparison, query_types)
     for row in rows[:MOST_ROWS]:
         unit, sides = numbers.sides(row)
         table.add_row(*map(Text, (comparison.named(row), unit, *sides, *comparison.evidence(row))))
@@ -82,5 +77,5 @@ def print_table(comparison: Comparison, query_types: list[str]) -> None:
         console.print(table)
     print("\n".join(line.rstrip() for line in said.get().splitlines()))
     if len(rows) > MOST_ROWS:
-        print(f"({len(rows) - MOST_ROWS} more rows are in the report)")
+        print(f"({number_of(len(rows) - MOST_ROWS, 'more row')} in the report)")
     print()

@@ -20,7 +20,7 @@ from plots.comparison import Comparison
 from plots.listing import BROKEN, NO_RUNS
 from plots.source import Source, open_source
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import GEOMEAN
+from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.results import run_directory
 from tsduel.core.wording import number_of
 from tsduel.stats.calibration import machine_kind
@@ -132,20 +132,26 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
 
     METRIC is a metric of stats/comparison.csv, with a query type behind a slash where it has some.
     """
-    metric, _, query_type = environment.get("METRIC", "").partition("/")
+    given = environment.get("METRIC", "")
     runs = sorted(_stored(results), key=lambda run: (run.source.plan.created, run.name))
-    found = {(m, t) for run in runs for one in run.source.comparisons for m, t in _keys(one)}
-    query_type = query_type or next((t for t in ("", GEOMEAN, "all") if (metric, t) in found), "")
-    if (metric, query_type) not in found:
+    found = {key for run in runs for one in run.source.comparisons for key in _keys(one) if one.row(*key)}
+    # Of Go benchmarks both have slashes of their own: sec/op, Search/Data/100.
+    asked = {f"{m}/{t}": (m, t) for m, t in found} | {
+        m: (m, t) for t in (ALL, GEOMEAN, "") for m, at in found if at == t
+    }
+    if given not in asked:
         known = ", ".join(sorted({m for m, _ in found})) or f"none, since no run in {results} is a result yet"
-        given = f"{metric}/{query_type}".rstrip("/") or "nothing"
-        raise UserError(f"METRIC: {given!r} is in no run; METRIC is METRIC or METRIC/TYPE of {known}")
+        raise UserError(f"METRIC: {given or 'nothing'!r} is in no run; METRIC is METRIC or METRIC/TYPE of {known}")
+    metric, query_type = asked[given]
     mine = groups([run for run in runs if any(one.row(metric, query_type) for one in run.source.comparisons)])
     tables = [_course(group, metric, query_type) for group in mine]
     longest = max(mine, key=len)
     name = _named([one for run in longest for one in run.source.comparisons], metric, query_type)
     higher = longest[0].source.metrics[metric].better == "higher"
     ratio, points = longest[0].source.plan.crosses, _points(longest, metric, query_type)
+    parts = [f"# {metric} {query_type}".rstrip(), _apart(mine), *tables]
+    if points.empty:
+        return markup.paragraphs(*parts, "No picture: no run has a change of it in percent.") + "\n"
     if ratio:
         points[["change", "low", "high"]] = 1 + points[["change", "low", "high"]].astype(float) / 100
     figure = draw(points, name, higher_is_better=higher, ratio=ratio)
@@ -153,7 +159,7 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     path = OUT / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
     save(figure, path.with_name(path.name + ".svg"))
     drawn = f"Picture of {number_of(len(longest), 'run')}: {path}.svg, {path}.png"
-    return markup.paragraphs(f"# {metric} {query_type}".rstrip(), _apart(mine), *tables, drawn) + "\n"
+    return markup.paragraphs(*parts, drawn) + "\n"
 
 
 def _stored(results: Path) -> Iterator[Known]:

@@ -1,12 +1,14 @@
 """Verdicts in words that a person would use: the answer in a sentence, and a line with its figures for each subject."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from plots import markup, numbers
 from plots.comparison import Comparison, Row
 from tsduel.core.metrics import ALL, GEOMEAN, UPGRADE_STATES
+from tsduel.core.record import RatePhase, Solo
 from tsduel.core.wording import number_of
+from tsduel.stats.power import MOST_NEEDED
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,14 @@ def _components(comparison: Comparison) -> list[Subject]:
     return []
 
 
+def short_rows(comparison: Comparison, query_types: Sequence[str]) -> list[Row]:
+    """Return the rows that a short table has: what the answer stands on, then the query types of its first mean."""
+    found = [row for _, row in subjects(comparison)]
+    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
+    of_type = comparison.of(mean["metric"], query_types) if mean else {}
+    return found + [row for name, row in of_type.items() if name in query_types]
+
+
 def headline(comparison: Comparison) -> str:
     """Return the answer in one line, by verdict: "**✗ worse**: ingestion (6.5 % slower); = equivalent: disk"."""
     said: dict[str, list[str]] = {}
@@ -130,7 +140,7 @@ def sentence(row: Row, subject: Subject) -> str:
         else f"{sized} in {number_of(row['blocks'], 'block')}, a screen: {verdict}"
     )
     said = {
-        "equivalent": f"{sized}{_between(row)}: no difference larger than {matters} (equivalent)",
+        "equivalent": f"{sized}{_bounded(row)}: no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
         "inconclusive (n < 6)": screen,
@@ -182,8 +192,14 @@ def _inverse(row: Row, subject: Subject) -> bool:
     return row["change_pct"] < 0 and _way(row, subject) in _TIMES
 
 
-def _between(row: Row) -> str:
-    return "" if row["lo_pct"] is None else f" (95 % CI {numbers.interval(row)} %)"
+def _bounded(row: Row) -> str:
+    """Return the interval of 95 %, or where that reaches beyond the threshold that of 90 %, which the verdict is by."""
+    if row["lo_pct"] is None:
+        return ""
+    limit = row["threshold_pct"]
+    if -100 * limit / (100 + limit) < row["lo_pct"] and row["hi_pct"] < limit:
+        return f" (95 % CI {numbers.interval(row)} %)"
+    return f" (90 % CI {numbers.interval(row | {'lo_pct': row['lo90_pct'], 'hi_pct': row['hi90_pct']})} %)"
 
 
 def _evidence(row: Row, subject: Subject) -> str:
@@ -211,7 +227,7 @@ def _possible(row: Row) -> str:
     if needed is None and row.get("hosts_needed"):
         return f"{could}; {row['hosts_needed']} hosts would settle {row['threshold_pct']:g} %, more blocks would not"
     if needed is None:
-        return f"{could}; no number of blocks would settle {row['threshold_pct']:g} %"
+        return f"{could}; {numbers.count(MOST_NEEDED)} blocks would not settle {row['threshold_pct']:g} %"
     if needed > row["blocks"]:
         return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
     return f"{could}; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
@@ -219,3 +235,14 @@ def _possible(row: Row) -> str:
 
 def _reason(row: Row) -> str:
     return str(row["warnings"]).removeprefix("not comparable: ")
+
+
+def together(found: Sequence[RatePhase | Solo], did: str, added: str) -> str:
+    """Say which clients did something together, and how well they began together; nothing where there was one."""
+    if not (hosts := sorted({client.host for one in found for client in one.clients})):
+        return ""
+    skew = max(one.skew_ms for one in found)
+    return (
+        f"{len(hosts)} clients ({', '.join(hosts)}) {did} and began within "
+        f"{numbers.number(skew, 2)} ms of each other at most; their {added} are added. "
+    )

@@ -5,10 +5,13 @@ resource "google_compute_instance" "main" {
   machine_type = each.value.machine_type
   zone         = var.zones[each.key]
   tags         = [var.name]
-  labels = {
-    expires    = var.expires
-    tsduel-run = var.name
-  }
+  labels = merge(
+    {
+      expires    = var.expires
+      tsduel-run = var.name
+    },
+    length(each.value.roles) > 0 ? { tsduel-roles = join("_", each.value.roles) } : {},
+  )
   # No service_account block: nothing on this machine can act in the project.
 
   boot_disk {

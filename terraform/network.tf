@@ -27,8 +27,8 @@ resource "google_compute_subnetwork" "main" {
   }
 }
 
-# The only way in. A network of its own has no other rule, and what is not allowed is denied.
-resource "google_compute_firewall" "main" {
+# The only way in from elsewhere. A network of its own has no rules but these, and what is not allowed is denied.
+resource "google_compute_firewall" "ssh" {
   name        = "${var.name}-ssh"
   network     = google_compute_network.main.self_link
   direction   = "INGRESS"
@@ -50,6 +50,34 @@ resource "google_compute_firewall" "main" {
     precondition {
       condition     = local.iap || length(var.ssh_source_ranges) > 0
       error_message = "Nobody could log in: set ssh_source_ranges to your own address, like [\"203.0.113.7/32\"], or ssh_via to iap."
+    }
+  }
+}
+
+# What the machines of a group say to each other: components, and the program that is asked to start them. A tag stands for
+# the private addresses of the instances in this network that have it, and nobody else has it.
+resource "google_compute_firewall" "between" {
+  count       = var.ports_between == "" ? 0 : 1
+  name        = "${var.name}-between"
+  network     = google_compute_network.main.self_link
+  direction   = "INGRESS"
+  source_tags = [var.name]
+  target_tags = [var.name]
+
+  allow {
+    protocol = "tcp"
+    ports    = [var.ports_between]
+  }
+
+  timeouts {
+    create = "4m"
+    delete = "4m"
+  }
+
+  lifecycle {
+    precondition {
+      condition     = length(distinct(values(var.zones))) == 1
+      error_message = "Machines that make a block together are in one zone: give all of them the same in zones."
     }
   }
 }

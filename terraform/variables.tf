@@ -10,11 +10,12 @@ variable "expires" {
 }
 
 variable "hosts" {
-  description = "What each machine is, by the host's name in the plan. One disk holds everything: toolchain, binaries, data, and the database under test. threads_per_core 1: each CPU is a core of its own, half as many for the same price."
+  description = "What each machine is, by the host's name in the plan. One disk holds everything: toolchain, binaries, data, and the database under test. threads_per_core 1: each CPU is a core of its own, half as many for the same price. roles: what it does in a group of machines that make a block together; of others none."
   type = map(object({
     boot_disk_gb     = optional(number, 100)
     boot_disk_type   = optional(string, "pd-balanced")
     machine_type     = optional(string, "e2-standard-8")
+    roles            = optional(list(string), [])
     threads_per_core = optional(number, 2)
   }))
   default  = { host1 = {} }
@@ -43,6 +44,10 @@ variable "hosts" {
   validation {
     condition     = alltrue([for host in var.hosts : contains([1, 2], host.threads_per_core)])
     error_message = "threads_per_core is 1 or 2."
+  }
+  validation {
+    condition     = alltrue([for host in var.hosts : can(regex("^[a-z0-9_-]{0,63}$", join("_", host.roles)))])
+    error_message = "roles are what a label can hold, joined: 63 lower-case letters, digits, dashes and underscores at most."
   }
 }
 
@@ -73,6 +78,18 @@ variable "os_login" {
   type        = bool
   default     = false
   nullable    = false
+}
+
+variable "ports_between" {
+  description = "TCP ports that the machines open to each other, and to nobody else, where they make a block together: like 8428-8528. Empty: none."
+  type        = string
+  default     = ""
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^([0-9]{4,5}-[0-9]{4,5})?$", var.ports_between)) && alltrue([for port in compact(split("-", var.ports_between)) : try(tonumber(port), 0) >= 1024 && try(tonumber(port), 0) <= 65535])
+    error_message = "ports_between is a range of ports from 1024 to 65535, like 8428-8528, or empty."
+  }
 }
 
 variable "project" {

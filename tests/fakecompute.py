@@ -117,6 +117,7 @@ class FakeCompute:
     def __post_init__(self) -> None:
         """Listen on a port of our own."""
         self._numbers = itertools.count(1)
+        self._addresses = itertools.count(2)
         self._lock = threading.RLock()
         api = self
 
@@ -313,7 +314,8 @@ class FakeCompute:
         for number, card in enumerate(body["networkInterfaces"]):
             card |= {
                 "name": f"nic{number}",
-                "networkIP": f"10.84.28.{2 + len(self.of_kind('instances'))}",
+                # Who boots real machines knows better.
+                "networkIP": card.get("networkIP") or f"10.84.28.{next(self._addresses)}",
                 "network": card.get("network") or self._link("global/networks/n"),
             }
             for access in card.get("accessConfigs") or []:

@@ -30,6 +30,8 @@ class Fleet:
         agent()
         self.root = root
         self.hosts: list[BareHost] = []
+        # By address: at which other ones of a run reach it, where they have a network between them.
+        self.private: dict[str, str] = {}
         self.environment = {k: v for k, v in os.environ.items() if k not in {"VIEW", "SSH_AUTH_SOCK"}}
         self.environment |= {"PYTHONPATH": str(PROJECT), "TSDUEL_CACHE": str(root / "cache")}
         try:
@@ -52,11 +54,14 @@ class Fleet:
 
     def asked(self, hosts: list[BareHost], spares: list[BareHost] = ()) -> dict[str, Any]:  # type: ignore[assignment]  # empty is empty
         """Return the place of a run on these hosts."""
-        named = [",".join(f"{USERS[0]}@{host.address}" for host in of) for of in (hosts, spares)]
+        named = [
+            ",".join(f"{USERS[0]}@{host.address}{self.private.get(host.address, '')}" for host in of)
+            for of in (hosts, spares)
+        ]
         knobs = {"TARGET": "ssh", "SSH_HOST": named[0], "SPARE_HOSTS": named[1], "SSH_CONFIG": str(self.config)}
         return place.asked(knobs)
 
-    def prepare(self, name: str, hosts: list[BareHost], spares: list[BareHost] = (), **parts: Any) -> Path:  # type: ignore[assignment]  # as above
+    def prepare(self, name: str, hosts: list[BareHost], spares: list[BareHost] = (), /, **parts: Any) -> Path:  # type: ignore[assignment]  # as above
         """Plan a run and provision it; bring there what Ansible would."""
         run_dir = self.root / "results" / name
         parts["design"] = {"spare_blocks": 0, "warmup_blocks": 1} | parts.get("design", {})
@@ -64,14 +69,17 @@ class Fleet:
         plan = resolve.resolve(cells[0].asked, cells=cells, run=name, where=self.asked(hosts, spares))
         resolve.write(run_dir, plan, cache=self.root / "cache")
         provision.main(run_dir)
-        for link, host in zip(Link.all(run_dir).values(), [*hosts, *spares], strict=True):
+        links = Link.all(run_dir) | Link.lent(run_dir)
+        for link, host in zip(links.values(), [*hosts, *spares], strict=True):
             program = Path(agent())
-            home = run_dir / "host" / link.name if plan.is_fleet else run_dir
+            home = link.apart if link.of_fleet else run_dir
             built(plan, home / "build", f"{link.there}/{program.name}")
             host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
             # The cache that it lies in is for its owner alone, who logs in nowhere.
             for base, part in ((run_dir, "plan"), (home, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
+            if plan.topology:
+                self._bring(link, run_dir / "host", "lent.json")
         return run_dir
 
     @staticmethod

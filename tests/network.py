@@ -19,6 +19,26 @@ def _run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
+def _inside(host: BareHost, *words: str) -> None:
+    _run("nsenter", "--target", str(host.init), "--net", *words)
+
+
+def _devices(one: BareHost, other: BareHost) -> list[str]:
+    return [f"tsl{one.link[6:-1]}x{other.link[6:-1]}{end}" for end in "ab"]
+
+
+def connect(one: BareHost, other: BareHost, addresses: Sequence[str], *, made: bool = False) -> None:
+    """Link two hosts, which run, by an address of each; ``made``: both ends of the link are there already."""
+    names = _devices(one, other)
+    if not made:
+        _run("ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1])
+    for end, host, mine, theirs in zip(names, (one, other), addresses, addresses[::-1], strict=True):
+        _run("ip", "link", "set", end, "netns", str(host.init))
+        _inside(host, "ip", "address", "add", f"{mine}/32", "dev", end)
+        _inside(host, "ip", "link", "set", end, "up")
+        _inside(host, "ip", "route", "add", f"{theirs}/32", "dev", end, "src", mine)
+
+
 class Network:
     """`addresses` of the hosts, in their order: each host has one, at which the others reach it."""
 
@@ -30,19 +50,10 @@ class Network:
         # What the second host sends to the first is what will be slow.
         self._slow = ""
         for one, other in itertools.combinations(range(len(hosts)), 2):
-            names = [f"tsl{hosts[one].link[6:-1]}x{hosts[other].link[6:-1]}{end}" for end in "ab"]
-            if self._slow or not self._relayed(names):
-                _run("ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1])
+            names = _devices(hosts[one], hosts[other])
+            relayed = not self._slow and self._relayed(names)
             self._slow = self._slow or names[1]
-            for end, (mine, theirs) in zip(names, ((one, other), (other, one)), strict=True):
-                _run("ip", "link", "set", end, "netns", str(hosts[mine].init))
-                self._inside(mine, "ip", "address", "add", f"{self.addresses[mine]}/32", "dev", end)
-                self._inside(mine, "ip", "link", "set", end, "up")
-                to = f"{self.addresses[theirs]}/32"
-                self._inside(mine, "ip", "route", "add", to, "dev", end, "src", self.addresses[mine])
-
-    def _inside(self, host: int, *words: str) -> None:
-        _run("nsenter", "--target", str(self.hosts[host].init), "--net", *words)
+            connect(hosts[one], hosts[other], [self.addresses[one], self.addresses[other]], made=relayed)
 
     def _relayed(self, names: Sequence[str]) -> bool:
         """Make a link through a program of ours where this kernel has no netem."""
@@ -59,7 +70,7 @@ class Network:
     def delay(self, ms: float) -> None:
         """Have all that the second host sends to the first come so much later."""
         if self._relay is None:
-            self._inside(1, "tc", "qdisc", "replace", "dev", self._slow, "root", "netem", "delay", f"{ms}ms")
+            _inside(self.hosts[1], "tc", "qdisc", "replace", "dev", self._slow, "root", "netem", "delay", f"{ms}ms")
             return
         assert self._relay.stdin is not None
         self._relay.stdin.write(f"{ms}\n")

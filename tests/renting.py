@@ -11,8 +11,10 @@ from fakecompute import IMAGE, PROJECT, TOKEN
 from tsduel.core.plan import Estimate
 from tsduel.places.gcp import place, rent
 from tsduel.places.gcp.settings import Gcp
+from tsduel.plan import topology
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from fakecompute import FakeCompute
@@ -23,27 +25,41 @@ HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
 
 
 def asked(
-    *, seconds: int = 3600 * 3, database_bytes: int = 10**9, machines: tuple[str, ...] = (), **settings: Any
+    *,
+    seconds: int = 3600 * 3,
+    database_bytes: int = 10**9,
+    machines: tuple[str, ...] = (),
+    group: Mapping[str, tuple[str, ...]] | None = None,
+    **settings: Any,
 ) -> GcpPlace:
-    """Return the place of a small run; knobs are among the settings, by their names."""
+    """Return the place of a small run, or of a ``group`` with such a topology; knobs are settings, by their names."""
     knobs = HERE | {name: settings.pop(name) for name in list(settings) if name.isupper()}
     estimate = Estimate(data_bytes=10**9, database_bytes=database_bytes)
     image = f"projects/debian-cloud/global/images/{IMAGE}"
     cells = [Gcp(**{"image": image} | settings | kind) for kind in ({"machine": of} for of in machines)]
+    where: Mapping[str, Any] = place.asked(knobs)
+    if group:
+        where = topology.machines(group, where, port=8428, swept=[])
     return rent.complete(
-        place.asked(knobs), cells or [Gcp(**{"image": image} | settings)], run="r", estimate=estimate, seconds=seconds
+        where, cells or [Gcp(**{"image": image} | settings)], run="r", estimate=estimate, seconds=seconds
     )
 
 
-def named(name: str) -> GcpPlace:
+def named(name: str, **more: Any) -> GcpPlace:
     """Return such a place whose machine has this name."""
-    return asked().model_copy(update={"name": name})
+    return asked(**more).model_copy(update={"name": name})
 
 
 def rented(
-    google: FakeCompute, name: str, *, expires: str = "20261120t181500z", zone: str = "us-central1-a", hosts: int = 1
+    google: FakeCompute,
+    name: str,
+    *,
+    expires: str = "20261120t181500z",
+    zone: str = "us-central1-a",
+    hosts: int = 1,
+    rules: tuple[str, ...] = ("ssh",),
 ) -> None:
-    """Make what a run of this name would have made."""
+    """Make what a run of this name would have made; ``rules``: of its firewall."""
     link = f"projects/{PROJECT}"
     labels = {"tsduel-run": name, "expires": expires}
     network = f"{link}/global/networks/{name}"
@@ -54,7 +70,8 @@ def rented(
 
     insert("global", "networks", name=name, description=f"Made by tsduel for one run; expires {expires}")
     insert("regions/us-central1", "subnetworks", name=name, network=network)
-    insert("global", "firewalls", name=f"{name}-ssh", network=network)
+    for rule in rules:
+        insert("global", "firewalls", name=f"{name}-{rule}", network=network)
     for number in range(1, hosts + 1):
         disk = {"diskSizeGb": "9", "diskType": "t", "sourceImage": "i", "labels": labels}
         insert(
@@ -64,10 +81,12 @@ def rented(
         )  # fmt: skip
 
 
-def run_of(tmp_path: Path, name: str, *, count: int = 1, **outputs: Any) -> Path:
-    """Return the directory of a run whose machines have this name."""
+def run_of(
+    tmp_path: Path, name: str, *, count: int = 1, group: Mapping[str, tuple[str, ...]] | None = None, **outputs: Any
+) -> Path:
+    """Return the directory of a run whose machines have this name, and make a ``group`` with such a topology."""
     run_dir = tmp_path / "r"
-    plans.write(run_dir, place=named(name))
+    plans.write(run_dir, place=named(name, group=group), topology=group or {})
     (run_dir / "host").mkdir()
     hosts = {
         f"host{number}": {"instance": f"{name}-host{number}", "zone": "us-central1-a"} for number in range(1, count + 1)

@@ -8,20 +8,24 @@ import tarfile
 
 import plans
 import pytest
+import renting
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import SshHost, SshPlace
 from tsduel.core.rundir import open_run
 from tsduel.places import lent, place
 from tsduel.places.ssh import pack
-from tsduel.places.ssh.ssh import Host
+from tsduel.places.ssh.link import Link, State
+from tsduel.places.ssh.ssh import Host, NoConnectionError
 from tsduel.plan import topology
 from tsduel.question.read import validate
+from tsduel.rounds import control
 
 CLUSTER = {
     "target": "victoriametrics-cluster",
     "components": [{"role": role, "source": "binary", "path": "/x"} for role in ("vmstorage", "vminsert", "vmselect")],
 }
+PROMETHEUS = {name: {"target": "prometheus", "ref": "v0.307.0"} for name in ("baseline", "candidate")}
 PARTS = {"variants": {"baseline": CLUSTER, "candidate": CLUSTER}}
 
 
@@ -32,8 +36,7 @@ PARTS = {"variants": {"baseline": CLUSTER, "candidate": CLUSTER}}
         (["client", "server"], {}, {"host1": ("client",), "host2": ("server",)}),
         (["client", ["vmselect", "vminsert"], "server"], PARTS,
          {"host1": ("client",), "host2": ("vmselect", "vminsert"), "host3": ("vmstorage",)}),
-        (["client", "client", "server"], {"mixed": {"ingest": 1000, "queries": 10}},
-         {"host1": ("client",), "host2": ("client",), "host3": ("server",)}),
+        (["client", "client", "server"], {}, {"host1": ("client",), "host2": ("client",), "host3": ("server",)}),
         (["client", "server"], PARTS, {"host1": ("client",), "host2": ("vmselect", "vminsert", "vmstorage")}),
     ],
 )  # fmt: skip
@@ -49,7 +52,16 @@ def test_who_runs_where(hosts, more, found):
         (["client"], {}, "the client's comes first and does nothing else"),
         ([["client", "server"], "vmauth"], {}, "the client's comes first and does nothing else"),
         (["client", "server", "client"], {}, "the client's comes first and does nothing else"),
-        (["client", "client", "server"], {}, "several clients send operations at fixed rates together"),
+        (
+            ["client", "client", "server"],
+            {"workload": {"scale": 51}},
+            "51 cannot be shared evenly; allowed: multiples of 2",
+        ),
+        (
+            ["client", "client", "server"],
+            {"variants": PROMETHEUS, "queries": {"types": ["single-groupby-1-1-1"]}},
+            "nothing keeps several clients that close together",
+        ),
         (["client", "server", "server"], {}, "server is there twice"),
         (["client", "nobody"], {}, "no variant has a component 'nobody'; allowed: server"),
         (["client", "vmselect", "vminsert"], PARTS, "no host runs vmstorage; name it, or name `server`"),
@@ -68,19 +80,26 @@ def test_hosts_that_cannot_be(hosts, more, sentence):
 
 
 def test_machines_that_the_experiment_does_not_want():
-    """As many as there are hosts, over SSH, one directory on all."""
+    """As many as there are hosts, over SSH with one directory on all, or rented, which is one group of one type."""
     two = {"host1": ("client",), "host2": ("server",)}
     asked = {"TARGET": "ssh", "SSH_HOST": "a,b/10.0.0.5"}
-    topology.refuse(two, place.asked(asked))
-    assert place.asked(asked)["hosts"]["host2"]["private"] == "10.0.0.5"
+    gcp = {"TARGET": "gcp"} | renting.HERE
+    named, rented = place.asked(asked), place.asked(gcp)
+    assert topology.machines(two, named, port=8428, swept=["workload.scale"]) == named
+    assert named["hosts"]["host2"]["private"] == "10.0.0.5"
+    group = topology.machines(two, rented, port=8428, swept=[])
+    assert group == rented | {"each": 2, "ports_between": "8428-8528"}
+    with pytest.raises(UserError, match=r"yet: leave HOSTS and SPARE_HOSTS and matrix\.gcp\.machine away"):
+        topology.machines(two, place.asked(gcp | {"SPARE_HOSTS": "1"}), port=8428, swept=["gcp.machine"])
     for given, sentence in (
-        ({}, "are reached over SSH, private addresses between them: TARGET=ssh SSH_HOST=client,server, in this order"),
+        ({}, "TARGET=ssh SSH_HOST=client,server, in this order, or TARGET=gcp"),
+        (gcp | {"HOSTS": "2"}, "TARGET=gcp rents the 2 machines of the experiment, all of one type, and a fl"),
         (asked | {"SSH_HOST": "a,b,c"}, "wants 2 machines, and SSH_HOST names 3"),
         (asked | {"SPARE_HOSTS": "c"}, "no SPARE_HOSTS; a fleet of such groups is not to be had yet"),
         (asked | {"SSH_HOST": "me@a,you@b"}, "the same user on each, or REMOTE_DIR="),
     ):
         with pytest.raises(UserError) as refused:
-            topology.refuse(two, place.asked(given))
+            topology.machines(two, place.asked(given), port=8428, swept=[])
         assert sentence in str(refused.value)
 
 
@@ -131,7 +150,7 @@ def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
     monkeypatch.setattr(lent, "Host", FakeHost)
     plan = open_run(tmp_path).plan
     (tmp_path / "host").mkdir()
-    made = {name: {"address": host.address} for name, host in hosts.items()}
+    made = {name: {"address": host.address, "private": host.private} for name, host in hosts.items()}
     lent.write(tmp_path, plan, made)
     found = json.loads((tmp_path / lent.FILE).read_text())
     assert found["hosts"] == {"host1": "10.0.0.1", "host2": "10.0.0.2"}
@@ -146,3 +165,75 @@ def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
     with pytest.raises(UserError, match="host1 and host2 have one private address"):
         lent.write(tmp_path, plan, dict.fromkeys(made, made["host1"]))
+
+
+class FakeLink(Link):
+    """A host of a run that says what it is asked; ``fails``: what it does not do."""
+
+    def __init__(self, run_dir, name, asked, word, fails=""):
+        there = Host(f"{name}.example.org")
+        super().__init__(run_dir, there, "agent", "/c", "/r", frozenset(), name=name, of_fleet=name != "host1")
+        object.__setattr__(self, "told", (word, asked, fails))
+
+    def state(self):
+        """Say what it does."""
+        word, _, fails = self.told
+        if fails == "state":
+            raise NoConnectionError(f"{self.host.name} cannot be reached")
+        return State(word, 0, ())
+
+    def ask(self, command, *_arguments, **_more):
+        """Remember it."""
+        _, asked, fails = self.told
+        asked.append(f"{self.name} {command}")
+        if fails == command:
+            raise NoConnectionError(f"{self.host.name} cannot be reached")
+        return "stopped\n"
+
+
+@pytest.fixture
+def three(tmp_path, monkeypatch):
+    """Return what makes a run of three hosts do this, and what they were asked."""
+    asked = []
+    hosts = {f"host{n}": SshHost(address=f"h{n}", user=None, port=None, directory="/d") for n in (1, 2, 3)}
+    topology = {"host1": ("client",), "host2": ("server",), "host3": ("vmauth",)}
+    plans.write(tmp_path, place=SshPlace(config_file=None, hosts=hosts), topology=topology)
+
+    def hosts_that(*do):
+        links = {f"host{n}": FakeLink(tmp_path, f"host{n}", asked, *of) for n, of in enumerate(do, 1)}
+        monkeypatch.setattr(Link, "all", lambda _: {"host1": links["host1"]})
+        monkeypatch.setattr(Link, "lent", lambda _: {name: links[name] for name in ("host2", "host3")})
+        asked.clear()
+        return tmp_path
+
+    return hosts_that, asked
+
+
+def test_a_host_that_will_not_be_lent_keeps_no_other_waiting(three):
+    """Nor is it taken for the driver's, to which a lost connection is tried again."""
+    hosts_that, asked = three
+    with pytest.raises(UserError, match=r"^host3.example.org cannot be reached$") as refused:
+        lent.lend(hosts_that(("none",), ("running",), ("none", "lend")))
+    assert type(refused.value) is UserError
+    assert asked == ["host2 lend", "host3 lend", "host2 stop", "host2 collected"]
+
+
+def test_what_is_lent_is_taken_back_from_every_host(three):
+    """From one whose program was killed too, over what that has left; from those behind one that is away."""
+    hosts_that, asked = three
+    lent.take_back(hosts_that(("none",), ("lost",), ("none",)))
+    assert asked == ["host2 stop", "host2 collected"]
+    with pytest.raises(UserError, match=r"^host2.example.org cannot be reached; if it still waits for this run"):
+        lent.take_back(hosts_that(("none",), ("running", "state"), ("running",)))
+    assert asked == ["host3 stop", "host3 collected"]
+
+
+def test_stop_and_status_name_hosts_that_are_lent(three, capsys):
+    """Whether the driver has stopped is said although another host is away."""
+    hosts_that, asked = three
+    with pytest.raises(UserError, match=r"(?s)is stopped on host1.*\nhost2.example.org cannot be reached"):
+        control.stop(hosts_that(("running",), ("running", "state"), ("running",)))
+    assert asked == ["host1 stop", "host3 stop", "host3 collected"]
+    control.status(hosts_that(("running",), ("running",), ("lost",)))
+    said = capsys.readouterr().out
+    assert "host2 on host2.example.org: lent to this run\nhost3 on host3.example.org: not lent" in said

@@ -41,7 +41,7 @@ def failure(project):
             meanwhile(process)
         said = project.end(process)
         assert process.returncode == 3, said
-        assert "1 blocks have failed" in said
+        assert "1 of the blocks failed" in said
         assert project.alive() == []
         (found,) = project.block("001")["failures"]
         return found

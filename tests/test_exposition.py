@@ -76,9 +76,11 @@ def test_a_bad_head_names_its_line(head):
 def test_cut_gzip_is_a_sentence(tmp_path):
     """A file that a crash has cut says so."""
     path = tmp_path / "metrics.prom.gz"
-    path.write_bytes(gzip.compress(BODY.encode() * 50)[:60])
-    with pytest.raises(UserError, match="not a whole gzip file"):
-        read_snapshots(path, WANTED)
+    whole = gzip.compress(BODY.encode() * 50)
+    for damaged in (whole[:60], whole[:10] + b"\xff" * 50):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="not a whole gzip file"):
+            read_snapshots(path, WANTED)
 
 
 def test_difference_and_last_attempt():
@@ -101,3 +103,14 @@ def test_sums_are_exact_enough(values, tick):
     lines = "".join(f'x_total{{type="a{i}"}} {value!r}\nx_total{{type="b{i}"}} 1\n' for i, value in enumerate(values))
     (found,) = parse_snapshots(f"# snapshot 1 {'tick' if tick else 'edge load begin'}\n{lines}", {"x": counter})
     assert found.values["x"] == pytest.approx(sum(values))
+
+
+def test_what_is_no_number_or_no_utf8_is_left_out(tmp_path):
+    """NaN and infinity are no values of a tick either, and a label of any bytes harms no other line."""
+    body = (
+        b'tsduel_process_resident_memory_bytes NaN\nvm_rows{type="storage/\xff"} 7\nvm_parts{type="storage/x"} +Inf\n'
+    )
+    path = tmp_path / "metrics.prom.gz"
+    path.write_bytes(gzip.compress(b"# snapshot 1 tick\n" + body + b"vm_slow_row_inserts_total 3\n"))
+    (found,) = read_snapshots(path, WANTED)
+    assert found.values == {"rows_kept": 7, "slow_inserts": 3}

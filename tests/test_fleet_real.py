@@ -16,6 +16,7 @@ import pytest
 from barehost import require
 from fakeproject import wait_for
 from fleet import OURS, Fleet, left, missing
+from network import Network
 
 from tsduel.build import ansible
 from tsduel.core.errors import UserError
@@ -25,6 +26,7 @@ from tsduel.rounds import elsewhere
 from tsduel.rounds.view.events import parse
 from tsduel.rounds.view.show import View
 from tsduel.tidy import blocks as decided
+from tsduel.tidy import profiles
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
@@ -95,8 +97,11 @@ def test_four_hosts_do_it_in_a_third_of_the_time(fleet, record_property):
 
 
 def test_stopping_and_going_on(fleet):
-    """Stop asks all of them; the same command goes on, and what was finished is not touched again."""
-    run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6})
+    """Stop asks all of them; the same command goes on, and what was finished is not touched again.
+
+    Behind its blocks each of them is asked for profiles, and what it says comes home.
+    """
+    run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6}, profile=["heap"])
     running = fleet.stage(run_dir)
     wait_for(lambda: list(run_dir.glob("raw/[0-9]*/block.json")) or running.poll() is not None)
     said = fleet.do(run_dir, "stop")
@@ -108,6 +113,11 @@ def test_stopping_and_going_on(fleet):
     assert fleet.stage(run_dir).wait() == 0
     assert missing(run_dir) == []
     assert {path: path.read_bytes() for path in before} == before
+    found = profiles.index(open_run(run_dir))
+    assert [(one.variant, one.kind) for one in found] == [("baseline", "heap"), ("candidate", "heap")]
+    for one in found:
+        assert [said.partition(": ")[0] for said in one.missing] == ["on host1", "on host2"]
+        assert all("HTTP status 404" in said for said in one.missing)
 
 
 def test_one_host_that_is_busy_or_two_names_of_one(fleet):
@@ -186,7 +196,7 @@ class Watch:
         for path in self.run_dir.glob("raw/[0-9]*/block.json"):
             if self.published.setdefault(path.parent.name, path.read_bytes()) != path.read_bytes():
                 self.repeated.append(path.parent.name)
-        for path in self.run_dir.glob("raw/host*/events.jsonl"):
+        for path in self.run_dir.glob("raw/**/events.jsonl"):
             ended = set()
             for event in filter(None, map(parse, path.read_bytes().splitlines())):
                 if event.name == "block-start" and event.text("block") in ended:
@@ -205,7 +215,7 @@ def kill(kind, host, running):
         return host.kill_connections()
     if kind == "everything":
         return host.kill_everything()
-    pids = [pid for pid, line in host.processes().items() if VICTIMS[kind] in line]
+    pids = [pid for pid, line in host.processes().items() if VICTIMS.get(kind, kind) in line]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -247,3 +257,76 @@ def test_a_fleet_that_is_killed_again_and_again_comes_to_the_same_blocks(fleet, 
     # A block has failed only where its own database or loader was killed.
     allowed = sum(one.startswith(("database", "loader")) for one in kills)
     assert sum(block.status != "ok" for block in blocks) <= allowed, kills
+
+
+def listening(host):
+    """Return the ports on which somebody listens there, but for ssh."""
+    tables = host.ssh("cat /proc/net/tcp /proc/net/tcp6", user="root").stdout
+    rows = [line.split() for line in tables.splitlines() if ": " in line]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"} - {22}
+
+
+@pytest.fixture
+def client_and_server(fleet):
+    """Link two hosts with each other."""
+    network = Network(fleet.hosts[:2])
+    fleet.private = {host.address: f"/{at}" for host, at in zip(network.hosts, network.addresses, strict=True)}
+    try:
+        yield fleet.hosts[:2]
+    finally:
+        fleet.private = {}
+        network.stop()
+
+
+def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, client_and_server):
+    """The driver, the program that lends, whoever attends, `make stop`: no block lost or repeated, nothing stays."""
+    client, server = client_and_server
+    settings = {"hosts": ["client", "server"], "host": {"port": 43000, "pin": "auto"}, "design": {"blocks": 3}}
+    run_dir = fleet.prepare("apart", [client, server], **settings)
+    lent, watch = f"host2 on tester@{server.address}: lent to this run", Watch(run_dir)
+
+    def in_a_block(running, finished=0):
+        """Return once so many blocks are at home and a database runs on the server's host."""
+
+        def begun():
+            watch.look()
+            assert running.poll() is None, fleet.said(run_dir).read_text()
+            return len(watch.published) >= finished and any("fakes/database" in line for line in left(server))
+
+        wait_for(begun)
+        return running
+
+    def nothing_is_left():
+        wait_for(lambda: left(client) == left(server) == [])
+        assert listening(client) == listening(server) == set()
+
+    running = in_a_block(fleet.stage(run_dir), finished=1)
+    assert lent in fleet.do(run_dir, "status")
+    assert 43100 in listening(server)
+    assert kill("driver", client, in_a_block(running))
+    assert running.wait() == elsewhere.KILLED + signal.SIGKILL
+    assert f"what ran on tester@{client.address} was killed (exit code 137)" in fleet.said(run_dir).read_text()
+    nothing_is_left()
+    assert lent.replace("lent to this run", "not lent") in fleet.do(run_dir, "status")
+
+    running = in_a_block(fleet.stage(run_dir))
+    assert kill("detached lending", server, running)
+    assert running.wait() == 3
+    assert "the run has stopped: host2" in fleet.said(run_dir).read_text()
+    nothing_is_left()
+
+    # Whoever attends is killed, and the driver gives the other host back itself.
+    assert kill("attendant", client, in_a_block(fleet.stage(run_dir)))
+    said = fleet.do(run_dir, "stop")
+    assert "apart finishes block" in said or "apart is stopped" in said
+    nothing_is_left()
+
+    assert missing(run_dir)
+    assert fleet.stage(run_dir).wait() == 0, fleet.said(run_dir).read_text()
+    watch.look()
+    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
+    blocks = open_run(run_dir).blocks
+    assert {block.status for block in blocks} == {"ok"}
+    names = client.ssh(f"cd {OURS}/runs/apart/raw && ls -d [0-9]*").stdout.split()
+    assert names == sorted(block.name for block in blocks)
+    nothing_is_left()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import fakecompute
 import plans
@@ -14,11 +15,14 @@ from renting import asked, named, rented, run_of
 
 from tsduel.build import ansible as build
 from tsduel.core.errors import UserError
-from tsduel.places import provision
+from tsduel.places import hosts, lent, provision
 from tsduel.places.gcp import api as compute_api
 from tsduel.places.gcp import credentials, give_back, messages, os_login, presence, provide, reap
 from tsduel.places.gcp.api import Compute
-from tsduel.rounds import elsewhere, ending
+from tsduel.rounds import attend, elsewhere, ending
+from tsduel.rounds.view import show
+
+TWO = {"host1": ("client",), "host2": ("server",)}
 
 
 class TestCredentials:
@@ -177,6 +181,46 @@ class TestNothingIsLeft:
         assert [host.get("address") for host in found.values()] == ["10.84.28.2", None, "10.84.28.4"]
         assert len([r for r in google.requests if r.startswith("POST")]) == before
         assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+
+    @pytest.mark.parametrize("missing", ["host1", "host2"])
+    def test_one_of_a_group_is_gone(self, google, tmp_path, missing, capsys, monkeypatch):
+        """A block takes all of them: the run is over, and what is left of the group goes, its rules as well."""
+        name = "tsduel-gone-aaaaaa"
+        rented(google, name, hosts=2, rules=("ssh", "between"))
+        run_dir = run_of(tmp_path, name, count=2, group=TWO)
+        (run_dir / "host/lent.json").write_text("{}")
+        place = named(name, group=TWO)
+        assert set(provide._preflight(Compute(PROJECT), place, hosts.known(run_dir))) == {"host1", "host2"}
+        google.preempt(missing)
+        assert f"the machine {name}-{missing} is gone (its life has ended" in presence.why_gone(run_dir, missing)
+        assert "To begin anew on another: make tsbs RUN=r" in presence.why_gone(run_dir, missing)
+        assert provide._preflight(Compute(PROJECT), place, hosts.known(run_dir)) == {}
+        assert f"{missing} ({name}-{missing}) is gone; the others are given back, since" in capsys.readouterr().err
+
+        def unreached(_run_dir):
+            raise UserError("not reached")
+
+        monkeypatch.setattr(lent, "take_back", unreached)
+        attend.Attendant(SimpleNamespace(run_dir=run_dir), show.View({}, lambda _: None))._take_back()
+        # What has become of the driver's own is said where that does not answer.
+        said = f"tsduel: the machine {name}-host2 is gone" if missing == "host2" else "tsduel: not reached"
+        assert said in capsys.readouterr().err
+        assert ending.main(run_dir, {}, 2, forced=False) == 2
+        assert google.names() == []
+        assert not (run_dir / "host/lent.json").exists()
+
+    def test_a_group_whose_private_addresses_are_not_found(self, google, tmp_path, monkeypatch):
+        """What fails behind the login leaves nothing behind either."""
+        name = "tsduel-gone-aaaaaa"
+        rented(google, name, hosts=2, rules=("ssh", "between"))
+        run_dir = run_of(tmp_path, name, group=TWO, hosts={}, provisioned=False)
+        made = {host: {"address": "127.0.0.1", "private": "10.84.28.2"} for host in TWO}
+        monkeypatch.setattr(provide, "machines", lambda *_: made)
+        monkeypatch.setattr(provide, "first_login", lambda *_: None)
+        monkeypatch.setattr(lent, "address", lambda _host, given: given)
+        with pytest.raises(UserError, match=r"host1 and host2 have one private address, 10\.84\.28\.2"):
+            provision.main(run_dir)
         assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
@@ -356,6 +400,18 @@ class TestBeforeAnythingIsMade:
                 UserError, match=f"{quota} of .* is {need}, of which 1 are in use, and this takes {need}"
             ):
                 provide._zones(Compute(PROJECT), where, fresh=True)
+
+    def test_a_group_has_a_rule_more(self, google):
+        """That by which its machines reach each other."""
+        google.quotas = {"FIREWALLS": (2, 1)}
+        assert provide._zones(Compute(PROJECT), asked(), fresh=True)
+        with pytest.raises(UserError, match="FIREWALLS of the project is 2, of which 1 are in use, and this takes 2"):
+            provide._zones(Compute(PROJECT), asked(group=TWO), fresh=True)
+
+    def test_a_group_is_to_be_had_whole(self):
+        """One machine of two is none."""
+        with pytest.raises(UserError, match=r"no zone has 2 x e2-standard-8 left at the moment \(asked: a, b\)"):
+            provide._spared(asked(group=TWO), "host1", ["a", "b"], ["host2"])
 
     def test_each_type_has_its_zones(self, google):
         """What one zone lacks of one type is no matter for the others."""

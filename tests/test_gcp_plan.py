@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from asking import written
+from asking import TYPES, written
 from fakecompute import IMAGE, PROJECT, FakeCompute
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +20,12 @@ from tsduel.places import place as places
 from tsduel.places.gcp import prices, reap, rent
 from tsduel.plan import resolve as plan
 from tsduel.question import knobs, read
+
+APART = {
+    "hosts": ["client", "client", "server"],
+    "host": {"pin": "auto"},
+    "mixed": {"ingest": 1000, "queries": 10, "types": TYPES[:1]},
+}
 
 
 class TestKnobs:
@@ -272,6 +278,21 @@ class TestFleet:
         }
         assert "machine   3 x n2-standard-8 (1 of them spare)" in capsys.readouterr().out
 
+    def test_hosts_that_make_a_block_together(self, planned, capsys):
+        """A machine for each, all in one zone; one runs the blocks, and all of them are priced."""
+        with pytest.raises(UserError, match=r"MAX_COST: it costs 1\.72 USD at worst"):
+            planned({"MAX_COST": "1.71"}, **APART)
+        run = planned({}, **APART)
+        assert (run.plan.hosts, run.plan.lent_hosts) == (("host1",), ("host2", "host3"))
+        assert {row.host for row in run.planned} == {"host1"}
+        told = json.loads((run.path / "plan" / "terraform.tfvars.json").read_text())
+        assert {name: of["roles"] for name, of in told["hosts"].items()} == {
+            "host1": ["client"], "host2": ["client"], "host3": ["server"],
+        }  # fmt: skip
+        assert told["ports_between"] == f"{run.plan.host.port}-{run.plan.host.port + 100}"
+        assert "machine   3 x e2-standard-8 in one zone, us-central1-a (else us-central1-b" in capsys.readouterr().out
+        assert run.plan.host.machine == "e2-standard-8"
+
     def test_threads_can_be_swept_as_well(self, planned):
         """The same type with and without its siblings."""
         run = planned({}, matrix={"gcp.threads_per_core": [1, 2]})
@@ -293,6 +314,8 @@ class TestFleet:
                 {"matrix": {"gcp.machine": ["a-1", "b-1"]}},
                 "matrix: gcp.machine: machines are swept by rent",
             ),
+            ({"HOSTS": "2"}, APART, "a fleet of such groups is not to be had yet: leave HOSTS and SPARE_HOSTS away"),
+            ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine away"),
             (
                 {"TARGET": "", "HOSTS": "2"},
                 {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ import synthetic_fleet as fleets
 from scipy import stats
 
 from plots import report
+from plots.pictures import Pictures
+from plots.sections.hosts import section
+from plots.source import open_source
 from tsduel.stats import compare, machines
 from tsduel.stats.findings import Sample
 from tsduel.stats.hosts import apart, over_hosts
@@ -67,6 +71,12 @@ class TestEstimate:
     def test_one_host_or_one_block_each_is_no_fleet(self, hosts):
         """With one block each the block is the host, and what is made of blocks is over hosts."""
         assert over_hosts([0.1, 0.2, 0.3, 0.1], hosts) is None
+
+    def test_more_blocks_than_anybody_runs_are_no_advice(self):
+        """Where the error of the hosts is almost all that is allowed, only more hosts could."""
+        found = over_hosts(*drawn(np.random.default_rng(5), (3,) * 4, between=5.0))
+        assert found.blocks_needed(effect_seen(4) * math.hypot(found.between, found.within / 100)) is None
+        assert found.blocks_needed(effect_seen(4) * math.hypot(found.between, found.within / 10)) in {4 * 100, 4 * 101}
 
     def test_what_would_settle_it(self):
         """More blocks as long as hosts agree; where these differ only more hosts do."""
@@ -215,3 +225,16 @@ class TestFleet:
             )
             == []
         )
+
+
+def test_hosts_with_one_block_each_are_as_many_as_they_are(tmp_path):
+    """How far they differ cannot be told from how far blocks do, and nobody calls them one host."""
+    run = fleets.write(tmp_path, {E2: fleets.service(1.05, 1.06, 1.04)}, replace(fleets.SPEC, blocks=1))
+    tidy.main(run)
+    compare.main(run)
+    rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
+    assert {row["hosts"] for row in rows if row["blocks"]} == {3}
+    source = open_source(run)
+    assert section(source, Pictures(run)).startswith(
+        "v1.133.0 against v1.132.0: 3 hosts with a block that counts; how far hosts differ takes two"
+    )

@@ -172,7 +172,8 @@ class TestWhatIsSaid:
         ("verdicts", "more", "said"),
         [
             (("regression", "improvement", "regression", "shown"), {}, "2 worse, 1 better"),
-            (("equivalent", "negligible", "shown"), {}, "equivalent"),
+            (("equivalent", "negligible", "shown"), {}, "negligible"),
+            (("equivalent", "shown"), {}, "equivalent"),
             (("equivalent", "inconclusive"), {}, "inconclusive"),
             (("inconclusive (n < 6)",), {}, "inconclusive"),
             (("inconclusive", "inconclusive: environment"), {}, "too noisy"),

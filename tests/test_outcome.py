@@ -71,4 +71,28 @@ def test_a_failed_check_ends_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
     assert cli.main() == 4
-    assert "checks failed: exit code 4" in capsys.readouterr().err
+    assert "1 check failed: exit code 4" in capsys.readouterr().err
+
+
+def test_what_nobody_has_foreseen_is_a_sentence_too(tmp_path, monkeypatch, capsys):
+    """It says where, and run.log has the stack: nobody sees that on a terminal. Whoever interrupts sees none either."""
+    run = synthetic.write_run(tmp_path / "results/run", SPEC)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "run"])
+    (run / "raw/001/baseline/load.json").unlink()
+    (run / "raw/001/baseline/load.json").mkdir()
+    assert cli.main() == outcome.DEFECT
+    said = capsys.readouterr().err
+    assert said.startswith("tsduel: a defect of ours in `tidy` (IsADirectoryError(21, 'Is a directory') in ")
+    assert said.endswith(
+        " nothing that was measured is lost. Please report it, with run.log of run, which has all of it\n"
+    )
+    assert len(said.splitlines()) == 1
+    assert "Traceback (most recent call last):" in (run / "run.log").read_text()
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tidy, "main", interrupted)
+    assert cli.main() == outcome.INTERRUPTED
+    assert capsys.readouterr().err == "tsduel: interrupted\n"

@@ -3,6 +3,7 @@
 import base64
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -94,6 +95,8 @@ def test_nasty_names_are_text_everywhere(nasty):
     """What a person wrote stands on the page as it was written, in headings, tables, lists and code."""
     found = Page((nasty / "report.html").read_text())
     assert found.text.count(NASTY) > 10
+    title = re.search(r"<title>(.*?)</title>", (nasty / "report.html").read_text())[1]
+    assert unescape(title) == f"synthetic: candidate {NASTY} against baseline {NASTY}"
     assert "-x=`a`|<b>" in found.text
     assert "A=``" in found.text
 

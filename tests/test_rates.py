@@ -98,6 +98,12 @@ def test_the_capacity_lies_where_the_bound_is_crossed():
     assert capacity(climb, "p99", 20) == pytest.approx(200 * math.sqrt(2))
     # Within the bound, but not all were answered.
     assert capacity([rung(100, 5, held=True), rung(200, 9, held=False)], "p99", 20) == 100
+    # A rung for which no start was drawn shows nothing, however low its rate.
+    none = rung(50, 0, held=True).model_copy(
+        update={"streams": (climb[0].streams[0].model_copy(update={"planned": 0}),)}
+    )
+    assert capacity([none, *climb], "p99", 20) == capacity(climb, "p99", 20)
+    assert capacity([none, climb[2]], "p99", 20) is None
     for unknown in (climb[2:], climb[:2], [climb[1], rung(400, 9, held=False, void="the client")], []):
         assert capacity(unknown, "p99", 20) is None
 

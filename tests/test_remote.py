@@ -316,7 +316,7 @@ class TestAttendant:
         broken = {"source": "binary", "path": str(FAKES / "database"), "env": {"FAKE_MODE": "bad-flag"}}
         attended = link(variants={"baseline": broken, "candidate": broken}, design={"max_failed_blocks": 0})
         assert attendant(attended).attend() == 3
-        assert "blocks have failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().out
+        assert "of the blocks failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().out
         assert not is_home(attended.run_dir)
 
     def test_a_machine_that_stays_away_is_given_up_with_the_way_back(self, link, tmp_path):
@@ -330,9 +330,13 @@ class TestAttendant:
         with pytest.raises(UserError, match="To come back: make tsbs RUN=home"):
             follower.attend()
 
-    def test_what_is_killed_or_stopped_there_leaves_nothing_and_is_gone_on_with(self, link, project):
-        """`kill -9` of the driver is no success; asked twice to stop, nothing is left; the next command goes on."""
-        attended = link()
+    def test_what_is_killed_or_stopped_there_leaves_nothing_and_is_gone_on_with(self, link, project, monkeypatch):
+        """`kill -9` of the driver is no success; asked twice to stop, nothing is left; the next command goes on.
+
+        However it ended, hosts that were lent to it are taken back.
+        """
+        attended, taken = link(), []
+        monkeypatch.setattr(attend.lent, "take_back", taken.append)
         attended.start()
         pid = int((Path(attended.there) / "control/pid").read_text().split()[0])
         os.kill(pid, 9)
@@ -341,6 +345,7 @@ class TestAttendant:
         follower.started = True  # it was there when that happened
         with pytest.raises(UserError, match="ended without a last word"):
             follower.attend()
+        assert taken == [attended.run_dir]
         attended.ask("stop")
         assert project.alive(patience_s=20) == []
 
@@ -351,6 +356,7 @@ class TestAttendant:
         assert project.alive() == []
         assert (attended.state().word, attended.state().code) == ("ended", 130)
         assert attendant(attended).attend() == 0
+        assert taken == [attended.run_dir] * 2
 
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
         """Neither without a record of the build, nor where somebody has emptied the cache there."""

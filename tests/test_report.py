@@ -1,5 +1,6 @@
 """The report of any run is made, says what it is worth, and looks the same for the same data."""
 
+import gzip
 import json
 import re
 import shutil
@@ -11,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports import NAME, edit_plan, made, text
 
-from plots import comment, numbers, pictures, report
+from plots import comment, markup, numbers, pictures, report
+from plots.sections.blocks import values_of
 from plots.sentences import SUBJECTS, sentence
+from plots.source import open_source
 from tsduel.core.errors import UserError
 from tsduel.stats.verdict import VERDICTS
+from tsduel.tidy.read import read_table
 
 
 @pytest.fixture
@@ -65,6 +69,47 @@ def test_the_first_screen_answers(tmp_path):
     assert places == sorted(places)
     assert re.search(r"- ✗ \*\*Queries.*\*\*: 0\.\d+ → 0\.\d+ ms; 5\.\d+ % slower", first)
     assert first.count("![") == 1
+
+
+def two_clients(run):
+    """Have two clients load as much each as one did."""
+    edit_plan(run, lambda plan: plan.update(topology={"host1": ["client"], "host2": ["client"], "host3": ["server"]}))
+    for path in run.glob("raw/*/block.json"):
+        block = json.loads(path.read_text())
+        for variant, solo in block["solo"].items():
+            of = {"share": 0.93, "cpus": 4}
+            solo["clients"] = [of | {"host": "host1", "began_ms": 4.0}, of | {"host": "host2", "began_ms": 7.5}]
+            solo["skew_ms"] = 3.5
+            for suffix in ("csv", "json"):
+                alone = path.parent / variant / f"load.{suffix}"
+                shutil.copy(alone, path.parent / variant / f"load-host1.{suffix}")
+                alone.rename(path.parent / variant / f"load-host2.{suffix}")
+        path.write_text(json.dumps(block))
+    path = run / "raw/workload.json"
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"data": [], "groups": [made["data"][0] | {"host": "host2"}]}))
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_several_clients_that_loaded_are_added_and_named(tmp_path):
+    """Twice the rate in the time of one; who loaded, how well they began together, and who was busy."""
+    alone, run = made(tmp_path / "one"), made(tmp_path / "two", two_clients)
+    once, twice = (
+        table[table["metric"] == "load_rate"]["value"].to_numpy()
+        for table in (read_table(of, "measurements") for of in (alone, run))
+    )
+    assert twice == pytest.approx(2 * once, rel=1e-3)
+    found = text(run)
+    for said in (
+        "2 clients (host1, host2) loaded a part of the simulated hosts each and began within 3.5 ms of each other",
+        "at most; their curves are added. The busiest used 93% of its CPUs.",
+        "The load client on host2 used up to 93% of 4 CPUs: it may be the bottleneck.",
+        "with 4 workers on each of 2 clients (mean rate",
+        "Load: 4 workers on each of 2 clients, batches",
+        "sha256 of the data (victoriametrics, host2)",
+    ):
+        assert said in found
+        assert said not in text(alone)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -147,6 +192,67 @@ def test_failures_are_sentences(tmp_path):
     assert "of them differ**" in found
     assert "FAILED" in found
     assert comment.main(run).splitlines()[2].split("): ")[1].startswith("**✗ a check failed**: ")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_others(tmp_path):
+    """Of two such, whose first types differ, no type is in every block: means are drawn of the whole blocks."""
+
+    def died(run):
+        for block, kept in ((1, "cpu-max-all-1"), (2, "double-groupby-1")):
+            path = run / f"raw/{block:03}/duel/exchanges.csv.gz"
+            head, *rows = gzip.decompress(path.read_bytes()).decode().splitlines()
+            rows = [row for row in rows if row.startswith(kept)][:1]
+            path.write_bytes(gzip.compress("\n".join([head, *rows, ""]).encode()))
+            failure = {
+                "variant": "candidate",
+                "part": "duel",
+                "phase": "exchange",
+                "query_type": kept,
+                "message": "gone",
+            }
+            synthetic.edit(path.parents[1] / "block.json", status="failed", failures=[failure])
+
+    run = made(tmp_path, died, blocks=8)
+    assert "over 6 valid blocks of 8" in text(run)
+    drawn = values_of(open_source(run), "duel_typical_ms", "geomean", "")
+    assert set(drawn["block"]) == {0, 3, 4, 5, 6, 7, 8}
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_counters_that_do_not_scatter_have_moved_as_well(tmp_path):
+    """From none to some, which is no percent, and by the same in every block, which has no interval."""
+
+    def counted(run):
+        for path in run.glob("raw/0*/block.json"):
+            duel = json.loads(path.read_text())["duel"]
+            for one in duel["types"]:
+                one["counters"]["candidate"] |= {
+                    "cache_misses": one["exchanges"] * 5,
+                    "index_searches": one["exchanges"] * 6,
+                }
+            synthetic.edit(path, duel=duel)
+
+    moved = text(made(tmp_path, counted)).split("## What moved with it")[1].split("\n## ")[0]
+    assert "Cache misses a query 0 → 5 misses;" in moved
+    assert "Index searches a query 3 → 6 searches (+100 %)" in moved
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_an_estimate_of_nothing_is_a_sentence(tmp_path):
+    """Both loads take the same time."""
+
+    def same(run):
+        for path in run.glob("raw/*/candidate/load.json"):
+            shutil.copy(path.parents[1] / "baseline/load.json", path)
+
+    assert "I.e. v1.133.0 was as fast (estimate over 6 blocks)." in text(made(tmp_path, same))
+
+
+def test_a_terminal_shows_what_markdown_means():
+    """Marks are left out, and so is what keeps other letters from being marks."""
+    said = f"**{markup.text('a*b_c [::1] <nil> & $5')}** is `x`"
+    assert report._plain(said) == "a*b_c [::1] <nil> & $5 is x"
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -313,7 +419,7 @@ def test_probabilities(p, printed):
 ROW = {
     "baseline_median": 0.238712, "candidate_median": 0.243581, "change_pct": 2.0412, "lo_pct": 1.84, "hi_pct": 2.24,
     "p_adj": 0.002, "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
-    "threshold_pct": 2.0, "warnings": "", "unit": "ms", "range_pct": None,
+    "threshold_pct": 2.0, "warnings": "", "unit": "ms", "range_pct": None, "lo90_pct": -0.6, "hi90_pct": 1.9,
 }  # fmt: skip
 
 
@@ -369,6 +475,10 @@ def test_both_sides_share_a_unit(unit, values, printed):
             {"verdict": "equivalent", "change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
             "0 % in the estimate (95 % CI -0.40 to +0.40 %): no difference larger than 2 % (equivalent)",
         ),
+        (
+            {"verdict": "equivalent", "change_pct": 0.7, "lo_pct": -0.9, "hi_pct": 2.2},
+            "0.7 % slower (90 % CI -0.6 to +1.9 %): no difference larger than 2 % (equivalent)",
+        ),
         ({"verdict": "equivalent", "warnings": "identical in every block"}, "identical in every block (equivalent)"),
         (
             {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4},
@@ -377,6 +487,10 @@ def test_both_sides_share_a_unit(unit, values, printed):
         (
             {"verdict": "inconclusive", "lo_pct": -2.0, "hi_pct": 9.0, "p_adj": 0.4, "blocks_needed": 9},
             "inconclusive, could be -2.0 % to +9.0 %; 10 blocks see changes of 3.2 % and more",
+        ),
+        (
+            {"verdict": "inconclusive", "lo_pct": -90.0, "hi_pct": 900.0, "p_adj": 0.4, "blocks_needed": None},
+            "inconclusive, could be -90 % to +900 %; 9,999 blocks would not settle 2 %",
         ),
         (
             {"verdict": "inconclusive", "p_adj": None, "warnings": "3 of 10 blocks lack a value"},

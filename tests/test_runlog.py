@@ -37,7 +37,8 @@ def test_what_a_stage_prints_is_kept_and_how_it_failed(tmp_path, capsys):
         stage()
     with pytest.raises(ZeroDivisionError), runlog.recording(run_dir, "tidy"):
         _ = 1 // 0
-    assert [line[21:] for line in log(run_dir)] == [
+    lines = [line[21:] for line in log(run_dir)]
+    assert lines[:8] == [
         "INFO    plan: stage plan begins",
         "INFO    plan: one",
         "INFO    plan: two [2J",
@@ -47,6 +48,8 @@ def test_what_a_stage_prints_is_kept_and_how_it_failed(tmp_path, capsys):
         "INFO    tidy: stage tidy begins",
         "ERROR   tidy: a defect of ours: ZeroDivisionError('integer division or modulo by zero')",
     ]
+    assert lines[8].endswith("Traceback (most recent call last):")
+    assert lines[-1].endswith("ZeroDivisionError: integer division or modulo by zero")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("one\ntwo\x1b[2J\n", "words\n")
 

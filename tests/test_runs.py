@@ -3,10 +3,13 @@
 import json
 
 import pytest
+import synthetic_gobench
 from reports import compared
 
 from plots import runs
 from tsduel.core.errors import UserError
+from tsduel.stats import compare
+from tsduel.tidy import tables as tidy
 
 EARLIER = "2026-11-19T09:00:00Z"
 
@@ -72,3 +75,23 @@ def test_a_trend_is_of_comparable_results(stored):
     assert "cpu-max-all-1" in runs.trend({"METRIC": "duel_typical_ms/cpu-max-all-1"}, stored)
     with pytest.raises(UserError, match=r"METRIC: 'speed' is in no run; .*load_rate"):
         runs.trend({"METRIC": "speed"}, stored)
+
+
+def test_what_is_compared_in_its_own_unit_has_a_trend_without_a_picture(stored):
+    """Its values stand in the table; there are no percents to draw."""
+    found = runs.trend({"METRIC": "duel_idle_cpu_ms"}, stored)
+    assert "No picture: no run has a change of it in percent." in found
+    assert found.count("CPU when nobody asks") == 2
+
+
+def test_a_unit_of_benchmarks_has_a_slash_of_its_own(tmp_path, monkeypatch):
+    """METRIC=sec/op is their mean over rows, and a row is behind one more slash."""
+    run = synthetic_gobench.write_run(tmp_path / "results/a", synthetic_gobench.Spec())
+    tidy.main(run)
+    compare.main(run)
+    monkeypatch.chdir(tmp_path)
+    assert runs.trend({"METRIC": "sec/op"}, tmp_path / "results").startswith("# sec/op geomean\n")
+    assert runs.trend({"METRIC": "sec/op/Search/Data/100"}, tmp_path / "results").startswith(
+        "# sec/op Search/Data/100\n"
+    )
+    assert (tmp_path / "results/trend/sec_op-Search_Data_100.svg").exists()

@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plots import comment, exports, report
+from plots.sections import sweep as sections_sweep
+from plots.sentences import SUBJECTS
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Design
 from tsduel.core.rundir import open_run
@@ -384,3 +386,11 @@ def test_the_sweeps_that_we_ship_are_whole(name):
     found = read.expand(read.read_file(path), str(path))
     assert len(found) > 2
     assert found[0].asked.name == name
+
+
+def test_changes_both_ways_have_their_signs():
+    """Of cells with one verdict some can be faster and some slower, and no word is true of both."""
+    row = {"threshold_pct": 2.0, "lo_pct": None, "hi_pct": None, "range_pct": None}
+    rows = [row | {"change_pct": change} for change in (-1.0, 1.2)]
+    assert sections_sweep._sizes(rows, SUBJECTS[2]) == " (-1.0 to +1.2 %)"
+    assert sections_sweep._sizes(rows[1:], SUBJECTS[2]) == " (1.2 % slower)"

@@ -76,7 +76,7 @@ def test_terraforms_own_tests_pass(provider, tmp_path):
 
     terraform("init", "-input=false")
     terraform("validate")
-    assert "38 passed, 0 failed" in terraform("test")
+    assert "44 passed, 0 failed" in terraform("test")
 
 
 class Rented:
@@ -99,8 +99,8 @@ class Rented:
     def plan(self, **changes):
         """Write a plan of nothing but its place, and what Terraform is told."""
         where = renting.asked(seconds=600, **changes)
-        plans.write(self.run_dir, place=where)
-        (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(where)))
+        made = plans.write(self.run_dir, place=where, topology=changes.get("group", {}))
+        (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(made)))
         return where
 
     def provision(self, **environment):
@@ -234,6 +234,44 @@ class TestComesAndGoes:
         assert done.returncode == 0, done.stderr
         assert len(made) == 2
         assert "is not to be had in any zone; the run goes on with the others" in done.stderr
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+
+    def test_a_group(self, rented):
+        """All in one zone, which the first that lacks one leaves with all; with one that is lost all begin anew."""
+        group = {"host1": ("client",), "host2": ("client",), "host3": ("server",)}
+        where = rented.plan(group=group, zones=["us-central1-a", "us-central1-b"])
+        rented.api.left = {"us-central1-a": 1}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert "asking for 3 x e2-standard-8 in us-central1-b" in done.stderr
+        assert {host["zone"] for host in made.values()} == {"us-central1-b"}
+        assert sorted(path for path in rented.api.things if "/instances/" in path) == [
+            f"zones/us-central1-b/instances/{where.name}-host{number}" for number in (1, 2, 3)
+        ]
+        assert sorted(i["labels"]["tsduel-roles"] for i in rented.api.of_kind("instances")) == [
+            *("client", "client", "server"),
+        ]
+        assert {host["private"] for host in made.values()} == {
+            card["networkIP"] for i in rented.api.of_kind("instances") for card in i["networkInterfaces"]
+        }
+        # What is open besides SSH is open to what has this run's tag alone.
+        rules = {rule["name"]: rule for rule in rented.api.of_kind("firewalls")}
+        between = rules.pop(f"{where.name}-between")
+        assert between["allowed"] == [{"IPProtocol": "tcp", "ports": ["8428-8528"]}]
+        assert between["sourceTags"] == between["targetTags"] == [where.name]
+        assert "sourceRanges" not in between
+        assert list(rules) == [f"{where.name}-ssh"]
+
+        rented.api.left = {}
+        rented.api.preempt("host3")
+        time.sleep(1.1)
+        done, second = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert "is gone; the others are given back, since a block takes all of them" in done.stderr
+        assert {host["zone"] for host in second.values()} == {"us-central1-a"}
+        assert {host["expires"] for host in second.values()}.isdisjoint(host["expires"] for host in made.values())
+        assert len(rented.api.of_kind("instances")) == 3
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 

@@ -257,6 +257,27 @@ def test_a_variant_that_failed_early_gives_what_is_known(tmp_path):
     assert ("load_rate", "") in values_of(run, 1, "baseline")
 
 
+def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):
+    """A candidate that takes no connection any more: the block has failed, and the others are tidied as ever."""
+    run = synthetic.write_run(
+        tmp_path / "run",
+        synthetic.Spec(**(vars(SPEC) | {"duel_load": True, "failed": {1: ("candidate", "duel", "gone")}})),
+    )
+    path = run / "raw/001/duel"
+    path.mkdir(exist_ok=True)
+    duel = json.loads((run / "raw/002/block.json").read_text())["duel"]
+    lost = {"exchanges": 0, "lines": 0, "samples": 0, "seconds": 0.0, "cpu_ns": {"baseline": 0, "candidate": 0}}
+    for rows in ("", "0,01,2000,,4000000\n"):
+        for name, head in (("load", "k,order,lines"), ("exchanges", "query_type,k,order,bytes")):
+            text = f"{head},baseline_ns,candidate_ns\n{rows if name == 'load' else ''}"
+            (path / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+        nothing = duel | {"types": [], "idle": None, "load": lost | {"cpu_ns_by_role": {"baseline": None}}}
+        synthetic.edit(run / "raw/001/block.json", duel=nothing)
+        tidy.main(run)
+        of = {row["block"] for row in table(run, "pairs") if row["metric"] == "duel_load_typical_ms"}
+        assert of == {"0", "2"}
+
+
 def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     """A run directory that is not whole says which file; nothing to tidy is a sentence, too."""
     with pytest.raises(UserError, match="not a run directory"):
@@ -264,9 +285,10 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     run = synthetic.write_run(tmp_path / "run", SPEC)
     path = run / "raw/001/duel/exchanges.csv.gz"
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"exchanges\.csv\.gz: no whole table of exchanges"):
-        tidy.main(run)
+    for damaged in (whole[: len(whole) // 2], whole[:10] + b"\xff" * 50):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"exchanges\.csv\.gz: no whole table of exchanges"):
+            tidy.main(run)
     path.unlink()
     with pytest.raises(UserError, match=r"exchanges\.csv\.gz is missing, though its block was finished"):
         tidy.main(run)

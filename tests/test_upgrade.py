@@ -10,8 +10,10 @@ import pytest
 from asking import FAKES, TYPES, asked, planned
 
 from plots import report
+from plots.sections import upgrade
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
+from tsduel.core.record import Downgrade
 from tsduel.core.rundir import open_run
 from tsduel.plan import outlook
 from tsduel.stats import compare
@@ -105,3 +107,22 @@ def test_an_upgrade_from_plan_to_report(project):
     assert "old data: before → right after" in rest
     assert "of queries over the old data 0 of 8 are answered the same" in rest
     assert (run.path / "plots/upgrade.png").exists()
+
+
+def test_a_way_back_on_which_nothing_was_answered_is_not_open():
+    """A baseline that starts and is gone before it is asked, and one that starts in some blocks alone."""
+    of = "of queries over the old data"
+    gone = {"starts": True, "answers": [{"window": "old", "asked": 0, "same": 0, "what": "the downgraded one is out"}]}
+    good = {"starts": True, "answers": [{"window": "old", "asked": 8, "same": 8}]}
+    for down, how, said in (
+        (
+            [gone],
+            "loses answers",
+            f"1 of 1 block; {of} 0 of 0 are answered the same (e.g. `the downgraded one is out`).",
+        ),
+        ([gone | {"answers": None}], "loses answers", "1 of 1 block; no query was answered."),
+        ([good, {"starts": False}], "fails at times", f"1 of 2 blocks; {of} 8 of 8 are answered the same."),
+        ([good], "is open", f"1 of 1 block; {of} 8 of 8 are answered the same."),
+    ):
+        found = upgrade._back([Downgrade.model_validate(one) for one in down], "a", "b")
+        assert found == f"**The way back {how}**: a starts on what b leaves, in {said}"

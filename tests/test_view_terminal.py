@@ -65,7 +65,7 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
     seen = " ".join(line.strip() for line in shown.seen.lines)
     assert "block 1 " in seen
     assert "flag provided but not defined: -nonsense" in seen
-    assert "tsduel: 2 blocks failed; the report says which and why" in seen
+    assert "tsduel: 2 of the blocks failed; the report says which and why" in seen
     assert "all 2 blocks are run, 2 failed, in 0:" in seen
     # What moved is gone.
     assert "the whole run" not in seen
@@ -117,7 +117,7 @@ def test_a_screen_that_breaks_does_not_end_the_run(project, terminal):
     broken = RUN.replace("sys.exit", "from tsduel.rounds.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
     shown = terminal(broken, project.run_dir)
     assert shown.wait() == 0
-    assert "tsduel: 1 blocks failed; the report says which and why" in " ".join(shown.seen.lines)
+    assert "tsduel: 1 of the blocks failed; the report says which and why" in " ".join(shown.seen.lines)
     assert (
         "ERROR   view: the view broke, and the run goes on without: ZeroDivisionError"
         in (project.run_dir / "run.log").read_text()

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 from tsduel.core import files, runlog
 from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 from tsduel.core.results import run_directory
 from tsduel.stats import outcome
 
@@ -175,11 +177,24 @@ def main() -> int:
         return outcome.USER
     except BrokenPipeError:
         return outcome.DONE
-    except OSError as error:
-        if not (said := files.sentence(error)):
-            raise
-        print(f"tsduel: {said}", file=sys.stderr)
-        return outcome.USER
+    except KeyboardInterrupt:
+        print("tsduel: interrupted", file=sys.stderr)
+        return outcome.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - a stack helps only who wrote it; run.log has it
+        said = files.sentence(error) if isinstance(error, OSError) else ""
+        print(f"tsduel: {said or _defect(error, given)}", file=sys.stderr)
+        return outcome.USER if said else outcome.DEFECT
+
+
+def _defect(error: Exception, given: argparse.Namespace) -> str:
+    """Return what nobody has foreseen as a sentence: what, where in our files, and what we need to mend it."""
+    ours = tuple(str(PROJECT / room) for room in ("tsduel", "plots"))
+    stack = traceback.extract_tb(error.__traceback__)
+    at = next((frame for frame in reversed(stack) if frame.filename.startswith(ours)), stack[-1])
+    what = f"{' '.join(repr(error).split())[:300]} in {Path(at.filename).name}, line {at.lineno}"
+    logged = given.stage in STAGES and STAGES[given.stage].logged
+    log = f", with run.log of {given.run}, which has all of it" if logged else ""
+    return f"a defect of ours in `{given.stage}` ({what}); nothing that was measured is lost. Please report it{log}"
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int, sides .
 	}
 	first := 0
 	if u.Calibration != nil {
-		first = u.Row.Block * u.Calibration.Counts[queryType]
+		first = u.Row.Turn * u.Calibration.Counts[queryType]
 	}
 	source, err := exchange.OpenQueries(file.Path, first, target.QueryArguments)
 	if err != nil {
@@ -192,7 +192,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 	if rec.StartS, err = u.launch(ctx, v, "", nil); err != nil {
 		return err
 	}
-	if err := u.load(ctx, v, &rec, data, record.InUpgrade, "ingest"); err != nil {
+	if err := u.load(ctx, v, &rec, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = u.shutdown(ctx, v)

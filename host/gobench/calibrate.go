@@ -31,8 +31,8 @@ type found struct {
 }
 
 // Calibrate reads the warm-up block: which benchmarks there are, which of them stand in one row, how many operations each does, and
-// which are run in short turns. What cannot be compared is said before anything is measured.
-func Calibrate(plan *record.Plan, runDir string) (*record.Calibration, error) {
+// which are run in short turns. What cannot be compared is said before anything is measured. dir is that of the block.
+func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 	rename, err := renaming(plan.GoBench)
 	if err != nil {
 		return nil, err
@@ -40,12 +40,11 @@ func Calibrate(plan *record.Plan, runDir string) (*record.Calibration, error) {
 	cpu := cpus(plan)
 	var all []found
 	for _, v := range plan.Variants {
-		dir := filepath.Join(runDir, "raw", "000", v.Name)
-		text, err := os.ReadFile(filepath.Join(dir, "bench.txt"))
+		text, err := os.ReadFile(filepath.Join(dir, v.Name, "bench.txt"))
 		if err != nil {
 			return nil, fmt.Errorf("reading the warm-up of %s: %w", v.Name, err)
 		}
-		setup := setups(filepath.Join(dir, setupFile))
+		setup := setups(filepath.Join(dir, v.Name, setupFile))
 		for _, r := range results(string(text), cpu) {
 			seconds, ok := setup[r.name]
 			if !ok {
@@ -53,6 +52,9 @@ func Calibrate(plan *record.Plan, runDir string) (*record.Calibration, error) {
 			}
 			all = append(all, found{v.Name, r, rename(r.name), seconds})
 		}
+	}
+	if len(all) == 0 {
+		return nil, record.FailedError("the warm-up block found no benchmark: see %s", filepath.Join(dir, "block.json"))
 	}
 	c := &record.Calibration{CPU: cpu}
 	if c.Rows, err = rows(all, plan); err != nil {

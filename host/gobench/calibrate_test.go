@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Cal
 				fmt.Fprintf(&setup, "%s\t%s\n", f[0], f[3])
 			}
 		}
-		of := filepath.Join(dir, "raw/000", name)
+		of := filepath.Join(dir, name)
 		if err := os.MkdirAll(of, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -126,11 +127,26 @@ func TestRefused(t *testing.T) {
 		{record.GoBench{Pivot: &pivots{[]string{"noise"}, "batch"}}, []string{keys}, "would be one cell: name more keys in gobench.pivot.rows"},
 		{record.GoBench{Rename: []rename{drop(1)}}, []string{"BenchmarkW/a 1\nBenchmarkW/b 1"}, "gobench.rename: BenchmarkW/a and BenchmarkW/b of baseline would both be the row W"},
 		{record.GoBench{Rename: []rename{{Match: "(?<=x)"}}}, []string{keys}, `gobench.rename: "(?<=x)" is no regular expression of Go`},
+		{record.GoBench{Pivot: &pivots{nil, "batch"}}, []string{"nothing 1"}, "the warm-up block found no benchmark: see "},
 		{record.GoBench{}, []string{"BenchmarkA 1", "BenchmarkB 1"}, "no benchmark of candidate has the row of one of baseline (B and A): see gobench.rename"},
 	} {
 		_, err := calibrated(t, c.go_, c.variants...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// What was divided by nothing is no value: JSON has no such number, and the block could not be written.
+func TestWhatIsNoNumberIsNoValue(t *testing.T) {
+	text := "BenchmarkX 1 NaN ns/op 5 B/op +Inf rows/op\nrows=NaN\n"
+	found := results(text, 1)
+	if len(found) != 1 || len(found[0].values) != 1 || found[0].seconds() != 0 {
+		t.Errorf("%+v", found)
+	}
+	for _, r := range []requirement{{what: "rows/op"}, {what: "rows", output: regexp.MustCompile(`rows=(\S+)`)}} {
+		if least := r.least(text, found); least != 0 {
+			t.Errorf("%s: %g", r.what, least)
 		}
 	}
 }

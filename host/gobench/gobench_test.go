@@ -176,7 +176,7 @@ func (r *run) block(number int, kind string) *record.Block {
 func (r *run) begin() *run {
 	r.Helper()
 	r.good(r.block(0, "warmup"))
-	c, err := Calibrate(r.Plan, r.RunDir)
+	c, err := Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000"))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	var err error
-	if r.Calibration, err = Calibrate(r.Plan, r.RunDir); err != nil {
+	if r.Calibration, err = Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000")); err != nil {
 		t.Fatal(err)
 	}
 	parts := map[string]int{}
@@ -315,7 +315,7 @@ func TestTurns(t *testing.T) {
 	}
 	off := false
 	r.Plan.GoBench.Alternate = &off
-	if c, err := Calibrate(r.Plan, r.RunDir); err != nil || c.Rows[0].Parts != 1 {
+	if c, err := Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000")); err != nil || c.Rows[0].Parts != 1 {
 		t.Errorf("alternate: false gives %+v, %v", c, err)
 	}
 }

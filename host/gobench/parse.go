@@ -1,6 +1,7 @@
 package gobench
 
 import (
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,6 +16,12 @@ type result struct {
 
 // seconds of one operation; 0 where the benchmark does not say.
 func (r result) seconds() float64 { return r.values["ns/op"] / 1e9 }
+
+// finite reads a number; what a benchmark has divided by nothing is none, and no JSON has it.
+func finite(text string) (float64, bool) {
+	value, err := strconv.ParseFloat(text, 64)
+	return value, err == nil && !math.IsNaN(value) && !math.IsInf(value, 0)
+}
 
 // results reads the result lines of a text; what is no such line is none.
 func results(text string, cpu int) (found []result) {
@@ -32,7 +39,7 @@ func results(text string, cpu int) (found []result) {
 			r.name = strings.TrimSuffix(r.name, "-"+strconv.Itoa(cpu))
 		}
 		for i := 2; i+1 < len(f); i += 2 {
-			if value, err := strconv.ParseFloat(f[i], 64); err == nil {
+			if value, ok := finite(f[i]); ok {
 				r.values[f[i+1]] = value
 			}
 		}
@@ -64,7 +71,10 @@ func (r requirement) least(text string, of []result) float64 {
 	}
 	if r.output != nil {
 		for _, match := range r.output.FindAllStringSubmatch(text, -1) {
-			value, _ := strconv.ParseFloat(match[1], 64) // what is no number is 0
+			value, ok := finite(match[1])
+			if !ok {
+				value = 0
+			}
 			seen = append(seen, value)
 		}
 	}

@@ -38,12 +38,13 @@ type Here struct {
 	processes map[int]*proc.Process
 	edges     []noise.Edge
 	clients   []*client
+	held      map[int]*held
 	workload  func(context.Context) (*record.Workload, error) // nil: it is made by who asks
 }
 
 // NewHere of this machine.
 func NewHere(ctx context.Context, address string) *Here {
-	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}}
+	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
 }
 
 // FreePort is of Machine.
@@ -330,6 +331,13 @@ func (h *Here) DropCaches(dir string, _ *None) error {
 // OOMKills is of Machine.
 func (h *Here) OOMKills(_ None, count *float64) error {
 	*count = noise.VMStat("oom_kill")
+	return nil
+}
+
+// Disk is of Machine.
+func (h *Here) Disk(scratch string, d *Disk) error {
+	d.Free, d.Full = record.IsFull(scratch)
+	d.Data = record.UsedBytes(filepath.Join(scratch, "data"))
 	return nil
 }
 

@@ -145,13 +145,14 @@ type There struct {
 func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, context.Context, error) {
 	at := net.JoinHostPort(lent.Hosts[host], strconv.Itoa(lent.Port))
 	failed := func(err error) error {
-		return fmt.Errorf("%s, which is to run components, cannot be reached at %s: %w", host, at, err)
+		return record.FailedError("%s, which is to run components, cannot be reached at %s: %v; once it is up again, the same command with RUN= goes on", host, at, err)
 	}
 	conn, err := (&net.Dialer{Timeout: handshake}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, ctx, failed(err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(handshake + silence)) // it may still end what another driver has left
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	if _, err = conn.Write([]byte(lent.Token)); err == nil {
 		_, err = io.ReadFull(conn, make([]byte, 1))
 	}
@@ -224,6 +225,6 @@ func (t *There) ask(what string, args, reply any) error {
 		return nil
 	}
 	// One of many that were under way: the first says why.
-	t.lose(record.FailedError("%s does not answer any more (%v); what it ran was lost with it, and finished blocks are kept", t.Host, call.Error))
+	t.lose(record.FailedError("%s does not answer any more (%v); what it ran was lost with it, and finished blocks are kept: once it is up again, the same command with RUN= goes on", t.Host, call.Error))
 	return context.Cause(t.ctx)
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/proc"
@@ -145,6 +147,10 @@ func TestLentMachine(t *testing.T) {
 			if _, err := os.Stat(copied); !os.IsNotExist(err) {
 				t.Error(err)
 			}
+			var disk Disk
+			if err := m.Disk(dir, &disk); err != nil || disk.Full || disk.Free < 3<<20 || disk.Data < 3<<20 {
+				t.Errorf("%+v %v", disk, err)
+			}
 			facts := &record.Facts{}
 			if err := m.Describe(dir, facts); err != nil || facts.CPUs == 0 {
 				t.Error(facts, err)
@@ -171,6 +177,56 @@ func TestLentMachine(t *testing.T) {
 	there.Release()
 	if err := <-over; err != nil {
 		t.Error(err)
+	}
+}
+
+// A client that is held does nothing until its instant, which its first word tells; what it reads comes unpacked, and one that is
+// killed before has an exit.
+func TestHeldClient(t *testing.T) {
+	lent, _ := lending(t, time.Minute)
+	there, _ := borrow(t, lent)
+	for name, m := range map[string]Machine{"here": NewHere(t.Context(), "127.0.0.1"), "there": there} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			verb, packed, log := filepath.Join(dir, "load"), filepath.Join(dir, "data.zst"), filepath.Join(dir, "logs", "load.csv")
+			z, err := zstd.NewWriter(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, text := range map[string]string{verb: "#!/usr/bin/env bash\necho \"$A $0\"; cat; echo late >&2; sleep 0.05; exit 3\n", packed: string(z.EncodeAll([]byte("line\n"), nil))} {
+				if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := Held{Command: Command{Argv: []string{verb}, Env: []string{"A=b c"}, Scratch: "/test"}, Feed: packed, Out: log, Complaints: log + ".stderr"}
+			var pid, other int
+			if err := errors.Join(m.Hold(c, &pid), m.Hold(c, &other)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+			if text, err := os.ReadFile(log); err != nil || len(text) != 0 {
+				t.Errorf("%q %v", text, err)
+			}
+			if err := m.Kill(other, &None{}); err != nil {
+				t.Error(err)
+			}
+			at := time.Now().Add(50 * time.Millisecond)
+			var ran, killed Ran
+			if err := errors.Join(m.LetGo(Instant{pid, at.UnixNano()}, &ran), m.LetGo(Instant{other, at.UnixNano()}, &killed)); err != nil {
+				t.Fatal(err)
+			}
+			if began := time.Unix(0, ran.Began).Sub(at); ran.Exit.Code != 3 || killed.Exit.Code != 128+9 || began < 0 || ran.Exit.At.Sub(at) < began || ran.CPUs == 0 {
+				t.Errorf("%v %+v %+v", began, ran, killed)
+			}
+			for path, want := range map[string]string{log: "b c " + verb + "\nline\n", log + ".stderr": "late\n"} {
+				if text, err := os.ReadFile(path); err != nil || string(text) != want {
+					t.Errorf("%q %v", text, err)
+				}
+			}
+			if m.LetGo(Instant{1, 0}, &ran) == nil {
+				t.Error("nobody is held there")
+			}
+		})
 	}
 }
 
@@ -214,6 +270,22 @@ func TestDriverGone(t *testing.T) {
 	defer there.HangUp()
 	if err := sleeping(t, there).Kill(); err != nil {
 		t.Error(err)
+	}
+}
+
+// One that does not answer is given up when whoever wants it has no more time.
+func TestBorrowIsGivenUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.2:0") // and nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	lent := &record.Lent{Token: "a", Port: l.Addr().(*net.TCPAddr).Port, Hosts: map[string]string{"host2": "127.0.0.2"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, _, err := Borrow(ctx, lent, "host2"); err == nil || time.Since(begin) > 20*time.Second {
+		t.Error(time.Since(begin), err)
 	}
 }
 

@@ -31,11 +31,14 @@ type Machine interface {
 	Sync(dir string, _ *None) error                            // its disk
 	DropCaches(dir string, _ *None) error                      // which is root's right alone
 	OOMKills(_ None, count *float64) error                     // of the machine so far
+	Disk(scratch string, d *Disk) error                        // with the databases that lie there
 	Describe(dir string, facts *record.Facts) error            //
 	Sums(paths []string, sha256 *map[string]string) error      // "" of what is not there
 	Workload(_ None, made *record.Workload) error              // the files of the run, made where they are missing
 	Prime(openloop.Asked, *int) error                          // a client, until it is ready to send: its number
 	Loop(Instant, *Looped) error                               // it sends from that instant on, to its end
+	Hold(Held, *int) error                                     // a client's command, started and stopped before it does anything: its pid
+	LetGo(Instant, *Ran) error                                 // it goes on at that instant, to its end
 }
 
 type (
@@ -70,6 +73,11 @@ type (
 	}
 	// Directories are wiped if they are marked as ours (Wipe), removed with all that is in them (Remove), then made.
 	Directories struct{ Wipe, Remove, Make []string }
+	// Disk is that of a scratch directory, in bytes: what is free, and what the databases there take, which a block wipes.
+	Disk struct {
+		Free, Data int64
+		Full       bool
+	}
 	// Pair is where from and where to.
 	Pair struct{ From, To string }
 	// Reading is of every file below a directory; Drop has the kernel forget them instead.
@@ -77,7 +85,18 @@ type (
 		Dir  string
 		Drop bool
 	}
-	// Instant is when a client begins, in ns since the epoch by its own machine's clock.
+	// Held is a client's command; what it says and complains of goes into files, and Feed, where it is packed data, unpacked into its stdin.
+	Held struct {
+		Command
+		Feed, Out, Complaints string
+	}
+	// Ran is how it ended, and when it said its first word, in ns since the epoch by its own machine's clock; CPUs is how many it may use.
+	Ran struct {
+		Exit  proc.Exit
+		Began int64
+		CPUs  int
+	}
+	// Instant is when a client (its number, or its pid) begins, in ns since the epoch by its own machine's clock.
 	Instant struct {
 		Client int
 		At     int64

@@ -63,6 +63,9 @@ func (t *There) DropCaches(a string, r *None) error { return t.ask("DropCaches",
 // OOMKills is of Machine.
 func (t *There) OOMKills(a None, r *float64) error { return t.ask("OOMKills", a, r) }
 
+// Disk is of Machine.
+func (t *There) Disk(a string, r *Disk) error { return t.ask("Disk", a, r) }
+
 // Describe is of Machine.
 func (t *There) Describe(a string, r *record.Facts) error { return t.ask("Describe", a, r) }
 
@@ -77,3 +80,9 @@ func (t *There) Prime(a openloop.Asked, r *int) error { return t.ask("Prime", a,
 
 // Loop is of Machine.
 func (t *There) Loop(a Instant, r *Looped) error { return t.ask("Loop", a, r) }
+
+// Hold is of Machine.
+func (t *There) Hold(a Held, r *int) error { return t.ask("Hold", a, r) }
+
+// LetGo is of Machine.
+func (t *There) LetGo(a Instant, r *Ran) error { return t.ask("LetGo", a, r) }

@@ -12,15 +12,15 @@ import (
 // calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks. Without a warm-up block
 // nothing is chosen: every phase lasts its time.
 func (d *driver) calibrate() error {
-	warm := slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
-	if d.spec.Calibration != nil || !warm {
+	warm := slices.IndexFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
+	if d.spec.Calibration != nil || warm < 0 {
 		return nil
 	}
 	c := &record.Calibration{}
 	err := record.ReadJSON(d.raw("calibration.json"), c)
 	if os.IsNotExist(err) {
 		if d.kind.Calibrate != nil {
-			c, err = d.kind.Calibrate(d.plan, d.runDir)
+			c, err = d.kind.Calibrate(d.plan, d.raw(d.rows[warm].Name()))
 		} else {
 			c, err = d.counts()
 		}

@@ -12,16 +12,16 @@ import (
 	"slices"
 	"strings"
 
+	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
-	"tsduel/host/workload"
 )
 
 // Kind is what a kind of run does in its blocks.
 type Kind struct {
 	Block     func(context.Context, record.Spec) (*record.Block, error)
-	Calibrate func(plan *record.Plan, runDir string) (*record.Calibration, error) // after the warm-up; nil: Calibrate
+	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory; nil: Calibrate
 	Profile   func(context.Context, record.Spec) error                            // after all blocks, unless raw/profiles is there; nil: nothing
 	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
 }
@@ -153,10 +153,7 @@ func (d *driver) run(ctx context.Context) error {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.plan.Workload != nil {
-		if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
-			return err
-		}
-		if err := d.shareWorkload(ctx); err != nil {
+		if err := d.makeWorkload(ctx); err != nil {
 			return err
 		}
 	}
@@ -171,8 +168,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}
@@ -181,7 +177,7 @@ func (d *driver) run(ctx context.Context) error {
 		}
 	}
 	if d.failed > 0 {
-		d.events.Complain(fmt.Sprintf("%d blocks failed; the report says which and why", d.failed))
+		d.events.Complain(fmt.Sprintf("%d of the blocks failed; the report says which and why", d.failed))
 	}
 	return nil
 }
@@ -240,7 +236,7 @@ func (d *driver) tooManyFailed() error {
 	}
 	for _, cell := range d.plan.CellNames() {
 		if limit := d.plan.Design.MaxFailedBlocks; failed[cell] > limit {
-			return record.FailedError("%d blocks%s have failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
+			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
 		}
 	}
 	return nil
@@ -384,11 +380,13 @@ func (d *driver) checkHost() (err error) {
 		return err
 	}
 	// Data and queries are estimated where they are made.
+	free, _ := record.IsFull(d.spec.Scratch)
 	needed := d.plan.Estimate.ResultsBytes
 	if d.spec.Lent == nil { // else it lies where meet looks
 		needed += d.plan.Estimate.DatabaseBytes
+		free += record.UsedBytes(filepath.Join(d.spec.Scratch, "data")) // of a block before, which may have been cut off
 	}
-	if free, _ := record.IsFull(d.spec.Scratch); free < needed {
+	if free < needed {
 		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: free some, or point TSDUEL_CACHE to a larger disk",
 			free>>20, d.spec.Scratch, needed>>20)
 	}
@@ -488,28 +486,35 @@ func (d *driver) endStrays() {
 // blameFullDisk blames the version, if it has written more than was to be expected; else it is an error: the block is run again when
 // there is room.
 func (d *driver) blameFullDisk(b *record.Block) error {
-	data := filepath.Join(d.spec.Scratch, "data")
-	if _, full := record.IsFull(d.spec.Scratch); full {
-		if used := record.UsedBytes(data); used > d.plan.Estimate.DatabaseBytes {
-			b.Failures[0].Message += fmt.Sprintf("; the disk of %s is full: its files take %d MiB, and %d were expected",
-				d.spec.Scratch, used>>20, d.plan.Estimate.DatabaseBytes>>20)
-			// The room is needed for the record.
-			return record.Wipe(data)
+	for where, m := range d.machines() {
+		var disk machine.Disk
+		if m.Disk(d.spec.Scratch, &disk) != nil || !disk.Full || disk.Data <= d.plan.Estimate.DatabaseBytes {
+			continue
 		}
+		b.Failures[0].Message += fmt.Sprintf("; the disk of %s%s is full: its files take %d MiB, and %d were expected",
+			d.spec.Scratch, where, disk.Data>>20, d.plan.Estimate.DatabaseBytes>>20)
+		if where == "" { // the room is needed for the record
+			return record.Wipe(filepath.Join(d.spec.Scratch, "data"))
+		}
+		return nil
 	}
 	return d.whyFull()
 }
 
 // whyFull is a sentence if a disk of ours is full, else nil.
 func (d *driver) whyFull() error {
-	for _, dir := range []string{d.raw(""), d.spec.Scratch} {
-		if free, full := record.IsFull(dir); full {
+	for where, m := range d.machines() {
+		for _, dir := range []string{d.raw(""), d.spec.Scratch} {
+			var disk machine.Disk
+			if m.Disk(dir, &disk) != nil || !disk.Full {
+				continue
+			}
 			remedy := "free some there"
-			if dir == d.spec.Scratch {
+			if dir == d.spec.Scratch && where == "" {
 				remedy += ", or point TSDUEL_CACHE to a larger disk"
 			}
-			return record.UserError("the disk of %s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
-				dir, free>>20, remedy, d.plan.Kind, filepath.Base(d.runDir))
+			return record.UserError("the disk of %s%s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
+				dir, where, disk.Free>>20, remedy, d.plan.Kind, filepath.Base(d.runDir))
 		}
 	}
 	return nil

@@ -30,8 +30,11 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if os.Args[1] == "detached" {
-		d, err := NewDetached(os.Args[3], os.Args[4])
-		if err == nil {
+		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5:]...)
+		if err == nil && os.Args[2] == "lending" {
+			ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+			err = d.Lending(ctx)
+		} else if err == nil {
 			err = d.Rounds()
 		}
 		fmt.Println(err)
@@ -87,6 +90,8 @@ type fixture struct {
 	who        Who
 	specs      map[int]record.Spec
 	block      func(context.Context, record.Spec) (*record.Block, error)
+	profile    func(context.Context, record.Spec) error
+	calibrate  func(*record.Plan, string) (*record.Calibration, error)
 }
 
 // newFixture plans a warm-up block, some measured ones and spares.
@@ -174,7 +179,7 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block}})
+	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block, Calibrate: f.calibrate, Profile: f.profile}})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
 	text := <-said

@@ -82,7 +82,7 @@ func TestAFailedBlockIsKeptAndTooManyEndTheRun(t *testing.T) {
 		return b, nil
 	}
 	said := f.run(t.Context(), 0)
-	wantIn(t, said, "block 1 FAILED in candidate load after 1 s: the server died", "tsduel: 1 blocks failed; the report says which and why")
+	wantIn(t, said, "block 1 FAILED in candidate load after 1 s: the server died", "tsduel: 1 of the blocks failed; the report says which and why")
 	f.wantRan(0, 1, 2, 3) // and no spare: that is the variant's doing
 	f.run(t.Context(), 0)
 	f.wantRan()
@@ -90,10 +90,10 @@ func TestAFailedBlockIsKeptAndTooManyEndTheRun(t *testing.T) {
 	must(t, os.RemoveAll(f.path("raw/002")))
 	fails[2] = true
 	said = f.run(t.Context(), 3)
-	wantIn(t, said, "2 blocks have failed (design.max_failed_blocks is 1): the run stops here")
+	wantIn(t, said, "2 of the blocks failed (design.max_failed_blocks is 1): the run stops here")
 	f.wantRan(2)
 	end := f.events("run-end")[2]
-	if end["status"] != "failed" || end["code"] != 3.0 || !strings.HasPrefix(end["message"].(string), "2 blocks have failed") {
+	if end["status"] != "failed" || end["code"] != 3.0 || !strings.HasPrefix(end["message"].(string), "2 of the blocks failed") {
 		t.Errorf("run-end: %v", end)
 	}
 	f.run(t.Context(), 3)
@@ -137,9 +137,24 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 		host, kind, _ := strings.Cut(of, ":")
 		f.rows = append(f.rows, fmt.Sprintf("%d\t\t%s\t%s\tcandidate,baseline\tcpu-max-all-1", block, host, kind))
 	}
+	profiled := 0
+	f.profile = func(_ context.Context, spec record.Spec) error {
+		profiled++
+		return os.Mkdir(filepath.Join(spec.RunDir, "raw", "profiles"), 0o755)
+	}
 	f.who = Who{Host: "host2"}
+	f.calibrate = func(_ *record.Plan, warmup string) (*record.Calibration, error) {
+		if filepath.Base(warmup) != "001" {
+			t.Errorf("calibrated by %s and not by its own warm-up", warmup)
+		}
+		return &record.Calibration{}, nil
+	}
 	f.run(t.Context(), 0)
+	f.calibrate = nil
 	f.wantRan(1, 2, 4)
+	if profiled != 1 {
+		t.Errorf("profiles were read %d times and not once, behind the blocks of a host that is not the first", profiled)
+	}
 	if turn := f.specs[4].Row.Turn; turn != 2 || !f.exists("raw/host2.json")() {
 		t.Errorf("block 4 has turn %d of its host", turn)
 	}

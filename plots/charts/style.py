@@ -19,7 +19,7 @@ from plots import numbers
 
 STYLE = Path(__file__).with_name("bench.mplstyle")
 GREY, PALE, DARK_BAND = "#5f5f5f", "#ececec", "#c4c4c4"
-SHORT_NAME, LONGEST_NAME = 26, 44
+LONGEST_NAME = 44
 _TITLE_IN, _LEGEND_IN = 0.26, 0.2
 _KEY, _LETTERS_AN_INCH = 6, 12
 """Letters that the line before a name takes in a legend; letters in an inch."""
@@ -108,7 +108,7 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
     """
     if unit in {"B", "us"} or unit.endswith("/op"):
         return numbers.scaled(unit, largest)
-    _, factor, word = next(scale for scale in _SCALES if largest >= scale[0])
+    _, factor, word = next((scale for scale in _SCALES if largest >= scale[0]), _SCALES[-1])
     return f"{word}{unit}", factor
 
 

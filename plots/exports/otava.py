@@ -41,8 +41,8 @@ def files(source: Source) -> dict[str, str]:
 
 
 def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
-    measured = source.table("phases")[source.table("phases")["block"] > 0]["begin"]
-    began = datetime.fromtimestamp(float(measured.min()), UTC)
+    phases = source.table("phases")
+    began = datetime.fromtimestamp(float(phases["begin"][~phases["block"].isin(source.run.warmups)].min()), UTC)
     about = (
         source.run.path.name,
         source.revision(candidate),

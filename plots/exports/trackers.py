@@ -16,6 +16,7 @@ from plots.exports import names
 from plots.exports.tracked import Figure, figures, series, short
 from plots.sections.duel import PERCENTILES, SPREAD
 from plots.source import Source
+from tsduel.core.wording import number_of
 
 
 def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) -> list[dict[str, Any]]:
@@ -70,7 +71,7 @@ def _extra(source: Source, candidate: str, figure: Figure) -> str:
     return "\n".join(
         [
             f"{source.labels[candidate]}, revision {source.revision(candidate)}",
-            f"median of {row['blocks']} blocks" + (", a screen" if source.standing == "screen" else ""),
+            f"median of {number_of(row['blocks'], 'block')}" + (", a screen" if source.standing == "screen" else ""),
             f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}",
             f"{source.host.get('cpu_model') or plan.host.machine}; {of}; run {source.run.path.name}",
         ]

@@ -14,8 +14,6 @@ from tsduel.core.metrics import GEOMEAN
 from tsduel.plan.foresight import advise
 from tsduel.workloads.checks import FINISHED
 
-MOST_FAILURES = 20
-
 
 def section(source: Source, pictures: Pictures) -> str:
     """Return the picture, the table of spreads with the advice, blocks left out, and failures."""
@@ -124,12 +122,16 @@ def _figure(source: Source) -> Figure | None:
 
 
 def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.DataFrame:
-    """Return columns block, variant, value of one row over all blocks; a geometric mean is over the types of all."""
+    """Return columns block, variant, value of one row over all blocks.
+
+    A geometric mean is over the types that all blocks have; where failed ones leave none, over those of whole blocks.
+    """
     table = source.table("measurements")
     mine = table[(table["metric"] == metric) & (table["cell"] == cell)]
     if query_type != GEOMEAN:
         return mine[mine["query_type"] == query_type][["block", "variant", "value"]]
-    wide = mine.pivot_table(index=["block", "variant"], columns="query_type", values="value").dropna(axis="columns")
+    known = mine.pivot_table(index=["block", "variant"], columns="query_type", values="value")
+    wide = next((one for axis in ("columns", "index") if not (one := known.dropna(axis=axis)).empty), known.iloc[:0])
     if wide.empty or (wide <= 0).any(axis=None):
         return mine.iloc[:0][["block", "variant", "value"]]
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()

@@ -74,7 +74,7 @@ def details(comparison: Comparison, statistics: dict[str, str], query_types: lis
         rows = comparison.of(metric, query_types)
         if rows:
             names = [NAMES.get(query_type, query_type) for query_type in rows]
-            parts.append(f"**{title}**\n\n{comparison.table(list(rows.values()), names, '')}")
+            parts.append(f"**{markup.text(title)}**\n\n{comparison.table(list(rows.values()), names, '')}")
     return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
 
 

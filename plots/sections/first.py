@@ -76,9 +76,11 @@ def compared_answers(source: Source) -> str:
         return ""
     sums = [pd.to_numeric(answered[name], errors="coerce").sum() for name in ("actual", "expected")]
     unlike = pd.to_numeric(measured["actual"][measured["check"] == "exchanges_same"], errors="coerce").sum()
-    same = f"**{numbers.count(unlike)} of them differ**" if unlike else "all the same"
-    shown = same if sums[0] else "**which shows nothing**"
     levels = dict.fromkeys(level for _, _, level, _ in checks.levels(source))
+    # Whose series are compared may have other values.
+    alike = "all the same" if set(levels) <= {"values"} else "all agree as far as that goes"
+    same = f"**{numbers.count(unlike)} of them {'differs' if unlike == 1 else 'differ'}**" if unlike else alike
+    shown = same if sums[0] else "**which shows nothing**"
     how = f" ({' | '.join(levels)})" if levels else ""
     return f"Compared {numbers.count(sums[0])} of {numbers.count(sums[1])} answers{how}, {shown}."
 

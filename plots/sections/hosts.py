@@ -107,7 +107,7 @@ def section(source: Source, pictures: Pictures) -> str:
         for one in found
     ]  # fmt: skip
     return markup.paragraphs(
-        *(f"{_name(one)}{_spread(one)}" for one in source.comparisons),
+        *(f"{_name(one)}{_spread(one, source)}" for one in source.comparisons),
         between_types(source),
         _picture(source, pictures),
         markup.folded("Hosts", markup.table(["Host", "Machine", "CPU", "blocks that count"], rows, (3,))),
@@ -120,25 +120,29 @@ def _name(one: Comparison) -> str:
     return f"{one.title}: "
 
 
-def _spread(one: Comparison) -> str:
+def _spread(one: Comparison, source: Source) -> str:
     """Say how far the hosts of a comparison differ, beyond what their blocks explain."""
     rows = [row for row in one.rows if row["family"] == "primary" and row.get("by_host")]
     if not rows:
-        return "one host."
+        counting = number_of(len(_by_cell(source).get(one.cell, ())), "host")
+        return (
+            f"{counting} with a block that counts; how far hosts differ takes two, and a second block on one of them."
+        )
     hosts = max(row["hosts"] for row in rows)
-    known = [
+    spread = [
         f"{one.named(row)} {numbers.number(row['hosts_pct'], 2)} %" for row in rows if row["hosts_pct"] is not None
     ]
+    known = ", ".join(spread) or "not known"
     disagree = [one.named(row) for row in rows if row["hosts_p"] is not None and row["hosts_p"] <= DISAGREE]
-    said = (
-        f"{number_of(hosts, 'host')}; standard deviation between them, beyond that of their blocks: {', '.join(known)}."
-    )
+    said = f"{number_of(hosts, 'host')}; standard deviation between them, beyond that of their blocks: {known}."
     if disagree:
         return (
             f"{said} **They disagree** in {', '.join(disagree)}: what holds on one does not on another, and more hosts "
             "narrow the interval, more blocks do not."
         )
-    return f"{said} They differ no more than blocks do (adjusted p above {DISAGREE:g})."
+    tested = any(row["hosts_p"] is not None for row in rows)
+    why = f"adjusted p above {DISAGREE:g}" if tested else "not tested"
+    return f"{said} That they differ by more than blocks do is not seen ({why})."
 
 
 def _table(one: Comparison) -> str:

@@ -1,10 +1,13 @@
 """What moved: the database's own counters beside the rows that a verdict confirms, by the same paired statistics."""
 
+import math
+
 from plots import markup, numbers, sentences
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.stats.power import FEWEST_BLOCKS
 
 MOST = 4
 """Counters, and query types, of a line."""
@@ -37,7 +40,8 @@ def _lines(comparison: Comparison, source: Source) -> list[str]:
         part = source.metrics[row["metric"]].part
         query_type = ALL if part == "duel" and row["query_type"] == GEOMEAN else row["query_type"]
         read = [found for name in _COUNTERS.get(part, ()) if (found := comparison.row(name, query_type))]
-        moved = sorted(filter(_left_zero, read), key=lambda found: -abs(found["change_pct"]))[:MOST]
+        # From nothing to something first: that has no percent.
+        moved = sorted(filter(_left_zero, read), key=lambda found: -abs(found["change_pct"] or math.inf))[:MOST]
         if read:
             name = f"**{of}{markup.text(comparison.named(row))}** ({numbers.changed(row)} %)"
             with_it = "; ".join(_said(found, comparison) for found in moved) or "none of the counters moved"
@@ -46,10 +50,15 @@ def _lines(comparison: Comparison, source: Source) -> list[str]:
 
 
 def _left_zero(row: Row) -> bool:
-    return row["lo_pct"] is not None and not row["lo_pct"] <= 0 <= row["hi_pct"]
+    """Say whether the interval leaves zero; there is none where nothing scatters, as with rows that are counted."""
+    low, high = (row["native"]["lo"], row["native"]["hi"]) if row["native"] else (row["lo_pct"], row["hi_pct"])
+    if low is None and row["blocks"] >= FEWEST_BLOCKS:
+        low, high = min(row["differences"]), max(row["differences"])
+    return low is not None and not low <= 0 <= high
 
 
 def _said(row: Row, comparison: Comparison) -> str:
     unit, sides = numbers.sides(row)
     title = comparison.metrics[row["metric"]].title
-    return f"{title} {' → '.join(sides)} {unit} ({numbers.effect(row)})"
+    change = "" if row["change_pct"] is None else numbers.effect(row)
+    return f"{title} {' → '.join(sides)} {unit}{markup.aside(change)}"

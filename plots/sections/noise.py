@@ -7,7 +7,7 @@ from plots.pictures import Pictures
 from plots.source import Source
 
 MOST_FLAGS = 10
-OK, FLAG, INVALID = "ok", "flag", "invalid"
+FLAG, INVALID = "flag", "invalid"
 # Signal -> what a person calls it; in this order.
 TITLES = {
     "steal_pct": "steal, % of the machine",

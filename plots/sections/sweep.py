@@ -114,6 +114,9 @@ def _sizes(rows: Sequence[Row], subject: Subject) -> str:
         apart = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
         return f" ({' to '.join(dict.fromkeys(sentences.size(row, subject) for row in (apart[0], apart[-1])))})"
     decimals = max(numbers.row_digits(row)[1] for row in rows)
+    if min(known) < 0 < max(known):
+        low, high = (numbers.change(value, decimals) for value in (min(known), max(known)))
+        return f" ({low} to {high} %)"
     ends = list(dict.fromkeys(numbers.size(value, decimals) for value in (known[0], known[-1])))
     return f" ({' to '.join(ends)} % {subject.up if known[-1] > 0 else subject.down})"
 
@@ -351,7 +354,8 @@ def cells(source: Source, _: Pictures) -> str:
     folds = [
         markup.folded(
             f"{one.cell}: {one.labels[1]} against {one.labels[0]}, {one.blocks}",
-            markup.items(sentences.answer(one)), one.table(_rows(one, source), aliases=False),
+            markup.items(sentences.answer(one)),
+            one.table(sentences.short_rows(one, source.query_types), aliases=False),
         )
         for one in source.comparisons
     ]  # fmt: skip
@@ -363,10 +367,3 @@ def cells(source: Source, _: Pictures) -> str:
     return markup.paragraphs(
         *folds, markup.items(left_out) or "Every block of the plan counts.", markup.items(blocks.failures(source))
     )
-
-
-def _rows(one: Comparison, source: Source) -> list[Row]:
-    found = [row for _, row in sentences.subjects(one)]
-    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
-    of_type = one.of(mean["metric"], source.query_types) if mean else {}
-    return found + [row for name, row in of_type.items() if name in source.query_types]

@@ -137,15 +137,23 @@ def _back(down: list[Downgrade], old: str, new: str) -> str:
     for window, title in WINDOWS.items():
         answers = [one for d in starts for one in d.answers if one.window == window]
         asked, same = sum(one.asked for one in answers), sum(one.same for one in answers)
-        if asked:
-            what = next((one.what for one in answers if one.what), "")
-            differs = f" (e.g. {markup.code(what)})" if same < asked and what else ""
+        what = next((one.what for one in answers if one.what), "")
+        if asked or what:
+            differs = f" (e.g. {markup.code(what)})" if what else ""
             parts.append(f"of queries over {title} {same} of {asked} are answered the same{differs}")
     said = next((one.said for one in starts if one.said), "")
     complaint = f" It says: {markup.code(said)}" if said else ""
-    whole = all(one.same == one.asked for d in starts for one in d.answers)
-    how = f"**{OPEN}**" if whole and len(starts) == len(down) else "**The way back loses answers**"
-    return f"{how}: {old} starts on what {new} leaves, {of}; {'; '.join(parts)}.{complaint}"
+    # It may have left before it was asked anything.
+    whole = bool(parts) and all(one.same == one.asked and not one.what for d in starts for one in d.answers)
+    how = (
+        "The way back loses answers"
+        if not whole
+        else OPEN
+        if len(starts) == len(down)
+        else "The way back fails at times"
+    )
+    answered = "; ".join(parts) or "no query was answered"
+    return f"**{how}**: {old} starts on what {new} leaves, {of}; {answered}.{complaint}"
 
 
 def _measured(source: Source) -> set[int]:

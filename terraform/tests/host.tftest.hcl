@@ -204,7 +204,7 @@ run "a_fleet_of_several_kinds" {
     error_message = "the machines are not those that have a zone, each as its host is"
   }
   assert {
-    condition     = alltrue([for main in google_compute_instance.main : main.labels["tsduel-run"] == var.name && main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && main.tags == google_compute_firewall.main.target_tags])
+    condition     = alltrue([for main in google_compute_instance.main : main.labels["tsduel-run"] == var.name && main.scheduling[0].termination_time == "2026-11-20T18:15:00Z" && main.tags == google_compute_firewall.ssh.target_tags])
     error_message = "a machine of the fleet is not this run's, would outlive it, or cannot be logged in to"
   }
 }

@@ -14,15 +14,15 @@ run "ssh_is_the_only_way_in" {
   command = plan
 
   assert {
-    condition     = google_compute_firewall.main.source_ranges == toset(["203.0.113.7/32"])
+    condition     = google_compute_firewall.ssh.source_ranges == toset(["203.0.113.7/32"])
     error_message = "SSH is let in from elsewhere than ssh_source_ranges"
   }
   assert {
-    condition     = [for rule in google_compute_firewall.main.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
+    condition     = [for rule in google_compute_firewall.ssh.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
     error_message = "more than SSH is let in"
   }
   assert {
-    condition     = google_compute_firewall.main.direction == "INGRESS" && google_compute_firewall.main.target_tags == google_compute_instance.main["host1"].tags
+    condition     = google_compute_firewall.ssh.direction == "INGRESS" && google_compute_firewall.ssh.target_tags == google_compute_instance.main["host1"].tags
     error_message = "the rule is not about this machine"
   }
 }
@@ -56,7 +56,7 @@ run "iap_needs_no_public_address" {
     error_message = "the machine has a public address"
   }
   assert {
-    condition     = google_compute_firewall.main.source_ranges == toset(["35.235.240.0/20"])
+    condition     = google_compute_firewall.ssh.source_ranges == toset(["35.235.240.0/20"])
     error_message = "SSH is let in from elsewhere than the Identity-Aware Proxy"
   }
   assert {
@@ -65,13 +65,63 @@ run "iap_needs_no_public_address" {
   }
 }
 
+run "alone_a_machine_opens_nothing_more" {
+  command = plan
+
+  assert {
+    condition     = length(google_compute_firewall.between) == 0 && !contains(keys(google_compute_instance.main["host1"].labels), "tsduel-roles")
+    error_message = "a machine that does it all has ports open for others"
+  }
+}
+
+run "a_group_opens_its_ports_to_itself" {
+  command = plan
+  variables {
+    hosts         = { host1 = { roles = ["client"] }, host2 = { roles = ["vmselect", "vminsert"] }, host3 = { roles = ["vmstorage"] } }
+    ports_between = "8428-8528"
+    zones         = { host1 = "us-central1-a", host2 = "us-central1-a", host3 = "us-central1-a" }
+  }
+
+  assert {
+    condition     = [for rule in google_compute_firewall.between[0].allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 8428-8528"]
+    error_message = "the ports are not those of the components and of what starts them"
+  }
+  assert {
+    condition     = google_compute_firewall.between[0].source_tags == toset([var.name]) && google_compute_firewall.between[0].target_tags == toset([var.name]) && google_compute_firewall.between[0].direction == "INGRESS"
+    error_message = "the ports are open from elsewhere than the run's own machines, or to others"
+  }
+  assert {
+    condition     = [for rule in google_compute_firewall.ssh.allow : "${rule.protocol} ${join(",", rule.ports)}"] == ["tcp 22"]
+    error_message = "more than SSH is let in from elsewhere"
+  }
+  assert {
+    condition     = { for name, main in google_compute_instance.main : name => main.labels["tsduel-roles"] } == { host1 = "client", host2 = "vmselect_vminsert", host3 = "vmstorage" }
+    error_message = "the machines do not say what they do"
+  }
+  assert {
+    condition     = alltrue([for main in google_compute_instance.main : main.tags == toset([var.name])])
+    error_message = "a machine of the group has another tag than the rules are about"
+  }
+}
+
+run "a_group_over_two_zones_is_refused" {
+  command = plan
+  variables {
+    hosts         = { host1 = { roles = ["client"] }, host2 = { roles = ["server"] } }
+    ports_between = "8428-8528"
+    zones         = { host1 = "us-central1-a", host2 = "us-central1-b" }
+  }
+
+  expect_failures = [google_compute_firewall.between]
+}
+
 run "nobody_could_log_in" {
   command = plan
   variables {
     ssh_source_ranges = []
   }
 
-  expect_failures = [google_compute_firewall.main]
+  expect_failures = [google_compute_firewall.ssh]
 }
 
 run "the_whole_internet_is_refused" {

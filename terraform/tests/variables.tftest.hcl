@@ -122,6 +122,33 @@ run "a_private_key_is_refused" {
   expect_failures = [var.public_key]
 }
 
+run "the_port_of_ssh_is_none_of_a_groups" {
+  command = plan
+  variables {
+    ports_between = "0022-8528"
+  }
+
+  expect_failures = [var.ports_between]
+}
+
+run "one_port_is_no_range" {
+  command = plan
+  variables {
+    ports_between = "8428"
+  }
+
+  expect_failures = [var.ports_between]
+}
+
+run "a_role_that_no_label_holds_is_refused" {
+  command = plan
+  variables {
+    hosts = { host1 = { roles = ["Server 1"] } }
+  }
+
+  expect_failures = [var.hosts]
+}
+
 run "a_region_is_no_zone" {
   command = plan
   variables {

@@ -124,7 +124,11 @@ class GcpHost(Part):
 
 
 class GcpPlace(Part):
-    """Rented machines, by their names in the plan; all of them in one network, with one deadline."""
+    """Rented machines, by their names in the plan; all of them in one network, with one deadline.
+
+    `ports_between`: those that hosts which make a block together open to each other, like 8428-8528, and then all are
+    in one zone; "" where each host is complete in itself.
+    """
 
     kind: Literal["gcp"] = "gcp"
     hosts: dict[str, GcpHost]
@@ -135,6 +139,7 @@ class GcpPlace(Part):
     directory: str
     name: str
     zones: _Texts
+    ports_between: str = ""
     spot: bool
     image: str
     os_login: bool = False
@@ -505,6 +510,11 @@ class Plan(Part):
     def host_roles(self) -> tuple[str, ...]:
         """What the hosts of a topology do; none where one host does it all."""
         return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
+
+    @property
+    def clients(self) -> int:
+        """How many hosts load together."""
+        return sum("client" in roles for roles in self.topology.values()) or 1
 
     @property
     def lent_hosts(self) -> tuple[str, ...]:

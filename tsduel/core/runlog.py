@@ -5,6 +5,7 @@ host/record/events.go writes the same lines where the blocks run, and ansible/pl
 
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -43,7 +44,8 @@ def recording(run_dir: Path, stage: str) -> Iterator[None]:
         log.add("ERROR", str(error))
         raise
     except Exception as error:
-        log.add("ERROR", f"a defect of ours: {error!r}")
+        stack = "\n".join(line.strip() for line in traceback.format_exc().splitlines())
+        log.add("ERROR", f"a defect of ours: {error!r}\n{stack}")
         raise
     finally:
         sys.stdout, sys.stderr = before

@@ -87,7 +87,7 @@ def read_load(path: Path, lines: list[str]) -> tuple[str, LoadOutput, int]:
     """Return the loader's own lines, what they say, and the number of their last line; a log has one load."""
     heads = [number for number, line in enumerate(lines, start=1) if _HEADER.match(line)]
     if not heads:
-        first = next(line for line in lines if line)[:80]
+        first = next(filter(None, lines), "")[:80]
         raise UserError(
             f"{path}:1: no load in it, which begins with a line 'time,per. metric/s,...'; a log of `make tsbs` is "
             f"wanted, and this one begins {first!r}"

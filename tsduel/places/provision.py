@@ -13,7 +13,7 @@ from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
 from tsduel.core.plan import SshPlace
 from tsduel.places import directories, hosts, lent
-from tsduel.places.gcp import provide
+from tsduel.places.gcp import give_back, provide
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
 from tsduel.places.ssh.ssh import Host
@@ -33,12 +33,15 @@ def main(run_dir: Path) -> None:
         if made != hosts.known(run_dir):
             # Recorded once they have let us in: what is on record is logged in to by the stages that follow.
             known = hosts.known(run_dir)
-            for host in (of for name, of in made.items() if of != known.get(name)):
-                provide.first_login(run_dir, place, os.environ, Host.from_outputs(host))
+            with give_back.unless_whole(run_dir, place, os.environ):
+                for host in (of for name, of in made.items() if of != known.get(name)):
+                    provide.first_login(place, Host.from_outputs(host))
+                lent.write(run_dir, run.plan, made)
             write(run_dir, kind="gcp", made=made, provisioned=True)
     else:
         of_ssh = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
-        made = {name: of.model_dump(include={"address", "port", "user"}) | of_ssh for name, of in place.hosts.items()}
+        said = {"address", "port", "private", "user"}
+        made = {name: of.model_dump(include=said) | of_ssh for name, of in place.hosts.items()}
         _look(made, place, again=bool(hosts.known(run_dir)), whole=bool(run.plan.topology))
         lent.write(run_dir, run.plan, made)
         write(run_dir, kind="ssh", made=made, provisioned=False)

@@ -124,8 +124,9 @@ def resolve(
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
+    host = asked.host.model_dump()
     if asked.topology:
-        topology.refuse(asked.topology, where or {})
+        where = topology.machines(asked.topology, where or {}, port=host["port"], swept=cells[0].set)
     fleet, sharing = _fleet(None if asked.topology else where, cells)  # of a topology its driver's host alone
     spare_hosts = tuple(name for name, of in fleet.items() if dict(of).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
@@ -134,7 +135,6 @@ def resolve(
             f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
     lasts = swept.shared(lasts, order.share_of_busiest(Design(**design), sharing))
-    host = asked.host.model_dump()
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
         settled = rent.offer(
@@ -302,7 +302,7 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     files.write(directory / "blocks.tsv", table.getvalue())
     written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
-        written["terraform.tfvars.json"] = terraform.variables(plan.place)
+        written["terraform.tfvars.json"] = terraform.variables(plan)
     for name, value in written.items():
         files.write(directory / name, json.dumps(value, indent=2) + "\n")
     # A line, since nobody reads its table.

@@ -1,18 +1,34 @@
 """Which host does what, where components have hosts of their own: `hosts:` beside what TARGET says."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tsduel.core.defaults import LENT_PORT
 from tsduel.core.errors import UserError
+from tsduel.core.plan import GCP_SWEPT
 
 
-def refuse(topology: Mapping[str, tuple[str, ...]], where: Mapping[str, Any]) -> None:
-    """Raise where the machines that were named cannot be those of the experiment; ``where``: see place.asked."""
-    if where.get("kind") != "ssh":
+def machines(
+    topology: Mapping[str, tuple[str, ...]], where: Mapping[str, Any], *, port: int, swept: Iterable[str]
+) -> Mapping[str, Any]:
+    """Return ``where`` (see place.asked) with the machines of the experiment; a UserError says if they cannot be.
+
+    ``port`` is host.port, the first of those that components listen at; ``swept``: the keys of the matrix.
+    """
+    rented = where.get("kind") == "gcp"
+    if not rented and where.get("kind") != "ssh":
         raise UserError(
-            f"hosts: the experiment wants {len(topology)} machines that are reached over SSH, private addresses "
-            f"between them: TARGET=ssh SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order"
+            f"hosts: the experiment wants {len(topology)} machines, private addresses between them: "
+            f"TARGET=ssh SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order, or TARGET=gcp"
         )
+    if rented:
+        away = ["HOSTS and SPARE_HOSTS"] if where["each"] > 1 or where["spare"] else []
+        if away := away + [f"matrix.{key}" for key in swept if key in GCP_SWEPT]:
+            raise UserError(
+                f"hosts: TARGET=gcp rents the {len(topology)} machines of the experiment, all of one type, and a fleet "
+                f"of such groups is not to be had yet: leave {' and '.join(away)} away"
+            )
+        return {**where, "each": len(topology), "ports_between": f"{port}-{port + LENT_PORT}"}
     hosts = where["hosts"]
     if len(hosts) != len(topology) or any(of.get("spare") for of in hosts.values()):
         raise UserError(
@@ -22,3 +38,4 @@ def refuse(topology: Mapping[str, tuple[str, ...]], where: Mapping[str, Any]) ->
         )
     if len({of["directory"] for of in hosts.values()}) > 1:
         raise UserError("hosts: one directory on all machines is needed: the same user on each, or REMOTE_DIR=")
+    return where

@@ -16,6 +16,8 @@ from tsduel.rounds.view.events import clean, parse
 from tsduel.rounds.view.show import View
 
 EXIT_INTERRUPTED = 130
+# From here on an exit code is a shell's for who was killed by a signal.
+KILLED = 128
 # How long a machine may be away before we stop trying; what runs there does not care.
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
@@ -78,6 +80,7 @@ class Attendant:
         stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
+                self._take_back()
                 raise UserError(
                     f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
@@ -134,8 +137,23 @@ class Attendant:
             # Why it has ended is an event, if it came so far.
             for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
                 self.view.say(clean(line))
+        if code > KILLED and code != EXIT_INTERRUPTED and not self.link.of_fleet:
+            self.view.say(
+                f"tsduel: what ran on {self.link.host.name} was killed (exit code {code}); finished blocks are kept. "
+                f"To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
+            )
         self.link.ask("collected")
+        self._take_back()
         return code
+
+    def _take_back(self) -> None:
+        """End what other hosts do for a driver that is gone: it has told them so itself, unless it was killed."""
+        try:
+            lent.take_back(self.link.run_dir)
+        except UserError as error:
+            # A rented one that is not reached may be gone, and Google knows.
+            gone = filter(None, (presence.why_gone(self.link.run_dir, name) for name in Link.lent(self.link.run_dir)))
+            self.view.say(f"tsduel: {next(gone, error)}")
 
 
 def _keep_whole_lines(path: Path) -> int:

@@ -10,10 +10,9 @@ from pathlib import Path
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
 from tsduel.places import lent, lock
+from tsduel.places.lent import STOP_S
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.rounds.run import agent
-
-STOP_S = 180.0
 
 
 def status(run_dir: Path) -> None:
@@ -32,11 +31,13 @@ def status(run_dir: Path) -> None:
         return
     if run.plan.is_fleet:
         print(f"{run_dir.name} on {len(run.plan.every_host)} hosts: {here} of {planned} blocks are here")
-    _ask_all(run_dir, lambda link: _status(run, link))
+    _ask_all(Link.all(run_dir) | Link.lent(run_dir), lambda link: _status(run, link))
 
 
 def _status(run: rundir.Run, link: Link) -> str:
     state = link.state()
+    if link.name in run.plan.lent_hosts:
+        return f"{link.name} on {link.host.name}: {'lent to this run' if state.word == 'running' else 'not lent'}"
     doing = {
         "none": "ended, all of it is here" if link.fetched.exists() else "not running",
         "running": "running",
@@ -60,11 +61,18 @@ def stop(run_dir: Path) -> None:
     def ask(link: Link) -> str:
         said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
+        left = ""
         if not any(line.startswith("after ") for line in said.splitlines()):
-            lent.take_back(run_dir)
-        return _stopped(run, where, said)
+            try:
+                lent.take_back(run_dir)
+            except UserError as error:
+                left = f"\n{error}"
+        done = _stopped(run, where, said)
+        if left:
+            raise UserError(done + left)
+        return done
 
-    _ask_all(run_dir, ask)
+    _ask_all(Link.all(run_dir), ask)
 
 
 def _stopped(run: rundir.Run, where: str, said: str) -> str:
@@ -84,9 +92,8 @@ def _stopped(run: rundir.Run, where: str, said: str) -> str:
     return f"{name} is stopped on {where}; finished blocks are kept. {go_on}"
 
 
-def _ask_all(run_dir: Path, ask: Callable[[Link], str], *, but: Collection[str] = ()) -> None:
-    """Ask every host of a run at once, some left out, and print what is said; raise what went wrong in the end."""
-    links = {name: link for name, link in Link.all(run_dir).items() if name not in but}
+def _ask_all(links: Mapping[str, Link], ask: Callable[[Link], str]) -> None:
+    """Ask hosts of a run at once, and print what is said; raise what went wrong in the end."""
     with ThreadPoolExecutor(len(links)) as pool:
         asked = [pool.submit(ask, link) for link in links.values()]
     errors = [error for of in asked if (error := of.exception())]
@@ -135,14 +142,14 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
         planned = sum(row.name in link.planned for row in run.due)
         return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
-    _ask_all(run_dir, bring, but=but)
+    _ask_all({name: link for name, link in Link.all(run_dir).items() if name not in but}, bring)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:
     """Become an ssh session in the run's directory there; of a fleet on the host that ON names, else the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
-    links = Link.all(run_dir)
+    links = Link.all(run_dir) | Link.lent(run_dir)
     name = environment.get("ON", "").strip() or next(iter(links))
     if name not in links:
         raise UserError(f"ON: {run_dir.name} has no {name!r}; it has: {', '.join(links)}")

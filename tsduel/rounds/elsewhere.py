@@ -14,14 +14,12 @@ from tsduel.core import files, rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
-from tsduel.rounds.attend import EXIT_INTERRUPTED, PATIENCE_S, Attendant
+from tsduel.rounds.attend import EXIT_INTERRUPTED, KILLED, PATIENCE_S, Attendant
 from tsduel.rounds.view import forecast, show
 from tsduel.rounds.view.events import Tail
 from tsduel.rounds.view.show import View
 
 LOST = "host/lost.json"
-# From here on an exit code is a shell's for who was killed by a signal.
-KILLED = 128
 # For those who attend to let go of what they do: a connection is looked at every other second.
 LEAVING_S = 10.0
 

@@ -8,6 +8,7 @@ from typing import Any
 from tsduel.core import files
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
+from tsduel.core.wording import number_of
 from tsduel.stats import calibration
 from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
 from tsduel.stats.verdict import EQUIVALENT, holm
@@ -24,10 +25,10 @@ def verdict(document: Mapping[str, Any], expected: Iterable[tuple[str, str]] = (
     `expected` are metrics and query types that have to be there: what has not been tested has not passed.
     """
     rows = [row for row in document["rows"] if row["family"] in GATED]
-    reasons = [f"{document['checks']['failed']} checks failed"] if document["checks"]["failed"] else []
+    reasons = [f"{number_of(n, 'check')} failed"] if (n := document["checks"]["failed"]) else []
     blocks = {name: len(of["valid"]) for name, of in document["blocks"].items()}
     reasons += [
-        f"{n} valid blocks, and {FEWEST_BLOCKS} is the fewest that show anything"
+        f"{number_of(n, 'valid block')}, and {FEWEST_BLOCKS} is the fewest that show anything"
         for n in blocks.values()
         if n < FEWEST_BLOCKS
     ]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import fdtrc, stdtr, stdtrit
 
 from tsduel.stats.estimate import Interval
-from tsduel.stats.power import blocks_needed, effect_seen, mde
+from tsduel.stats.power import MOST_NEEDED, blocks_needed, effect_seen, mde
 from tsduel.stats.signedrank import Floats
 
 FEWEST_HOSTS = 3
@@ -59,11 +59,12 @@ class OverHosts:
         return mde(self.error * math.sqrt(n), n)
 
     def blocks_needed(self, effect: float) -> int | None:
-        """Return how many blocks on as many hosts have 80 % power for `effect`; None where only more hosts could."""
+        """Return how many blocks on as many hosts have 80 % power for `effect`; None where 9,999 are not enough."""
         n = len(self.means)
         rest = (effect / effect_seen(n)) ** 2 - self.between**2
-        # As many for each host.
-        return n * max(1, math.ceil(self.within**2 / rest)) if rest > 0 else None
+        if rest <= 0 or n * self.within**2 > rest * MOST_NEEDED:
+            return None  # only more hosts could
+        return n * max(1, math.ceil(self.within**2 / rest))  # as many for each host
 
     def hosts_needed(self, effect: float) -> int | None:
         """Return how many hosts, each with as many blocks as these have on average, have 80 % power for `effect`."""

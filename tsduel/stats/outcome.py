@@ -8,12 +8,15 @@ from typing import Any
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
+from tsduel.core.wording import number_of
 
 DONE = 0
+DEFECT = 1
 USER = 2
 CHECK_FAILED = 4
 TOO_NOISY = 5
 REGRESSION = 6
+INTERRUPTED = 130
 FAIL_ON = ("", "regression")
 MOST_NAMES = 4
 
@@ -40,8 +43,8 @@ def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, 
     The first that holds: a failed check, since then no figure is worth reading; too noisy a machine; a regression of a
     judged metric. A smoke run shows nothing but whether the machinery works, so noise does not fail it.
     """
-    if document["checks"]["failed"]:
-        return CHECK_FAILED, f"{document['checks']['failed']} checks failed"
+    if failed := document["checks"]["failed"]:
+        return CHECK_FAILED, f"{number_of(failed, 'check')} failed"
     verdicts = {row["verdict"] for row in document["rows"]}
     if not smoke and "inconclusive: environment" in verdicts:
         return TOO_NOISY, "the environment was too noisy for a verdict"

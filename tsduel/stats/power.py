@@ -10,7 +10,7 @@ from scipy.special import nctdtr, stdtr, stdtrit
 POWER = 0.8
 ALPHA = 0.05
 FEWEST_BLOCKS = 6
-_MOST_BLOCKS = 9_999
+MOST_NEEDED = 9_999
 _CLOSE = 1e-9
 _CERTAIN = 40.0
 """Noncentrality beyond which the power is 1 to the last digit, and scipy slow."""
@@ -43,8 +43,8 @@ def blocks_needed(effect: float, deviation: float, *, fewest: int = FEWEST_BLOCK
     if effect == 0:
         return None
     ratio = 2.8 * deviation / effect  # z_.975 + z_.80, rounded down
-    start = max(fewest, math.floor(ratio * ratio)) if ratio * ratio < _MOST_BLOCKS else _MOST_BLOCKS + 1
-    return next((n for n in range(start, _MOST_BLOCKS + 1) if power(effect, deviation, n) >= POWER), None)
+    start = max(fewest, math.floor(ratio * ratio)) if ratio * ratio < MOST_NEEDED else MOST_NEEDED + 1
+    return next((n for n in range(start, MOST_NEEDED + 1) if power(effect, deviation, n) >= POWER), None)
 
 
 def effect_seen(blocks: int) -> float:

@@ -42,7 +42,7 @@ def row(compared: Compared, judged: Judged) -> Row:
         "blocks_needed": found.blocks_needed,
         "within_pct": _percent(found, found.within),
         "between_pct": _percent(found, found.between),
-        "hosts": len(hosts.means) if hosts else 1,
+        "hosts": len({on for on, d in zip(judged.sample.hosts, found.differences, strict=False) if d is not None}) or 1,
         "hosts_pct": _percent(found, hosts.between) if hosts else None,
         "hosts_p": judged.p_differ,
         "verdict": judged.verdict,

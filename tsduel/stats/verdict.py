@@ -182,7 +182,7 @@ def _missing(sample: Sample, found: Findings) -> str:
     absent = [name for name, values in sides if all(value is None for value in values)]
     if absent:
         return f"not comparable: {' and '.join(absent)} never has it"
-    text = f"{blocks - found.n} of {blocks} blocks lack a value"
+    text = f"{blocks - found.n} of {blocks} blocks lack{'s' if blocks - found.n == 1 else ''} a value"
     return f"{text}, too many for a verdict" if blocks - found.n > MOST_DROPPED * blocks else text
 
 

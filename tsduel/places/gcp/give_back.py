@@ -3,8 +3,9 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -54,7 +55,7 @@ def main(run_dir: Path, place: GcpPlace) -> None:
     if place.os_login:
         os_login.forget(run_dir, place, os.environ)
     # Nothing there is true any more, and a next machine begins with a new deadline. Its key goes with the machine.
-    of_the_machines = ("inventory.json", "key", "key.pub", "*known_hosts", "*ssh_config")
+    of_the_machines = ("inventory.json", "lent.json", "key", "key.pub", "*known_hosts", "*ssh_config")
     there = (path for name in of_the_machines for path in (run_dir / "host").glob(name))
     for path in (terraform.state, terraform.last_moment, *there):
         path.unlink(missing_ok=True)
@@ -66,6 +67,16 @@ def mind_signals() -> None:
     """Have the end of a session end us as Ctrl-C does: with a last word to Terraform, and what follows from it."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def unless_whole(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> Iterator[None]:
+    """Have what fails in here, or is interrupted, leave nothing behind; see `after_failure`."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt) as error:
+        raised = error if isinstance(error, UserError) else UserError("gcp: interrupted")
+        raise after_failure(run_dir, place, environment, raised) from None
 
 
 def after_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], error: UserError) -> UserError:

@@ -27,7 +27,7 @@ def why_gone(run_dir: Path, name: str = "") -> str:
     named = ", ".join(of["instance"] for of in asked.values())
     machines = f"the machines {named} are" if len(asked) > 1 else f"the machine {named} is"
     said = f"{machines} gone ({reason}, or somebody has deleted it)"
-    if len(asked) < len(known):
+    if len(asked) < len(known) and not place.ports_between:
         return said
     return (
         f"{said}; {len(run.blocks)} of {len(run.planned)} blocks are here. To begin anew on another: make "

@@ -35,7 +35,7 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     """Return ``hosts`` of host/outputs.json for machines that run; what cannot be had leaves nothing behind.
 
     Machines that this run has already are kept as they are, with the deadline that they have. Those that are gone are
-    not rented again while others run: their blocks are for spare hosts.
+    not rented again while others run: their blocks are for spare hosts. Where a block takes all of them, all go.
     """
     give_back.mind_signals()
     terraform = Terraform.of(run_dir)
@@ -75,25 +75,20 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
     }
 
 
-def first_login(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], host: Host) -> None:
-    """Wait until the machine lets us in and can run the blocks; one that does not leaves nothing behind."""
+def first_login(place: GcpPlace, host: Host) -> None:
+    """Wait until the machine lets us in and can run the blocks."""
     give_back.say(f"waiting for SSH on {host.name}")
     deadline = time.monotonic() + LOGIN_S
-    try:
-        while True:
-            try:
-                probe.check(host, place.directory)
-            except (NoConnectionError, RefusedError):
-                # The account is made a little after the machine answers.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(3)
-            else:
-                return
-    except UserError as error:
-        raise give_back.after_failure(run_dir, place, environment, error) from None
-    except KeyboardInterrupt:
-        raise give_back.after_failure(run_dir, place, environment, UserError("gcp: interrupted")) from None
+    while True:
+        try:
+            probe.check(host, place.directory)
+        except (NoConnectionError, RefusedError):
+            # The account is made a little after the machine answers.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(3)
+        else:
+            return
 
 
 def make_key(run_dir: Path) -> Path:
@@ -130,9 +125,11 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
         }
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, place.zones[0]) from None
-    if running:
-        for name in set(known) - set(running):
-            give_back.say(f"{name} ({known[name]['instance']}) is gone; the others go on")
+    for name in (set(known) - set(running)) if running else ():
+        # With one of those that make a block together all begin anew.
+        then = "are given back, since a block takes all of them" if place.ports_between else "go on"
+        give_back.say(f"{name} ({known[name]['instance']}) is gone; the others {then}")
+    if running and (len(running) == len(known) or not place.ports_between):
         return {**known, **running}
     if place.ssh_via == "iap" and compute.lacks_service("iap.googleapis.com"):
         raise UserError(
@@ -175,7 +172,10 @@ def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[
 def _in_some_zones(
     terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the output of Terraform; each host is asked for in its next zone while that has none left."""
+    """Return the output of Terraform; each host is asked for in its next zone while that has none left.
+
+    Hosts that make a block together are in one zone, so that all go on to the next one with the first that has to.
+    """
     if _running(terraform, compute, place):
         return terraform.apply()
     _put_aside(terraform.run_dir)
@@ -199,8 +199,10 @@ def _in_some_zones(
             refused = messages.as_user_error(str(error), place.project, place.machine, next(iter(at.values())))
             if not isinstance(refused, NoCapacityError):
                 raise refused from None
-        for name in [name for name, zone in at.items() if not compute.runs(zone, place.instance(name))]:
+        lacking = [name for name, zone in at.items() if not compute.runs(zone, place.instance(name))]
+        for name in lacking:
             give_back.say(f"{at[name]} has no {place.hosts[name].machine} left at the moment")
+        for name in list(at) if lacking and place.ports_between else lacking:
             left[name].remove(at[name])
             if left[name]:
                 at[name] = left[name][0]
@@ -213,9 +215,10 @@ def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[
     """Raise where a host is not to be had and no spare one can take its place."""
     alike = next(names for names in place.kinds.values() if name in names)
     if len(set(there) & set(alike)) < sum(not place.hosts[other].spare for other in alike):
+        many = f"{len(alike)} x" if place.ports_between else "a"
         raise NoCapacityError(
-            f"gcp: no zone has a {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try again "
-            'later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
+            f"gcp: no zone has {many} {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try "
+            'again later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
         )
     give_back.say(f"{name} is not to be had in any zone; the run goes on with the others")
 
@@ -228,7 +231,8 @@ def _zones_asked(terraform: Terraform) -> dict[str, str]:
 
 
 def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
-    return any(compute.runs(zone, place.instance(name)) for name, zone in _zones_asked(terraform).items())
+    running = [compute.runs(zone, place.instance(name)) for name, zone in _zones_asked(terraform).items()]
+    return any(running) and (all(running) or not place.ports_between)
 
 
 def _put_aside(run_dir: Path) -> None:

@@ -14,7 +14,8 @@ def used_up(compute: Compute, place: GcpPlace, cpus: Mapping[str, int]) -> str:
     The newest series have theirs per family, elsewhere (CPUS_PER_VM_FAMILY): of those Google's refusal tells.
     """
     region, hosts = region_of(place.zones[0]), place.hosts.values()
-    whole = {"CPUS_ALL_REGIONS": sum(cpus[host.machine] for host in hosts), "NETWORKS": 1, "FIREWALLS": 1}
+    whole = {"CPUS_ALL_REGIONS": sum(cpus[host.machine] for host in hosts), "NETWORKS": 1}
+    whole["FIREWALLS"] = 2 if place.ports_between else 1
     here = Counter({"INSTANCES": len(hosts)})
     for host in hosts:
         here[_cpus_of(host.machine)] += cpus[host.machine]

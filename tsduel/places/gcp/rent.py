@@ -67,7 +67,7 @@ def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, G
 def name_of(run: str) -> str:
     """Return a name for everything of this run, which no other run has: two people may give theirs the same name."""
     plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
-    if len(plain) > 38:  # noqa: PLR2004 - with what stands around it, and -ssh or -nat behind it, 63 is the limit
+    if len(plain) > 38:  # noqa: PLR2004 - with what stands around it, and -ssh, -nat or -between behind it, 63 is the limit
         plain = f"{plain[:29].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
     return f"tsduel-{plain}-{secrets.token_hex(3)}"
 

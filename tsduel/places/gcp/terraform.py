@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
+from tsduel.core.plan import GcpPlace, Plan
 from tsduel.core.project import PROJECT
 from tsduel.places.gcp import credentials
 
@@ -124,14 +124,17 @@ class Terraform:
         return done.stdout.strip()
 
 
-def variables(place: GcpPlace) -> dict[str, Any]:
+def variables(plan: Plan) -> dict[str, Any]:
     """Return plan/terraform.tfvars.json; what is known at the last moment only is in host/terraform.tfvars.json."""
-    same = ("image", "name", "os_login", "project", "spot", "ssh_source_ranges", "ssh_via")
+    place = plan.place
+    assert isinstance(place, GcpPlace)  # noqa: S101 - nobody asks otherwise
+    same = ("image", "name", "os_login", "ports_between", "project", "spot", "ssh_source_ranges", "ssh_via")
     hosts = {
         name: {
             "boot_disk_gb": place.disk_gb,
             "boot_disk_type": host.disk_type,
             "machine_type": host.machine,
+            "roles": plan.topology.get(name, ()),
             "threads_per_core": host.threads_per_core,
         }
         for name, host in place.hosts.items()

@@ -5,6 +5,7 @@ sums, `cpu` the log of the ratio of CPU ns an operation. Times are in ns here, i
 """
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
         for metric, name, unit in COUNTERS:
             put.per_operation(metric, one.query_type, _counted(one.counters, name), one.exchanges, unit)
-        if one.client_cpu_ns is not None:
+        if one.client_cpu_ns is not None and one.seconds:
             # One client asks all of them, so that each has the same share.
             put.values(
                 "duel_client_cpu_ratio", one.query_type, dict.fromkeys(alive, one.client_cpu_ns), one.seconds * 1e9
@@ -88,8 +89,10 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         put.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
     put.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
-        times = read_exchanges(block.path / "duel/load.csv.gz", alive)[""]
-        put.typical("duel_load_typical_ms", "", times)
+        # Nothing was exchanged where a side did not even take a connection.
+        times = read_exchanges(block.path / "duel/load.csv.gz", alive).get("", {})
+        if any(map(len, times.values())):
+            put.typical("duel_load_typical_ms", "", times)
         put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.samples, 1e3)
         put.by_role("duel_load_role_cpu_us", [duel.load.cpu_ns_by_role], duel.load.samples, 1e3)
 
@@ -104,7 +107,7 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
         table = pd.read_csv(path, usecols=lambda name: name == "query_type" or name.endswith("_ns"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
-    except (OSError, EOFError, ValueError) as error:  # pandas' own errors are ValueErrors
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # pandas' own errors are ValueErrors
         raise UserError(f"{path}: no whole table of exchanges: {' '.join(str(error).split())}") from None
     columns = [
         name

@@ -10,6 +10,7 @@ what it belongs to. A name that is missing is never an error: names come and go 
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,9 +65,9 @@ class Snapshot:
 def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
     """Read a metrics.prom.gz; snapshots come in the order of the file."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
             return list(parse_snapshots(stream.read(), wanted, str(path)))
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: not a whole gzip file ({error}): what wrote it was cut short") from None
 
 
@@ -134,9 +135,11 @@ def _tick_values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted) 
             owned = owners[series] = _owners(line, wanted)
         for ours in owned:
             try:
-                values[ours] = values.get(ours, 0.0) + float(number)
+                value = float(number)
             except ValueError:
                 continue  # a line cut short by a scrape that failed: that tick lacks the counter
+            if math.isfinite(value):
+                values[ours] = values.get(ours, 0.0) + value
     return values
 
 

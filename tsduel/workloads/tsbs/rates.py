@@ -6,6 +6,7 @@ A phase that is void says nothing of the server, and has no value here. Times ar
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
                 found.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise UserError(f"{path}: no whole table of counts: {error}") from None
     return found
 
@@ -57,6 +58,8 @@ def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:
         if phase.void:
             continue
         for stream in phase.streams:
+            if not stream.planned:
+                continue  # starts are drawn: at less than one in a phase it may have none
             name = f"mixed_{stream.operation}"
             yield from ((f"{name}_{p}_ms", "", ns / 1e6) for p, ns in stream.response_ns.items())
             yield from ((f"{name}_service_{p}_ms", "", stream.service_ns[p] / 1e6) for p in ("p50", "p99"))
@@ -73,7 +76,7 @@ def _capacity(phases: Sequence[RatePhase], plan: Plan) -> Iterator[tuple[str, st
     asked = plan.capacity
     if asked is None:
         return
-    good = [phase for phase in phases if not phase.void]
+    good = [phase for phase in phases if not phase.void and phase.streams[0].planned]
     for phase in good:
         yield "capacity_response_ms", f"{phase.rate:g}/s", phase.streams[0].response_ns[asked.percentile] / 1e6
     if (rate := capacity(phases, asked.percentile, asked.within_ms)) is not None:
@@ -87,7 +90,7 @@ def capacity(phases: Sequence[RatePhase], percentile: str, within_ms: float) -> 
     steps. None where no rung was held, where the last of the ladder was, or where the next one says nothing: then it is
     not known.
     """
-    held = [i for i, phase in enumerate(phases) if phase.held]
+    held = [i for i, phase in enumerate(phases) if phase.held and phase.streams[0].planned]
     if not held or held[-1] + 1 == len(phases) or phases[held[-1] + 1].void:
         return None
     low, high = phases[held[-1]], phases[held[-1] + 1]

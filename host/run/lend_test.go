@@ -1,0 +1,147 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tsduel/host/machine"
+	"tsduel/host/record"
+
+	"golang.org/x/sys/unix"
+)
+
+// newApart is a fixture whose server is on host2.
+func newApart(t *testing.T) *fixture {
+	f := newFixture(t, 1, 0)
+	f.plan["topology"] = record.Topology{"host1": {"client"}, "host2": {"server"}}
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	must(t, err)
+	must(t, l.Close())
+	f.put("lent.json", record.Lent{Token: strings.Repeat("a", 64), Port: l.Addr().(*net.TCPAddr).Port, Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}})
+	f.write()
+	must(t, os.MkdirAll(f.cache, 0o700))
+	return f
+}
+
+// lend has host2 wait for a driver: another machine in all but its kernel, with a lock of its own and, at the same path, a cache on
+// a disk of 40 MiB, in which a line of shell is run before. It is no child of ours, which the end of a run would end.
+func (f *fixture) lend(before string) {
+	f.t.Helper()
+	c := exec.Command("sh", "-c", `mount -t tmpfs -o size=40m,mode=700 tmpfs "$2" && cd "$2" && `+before+` && { "$0" detached lending "$1" "$2" host2 & }`, os.Args[0], f.dir, f.cache)
+	c.Env = append(os.Environ(), "FAKE_DRIVER=1", "TSDUEL_LOCK="+filepath.Join(f.t.TempDir(), "lock"))
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	if err := c.Run(); err != nil {
+		f.t.Skip("no disk can be mounted here: ", err)
+	}
+	f.waitFor("a host that is lent", f.exists("control/pid"))
+	f.t.Cleanup(func() {
+		if f.exists("control/pid")() { // the test has failed
+			pid, _, _ := strings.Cut(f.read("control/pid"), " ")
+			number, _ := strconv.Atoi(pid)
+			_ = syscall.Kill(number, syscall.SIGKILL)
+		}
+	})
+}
+
+// wantGivenBack waits until host2 is not lent any more.
+func (f *fixture) wantGivenBack() {
+	f.t.Helper()
+	f.waitFor("the end of it", func() bool { return !f.exists("control/pid")() })
+}
+
+// fills is a block that fails, since so many MiB have become a file on the disk of host2, below its cache.
+func fills(mib int, path string) func(context.Context, record.Spec) (*record.Block, error) {
+	return func(ctx context.Context, spec record.Spec) (*record.Block, error) {
+		b := done(spec)
+		if spec.Row.Block == 0 {
+			return b, nil
+		}
+		there, _, err := machine.Borrow(ctx, spec.Lent, "host2")
+		if err != nil {
+			return nil, err
+		}
+		defer there.HangUp()
+		path := filepath.Join(spec.Cache, path)
+		var said machine.Said
+		b.Fail(record.Failure{Message: "the server died"})
+		return b, there.Run(machine.Command{Argv: []string{"-c", fmt.Sprintf(`mkdir -p "${1%%/*}"; head -c %dM /dev/zero >"$1"`, mib), "fill", path}, Patience: lendWithin}, &said)
+	}
+}
+
+// A disk that is full is no version's failing on another host either, unless its own files are larger than was to be expected.
+func TestFullDiskOfAnotherHost(t *testing.T) {
+	f := newApart(t)
+	f.lend("true")
+	f.block = fills(50, "theirs")
+	wantIn(t, f.run(t.Context(), 2), "the disk of "+filepath.Join(f.cache, "scratch")+" on host2 is full (0 MiB are free): free some there; no finished block is lost. To go on: make tsbs RUN=")
+	f.wantThere(0)
+	f.wantGivenBack()
+
+	f.lend("true")
+	f.block = fills(50, "scratch/data/baseline/x")
+	wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " on host2 is full: its files take ", " MiB, and 1 were expected")
+	f.wantThere(0, 1)
+	f.wantGivenBack()
+}
+
+// What a block that was cut off has left is wiped by the next one, so it is room.
+func TestRoomOfABlockThatWasCutOff(t *testing.T) {
+	f := newApart(t)
+	f.plan["estimate"] = map[string]any{"database_bytes": 30 << 20}
+	f.lend("mkdir -p scratch/data && head -c 20M /dev/zero >scratch/data/x")
+	f.run(t.Context(), 0)
+	f.wantThere(0, 1)
+	f.wantGivenBack()
+	f.lend("head -c 20M /dev/zero >theirs")
+	wantIn(t, f.run(t.Context(), 2), "host2: 19 MiB are free in ", ", and the database needs about 30 MiB: free some there")
+	f.wantGivenBack()
+
+	here := newFixture(t, 1, 0)
+	scratch := filepath.Join(here.cache, "scratch")
+	must(t, os.MkdirAll(scratch, 0o700))
+	must(t, unix.Mount("tmpfs", scratch, "tmpfs", 0, "size=40m"))
+	t.Cleanup(func() { _ = unix.Unmount(scratch, unix.MNT_DETACH) })
+	must(t, record.Wipe(filepath.Join(scratch, "data")))
+	must(t, os.WriteFile(filepath.Join(scratch, "data", "x"), make([]byte, 20<<20), 0o600))
+	here.plan["estimate"] = map[string]any{"database_bytes": 30 << 20}
+	here.run(t.Context(), 0)
+}
+
+// A host that will not be lent says why; one that is asked again has begun once, and stops when it is told to.
+func TestLend(t *testing.T) {
+	t.Setenv("FAKE_DRIVER", "1")
+	systemd = "/none"
+	defer func() { systemd = "/run/systemd/system" }()
+	f := newApart(t)
+	d, err := NewDetached(f.dir, f.cache, "host2")
+	must(t, err)
+	must(t, os.WriteFile(d.file("log"), []byte("tsduel: what was said yesterday\n"), 0o600))
+	taken, err := lockMachine(t.Context(), "/another/run", "tsbs")
+	must(t, err)
+	for range 2 {
+		if err := d.Lend(); err == nil || !strings.HasPrefix(err.Error(), "another run is going on on this machine: pid ") {
+			t.Error(err)
+		}
+	}
+	if state := d.State(); state != "none" {
+		t.Error(state)
+	}
+	taken.Close()
+	must(t, d.Lend())
+	pid := d.pid()
+	must(t, d.Lend())
+	if now := d.pid(); now != pid || pid == 0 {
+		t.Errorf("%d, then %d", pid, now)
+	}
+	if said, err := d.Stop(t.Context()); err != nil || said != "stopped" || d.State() != "none" {
+		t.Error(said, err, d.State())
+	}
+}
