@@ -11,6 +11,7 @@ EXPERIMENT ?=# the question, a file in experiments/ (default: experiments/local.
 BASELINE ?=# v1.132.0, git:REPO@REF, path:DIRECTORY or binary:FILE
 CANDIDATE ?=# the same for the other side
 VERSIONS ?=# several versions in one run, the first is what the others are compared with: VERSIONS="v1.128.0 v1.129.0 git:REPO@REF"
+ROLE ?=# of an experiment with components: whose revision BASELINE, CANDIDATE, VERSIONS, or GOOD and BAD are, ROLE=vmagent
 BLOCKS ?=# how many blocks are measured, each with all variants
 AA ?=# 1: the baseline against itself, to see what this machine can tell apart
 FAIL_ON ?=# regression: make ends with an error if a metric got worse
@@ -28,7 +29,7 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 RUNS ?=# for make compare-runs: two runs or more, RUNS="latest 20261120T140000Z-local"
-METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, memory
+METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, load-cpu, memory
 GOOD ?=# for make bisect: a revision that is still good, v1.131.0 or git:REPO@REF
 BAD ?=# for make bisect: a later one that is bad
 TYPE ?=# for make bisect and history: the query type, or the row of Go benchmarks; all of them unless given
@@ -60,7 +61,7 @@ DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
 # expanded by make or by a shell.
-KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
+KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS ROLE GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT HOSTS SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))

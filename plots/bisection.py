@@ -12,7 +12,7 @@ from plots import markup
 from plots.charts.history import history
 from plots.charts.style import save
 from tsduel.bisect import posterior, steps
-from tsduel.bisect.bisection import HOME, OWN, Bisection
+from tsduel.bisect.bisection import HOME, IN_TURN, OWN, Bisection
 from tsduel.bisect.posterior import Answer, Posterior
 from tsduel.bisect.revisions import named
 from tsduel.bisect.steps import Known
@@ -21,6 +21,8 @@ from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
 from tsduel.stats.estimate import percent
 
+MOST_SURE = 0.999
+"""No chance is given as more: what it rests on is not known so well."""
 COLUMNS = ("label", "ref", "change", "low", "high", "blocks", "chance", "run", "note")
 
 
@@ -100,7 +102,7 @@ def _amount(known: Known, value: float) -> str:
 
 
 def _said(bisection: Bisection, answer: Answer) -> str:
-    last, chance = bisection.revisions[answer.last], f"{100 * min(answer.chance, 0.999):.3g} %"
+    last, chance = bisection.revisions[answer.last], f"{100 * min(answer.chance, MOST_SURE):.3g} %"
     sure = "" if answer.chance >= posterior.SURE else " That is not sure: what would help is a quieter machine."
     if answer.first == answer.last:
         before = bisection.revisions[answer.last - 1].label
@@ -125,7 +127,8 @@ def _row(bisection: Bisection, known: Known, row: dict[Any, Any]) -> list[str]:
     unit = known.unit if known.native else "%"
     change = f"{row['change']:+.3g} {unit}" if row["blocks"] else ""
     interval = f"{row['low']:+.2f} to {row['high']:+.2f}" if row["blocks"] else ""
-    chance = "good" if math.isnan(row["chance"]) else f"{100 * row['chance']:.1f} %" if row["chance"] >= 5e-4 else "0"  # noqa: PLR2004 - what would be 0.0
+    percents = f"{100 * min(row['chance'], MOST_SURE):.1f}"
+    chance = "good" if math.isnan(row["chance"]) else f"{'0' if percents == '0.0' else percents} %"
     return [row["label"], subject, change, interval, str(row["blocks"] or ""), chance, row["note"]]
 
 
@@ -137,31 +140,35 @@ def course(bisection: Bisection, known: Known, answer: Answer) -> str:
         value, low, high = known.interval(values)
         centre = 0.0 if at < answer.first else end if at >= answer.last else None
         if centre is not None and not low <= centre <= high and abs(value - centre) > known.limit / 2:
-            odd.append(f"{markup.text(bisection.revisions[at].label)} ({markup.text(known.said(values))})")
+            odd.append(f"{markup.text(bisection.revisions[at].label)} is at {markup.text(known.said(values))}")
     if not odd:
         return ""
+    good, bad = (markup.text(bisection.revisions[at].label) for at in (0, -1))
     return (
-        f"More than one change may lie in the range: {', '.join(odd)}, and "
-        f"{markup.text(bisection.revisions[-1].label)} is {_amount(known, end)} worse. "
+        f"More than one change may lie in the range: {', '.join(odd)} against {good}, and {bad} is at "
+        f"{markup.text(known.said(known.seen[bisection.last]))}; above zero is worse. "
         "What is called first bad is where the threshold is passed to stay."
     )
 
 
 def _builds(bisection: Bisection, known: Known, answer: Answer, results: Path) -> str:
     """Name both builds of the answer in the cache, and the command that compares them."""
-    sides = (answer.first - 1, answer.last)
+    sides, role = (answer.first - 1, answer.last), bisection.knobs.get("ROLE", "")
     lines = []
     for at in sides:
         run, variant = (known.runs.get(at, [""])[0], steps.BAD) if at else (bisection.steps[0].run, "baseline")
         path = results / run / "build" / f"{variant}.json"
         parts = files.read_json(path).get("components", []) if run and path.exists() else []
-        built = ", ".join(str(part["binary"]) for part in parts if Path(part["binary"]).exists())
+        mine = [str(part["binary"]) for part in parts if role in {"", part["role"]}]
+        built = ", ".join(path for path in mine if Path(path).exists())
         lines.append(
             f"{markup.text(bisection.revisions[at].label)}: {markup.code(built) if built else 'not in the cache'}"
         )
     base, candidate = (named(bisection.repo, bisection.revisions[at].ref) for at in sides)
     asked = {name: value for name, value in bisection.given.items() if name not in {*OWN, "BLOCKS"} and value}
-    words = {**asked, "BASELINE": base, "CANDIDATE": candidate}
+    if IN_TURN in bisection.knobs["SET"] and IN_TURN not in asked.get("SET", ""):
+        asked["SET"] = f"{asked.get('SET', '')} {IN_TURN}".strip()
+    words = {**asked, "VERSIONS": f"{base} {candidate}"}  # as in the steps, both sides with the flags of one
     command = shlex.join(["make", bisection.kind, *(f"{name}={value}" for name, value in words.items())])
     return markup.paragraphs(
         "The builds before and after it:",

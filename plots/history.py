@@ -20,7 +20,7 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
     source = open_source(run_dir)
     if source.plan.imported or source.plan.sweeps or source.pivoted:
         raise UserError(f"{run_dir} has no course over versions: it is a sweep, a pivot or imported; see its report")
-    what = followed(source.plan.kind, environment)
+    what = followed(source.plan.kind, environment, in_turn=source.plan.exchanges_load)
     rows = [(one, one.row(what.metric, what.query_type)) for one in source.comparisons]
     if not any(row and row["change_pct"] is not None for _, row in rows):
         raise UserError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from plots import markup, numbers
 from plots.comparison import Comparison, Row
 from tsduel.core.metrics import ALL, GEOMEAN, UPGRADE_STATES
+from tsduel.core.record import RatePhase, Solo
 from tsduel.core.wording import number_of
 from tsduel.stats.power import MOST_NEEDED
 
@@ -238,3 +239,14 @@ def _possible(row: Row) -> str:
 
 def _reason(row: Row) -> str:
     return str(row["warnings"]).removeprefix("not comparable: ")
+
+
+def together(found: Sequence[RatePhase | Solo], did: str, added: str) -> str:
+    """Say which clients did something together, and how well they began together; nothing where there was one."""
+    if not (hosts := sorted({client.host for one in found for client in one.clients})):
+        return ""
+    skew = max(one.skew_ms for one in found)
+    return (
+        f"{len(hosts)} clients ({', '.join(hosts)}) {did} and began within "
+        f"{numbers.number(skew, 2)} ms of each other at most; their {added} are added. "
+    )

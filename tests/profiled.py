@@ -22,9 +22,9 @@ def entry(variant, work="queries", kind="cpu", **more):
     } | more  # fmt: skip
 
 
-def write(run_dir, profiles):
+def write(run_dir, profiles, host=""):
     """Write profiles: pairs of an entry and, of one that could be had, its stacks with their numbers of samples."""
-    directory = run_dir / "raw/profiles"
+    directory = run_dir / "raw" / host / "profiles"
     directory.mkdir(exist_ok=True)
     for of, stacks in profiles:
         if not of["file"]:

@@ -25,6 +25,7 @@ CLUSTER = {
     "target": "victoriametrics-cluster",
     "components": [{"role": role, "source": "binary", "path": "/x"} for role in ("vmstorage", "vminsert", "vmselect")],
 }
+PROMETHEUS = {name: {"target": "prometheus", "ref": "v0.307.0"} for name in ("baseline", "candidate")}
 PARTS = {"variants": {"baseline": CLUSTER, "candidate": CLUSTER}}
 
 
@@ -35,8 +36,7 @@ PARTS = {"variants": {"baseline": CLUSTER, "candidate": CLUSTER}}
         (["client", "server"], {}, {"host1": ("client",), "host2": ("server",)}),
         (["client", ["vmselect", "vminsert"], "server"], PARTS,
          {"host1": ("client",), "host2": ("vmselect", "vminsert"), "host3": ("vmstorage",)}),
-        (["client", "client", "server"], {"mixed": {"ingest": 1000, "queries": 10}},
-         {"host1": ("client",), "host2": ("client",), "host3": ("server",)}),
+        (["client", "client", "server"], {}, {"host1": ("client",), "host2": ("client",), "host3": ("server",)}),
         (["client", "server"], PARTS, {"host1": ("client",), "host2": ("vmselect", "vminsert", "vmstorage")}),
     ],
 )  # fmt: skip
@@ -52,7 +52,16 @@ def test_who_runs_where(hosts, more, found):
         (["client"], {}, "the client's comes first and does nothing else"),
         ([["client", "server"], "vmauth"], {}, "the client's comes first and does nothing else"),
         (["client", "server", "client"], {}, "the client's comes first and does nothing else"),
-        (["client", "client", "server"], {}, "several clients send operations at fixed rates together"),
+        (
+            ["client", "client", "server"],
+            {"workload": {"scale": 51}},
+            "51 cannot be shared evenly; allowed: multiples of 2",
+        ),
+        (
+            ["client", "client", "server"],
+            {"variants": PROMETHEUS, "queries": {"types": ["single-groupby-1-1-1"]}},
+            "nothing keeps several clients that close together",
+        ),
         (["client", "server", "server"], {}, "server is there twice"),
         (["client", "nobody"], {}, "no variant has a component 'nobody'; allowed: server"),
         (["client", "vmselect", "vminsert"], PARTS, "no host runs vmstorage; name it, or name `server`"),

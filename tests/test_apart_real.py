@@ -6,10 +6,11 @@ import csv
 import gzip
 import json
 import statistics
+import subprocess
 
 import pytest
 import yaml
-from barehost import USERS, BareHost, our_go, require
+from barehost import STANDINS, USERS, BareHost, our_go, require
 from checkout import CACHE, QUIET, Checkout, build
 from fakeproject import FAKES, wait_for
 from network import network
@@ -23,11 +24,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 PORT = 18300
 SIDES = ("baseline", "candidate")
-# As if the packages were there: nothing has to be compiled, since what was built here is copied.
-STANDINS = (
-    "for p in make git gcc; do printf '#!/bin/sh\\nexit 1\\n' >/usr/local/bin/$p; chmod 755 /usr/local/bin/$p; done; "
-    "mkdir -p /usr/include; touch /usr/include/stdio.h"
-)
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +189,20 @@ def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
     assert [left(host) for host in hosts.hosts] == [[]] * 4
 
 
-def test_two_clients_at_a_rate(hosts, checkout):
-    """They begin at an instant that they agree on, their times and samples are added, and all samples are stored."""
+def made_by_one(checkout, run_dir):
+    """Return the lines that one client would have made."""
+    workload = json.loads((run_dir / "plan/experiment.json").read_text())["workload"]
+    tsbs = json.loads((checkout.results("here") / "build/tsbs.json").read_text())["bin_dir"]
+    words = [f"--timestamp-{which}={workload[which]}" for which in ("start", "end")]
+    words += [f"--{name}={workload[name.replace('-', '_')]}" for name in ("use-case", "scale", "seed")]
+    words += ["--format=victoriametrics", f"--log-interval={workload['interval']}"]
+    return subprocess.run(
+        [f"{tsbs}/tsbs_generate_data", *words], capture_output=True, check=True, text=True
+    ).stdout.splitlines()
+
+
+def test_two_clients(hosts, checkout):
+    """They load and ask from an instant that they agree on; what they sent is added, and all samples are stored."""
     rates = {"seconds": 4, "connections": 8, "late_ms": 100, "late_pct": 50}
     path = asked(
         checkout, "two-clients", hosts=["client", "client", "server"],
@@ -202,8 +210,25 @@ def test_two_clients_at_a_rate(hosts, checkout):
     )  # fmt: skip
     run_dir = checkout.results("clients")
     checkout.make("tsbs", *words_for(hosts, 3, "clients", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
-    assert "samples_stored" in {check["check"] for check in checks_of(run_dir) if check["phase"] == "mixed"}
-    for of in json.loads((run_dir / "raw/001/block.json").read_text())["mixed"].values():
+    checked = {(check["check"], check["phase"]) for check in checks_of(run_dir)}
+    assert checked >= {("samples_sent", "load"), ("samples_stored", "settle"), ("samples_stored", "mixed")}
+    # Each made every other line of what one would have made, and sent that by TSBS's loader.
+    files, whole = json.loads((run_dir / "raw/workload.json").read_text()), made_by_one(checkout, run_dir)
+    assert files["data"] == []
+    for number, group in enumerate(files["groups"]):
+        made = hosts.hosts[number].ssh(f"cat {group['feed_path']}", user="root").stdout.splitlines()
+        as_one = made == whole[number::2]
+        assert (group["host"], as_one) == (f"host{number + 1}", True)
+    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    for side, solo in block["solo"].items():
+        assert {client["host"]: client["samples"] for client in solo["clients"]} == dict.fromkeys(
+            ("host1", "host2"), len(whole) * 10 / 2
+        )
+        # Some milliseconds where nothing else runs: each has its process to start.
+        assert solo["skew_ms"] < 1000
+        assert all((run_dir / f"raw/001/{side}/load-host{number}.csv").stat().st_size > 0 for number in (1, 2))
+    assert "2 clients (host1, host2) loaded a part of the simulated hosts each" in (run_dir / "report.md").read_text()
+    for of in block["mixed"].values():
         phase = of["phases"][0]
         assert [client["host"] for client in phase["clients"]] == ["host1", "host2"]
         # Under one where nothing else runs; other tests run beside this.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -224,12 +225,17 @@ def test_what_is_followed():
     one = followed("tsbs", {"METRIC": "time", "TYPE": "cpu-max-all-8", "THRESHOLD": "5"})
     assert (one.metric, one.query_type, one.threshold_pct) == ("duel_typical_ms", "cpu-max-all-8", 5.0)
     assert followed("tsbs", {"METRIC": "load"}).higher_is_better
+    turned = [followed("tsbs", {"METRIC": word}, in_turn=True).metric for word in ("load", "load-cpu", "load_rate")]
+    assert turned == ["duel_load_typical_ms", "duel_load_cpu_us", "load_rate"]
+    agent = followed("tsbs", {"METRIC": "duel_load_role_cpu_us", "ROLE": "vmagent"})
+    assert (agent.query_type, agent.name) == ("vmagent", "CPU an ingested sample, vmagent")
     assert followed("gobench", {"METRIC": "allocs", "TYPE": "Work/alloc"}).metric == "allocs/op"
     for knobs, sentence in (
         ({"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse; give cpu, time"),
         ({"METRIC": "query_count"}, "is nothing that gets better or worse"),
         ({"METRIC": "load", "TYPE": "x"}, "TYPE: load_rate is not measured by query type"),
         ({"METRIC": "duel_p99_ms"}, "METRIC: duel_p99_ms is measured by type; say which one"),
+        ({"METRIC": "duel_role_cpu_us"}, "METRIC: duel_role_cpu_us is measured by component; say whose with ROLE="),
         ({"THRESHOLD": "much"}, "THRESHOLD: 'much' is no number"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -247,7 +253,13 @@ def test_what_is_followed():
         ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
         ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: of the first two duels, 6 at least"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
+        ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
+        ({"GOOD": "a", "BAD": "b", "TYPE": "a, b"}, "TYPE: unknown query type 'a, b'; allowed: single-groupby-1-1-1"),
+        ({"GOOD": "a", "BAD": "b", "TYPE": "cpu-max-all-32-24"}, "queries.types: cpu-max-all-32-24 reads 24 h"),
+        ({"GOOD": "a", "BAD": "b", "ROLE": "vmauth"}, "ROLE: has no effect: no variant of this experiment is a list"),
+        ({"GOOD": "a", "BAD": "b", "EXPERIMENT": "experiments/scaling.yml"}, "scaling.yml is a sweep, and one setting"),
     ],
 )
 def test_what_is_no_question_is_refused(knobs, sentence):
@@ -272,6 +284,49 @@ def test_several_versions_in_one_run():
     ):
         with pytest.raises(UserError, match=sentence):
             question.read({"EXPERIMENT": "experiments/smoke.yml", **knobs})
+
+
+AGENTS, PROXY = "experiments/museum/vm-11250.yml", "experiments/proxy-overhead.yml"
+
+
+def parts(variant):
+    """Return its components: role, revision, flags."""
+    return {part.role: (part.ref, part.flags) for part in variant.parts}
+
+
+def test_the_component_in_which_the_sides_differ_is_the_one_that_is_given_revisions():
+    """Or the one that ROLE says; all else is the baseline's, or that of the first variant that has such a component."""
+    flags = ("-remoteWrite.urlRelabelConfig=relabel.yml",)
+    agents = question.read({"EXPERIMENT": AGENTS, "VERSIONS": "v1 v2 v1"}).asked.variants
+    assert [parts(agents[name]) for name in agents] == [
+        {"server": ("v1.133.0", ()), "vmagent": (ref, flags)} for ref in ("v1", "v2", "v1")
+    ]
+    one = question.read({"EXPERIMENT": AGENTS, "CANDIDATE": "git:/r@main"}).asked.variants
+    assert [parts(of)["vmagent"][0] for of in one.values()] == ["v1.147.0", "main"]
+    both = question.read({"EXPERIMENT": AGENTS, "BASELINE": "v1.148.0", "CANDIDATE": "v1.147.0"}).asked.variants
+    assert [parts(of)["vmagent"][0] for of in both.values()] == ["v1.148.0", "v1.147.0"]
+    for role, wanted in (("vmauth", ["server", "vmauth"]), ("server", ["server"])):
+        proxied = question.read({"EXPERIMENT": PROXY, "VERSIONS": "v1 v2", "ROLE": role}).asked.variants
+        assert [sorted(parts(of)) for of in proxied.values()] == [wanted] * 2
+        assert [parts(of)[role][0] for of in proxied.values()] == ["v1", "v2"]
+    plain = question.read({"EXPERIMENT": PROXY, "BASELINE": "v1"}).asked.variants  # it is of one component
+    assert [parts(of)["server"][0] for of in plain.values()] == ["v1", "v1.133.0"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sentence"),
+    [
+        ({"VERSIONS": "v1 v2"}, "ROLE is missing: .* say whose revision is given, ROLE=server or ROLE=vmauth"),
+        ({"CANDIDATE": "v1"}, "ROLE is missing: .* ROLE=server or ROLE=vmauth"),
+        ({"VERSIONS": "v1 v2", "ROLE": "vmagent"}, "ROLE: no variant .* 'vmagent'; allowed: server, vmauth"),
+        ({"BASELINE": "v1", "ROLE": "vmauth"}, "BASELINE: the experiment's baseline has no component 'vmauth'"),
+        ({"ROLE": "vmauth"}, "ROLE: has no effect: it says whose revision BASELINE, CANDIDATE or VERSIONS is"),
+    ],
+)
+def test_whose_revision_it_is_has_to_be_clear(knobs, sentence):
+    """One sentence, with the roles that there are."""
+    with pytest.raises(UserError, match=sentence):
+        question.read({"EXPERIMENT": PROXY, **knobs})
 
 
 # From step to step
@@ -334,7 +389,8 @@ def test_a_search_to_its_end(search, repository, capsys):
     text = page.main({"RUN": "s"}, search.results)
     assert f"**First bad: `{shas['merge'][:12]}` merge side**" in text
     assert "It is a merge of 2 commits" in text
-    assert f"BASELINE={place}{shas['one']} CANDIDATE={place}{shas['merge']}" in text
+    assert f"'VERSIONS={place}{shas['one']} {place}{shas['merge']}'" in text
+    assert re.findall(r"\| +(good|[\d.]+ %) +\|", text) == ["good", "0 %", "99.9 %", "0 %"]
     assert {path.name for path in (search.results / "bisect/s").iterdir()} == {
         *("bisect.json", "report.md", "revisions.csv", "course.svg", "course.png"),
     }
@@ -344,7 +400,7 @@ def test_a_search_to_its_end(search, repository, capsys):
     ("bad", "again", "sentence"),
     [
         (SAME, SAME, "BAD is not bad, or GOOD is already as bad: .*, and 2 % is asked"),
-        ([-value for value in WORSE], SAME, r"GOOD is already bad: .* -4\.9 %"),
+        ([-value for value in WORSE], SAME, r"GOOD is already bad: .* -4\.9 %.*; give a GOOD before it"),
         ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], SAME, "BAD is not bad: .* real, but below THRESHOLD=2"),
         ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], SAME, r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
         (WORSE, WORSE, "differs from itself by .*: the machine, and not the revision"),
@@ -394,6 +450,89 @@ def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
     assert "it does not build" in text
 
 
+@pytest.mark.parametrize("home", ["build", "host/host1/build"])
+def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, home):
+    """The log says which of both it was, here or brought home from a machine of a fleet."""
+    search.step(capsys)
+    run = search.results / "s-00"
+    for name in ("plan/experiment.json", f"{home}/baseline.log"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("{}")
+    good = repository.shas["good"][:12]
+    with pytest.raises(
+        UserError, match=f"GOOD={good} does not build: see {run}/{home}/baseline.log; give another GOOD"
+    ):
+        search.step(capsys, "2")
+    for name in ("baseline.json", "candidate.log"):
+        (run / home / name).write_text("{}")
+    with pytest.raises(UserError, match=r"BAD=.*: it does not build: see .*/candidate.log; .* give another BAD"):
+        search.step(capsys, "2")
+
+
+def test_neighbours_are_a_range(search, repository, capsys):
+    """BAD is the first bad one once it is seen to be bad: two duels, and no more."""
+    search.given["BAD"] = repository.shas["one"]
+    search.step(capsys)
+    search.show("s-00", WORSE, SAME)
+    assert search.step(capsys, "0") == {}
+    assert f"**First bad: `{repository.shas['one'][:12]}` c**, with 99.9 %" in page.main({"RUN": "s"}, search.results)
+
+
+def test_ingestion_is_followed_in_turn(search, capsys):
+    """METRIC=load turns it on, and the command at the end has it too; whoever says otherwise has loads alone."""
+    begun = search.given = search.given | {"METRIC": "load"}
+    step = search.step(capsys)
+    assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
+    assert search.step(capsys) == step  # the same words as before
+    search.show("s-00", WORSE, SAME, metric="duel_load_typical_ms", query_type="")
+    while step := search.step(capsys, "0"):
+        search.show(step["RUN"], SAME[:2], metric="duel_load_typical_ms", query_type="")
+    text = page.main({"RUN": "s"}, search.results)
+    assert "# Since when? Ingestion of a batch, typical," in text
+    assert "'SET=host.port=18400 duel.load=true'" in text
+    for given, metric in (
+        ({"RUN": "t", "SET": "duel.load=false"}, "load_rate=3"),
+        ({"RUN": "u", "EXPERIMENT": "experiments/prometheus.yml"}, "load_rate=3"),
+        ({"RUN": "v", "EXPERIMENT": "experiments/local.yml"}, "duel_load_typical_ms=3"),
+    ):
+        search.given = begun | given
+        assert search.step(capsys)["SET"].split()[-1] == f"design.thresholds.{metric}"
+
+
+def test_the_revisions_of_a_component_are_searched(search, capsys):
+    """Which one stands in every step, its program is what is looked for in the line, its build what is named."""
+    search.given |= {"EXPERIMENT": AGENTS, "METRIC": "load-cpu"}
+    step = search.step(capsys)
+    assert (step["ROLE"], step["SET"].split()[-1]) == ("vmagent", "design.thresholds.duel_load_cpu_us=3")
+    begun = Bisection.load(search.results / "bisect/s")
+    assert begun.line().program.name == "vmagent"
+    search.given["ROLE"] = "vmagent"
+    assert search.step(capsys) == step
+    search.show("s-00", WORSE, SAME, metric="duel_load_cpu_us", query_type="")
+    while step := search.step(capsys, "0"):
+        search.show(step["RUN"], SAME[:2], metric="duel_load_cpu_us", query_type="")
+    build = search.results / "s-00/build"
+    build.mkdir()
+    parts = [{"role": role, "binary": str(build / role)} for role in ("server", "vmagent")]
+    for part in parts:
+        (build / part["role"]).touch()
+    (build / "candidate.json").write_text(json.dumps({"components": parts}))
+    text = page.main({"RUN": "s"}, search.results)
+    assert f": `{build}/vmagent`" in text
+    assert " ROLE=vmagent " in text
+
+
+def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search, capsys):
+    """A wrong RUN begins no new one; and what another version has written is no trace of a stack."""
+    search.step(capsys)
+    with pytest.raises(UserError, match="bisect/t: no such bisection; there are: s; a new one is begun by make bisect"):
+        steps.main({"RUN": "t"}, search.results)
+    path = search.results / "bisect/s/bisect.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(UserError, match=r"bisect.json: no bisection as this version of tsduel has them \(Input"):
+        search.step(capsys)
+
+
 def test_a_search_keeps_its_question(search, capsys):
     """Another METRIC is another search."""
     search.step(capsys)
@@ -426,4 +565,6 @@ def test_several_changes_in_the_range_are_told():
     known = steps.Known(seen, SAME, LIMIT, native=False, unit="us", runs={})
     found = posterior.answer(steps.think(of, known).chance, ())
     assert found.last == 2
-    assert "More than one change may lie in the range: v2 (+5.2 %" in page.course(of, known, found)
+    said = page.course(of, known, found)
+    assert said.startswith("More than one change may lie in the range: v2 is at +5.2 % (+")
+    assert re.search(r" %\) against v0, and v3 is at \+10\.5 % \(\S+ to \S+ %\); above zero is worse\. What", said)

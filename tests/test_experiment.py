@@ -351,7 +351,7 @@ class TestKnobs:
         data = {"name": "x", "variants": {"baseline": {"source": source, "path": "/some"}}}
         with pytest.raises(UserError, match=f"comes from a {source}, which has no revisions; write BASELINE=module:v9"):
             knobs.apply(data, {"BASELINE": "v9"})
-        with pytest.raises(UserError, match="the experiment's baseline is made of components"):
+        with pytest.raises(UserError, match="ROLE is missing: variants of this experiment are made of components"):
             knobs.apply({"name": "x", "variants": {"baseline": {"components": []}}}, {"BASELINE": "v9"})
 
     @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tsduel.rounds import elsewhere
 from tsduel.rounds.view.events import parse
 from tsduel.rounds.view.show import View
 from tsduel.tidy import blocks as decided
+from tsduel.tidy import profiles
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
@@ -96,8 +97,11 @@ def test_four_hosts_do_it_in_a_third_of_the_time(fleet, record_property):
 
 
 def test_stopping_and_going_on(fleet):
-    """Stop asks all of them; the same command goes on, and what was finished is not touched again."""
-    run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6})
+    """Stop asks all of them; the same command goes on, and what was finished is not touched again.
+
+    Behind its blocks each of them is asked for profiles, and what it says comes home.
+    """
+    run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6}, profile=["heap"])
     running = fleet.stage(run_dir)
     wait_for(lambda: list(run_dir.glob("raw/[0-9]*/block.json")) or running.poll() is not None)
     said = fleet.do(run_dir, "stop")
@@ -109,6 +113,11 @@ def test_stopping_and_going_on(fleet):
     assert fleet.stage(run_dir).wait() == 0
     assert missing(run_dir) == []
     assert {path: path.read_bytes() for path in before} == before
+    found = profiles.index(open_run(run_dir))
+    assert [(one.variant, one.kind) for one in found] == [("baseline", "heap"), ("candidate", "heap")]
+    for one in found:
+        assert [said.partition(": ")[0] for said in one.missing] == ["on host1", "on host2"]
+        assert all("HTTP status 404" in said for said in one.missing)
 
 
 def test_one_host_that_is_busy_or_two_names_of_one(fleet):

@@ -35,6 +35,7 @@ KNOBS = (
     "BASELINE",
     "CANDIDATE",
     "VERSIONS",
+    "ROLE",
     "GOOD",
     "BAD",
     "METRIC",

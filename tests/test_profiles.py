@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import profiled
 import pytest
+import synthetic_fleet
 from gitrepo import Repository
 from profiled import BASELINE, CANDIDATE, MODULE, PLANTED, entry
 from reports import compared, text
@@ -13,10 +14,13 @@ from reports import compared, text
 from plots import flame, report
 from plots.sections import profiles
 from tsduel.core.plan import Component
+from tsduel.core.rundir import open_run
 from tsduel.plan import changes
 from tsduel.plan.changes import Changes, Commit
+from tsduel.stats import compare
 from tsduel.targets import databases
 from tsduel.tidy import profiles as tidied
+from tsduel.tidy import tables as tidy
 
 PROGRAM = databases()["victoriametrics"].programs["server"]
 
@@ -54,8 +58,8 @@ def test_the_function_that_was_planted_is_the_first_line(tmp_path):
     assert re.search(r"CPU an operation, all types [-+]\d\S* % \(", said)
     assert f"-sample_index=cpu -diff_base={run}/raw/profiles/baseline.queries.server.cpu.pprof {run}/raw" in said
     table = (run / "tidy/profiles.csv").read_text()
-    assert f"candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,{PLANTED[2]},600000000,600000000," in table
-    assert "candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,runtime.nanotime,0,600000000," in table
+    assert f"candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,1,{PLANTED[2]},600000000,600000000," in table
+    assert "candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,1,runtime.nanotime,0,600000000," in table
 
 
 def test_the_sources_are_searched_for_the_packages_that_differ(tmp_path, monkeypatch):
@@ -98,6 +102,47 @@ def test_a_profile_that_is_missing_is_said_and_the_rest_compared(tmp_path):
     ]
     assert "an exchange (+7.0 %, by chance up to 13.6) in" in said
     assert sorted(path.name for path in run.glob("plots/flame*")) == ["flame-candidate-queries-alloc-space.svg"]
+
+
+def test_profiles_of_a_fleet_are_added_over_its_hosts(tmp_path):
+    """A sum over the hosts on which both sides have one, an operation; what is held is of a host on average."""
+    run = synthetic_fleet.write(tmp_path, {"e2-standard-8": synthetic_fleet.service(1.0, 1.0, 1.0)})
+    gone = {"file": "", "why": "HTTP status 404", "operations": 0}
+    for host, more in (("host1", {}), ("host2", {}), ("host3", gone)):
+        profiled.write(
+            run,
+            [
+                (entry("baseline"), BASELINE), (entry("baseline", kind="heap"), BASELINE),
+                (entry("candidate") | more, CANDIDATE), (entry("candidate", kind="heap"), CANDIDATE),
+            ],
+            host,
+        )  # fmt: skip
+    tidy.main(run)
+    compare.main(run)
+    report.main(run)
+    said = section(run)
+    assert "- There is no cpu profile of the queries of v1.133.0: on host3, which is left out: HTTP status 404." in said
+    # As of one host, of which there are two, or three, with as many times the samples: chance is that much less.
+    assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 9.7) in the profiles of 2 hosts." in said
+    assert "an exchange (+7.0 %, by chance up to 7.9) in the profiles of 3 hosts." in said
+    held = said.partition("### Memory held at the end of the queries")[2]
+    assert "9,537 → 10,200 MiB a host (+7.0 %, by chance up to 7.9)" in held
+    first = f"{run}/raw/host1/profiles"
+    assert f"-diff_base={first}/baseline.queries.server.cpu.pprof {first}/candidate.queries.server.cpu.pprof" in said
+    assert "`raw/HOST/profiles/`, which are added up." in said
+    assert (run / "plots/flame-candidate-queries-cpu.svg").exists()
+
+
+def test_of_a_fleet_without_a_whole_host_the_first_one_says_what_it_has(tmp_path):
+    """Nothing is compared that is not equal work."""
+    run = synthetic_fleet.write(tmp_path, {"e2-standard-8": synthetic_fleet.service(1.0, 1.0)})
+    gone = {"file": "", "why": "HTTP status 404", "operations": 0}
+    profiled.write(run, [(entry("baseline"), BASELINE), (entry("candidate", **gone), {})], "host1")
+    profiled.write(run, [(entry("baseline", **gone), {}), (entry("candidate"), CANDIDATE)], "host2")
+    found = {one.variant: one for one in tidied.index(open_run(run))}
+    assert [path.parent.parent.name for path in found["baseline"].paths] == ["host1"]
+    assert found["candidate"].paths == ()
+    assert [found[side].missing for side in found] == [("on host2: HTTP status 404",), ("on host1: HTTP status 404",)]
 
 
 def test_a_run_without_profiles_has_no_such_section(tmp_path):

@@ -18,6 +18,7 @@ from plots.sentences import SUBJECTS, sentence
 from plots.source import open_source
 from tsduel.core.errors import UserError
 from tsduel.stats.verdict import VERDICTS
+from tsduel.tidy.read import read_table
 
 
 @pytest.fixture
@@ -68,6 +69,47 @@ def test_the_first_screen_answers(tmp_path):
     assert places == sorted(places)
     assert re.search(r"- ✗ \*\*Queries.*\*\*: 0\.\d+ → 0\.\d+ ms; 5\.\d+ % slower", first)
     assert first.count("![") == 1
+
+
+def two_clients(run):
+    """Have two clients load as much each as one did."""
+    edit_plan(run, lambda plan: plan.update(topology={"host1": ["client"], "host2": ["client"], "host3": ["server"]}))
+    for path in run.glob("raw/*/block.json"):
+        block = json.loads(path.read_text())
+        for variant, solo in block["solo"].items():
+            of = {"share": 0.93, "cpus": 4}
+            solo["clients"] = [of | {"host": "host1", "began_ms": 4.0}, of | {"host": "host2", "began_ms": 7.5}]
+            solo["skew_ms"] = 3.5
+            for suffix in ("csv", "json"):
+                alone = path.parent / variant / f"load.{suffix}"
+                shutil.copy(alone, path.parent / variant / f"load-host1.{suffix}")
+                alone.rename(path.parent / variant / f"load-host2.{suffix}")
+        path.write_text(json.dumps(block))
+    path = run / "raw/workload.json"
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"data": [], "groups": [made["data"][0] | {"host": "host2"}]}))
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_several_clients_that_loaded_are_added_and_named(tmp_path):
+    """Twice the rate in the time of one; who loaded, how well they began together, and who was busy."""
+    alone, run = made(tmp_path / "one"), made(tmp_path / "two", two_clients)
+    once, twice = (
+        table[table["metric"] == "load_rate"]["value"].to_numpy()
+        for table in (read_table(of, "measurements") for of in (alone, run))
+    )
+    assert twice == pytest.approx(2 * once, rel=1e-3)
+    found = text(run)
+    for said in (
+        "2 clients (host1, host2) loaded a part of the simulated hosts each and began within 3.5 ms of each other",
+        "at most; their curves are added. The busiest used 93% of its CPUs.",
+        "The load client on host2 used up to 93% of 4 CPUs: it may be the bottleneck.",
+        "with 4 workers on each of 2 clients (mean rate",
+        "Load: 4 workers on each of 2 clients, batches",
+        "sha256 of the data (victoriametrics, host2)",
+    ):
+        assert said in found
+        assert said not in text(alone)
 
 
 @pytest.mark.usefixtures("no_pictures")

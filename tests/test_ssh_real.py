@@ -15,6 +15,7 @@ import pytest
 from barehost import USERS, BareHost, our_go, require
 from checkout import PROJECT, QUIET, Checkout
 from fakeproject import wait_for
+from gitrepo import Repository
 
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.link import Link
@@ -163,6 +164,12 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     # The same again, as if it were not: Ansible finds nothing to change.
     (run_dir / "host/fetched.json").unlink()
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
+
+    # What does not build says why at home, too: a bisection steps around it.
+    broken = Repository(tmp_path / "broken")
+    broken.commit("Makefile", "victoria-metrics:\n\t@echo 'db.go:7: cannot compile'; exit 1\n")
+    make("tsbs", *words_for(bare, f"{run_name}-broken", CANDIDATE=f"path:{broken.path}"), expect=2)
+    assert "db.go:7: cannot compile" in (checkout.results(f"{run_name}-broken") / "build/candidate.log").read_text()
 
 
 def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.output import (
     LoadInterval,
+    LoadOutput,
+    LoadResults,
     QueryOutput,
     TsbsFormatError,
     parse_load_json,
@@ -17,6 +19,7 @@ from tsduel.workloads.tsbs.output import (
     parse_query_json,
     parse_query_stdout,
     precise_mean_ms,
+    together,
 )
 
 HEADER = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s"
@@ -64,6 +67,23 @@ def test_load_stdout():
         LoadInterval(1795184645, 199999.91, 600000.0),
     )
     assert (found.samples, found.seconds, found.rate, found.workers) == (1080000, 3.37, 320431.26, 2)
+
+
+def test_loads_of_several_clients_are_added():
+    """From the first begin to the last end; interval by interval, what ended early with its rest in the next one."""
+    long = LoadOutput(tuple(LoadInterval(100 + i, 10.0, 10.0 * (i + 1)) for i in range(3)), 35, 3.4, 10.3, 2)
+    short = LoadOutput((LoadInterval(7, 20.0, 20.0),), 24, 1.3, 18.5, 2)
+    timed = [LoadResults(3.4, 10.3, 1.0), LoadResults(1.3, 18.5, 1.0)]
+    load, results = together([long, short], timed, [0.004, 0.002])
+    assert load.intervals == (
+        LoadInterval(100, 30.0, 30.0), LoadInterval(101, 14.0, 44.0), LoadInterval(102, 10.0, 54.0)
+    )  # fmt: skip
+    assert (load.samples, load.workers) == (59, 4)
+    assert load.seconds == results.seconds == pytest.approx(3.402)
+    assert load.rate == results.rate == pytest.approx(59 / 3.402)
+    # One alone is as it was; where one said nothing, nothing is known of all.
+    assert together([long], timed[:1], []) == (long, timed[0])
+    assert together([long, None], [timed[0], None], [0.0, 0.0]) == (None, None)
 
 
 def test_samples_wording_is_the_same():

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"tsduel/host/machine"
 	"tsduel/host/record"
 )
@@ -165,9 +167,10 @@ func TestTwoClientsAtARate(t *testing.T) {
 	target := spec.Plan.Targets["fake"]
 	target.WritePath = "/write"
 	spec.Plan.Targets["fake"] = target
-	spec.Plan.Queries.Solo, spec.Host.Pin.Client = false, []int{0, 1, 2, 3}
+	spec.Host.Pin.Client = []int{0, 1, 2, 3}
 	spec.Plan.Mixed = &record.Mixed{Rates: record.Rates{Seconds: 1, Types: types[:1], Arrivals: "poisson", Connections: 4, LateMS: 500, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
 	spec.Workload.Mixed = spec.Workload.Data
+	groups(t, &spec)
 	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
 	b := run(t, spec)
 	if b.Status != record.OK || b.Void != "" {
@@ -188,4 +191,104 @@ func TestTwoClientsAtARate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// groups deals the data out to two clients, line by line; the second one's is packed.
+func groups(t *testing.T, spec *record.Spec) {
+	t.Helper()
+	spec.Plan.Queries.Solo = false
+	lines := strings.SplitAfter(string(must(os.ReadFile(spec.Workload.Data[0].Path))), "\n")
+	var of [2]strings.Builder
+	for i, line := range lines {
+		of[i%2].WriteString(line)
+	}
+	first, second := filepath.Join(spec.RunDir, "data.1-of-2"), filepath.Join(spec.RunDir, "data.2-of-2.zst")
+	z := must(zstd.NewWriter(nil))
+	check(t, os.WriteFile(first, []byte(of[0].String()), 0o644), os.WriteFile(second, z.EncodeAll([]byte(of[1].String()), nil), 0o644))
+	spec.Workload.Data = nil
+	spec.Workload.Groups = []record.DataFile{{Host: "host1", Format: "f", Path: first + ".zst", FeedPath: first, Samples: lines48 * 5},
+		{Host: "host3", Format: "f", Path: second, FeedPath: second, Samples: lines48 * 5}}
+}
+
+// Two clients load a part of the data each, from an instant that they agree on; what both have sent is added, and all of it is stored.
+func TestTwoClientsLoad(t *testing.T) {
+	spec, _ := fakes(t)
+	groups(t, &spec)
+	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+	b := run(t, spec)
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v %s", b.Failures, b.Void)
+	}
+	for _, name := range []string{"baseline", "candidate"} {
+		solo := b.Solo[name]
+		if len(solo.Clients) != 2 || solo.Clients[0].Host != "host1" || solo.Clients[1].Host != "host3" {
+			t.Fatalf("%+v", solo)
+		}
+		for _, c := range solo.Clients {
+			// Its start of a fake in Python is in it.
+			if c.Samples != lines48*5 || c.BeganMS <= 0 || c.BeganMS > 10e3 || c.CPUNS <= 0 || c.CPUs == 0 || c.Share <= 0 || solo.SkewMS >= max(solo.Clients[0].BeganMS, solo.Clients[1].BeganMS) {
+				t.Errorf("%+v", c)
+			}
+			for _, suffix := range []string{".csv", ".json", ".stderr"} {
+				if text, err := os.ReadFile(filepath.Join(spec.Dir, name, "load-"+c.Host+suffix)); err != nil || suffix != ".stderr" && len(text) == 0 {
+					t.Errorf("%s%s: %q %v", c.Host, suffix, text, err)
+				}
+			}
+		}
+	}
+	for _, p := range b.Phases {
+		if took := p.End - p.Begin; p.Phase == "load" && (p.Count != lines48*10 || took <= 0 || took > 20 || p.ClientUserS <= 0) {
+			t.Errorf("%+v", p)
+		}
+	}
+	for _, c := range b.Checks {
+		if !c.OK || c.Check == "samples_sent" && c.Actual != lines48*10 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// One of two loaders that fails ends the other, and is named; so are samples that one has not sent.
+func TestOneOfTwoLoadersFails(t *testing.T) {
+	for sentence, damage := range map[string]func(*record.Spec){
+		"the loader on host3 ended with exit code 1": func(spec *record.Spec) {
+			spec.Workload.Groups[1].FeedPath = filepath.Join(spec.RunDir, "none")
+			t.Setenv("FAKE_LOAD_S", "120")
+		},
+		"the loaders of 2 clients say they sent 478 samples together, and the plan has 480": func(*record.Spec) { t.Setenv("FAKE_LOST_SAMPLES", "1") },
+	} {
+		spec, _ := fakes(t)
+		groups(t, &spec)
+		apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+		damage(&spec)
+		begin := time.Now()
+		b := run(t, spec)
+		if len(b.Failures) != 1 || b.Failures[0].Phase != "load" || !strings.Contains(b.Failures[0].Message, sentence) || time.Since(begin) > 50*time.Second {
+			t.Errorf("%+v after %v", b.Failures, time.Since(begin))
+		}
+		check(t, os.Unsetenv("FAKE_LOAD_S"), os.Unsetenv("FAKE_LOST_SAMPLES"))
+	}
+}
+
+// A client's host that is lost in a load is no variant's fault either, and the other client's loader ends.
+func TestClientLostInALoad(t *testing.T) {
+	spec, _ := fakes(t)
+	spec.Row.Order = []string{"candidate", "baseline"}
+	groups(t, &spec)
+	t.Setenv("FAKE_LOAD_S", "120")
+	dies := apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
+	go func() {
+		for { // until both have begun
+			if text, _ := os.ReadFile(filepath.Join(spec.Dir, "candidate", "load-host3.csv")); len(text) > 0 {
+				dies()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	begin := time.Now()
+	if b, err := Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), " does not answer any more") || time.Since(begin) > 60*time.Second {
+		t.Errorf("%v %+v", err, b)
+	}
+	nothingLeft(t, spec)
 }

@@ -143,9 +143,9 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 	}
 	var used, cpuThen time.Duration
 	var readThen uint64
-	c.progress = func(p *proc.Process) (float64, error) {
+	c.progress = func(pid int) (float64, error) {
 		// In steps of a clock tick: a client that sleeps wakes up for its garbage collector.
-		if now, err := proc.CPU(p.Pid); err == nil && now-used >= 10*time.Millisecond {
+		if now, err := proc.CPU(pid); err == nil && now-used >= 10*time.Millisecond {
 			used = now
 			cpuThen, readThen = work()
 		}

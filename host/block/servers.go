@@ -317,11 +317,14 @@ func (f *frame) onlyOurs(v *variant) error {
 }
 
 // bringLog copies what the log of a component on another machine has beyond the copy here.
-func (s *server) bringLog() error {
-	if s.logThere == s.log {
+func (s *server) bringLog() error { return bring(s.on, s.logThere, s.log) }
+
+// bring copies what a file on another machine has beyond the copy here; there is where it is the same file.
+func bring(on machine.Machine, there, here string) error {
+	if there == here {
 		return nil
 	}
-	copied, err := os.OpenFile(s.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	copied, err := os.OpenFile(here, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
@@ -332,7 +335,7 @@ func (s *server) bringLog() error {
 			return err
 		}
 		var more []byte
-		if err := s.on.Log(machine.Piece{Path: s.logThere, From: info.Size()}, &more); err != nil || len(more) == 0 {
+		if err := on.Log(machine.Piece{Path: there, From: info.Size()}, &more); err != nil || len(more) == 0 {
 			return err
 		}
 		if _, err := copied.Write(more); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"tsduel/host/machine"
-	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -162,17 +161,30 @@ func (f *frame) keepCPU(rec *record.SoloRecord, of string, used usage) {
 	f.byRole(&rec.CPUNSByRole, of, used)
 }
 
-// loadFirst loads the data of the first window into an empty database.
+// loadFirst loads the data of the first window into an empty database: each of several clients its group of them.
 func (f *frame) loadFirst(ctx context.Context, v *variant, rec *record.SoloRecord) error {
-	data, ok := f.Workload.DataFor(v.target.DataFormat)
-	if !ok {
-		return fmt.Errorf("raw/workload.json has no data in format %q", v.target.DataFormat)
+	files := f.Workload.GroupsFor(v.target.DataFormat)
+	if data, ok := f.Workload.DataFor(v.target.DataFormat); ok && len(f.clients) == 0 {
+		files = []record.DataFile{data}
 	}
-	return f.load(ctx, v, rec, data, record.Solo, "load")
+	if len(files) != 1+len(f.clients) {
+		return fmt.Errorf("raw/workload.json has %d files of data in format %q for %d clients", len(files), v.target.DataFormat, 1+len(f.clients))
+	}
+	return f.load(ctx, v, rec, files, record.Solo, "load")
 }
 
-// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there.
-func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, data record.DataFile, part, phase string) error {
+// load loads alone, then waits until the database has nothing left to do with it, and checks that all of it is there. Of several
+// files each is another client's.
+func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, files []record.DataFile, part, phase string) error {
+	l, err := f.loaders(v, files)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Kill() }()
+	planned := int64(0)
+	for _, data := range files {
+		planned += data.Samples
+	}
 	before, err := v.snapshots.Edge(ctx, "load", "begin", "")
 	if err != nil {
 		return err
@@ -183,35 +195,22 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 	}
 	written := v.storageWritten()
 	s := f.begin(v, part, phase, "")
-	path := cmp.Or(data.FeedPath, data.Path)
-	feed, wait, err := unpacked(path)
-	if err != nil {
-		return err
-	}
-	if feed != nil {
-		path = "-"
-	}
-	prefix := filepath.Join(v.dir, "load")
 	stopTicks := v.snapshots.Ticks(ctx, nil)
 	read := f.profile(ctx, "load", firstWindow, v)
 	defer read(0)
-	v.drained = func() { read(data.Samples) }
-	c := client{
-		verb: verb{name: "load", stdin: feed, env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + prefix + ".json",
-			fmt.Sprintf("LOAD_WORKERS=%d", f.Plan.Workload.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", f.Plan.Workload.BatchSize),
-			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(f.Plan.Workload.BatchSize)*f.Plan.Workload.Samples/max(1, f.Plan.Workload.Lines))}},
-		stdout: prefix + ".csv", stderr: prefix + ".stderr", stallS: f.Plan.Watchdog.LoadStallS,
-	}
-	c.progress = func(*proc.Process) (float64, error) {
-		done := acknowledged(c.stdout)
-		f.Events.Progress(phase, int64(done), data.Samples)
-		return done, nil
+	v.drained = func() { read(planned) }
+	c := client{stallS: f.Plan.Watchdog.LoadStallS}
+	c.progress = func(int) (float64, error) {
+		err := l.bring(".csv", ".stderr")
+		done := acknowledged(l.files(".csv")...)
+		f.Events.Progress(phase, int64(done), planned)
+		return done, err
 	}
 	c.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(c.stderr), lastWords(v.written()))
+		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS, httpStatus(l.files(".stderr")...), lastWords(v.written()))
 	}
 	s.listen(v.servers...)
-	exit, err := f.drive(ctx, v, &c)
+	exit, wait, err := f.work(ctx, v, &c, l)
 	// At once: the last tick may have to wait for an answer.
 	if now, gone := v.cpuByRole(); gone == nil {
 		f.keepCPU(rec, "load", now.since(cpu))
@@ -224,21 +223,32 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 	v.snapshots.Mark("load", "end", "")
 	s.over()
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	s.close(exit.Code, data.Samples)
+	if len(files) > 1 {
+		s.Begin = record.Epoch(l.agreed)
+	}
+	s.close(exit.Code, planned)
 	if err := f.died(v); err != nil {
 		return err
 	}
-	if err := f.equal(v, "load_exit", 0, float64(exit.Code), fmt.Sprintf("the loader ended with %s: %s%s", exitWords(exit.Code), clientWords(c.stderr), f.wantOfMemory())); err != nil {
+	who, said := l.words()
+	if err := f.equal(v, "load_exit", 0, float64(exit.Code), fmt.Sprintf("%s ended with %s: %s%s", who, exitWords(exit.Code), said, f.wantOfMemory())); err != nil {
 		return err
 	}
 	if fed != nil {
-		return fmt.Errorf("unpack %s: %w", data.Path, fed)
+		return fed
 	}
-	if err := f.sent(v, &c, data.Samples); err != nil {
+	if len(files) > 1 {
+		rec.Clients = l.clients()
+		rec.SkewMS = skew(rec.Clients)
+		if share, who := busiest(rec.Clients); share > bottleneck {
+			f.Events.Note(f.block.Block, v.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", who, 100*share))
+		}
+	}
+	if err := f.sent(v, l, planned); err != nil {
 		return err
 	}
 	if len(v.queues()) > 0 {
-		if err := f.arrive(ctx, v, data.Samples, before); err != nil {
+		if err := f.arrive(ctx, v, planned, before); err != nil {
 			return err
 		}
 		took := time.Since(exit.At).Seconds()
@@ -259,7 +269,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, da
 	if err != nil {
 		return err
 	}
-	if err := f.stored(v, data.Samples, before, after); err != nil {
+	if err := f.stored(v, planned, before, after); err != nil {
 		return err
 	}
 	return f.sameProcess(v)
@@ -271,24 +281,39 @@ var (
 	backoff = regexp.MustCompile(`^\[worker \d+\] backoff took `)
 )
 
-// sent checks what the loader says of itself, before an hour of queries on half the data.
-func (f *frame) sent(v *variant, c *client, planned int64) error {
-	samples, complaints, complaint := "no", 0, ""
+// loadedBy is how many samples loaders say that they have sent, and that in words.
+func loadedBy(csvs ...string) (samples int64, said string) {
+	said = "no"
 	lines(func(line string) {
 		if found := loaded.FindStringSubmatch(line); found != nil {
-			samples = found[1]
+			n, _ := strconv.ParseInt(found[1], 10, 64)
+			samples += n
+			said = strconv.FormatInt(samples, 10)
 		}
+	}, csvs...)
+	return samples, said
+}
+
+// sent checks what the loaders say of themselves, before an hour of queries on half the data.
+func (f *frame) sent(v *variant, l *loaders, planned int64) error {
+	complaints, complaint := 0, ""
+	complain := func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }
+	lines(func(line string) {
 		if backoff.MatchString(line) {
-			complaints, complaint = complaints+1, cmp.Or(complaint, line)
+			complain(line)
 		}
-	}, c.stdout)
-	lines(func(line string) { complaints, complaint = complaints+1, cmp.Or(complaint, line) }, c.stderr)
-	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", samples, planned)
-	if complaints > 0 {
-		wrong += "; it says: " + clientWords(c.stderr)
+	}, l.files(".csv")...)
+	lines(complain, l.files(".stderr")...)
+	samples, said := loadedBy(l.files(".csv")...)
+	wrong := fmt.Sprintf("the loader says it sent %s samples, and the plan has %d", said, planned)
+	if len(l.all) > 1 {
+		wrong = fmt.Sprintf("the loaders of %d clients say they sent %s samples together, and the plan has %d", len(l.all), said, planned)
 	}
-	actual, _ := strconv.ParseFloat(samples, 64)
-	if err := f.equal(v, "samples_sent", float64(planned), actual, wrong); err != nil {
+	if complaints > 0 {
+		_, words := l.words()
+		wrong += "; it says: " + words
+	}
+	if err := f.equal(v, "samples_sent", float64(planned), float64(samples), wrong); err != nil {
 		return err
 	}
 	return f.equal(v, "load_retries", 0, float64(complaints), fmt.Sprintf("the loader complained on %d lines, the first: %s", complaints, scrape.OneLine(complaint)))

@@ -34,7 +34,7 @@ func (f *frame) asked(r *rates, length time.Duration, streams ...ratesStream) op
 
 // together runs a phase with all clients, from an instant that they agree on once all are ready. ClientCPU and the totals are this
 // client's; what each was and did is returned beside the sum.
-func (f *frame) together(ctx context.Context, r *rates, progress func(int), streams []ratesStream) (sum []*openloop.Result, totals openloop.Totals, clients []record.RateClient, err error) {
+func (f *frame) together(ctx context.Context, r *rates, progress func(int), streams []ratesStream) (sum []*openloop.Result, totals openloop.Totals, clients []record.Client, err error) {
 	asked := f.asked(r, record.Seconds(r.rule.Seconds), streams...)
 	job, closeAll, err := asked.Job()
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *frame) together(ctx context.Context, r *rates, progress func(int), stre
 		return nil, totals, nil, err
 	}
 	all := [][]*openloop.Result{own}
-	clients = []record.RateClient{clientOf(f.Host.Host, own, totals.Began.Sub(agreed), totals.Elapsed, totals.ClientCPU, max(1, len(f.Host.Pin.Client)))}
+	clients = []record.Client{clientOf(f.Host.Host, own, totals.Began.Sub(agreed), totals.Elapsed, totals.ClientCPU, max(1, len(f.Host.Pin.Client)))}
 	for i := range others {
 		o := &others[i]
 		<-o.ended
@@ -93,8 +93,8 @@ func (f *frame) together(ctx context.Context, r *rates, progress func(int), stre
 	return openloop.Add(all...), totals, clients, nil
 }
 
-func clientOf(host string, results []*openloop.Result, began, elapsed, cpu time.Duration, cpus int) record.RateClient {
-	c := record.RateClient{Host: host, BeganMS: began.Seconds() * 1e3, CPUNS: int64(cpu), Share: cpu.Seconds() / elapsed.Seconds() / float64(cpus)}
+func clientOf(host string, results []*openloop.Result, began, elapsed, cpu time.Duration, cpus int) record.Client {
+	c := record.Client{Host: host, BeganMS: began.Seconds() * 1e3, CPUNS: int64(cpu), CPUs: cpus, Share: cpu.Seconds() / elapsed.Seconds() / float64(cpus)}
 	for _, r := range results {
 		c.Started, c.Lines = c.Started+r.Started, c.Lines+r.Lines
 	}
@@ -102,8 +102,8 @@ func clientOf(host string, results []*openloop.Result, began, elapsed, cpu time.
 }
 
 // skew is by how much one client began before another, in ms.
-func skew(clients []record.RateClient) float64 {
-	began := func(a, b record.RateClient) int {
+func skew(clients []record.Client) float64 {
+	began := func(a, b record.Client) int {
 		if a.BeganMS < b.BeganMS {
 			return -1
 		}
@@ -116,7 +116,7 @@ func skew(clients []record.RateClient) float64 {
 }
 
 // busiest is the client that used most of its CPUs, by name where there are several.
-func busiest(clients []record.RateClient) (share float64, who string) {
+func busiest(clients []record.Client) (share float64, who string) {
 	who = "the client"
 	for _, c := range clients {
 		if c.Share > share {

@@ -192,7 +192,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 	if rec.StartS, err = u.launch(ctx, v, "", nil); err != nil {
 		return err
 	}
-	if err := u.load(ctx, v, &rec, data, record.InUpgrade, "ingest"); err != nil {
+	if err := u.load(ctx, v, &rec, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = u.shutdown(ctx, v)

@@ -38,12 +38,13 @@ type Here struct {
 	processes map[int]*proc.Process
 	edges     []noise.Edge
 	clients   []*client
+	held      map[int]*held
 	workload  func(context.Context) (*record.Workload, error) // nil: it is made by who asks
 }
 
 // NewHere of this machine.
 func NewHere(ctx context.Context, address string) *Here {
-	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}}
+	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
 }
 
 // FreePort is of Machine.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/proc"
@@ -175,6 +177,56 @@ func TestLentMachine(t *testing.T) {
 	there.Release()
 	if err := <-over; err != nil {
 		t.Error(err)
+	}
+}
+
+// A client that is held does nothing until its instant, which its first word tells; what it reads comes unpacked, and one that is
+// killed before has an exit.
+func TestHeldClient(t *testing.T) {
+	lent, _ := lending(t, time.Minute)
+	there, _ := borrow(t, lent)
+	for name, m := range map[string]Machine{"here": NewHere(t.Context(), "127.0.0.1"), "there": there} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			verb, packed, log := filepath.Join(dir, "load"), filepath.Join(dir, "data.zst"), filepath.Join(dir, "logs", "load.csv")
+			z, err := zstd.NewWriter(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, text := range map[string]string{verb: "#!/usr/bin/env bash\necho \"$A $0\"; cat; echo late >&2; sleep 0.05; exit 3\n", packed: string(z.EncodeAll([]byte("line\n"), nil))} {
+				if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := Held{Command: Command{Argv: []string{verb}, Env: []string{"A=b c"}, Scratch: "/test"}, Feed: packed, Out: log, Complaints: log + ".stderr"}
+			var pid, other int
+			if err := errors.Join(m.Hold(c, &pid), m.Hold(c, &other)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+			if text, err := os.ReadFile(log); err != nil || len(text) != 0 {
+				t.Errorf("%q %v", text, err)
+			}
+			if err := m.Kill(other, &None{}); err != nil {
+				t.Error(err)
+			}
+			at := time.Now().Add(50 * time.Millisecond)
+			var ran, killed Ran
+			if err := errors.Join(m.LetGo(Instant{pid, at.UnixNano()}, &ran), m.LetGo(Instant{other, at.UnixNano()}, &killed)); err != nil {
+				t.Fatal(err)
+			}
+			if began := time.Unix(0, ran.Began).Sub(at); ran.Exit.Code != 3 || killed.Exit.Code != 128+9 || began < 0 || ran.Exit.At.Sub(at) < began || ran.CPUs == 0 {
+				t.Errorf("%v %+v %+v", began, ran, killed)
+			}
+			for path, want := range map[string]string{log: "b c " + verb + "\nline\n", log + ".stderr": "late\n"} {
+				if text, err := os.ReadFile(path); err != nil || string(text) != want {
+					t.Errorf("%q %v", text, err)
+				}
+			}
+			if m.LetGo(Instant{1, 0}, &ran) == nil {
+				t.Error("nobody is held there")
+			}
+		})
 	}
 }
 

@@ -37,6 +37,8 @@ type Machine interface {
 	Workload(_ None, made *record.Workload) error              // the files of the run, made where they are missing
 	Prime(openloop.Asked, *int) error                          // a client, until it is ready to send: its number
 	Loop(Instant, *Looped) error                               // it sends from that instant on, to its end
+	Hold(Held, *int) error                                     // a client's command, started and stopped before it does anything: its pid
+	LetGo(Instant, *Ran) error                                 // it goes on at that instant, to its end
 }
 
 type (
@@ -83,7 +85,18 @@ type (
 		Dir  string
 		Drop bool
 	}
-	// Instant is when a client begins, in ns since the epoch by its own machine's clock.
+	// Held is a client's command; what it says and complains of goes into files, and Feed, where it is packed data, unpacked into its stdin.
+	Held struct {
+		Command
+		Feed, Out, Complaints string
+	}
+	// Ran is how it ended, and when it said its first word, in ns since the epoch by its own machine's clock; CPUs is how many it may use.
+	Ran struct {
+		Exit  proc.Exit
+		Began int64
+		CPUs  int
+	}
+	// Instant is when a client (its number, or its pid) begins, in ns since the epoch by its own machine's clock.
 	Instant struct {
 		Client int
 		At     int64

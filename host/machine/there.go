@@ -80,3 +80,9 @@ func (t *There) Prime(a openloop.Asked, r *int) error { return t.ask("Prime", a,
 
 // Loop is of Machine.
 func (t *There) Loop(a Instant, r *Looped) error { return t.ask("Loop", a, r) }
+
+// Hold is of Machine.
+func (t *There) Hold(a Held, r *int) error { return t.ask("Hold", a, r) }
+
+// LetGo is of Machine.
+func (t *There) LetGo(a Instant, r *Ran) error { return t.ask("LetGo", a, r) }

@@ -135,6 +135,9 @@ type SoloRecord struct {
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained
+	// Clients are those of several that loaded together, and SkewMS by how much one began before another.
+	Clients []Client `json:"clients,omitempty"`
+	SkewMS  float64  `json:"skew_ms,omitempty"`
 }
 
 // Canary is how long the same work takes on this machine, in seconds.
@@ -222,18 +225,21 @@ type RatePhase struct {
 	Void        string             `json:"void"`    // why it says nothing of the server, in a sentence
 	Held        bool               `json:"held"`    // of a rung: all were answered within the bound, at its percentile
 	// Clients are those of several, and SkewMS by how much one began before another. ClientShare is the busiest one's then.
-	Clients []RateClient `json:"clients,omitempty"`
-	SkewMS  float64      `json:"skew_ms,omitempty"`
+	Clients []Client `json:"clients,omitempty"`
+	SkewMS  float64  `json:"skew_ms,omitempty"`
 }
 
-// RateClient is one of several: when it began after the instant that was agreed on, what it used of its host's CPUs, and what it sent.
-type RateClient struct {
+// Client is one of several: when it began after the instant that was agreed on, what it used of its host's CPUs, and what it sent:
+// operations and lines at a rate, samples of a load.
+type Client struct {
 	Host    string  `json:"host"`
 	BeganMS float64 `json:"began_ms"`
 	CPUNS   int64   `json:"cpu_ns"`
+	CPUs    int     `json:"cpus"`
 	Share   float64 `json:"share"`
-	Started int     `json:"started"`
-	Lines   int64   `json:"lines"`
+	Started int     `json:"started,omitempty"`
+	Lines   int64   `json:"lines,omitempty"`
+	Samples int64   `json:"samples,omitempty"`
 }
 
 // RateStream is the operations of one kind in it: planned = started + unstarted, started = answered + failed. Times are in ns by
@@ -388,6 +394,7 @@ type Link struct {
 // Workload is raw/workload.json: the very files of a run.
 type Workload struct {
 	Data      []DataFile  `json:"data"`
+	Groups    []DataFile  `json:"groups,omitempty"` // of several clients, each one's part of the data, which it loads
 	Queries   []QueryFile `json:"queries"`
 	Mixed     []DataFile  `json:"mixed,omitempty"`     // behind the window that is loaded
 	Continued []DataFile  `json:"continued,omitempty"` // the same, of as much again on top
@@ -395,6 +402,7 @@ type Workload struct {
 
 // DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
 type DataFile struct {
+	Host            string   `json:"host,omitempty"`  // of a group: that of its client
 	Cells           []string `json:"cells,omitempty"` // of a sweep, those that load it
 	Format          string   `json:"format"`
 	Path            string   `json:"path"` // zstd
@@ -427,11 +435,21 @@ func (w *Workload) In(cell string) *Workload {
 	data := func(files []DataFile) []DataFile {
 		return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return not(f.Cells) })
 	}
-	return &Workload{Data: data(w.Data), Mixed: data(w.Mixed), Continued: data(w.Continued), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
+	return &Workload{Data: data(w.Data), Groups: data(w.Groups), Mixed: data(w.Mixed), Continued: data(w.Continued), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
 }
 
 // DataFor returns the data in a format.
 func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
+
+// GroupsFor returns the groups of all clients in a format; none where there is one client.
+func (w *Workload) GroupsFor(format string) (groups []DataFile) {
+	for _, g := range w.Groups {
+		if g.Format == format {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
 
 // ContinuedFor returns what follows it.
 func (w *Workload) ContinuedFor(format string) (DataFile, bool) {

@@ -16,7 +16,6 @@ import (
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
-	"tsduel/host/workload"
 )
 
 // Kind is what a kind of run does in its blocks.
@@ -154,10 +153,7 @@ func (d *driver) run(ctx context.Context) error {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
 	if d.plan.Workload != nil {
-		if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
-			return err
-		}
-		if err := d.shareWorkload(ctx); err != nil {
+		if err := d.makeWorkload(ctx); err != nil {
 			return err
 		}
 	}
@@ -172,8 +168,7 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	first := len(d.plan.Hosts) == 0 || d.who.Host == d.plan.Hosts[0] // of a fleet one is enough
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil && first {
+	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"tsduel/host/machine"
@@ -98,7 +99,7 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.Remove(d.file("pid"))
-	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: scratch, Cache: d.cache, Events: record.NewEvents(d.runDir, true)}
+	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: scratch, Cache: d.cache, Host: record.Facts{Host: append(d.who, "")[0]}, Events: record.NewEvents(d.runDir, true)}
 	return machine.Lend(ctx, l, lent.Token, lendPatience+3*record.Seconds(plan.Duration.WorkloadS), func(ctx context.Context) (made *record.Workload, err error) {
 		if spec.Builds, err = record.LoadBuilds(d.runDir, plan); err != nil {
 			return nil, err
@@ -114,7 +115,7 @@ func (d *driver) others() []string {
 
 // meet writes raw/HOST.json of the hosts that run components, and looks whether blocks can run on them.
 func (d *driver) meet(ctx context.Context) error {
-	var binaries []string
+	binaries, _ := filepath.Glob(filepath.Join(d.spec.Builds.TSBSBin, "tsbs_*"))
 	for _, build := range d.spec.Builds.Variants {
 		for _, part := range build.Components {
 			binaries = append(binaries, part.Binary)
@@ -156,7 +157,8 @@ func (d *driver) meetOne(there *machine.There, here map[string]string) error {
 		return err
 	}
 	for path, sum := range here {
-		if found[path] != sum {
+		ofClients := filepath.Dir(path) == d.spec.Builds.TSBSBin // each makes its part of the data, as one would
+		if found[path] != sum && (!ofClients || slices.Contains(d.plan.Topology[there.Host], "client")) {
 			return record.UserError("%s has another %s than the client's host, so that what build/ says would not be what runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
 		}
 	}
@@ -172,31 +174,46 @@ func (d *driver) meetOne(there *machine.There, here map[string]string) error {
 
 const aloneWhy = "components run on other hosts than the client, which does not see their instructions"
 
-// shareWorkload has the other clients make the same files.
-func (d *driver) shareWorkload(ctx context.Context) error {
-	for _, host := range d.plan.Topology.Clients()[min(1, len(d.plan.Topology)):] {
-		there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
-		if err != nil {
-			return err
+// makeWorkload has all clients make their files at once: the same ones, but for the group of the data that each loads.
+func (d *driver) makeWorkload(ctx context.Context) (err error) {
+	others := d.plan.Topology.Clients()[min(1, len(d.plan.Topology)):]
+	made, failed := make([]record.Workload, len(others)), make([]error, len(others))
+	making, end := context.WithCancel(ctx)
+	defer end()
+	var all sync.WaitGroup
+	for i, host := range others {
+		all.Go(func() {
+			there, _, err := machine.Borrow(making, d.spec.Lent, host)
+			if err == nil {
+				err = there.Workload(machine.None{}, &made[i])
+				there.HangUp()
+			}
+			failed[i] = err
+		})
+	}
+	if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
+		return err
+	}
+	if all.Wait(); len(others) == 0 {
+		return nil
+	}
+	for i, host := range others {
+		if failed[i] != nil {
+			return failed[i]
 		}
-		made := &record.Workload{}
-		err = there.Workload(machine.None{}, made)
-		there.HangUp()
-		if err != nil {
-			return err
-		}
-		for i, q := range d.spec.Workload.Queries {
-			if i >= len(made.Queries) || made.Queries[i].SHA256 != q.SHA256 || made.Queries[i].Path != q.Path {
+		for k, q := range d.spec.Workload.Queries {
+			if k >= len(made[i].Queries) || made[i].Queries[k].SHA256 != q.SHA256 || made[i].Queries[k].Path != q.Path {
 				return record.UserError("%s has made other queries of %s than the first client: give all hosts the same architecture", host, q.Type)
 			}
 		}
-		for i, data := range d.spec.Workload.Mixed {
-			if i >= len(made.Mixed) || made.Mixed[i].ContentChecksum != data.ContentChecksum || made.Mixed[i].FeedPath != data.FeedPath {
+		for k, data := range d.spec.Workload.Mixed {
+			if k >= len(made[i].Mixed) || made[i].Mixed[k].ContentChecksum != data.ContentChecksum || made[i].Mixed[k].FeedPath != data.FeedPath {
 				return record.UserError("%s has made other data (%s) than the first client: give all hosts the same architecture", host, data.Format)
 			}
 		}
+		d.spec.Workload.Groups = append(d.spec.Workload.Groups, made[i].Groups...)
 	}
-	return nil
+	return record.WriteJSON(d.raw("workload.json"), d.spec.Workload)
 }
 
 // machines are this one and, where that is to be said " on HOST", those that are lent to us, while each is looked at. One that does

@@ -90,6 +90,7 @@ type fixture struct {
 	who        Who
 	specs      map[int]record.Spec
 	block      func(context.Context, record.Spec) (*record.Block, error)
+	profile    func(context.Context, record.Spec) error
 	calibrate  func(*record.Plan, string) (*record.Calibration, error)
 }
 
@@ -178,7 +179,7 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block, Calibrate: f.calibrate}})
+	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block, Calibrate: f.calibrate, Profile: f.profile}})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
 	text := <-said

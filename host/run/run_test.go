@@ -137,6 +137,11 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 		host, kind, _ := strings.Cut(of, ":")
 		f.rows = append(f.rows, fmt.Sprintf("%d\t\t%s\t%s\tcandidate,baseline\tcpu-max-all-1", block, host, kind))
 	}
+	profiled := 0
+	f.profile = func(_ context.Context, spec record.Spec) error {
+		profiled++
+		return os.Mkdir(filepath.Join(spec.RunDir, "raw", "profiles"), 0o755)
+	}
 	f.who = Who{Host: "host2"}
 	f.calibrate = func(_ *record.Plan, warmup string) (*record.Calibration, error) {
 		if filepath.Base(warmup) != "001" {
@@ -147,6 +152,9 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 	f.run(t.Context(), 0)
 	f.calibrate = nil
 	f.wantRan(1, 2, 4)
+	if profiled != 1 {
+		t.Errorf("profiles were read %d times and not once, behind the blocks of a host that is not the first", profiled)
+	}
 	if turn := f.specs[4].Row.Turn; turn != 2 || !f.exists("raw/host2.json")() {
 		t.Errorf("block 4 has turn %d of its host", turn)
 	}

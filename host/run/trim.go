@@ -114,7 +114,7 @@ func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, com
 		}
 		for _, data := range files {
 			needed["workload/"+data.Key] = true
-			if _, err := os.Stat(filepath.Join(cache, "workload", data.Key, "data.zst.json")); err != nil {
+			if made, _ := filepath.Glob(filepath.Join(cache, "workload", data.Key, "data*.zst.json")); len(made) == 0 {
 				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes
 			}
 		}

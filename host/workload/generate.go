@@ -140,8 +140,12 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	if j.behind == "mixed" && plan.Churn != nil {
 		to = &churned{to: to, rule: *plan.Churn, start: j.start.UnixNano()}
 	}
-	to, flush := ofKind(plan, to)
-	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval="+plan.Interval)
+	to, flush := ofKind(plan, j.part, to)
+	args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}
+	if j.of > 1 { // of N groups each has every Nth line of all
+		args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.of), fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
+	}
+	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, args...)
 	if err := errors.Join(err, flush(), z.Close(), out.Close()); err != nil {
 		return err
 	}

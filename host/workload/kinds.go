@@ -19,11 +19,11 @@ import (
 //   - high-variance: every value is drawn by itself, evenly in its logarithm from 0.001 to 1000, with four significant digits. So the
 //     sample before says nothing of the next one.
 //
-// Drawn from workload.seed: the same plan gives the same bytes.
+// Drawn from workload.seed, and the number of a client's group: the same plan gives the same bytes.
 
 // ofKind returns what the generator writes to, and what has to be called after its last byte.
-func ofKind(plan *record.WorkloadPlan, to io.Writer) (io.Writer, func() error) {
-	k := &kind{to: to, draw: rand.New(rand.NewPCG(uint64(plan.Seed), 0))}
+func ofKind(plan *record.WorkloadPlan, group int, to io.Writer) (io.Writer, func() error) {
+	k := &kind{to: to, draw: rand.New(rand.NewPCG(uint64(plan.Seed), uint64(group)))}
 	switch plan.DataKind {
 	case "irregular":
 		k.change = k.later(record.Seconds(plan.IntervalS))

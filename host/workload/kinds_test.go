@@ -21,7 +21,7 @@ func changed(t *testing.T, plan record.WorkloadPlan) []string {
 			fmt.Fprintf(&text, "cpu,hostname=host_%d,rack=1 usage_user=%di,usage_system=7i %d\n", host, 50+i%3, 1_749_513_600_000_000_000+i*step)
 		}
 	}
-	to, flush := ofKind(&plan, &out)
+	to, flush := ofKind(&plan, 0, &out)
 	for rest := text.Bytes(); len(rest) > 0; {
 		n := min(len(rest), 101)
 		if _, err := to.Write(rest[:n]); err != nil {
@@ -90,7 +90,7 @@ func TestValuesOfHighVarianceSayNothingOfTheNext(t *testing.T) {
 
 func TestWhatIsNoLineIsLeftAlone(t *testing.T) {
 	var out bytes.Buffer
-	to, flush := ofKind(&record.WorkloadPlan{DataKind: "high-variance", IntervalS: 1}, &out)
+	to, flush := ofKind(&record.WorkloadPlan{DataKind: "high-variance", IntervalS: 1}, 0, &out)
 	said := "error: no such use case\nand an end with no"
 	_, _ = to.Write([]byte(said))
 	if err := flush(); err != nil || out.String() != said {

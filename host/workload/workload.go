@@ -49,7 +49,8 @@ type job struct {
 	format, form   string
 	query          *record.QueryType // nil: data
 	start, end     time.Time         // of the data
-	behind         string            // mixed or continued: of data behind the window that is loaded
+	behind         string            // mixed or continued: of data behind the window that is loaded; group: one client's part of that
+	part, of       int               // of a group
 	samples        int64
 	entries, bytes int64 // lines, or what else the format is counted in, or queries
 	made           file
@@ -94,7 +95,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if err := makeMissing(ctx, spec, missing); err != nil {
 		return nil, err
 	}
-	made, unpacked := &record.Workload{Queries: []record.QueryFile{}}, &feeds{}
+	made, unpacked := &record.Workload{Data: []record.DataFile{}, Queries: []record.QueryFile{}}, &feeds{}
 	if err := unpacked.begin(spec.Scratch); err != nil {
 		return nil, err
 	}
@@ -116,13 +117,18 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 			made.Mixed = append(made.Mixed, data)
 		case "continued":
 			made.Continued = append(made.Continued, data)
+		case "group":
+			data.Host = spec.Host.Host
+			made.Groups = append(made.Groups, data)
 		default:
 			made.Data = append(made.Data, data)
 		}
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
-	if err := record.ReadJSON(target, before); err == nil && !same(before, made) {
+	err := record.ReadJSON(target, before)
+	before.Groups = slices.DeleteFunc(before.Groups, func(d record.DataFile) bool { return d.Host != spec.Host.Host }) // the driver has all
+	if err == nil && !same(before, made) {
 		return nil, record.UserError("the data or the queries are not those of this run's first blocks (%s): start a new run", target)
 	}
 	return made, record.WriteJSON(target, made)
@@ -132,7 +138,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 func jobsOf(spec record.Spec) (jobs []*job) {
 	known := map[string]*job{}
 	for _, cell := range spec.Plan.CellNames() {
-		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache) {
+		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache, spec.Host.Host) {
 			key := j.path
 			if j.query != nil { // whatever data it lies beside
 				key = filepath.Base(j.path)
@@ -148,12 +154,24 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	return jobs
 }
 
-func jobsIn(whole *record.Plan, cache string) (jobs []*job) {
+// jobsIn are those of a cell on a host. Of several clients each makes the group that it loads, and the first one alone all of the data,
+// where they are exchanged.
+func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
 	plan, queries := whole.Workload, whole.Queries
+	clients := whole.Topology.Clients()
+	part, of := slices.Index(clients, host), len(clients)
 	for i, data := range plan.Data {
 		dir := filepath.Join(cache, "workload", data.Key)
-		jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, samples: plan.Samples,
-			entries: shapeOf(data.Format).entries(plan.Lines, plan.Samples), bytes: plan.EstimatedBytes})
+		if of > 1 {
+			lines := (plan.Lines - int64(part) + int64(of) - 1) / int64(of)
+			samples := lines * (plan.Samples / plan.Lines)
+			jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, fmt.Sprintf("data.%d-of-%d.zst", part+1, of)), format: data.Format, start: plan.Start, end: plan.End,
+				behind: "group", part: part, of: of, samples: samples, entries: shapeOf(data.Format).entries(lines, samples), bytes: plan.EstimatedBytes / int64(of)})
+		}
+		if of <= 1 || part == 0 && whole.Duel.Enabled && whole.Duel.Load {
+			jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, samples: plan.Samples,
+				entries: shapeOf(data.Format).entries(plan.Lines, plan.Samples), bytes: plan.EstimatedBytes})
+		}
 		if i > 0 {
 			continue
 		}
@@ -301,7 +319,7 @@ func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error
 // same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
 func same(a, b *record.Workload) bool {
 	content := func(w *record.Workload) (found []any) {
-		for _, d := range slices.Concat(w.Data, w.Mixed, w.Continued) {
+		for _, d := range slices.Concat(w.Data, w.Groups, w.Mixed, w.Continued) {
 			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {

@@ -125,6 +125,57 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	}
 }
 
+// Of several clients each makes its own part, line by line in turn; all of the data is made by the first one, where it is exchanged.
+func TestGroupsOfSeveralClients(t *testing.T) {
+	spec, calls := fixture(t)
+	spec.Plan.Topology = record.Topology{"host1": {"client"}, "host2": {"client"}, "host3": {"client"}, "host4": {"server"}}
+	spec.Plan.Duel = record.Duel{Enabled: true, Load: true}
+	var whole []string
+	var groups []record.DataFile
+	parts := map[string][]string{}
+	for _, host := range spec.Plan.Topology.Clients() {
+		own := spec
+		own.RunDir, own.Host.Host = spec.RunDir+host, host
+		must(t, os.MkdirAll(filepath.Join(own.RunDir, "raw"), 0o755))
+		made, err := Make(t.Context(), own)
+		must(t, err)
+		data, has := made.DataFor("victoriametrics")
+		if has != (host == "host1") || len(made.Groups) != 1 || made.Groups[0].Host != host || made.Groups[0].Lines != lines/3 || made.Groups[0].Samples != lines*10/3 {
+			t.Fatalf("%s: %+v %+v", host, made.Data, made.Groups)
+		}
+		groups = append(groups, made.Groups...)
+		for path, into := range map[string]func(string){data.FeedPath: func(line string) { whole = append(whole, line) },
+			made.Groups[0].FeedPath: func(line string) { parts[host] = append(parts[host], line) }} {
+			if path == "" {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			must(t, err)
+			for line := range strings.Lines(string(text)) {
+				into(line)
+			}
+		}
+	}
+	for i, line := range whole {
+		if part := parts[fmt.Sprintf("host%d", i%3+1)]; part[i/3] != line {
+			t.Fatalf("line %d: %q and not %q", i, part[i/3], line)
+		}
+	}
+	if len(whole) != lines {
+		t.Error(len(whole))
+	}
+	wantCalls(t, calls, 3+1+2) // their queries lie in one cache here
+	// The first one's record has what all have made, and is that of the same run still.
+	spec.RunDir, spec.Host.Host = spec.RunDir+"host1", "host1"
+	on := &record.Workload{}
+	must(t, record.ReadJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	on.Groups = groups
+	must(t, record.WriteJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	_, err := Make(t.Context(), spec)
+	must(t, err)
+	wantCalls(t, calls, 0)
+}
+
 func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
 	for _, c := range []struct {
 		fault, want string

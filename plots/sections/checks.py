@@ -192,13 +192,18 @@ def _busy_client(source: Source) -> list[str]:
         index=["block", "variant", "query_type"], columns="metric", values="value"
     )
     own = len((source.host.get("pin") or {}).get("client") or []) or cpus
-    found = [("duel", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
-    for what, workers in (("load", plan.workload.workers), ("query", plan.queries.workers)):
-        client, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
-        if {client, seconds} <= set(table.columns):
-            found.append((what, table[client] / table[seconds], min(cpus, workers)))
+    found = [("duel client", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
+    together = [client for block in source.run.blocks for one in block.solo.values() for client in one.clients]
+    for client in {client.host: client for client in together}.values():
+        used = pd.Series([one.share * one.cpus for one in together if one.host == client.host])
+        found.append((f"load client on {client.host}", used, min(client.cpus, plan.workload.workers)))
+    alone = () if together else (("load", plan.workload.workers),)
+    for what, workers in (*alone, ("query", plan.queries.workers)):
+        own_cpu, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
+        if {own_cpu, seconds} <= set(table.columns):
+            found.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))
     return [
-        f"The {what} client used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
-        for what, used, budget in found
+        f"The {who} used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
+        for who, used, budget in found
         if used.max() > CLIENT_BUDGET * budget
     ]

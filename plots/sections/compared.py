@@ -88,7 +88,8 @@ def machine(source: Source) -> list[list[str]]:
     sides = ("server", "client") if pin.get("server") else ()
     pinned = ", ".join(f"{who} on CPU {', '.join(map(str, pin[who]))}" for who in sides if pin.get(who))
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
-    files = run.of_any_host("workload.json").get("data") or []
+    made = run.of_any_host("workload.json")
+    files = [*(made.get("data") or []), *made.get("groups", [])]
     wide = [
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
@@ -100,8 +101,9 @@ def machine(source: Source) -> list[list[str]]:
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),
         *(
-            (f"sha256 of the data ({', '.join([file['format'], *file.get('cells', ())])})", str(file["sha256"]))
+            (f"sha256 of the data ({', '.join([file['format'], *file.get('cells', ()), *of])})", str(file["sha256"]))
             for file in files
+            for of in [[file["host"]] if "host" in file else []]
         ),
         ("TSBS", source.plan.tsbs.version if source.plan.tsbs else ""),
         ("tsduel", own(source)),

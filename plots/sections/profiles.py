@@ -83,16 +83,32 @@ class Pair:
         return f"{_WHAT[self.sample]} of {_OF[self.work]}{role}"
 
     @property
+    def hosts(self) -> int:
+        """On how many hosts it was taken, of which it is the sum."""
+        return int(self.tables[0]["hosts"].iloc[0])
+
+    @property
+    def counted(self) -> str:
+        """What a value is divided by, a column: operations, where there are any that it is a sum over."""
+        return "operations" if self.work in _EACH and self.sample != _HELD else "hosts"
+
+    @property
     def each(self) -> str:
-        """What a value is of: " an exchange"; nothing where it is of all."""
-        return _EACH.get(self.work, "") if self.sample != _HELD else ""
+        """What a value is of: " an exchange"; nothing where it is of all that one host did."""
+        return _EACH[self.work] if self.counted == "operations" else " a host" if self.hosts > 1 else ""
 
     @property
     def factors(self) -> tuple[float, float]:
         """From a value of each side to one an operation, in seconds or bytes."""
         unit = 1e-9 if self.tables[0]["unit"].iloc[0] == "nanoseconds" else 1.0
-        counts = [float(table["operations"].iloc[0]) if self.each else 1.0 for table in self.tables]
+        counts = [float(table[self.counted].iloc[0]) for table in self.tables]
         return unit / max(1.0, counts[0]), unit / max(1.0, counts[1])
+
+    def profile(self, variant: str) -> profiles.Profile:
+        """Return where it is of one side."""
+        wanted = (variant, self.work, self.role, self.kind)
+        every = profiles.index(self.source.run)
+        return next(one for one in every if (one.variant, one.work, one.role, one.kind) == wanted)
 
     def chance(self, baseline: float, candidate: float) -> float:
         """Return how far two values may be apart by chance: three standard errors of so many samples."""
@@ -162,13 +178,15 @@ def section(source: Source, pictures: Pictures) -> str:
         .to_numpy()
         .tolist()
     ]
+    fleet = source.plan.is_fleet
     apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
     intro = (
         "From one more block behind the measured ones: both sides did the same work once more while they were read, so "
         "that what a function costs can be compared, and not only its share. It is one profile a side, so it has no "
         "interval and gives no verdict: it says where a difference is that the blocks have shown. The *own* cost of a "
         "function is that of its code and of what it calls of Go's own library. All functions: "
-        f"{markup.code('tidy/profiles.csv')}; files: {markup.code('raw/profiles/')}."
+        f"{markup.code('tidy/profiles.csv')}; files: "
+        + (f"{markup.code('raw/HOST/profiles/')}, which are added up." if fleet else f"{markup.code('raw/profiles/')}.")
     )
     return markup.paragraphs(
         intro, apart, markup.items(missing), *(_one(pair, pictures) for pair in pairs(source) if pair.whole().baseline)
@@ -183,7 +201,10 @@ def _one(pair: Pair, pictures: Pictures) -> str:
         _total(pair),
         _functions(pair),
         _graph(pair, pictures) if pair.sample != _HELD else "",
-        markup.folded("go tool pprof -top -diff_base", markup.block(_pprof(pair), "text")),
+        markup.folded(
+            f"go tool pprof -top -diff_base{', of the first host' if pair.hosts > 1 else ''}",
+            markup.block(_pprof(pair), "text"),
+        ),
     )
 
 
@@ -203,7 +224,8 @@ def _total(pair: Pair) -> str:
     percent = numbers.change(100 * whole.difference / whole.baseline)
     sides = " → ".join(numbers.number(side / factor) for side in (whole.baseline, whole.candidate))
     chance = numbers.size(100 * whole.chance / whole.baseline)
-    said = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the profile."
+    of = f"profiles of {pair.hosts} hosts" if pair.hosts > 1 else "profile"
+    said = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the {of}."
     return f"{said} It is part of, in the measured blocks: {'; '.join(metrics)}." if metrics else said
 
 
@@ -238,12 +260,7 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
     unit, factor = pair.unit()
     sides = []
     for variant, scale in zip((pair.source.baseline, pair.comparison.candidate), pair.factors, strict=True):
-        (of,) = (
-            one
-            for one in profiles.index(pair.source.run)
-            if (one.variant, one.work, one.role, one.kind) == (variant, pair.work, pair.role, pair.kind)
-        )
-        stacks, added = profiles.read(pair.source.run, of), Counter[tuple[str, ...]]()
+        stacks, added = profiles.read(pair.profile(variant)), Counter[tuple[str, ...]]()
         column = stacks.samples.index(pair.sample)
         for places, values in stacks.stacks:
             added[tuple(short(pair, stacks.functions[place]) for place in places)] += values[column]
@@ -267,13 +284,8 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
 
 def _pprof(pair: Pair) -> str:
     go = [str(PROJECT / "scripts/with-go"), GO_MINIMUM, "local", "go", "tool", "pprof"]
-    base, mine = (
-        pair.source.run.path / f"raw/profiles/{one.file}.pprof"
-        for name in (pair.source.baseline, pair.comparison.candidate)
-        for one in profiles.index(pair.source.run)
-        if (one.variant, one.work, one.role, one.kind) == (name, pair.work, pair.role, pair.kind)
-    )
-    flags = ["-top", f"-nodecount={_NODES}", f"-sample_index={pair.sample}", f"-diff_base={base}", str(mine)]
+    base, mine = (f"{pair.profile(name).paths[0]}.pprof" for name in (pair.source.baseline, pair.comparison.candidate))
+    flags = ["-top", f"-nodecount={_NODES}", f"-sample_index={pair.sample}", f"-diff_base={base}", mine]
     return printed([*go, *flags], _PPROF_S, "go tool pprof")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from plots import markup, numbers
+from plots import markup, numbers, sentences
 from plots.charts.rates import NAMES, against_rate, responses
 from plots.comparison import Comparison
 from plots.pictures import Pictures
@@ -249,22 +249,12 @@ def _kept(at: At) -> str:
     streams = [stream for phase in found for stream in phase.streams]
     started, late, queued = (sum(getattr(s, name) for s in streams) for name in ("started", "late", "queued"))
     worst = max(stream.lateness_ns["p999"] for stream in streams) / 1e6
+    together = sentences.together(found, "shared the operations", "histograms")
     who, used = "busiest client" if found[0].clients else "client", max(phase.client_share for phase in found)
     return (
-        f"{_together(found)}The {who} used {used:.0%} of its CPUs at most. Of {started:,} "
+        f"{together}The {who} used {used:.0%} of its CPUs at most. Of {started:,} "
         f"operations it began {late:,} late by its own doing (p99.9 of lateness {numbers.number(worst, 2)} ms in the "
         f"worst phase); {queued:,} had to wait until a connection was free."
-    )
-
-
-def _together(found: list[RatePhase]) -> str:
-    """Say which clients shared the operations, and how well they began together; nothing where there was one."""
-    if not (hosts := sorted({client.host for phase in found for client in phase.clients})):
-        return ""
-    skew = max(phase.skew_ms for phase in found)
-    return (
-        f"{len(hosts)} clients ({', '.join(hosts)}) shared the operations and began within "
-        f"{numbers.number(skew, 2)} ms of each other at most; their histograms are added. "
     )
 
 

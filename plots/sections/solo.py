@@ -33,6 +33,7 @@ def load(source: Source, pictures: Pictures) -> str:
     names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
         *(part for one in source.comparisons if (part := _load_sentence(one))),
+        _together(source),
         components.queued(source),
         pictures.show(
             "load-rate", "load rate over time", f"Load rate over time, samples/s: {names}",
@@ -43,6 +44,15 @@ def load(source: Source, pictures: Pictures) -> str:
     )  # fmt: skip
 
 
+def _together(source: Source) -> str:
+    """Say how several clients loaded; nothing where there was one."""
+    blocks = [block for block in source.run.blocks if block.kind != "warmup"]
+    found = [one for block in blocks for one in block.solo.values() if one.clients]
+    said = sentences.together(found, "loaded a part of the simulated hosts each", "curves")
+    used = max((client.share for one in found for client in one.clients), default=0.0)
+    return f"{said}The busiest used {used:.0%} of its CPUs." if said else ""
+
+
 def _load_lines(source: Source) -> list[str]:
     """Return one line a variant, worded as the loader's summary; the baseline's once where it is the same."""
     of = source.plan.imported or source.plan.workload
@@ -51,6 +61,7 @@ def _load_lines(source: Source) -> list[str]:
         if source.plan.imported
         else source.plan.workload and source.plan.workload.workers
     )
+    each = f"{workers} workers{f' on each of {source.plan.clients} clients' if source.plan.clients > 1 else ''}"
     said = []
     for one in source.comparisons:
         rate, seconds = one.row("load_rate"), one.row("load_seconds")
@@ -60,7 +71,7 @@ def _load_lines(source: Source) -> list[str]:
         unit, rates = numbers.sides(rate)
         times = numbers.sides(seconds)[1] if seconds else [numbers.MISSING] * 2
         said += [
-            f"{markup.text(label)}: loaded {numbers.count(of.samples)} samples in {time} s with {workers} workers "
+            f"{markup.text(label)}: loaded {numbers.count(of.samples)} samples in {time} s with {each} "
             f"(mean rate {value} {unit})"
             for label, value, time in zip(one.labels, rates, times, strict=True)
         ]

@@ -1,10 +1,13 @@
 """results/bisect/NAME/bisect.json: what is searched, the revisions from GOOD to BAD, and the steps so far."""
 
+import contextlib
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
+
+from pydantic import ValidationError
 
 from tsduel.bisect.metric import Followed, followed
 from tsduel.bisect.revisions import Line, Revision, named
@@ -15,11 +18,15 @@ from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
+from tsduel.workloads.experiment import Component, Experiment
+from tsduel.workloads.tsbs import queries
 
 HOME = "bisect"
 EXPERIMENT = "experiments/bisect.yml"
 ONE_TYPE_S = 3.0
 """Seconds of a query type that is asked alone."""
+IN_TURN = "duel.load=true"
+"""What METRIC=load adds to SET: batches in turn need far fewer blocks than loads alone."""
 OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
 DECIDED = {
     "BASELINE": "GOOD is what all are compared with",
@@ -40,6 +47,8 @@ class Step(Part):
 class Bisection(Part):
     """bisect.json; `knobs` are those of every step, `skipped`: ref of a revision -> why it has no figure."""
 
+    FILE: ClassVar[str] = "bisect.json"
+
     version: Literal[1] = 1
     name: str
     created: str
@@ -55,18 +64,25 @@ class Bisection(Part):
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read it; a UserError says where there is none."""
-        path = directory / "bisect.json"
+        path = directory / cls.FILE
         if not path.exists():
-            known = ", ".join(sorted(p.parent.name for p in directory.parent.glob("*/bisect.json"))[-5:])
+            known = ", ".join(sorted(p.parent.name for p in directory.parent.glob(f"*/{cls.FILE}"))[-5:])
             raise UserError(
-                f"{directory}: no such bisection; there are: {known or 'none yet (make bisect GOOD= BAD=)'}"
+                f"{directory}: no such bisection; there are: {known or 'none yet'}; a new one is begun by "
+                "make bisect GOOD= BAD="
             )
-        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValidationError as error:
+            raise UserError(
+                f"{path}: no bisection as this version of tsduel has them ({error.errors()[0]['msg']}); start a new "
+                "one, without RUN="
+            ) from None
 
     def write(self, directory: Path) -> None:
         """Write it whole."""
         files.private_directory(directory)
-        files.write(directory / "bisect.json", self.model_dump_json(indent=1) + "\n")
+        files.write(directory / self.FILE, self.model_dump_json(indent=1) + "\n")
 
     @property
     def last(self) -> int:
@@ -81,9 +97,9 @@ class Bisection(Part):
     def line(self) -> Line:
         """Return where the revisions come from."""
         asked = question.read(self.environment()).asked
-        good = asked.variants["baseline"]
         listed = tuple(self.given.get("VERSIONS", "").split())
-        return Line(WORKLOADS[self.kind].program(asked, good, good.parts[0].role), self.repo, listed)
+        role = searched(asked, self.knobs.get("ROLE", "")).role
+        return Line(WORKLOADS[self.kind].program(asked, asked.variants["baseline"], role), self.repo, listed)
 
     def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
         """Return the knobs of a run that compares revisions, by their place, with GOOD."""
@@ -112,45 +128,87 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     for side in ("GOOD", "BAD"):
         if side not in given:
             raise UserError(f"{side} is missing: make bisect GOOD=v1.131.0 BAD=v1.135.0, or GOOD=git:REPO@REF BAD=REF")
-    passed = knobs.given(environment)
-    for knob, why in DECIDED.items():
-        if knob in passed:
-            raise UserError(f"{knob}: has no use in a bisection: {why}")
-    if passed.get("TARGET") == "gcp":
-        raise UserError(
-            "TARGET=gcp: every step would rent a machine of its own; rent one, and use TARGET=ssh SSH_HOST="
-        )
+    passed = _passed(environment)
     kind, experiment = _kind(environment, passed)
     repo, refs = _sides(given["GOOD"], given["BAD"])
-    what = followed(kind, environment)
-    settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
-    if kind == "tsbs" and given.get("TYPE"):
-        settings.append(f"queries.types=[{given['TYPE']}]")
-        settings += [] if "duel.seconds=" in settings[0] else [f"duel.seconds={ONE_TYPE_S:g}"]
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
-    bisection = Bisection(
-        name=name,
-        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        kind=kind,
-        given={**given, **knobs.given(environment), "EXPERIMENT": experiment},
-        knobs={**passed, "SET": " ".join(filter(None, settings))} | ({"EXPERIMENT": experiment} if experiment else {}),
-        followed=what,
-        repo=repo,
-        revisions=tuple(Revision(ref=ref, label=ref) for ref in refs),
-    )
     if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
         raise UserError(
             f"BLOCKS: of the first two duels, {FEWEST_BLOCKS} at least; how many the others need is reckoned"
         )
     # A plain name keeps where the experiment takes its revisions from.
-    if not repo and not given["GOOD"].startswith("module:"):
-        of = {**bisection.environment(), "VERSIONS": shlex.join(refs)}
-        bisection = bisection.model_copy(update={"repo": question.read(of).asked.variants["baseline"].repo})
+    plain = not repo and not given["GOOD"].startswith("module:")
+    versions = shlex.join(refs if plain else [named(repo, ref) for ref in refs])
+    passed |= {"EXPERIMENT": experiment} if experiment else {}
+    ends = {"KIND": kind, "VERSIONS": versions, "BLOCKS": first}
+    read = question.read({**passed, **ends})
+    if len(read.cells) > 1:
+        raise UserError(
+            f"{experiment} is a sweep, and one setting is searched: SET='matrix={{}}' with the fields of one cell"
+        )
+    role = knobs.role(read.written, passed) or ""
+    passed |= {"ROLE": role} if role else {}
+    typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
+    passed, what = _measured(kind, environment, passed, ends)
+    settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
+    if kind == "tsbs" and (one := given.get("TYPE")):
+        try:
+            queries.window_hours(one)
+        except ValueError as error:
+            raise UserError(f"TYPE: {error}") from None
+        settings.append(f"queries.types=[{one}]")
+        settings += [] if "duel.seconds" in knobs.fields_set(passed) else [f"duel.seconds={ONE_TYPE_S:g}"]
+    bisection = Bisection(
+        name=name,
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        kind=kind,
+        given={**given, **typed},
+        knobs={**passed, "SET": " ".join(filter(None, settings))},
+        followed=what,
+        repo=searched(read.asked, role).repo if plain else repo,
+        revisions=tuple(Revision(ref=ref, label=ref) for ref in refs),
+    )
     if bisection.repo and listed:
         raise UserError("VERSIONS: commits are taken by first parents from GOOD to BAD, so it would have no effect")
     revisions = bisection.line().between(*refs)
     step = Step(run=f"{name}-00", at=len(revisions) - 1, blocks=int(first))
     return bisection.model_copy(update={"revisions": revisions, "steps": (step,)})
+
+
+def _passed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the knobs that steps are given; a UserError for one that they have no use for."""
+    given = knobs.given(environment)
+    for knob, why in DECIDED.items():
+        if knob in given:
+            raise UserError(f"{knob}: has no use in a bisection: {why}")
+    if given.get("TARGET") == "gcp":
+        raise UserError(
+            "TARGET=gcp: every step would rent a machine of its own; rent one, and use TARGET=ssh SSH_HOST="
+        )
+    return given
+
+
+def _measured(
+    kind: str, environment: Mapping[str, str], passed: dict[str, str], ends: Mapping[str, str]
+) -> tuple[dict[str, str], Followed]:
+    """Return the knobs, and what is followed: of ingestion batches in turn, where they can be had."""
+    asked, environment = question.read({**passed, **ends}).asked, {**environment, **passed}
+    wanted = followed(kind, environment, in_turn=True).metric
+    if wanted.startswith("duel_load_") and not _in_turn(asked) and "duel.load" not in knobs.fields_set(passed):
+        turned = {**passed, "SET": f"{passed.get('SET', '')} {IN_TURN}".strip()}
+        with contextlib.suppress(UserError):  # what takes no lines over HTTP has loads alone
+            asked, passed = question.read({**turned, **ends}).asked, turned
+    return passed, followed(kind, environment, in_turn=_in_turn(asked))
+
+
+def _in_turn(asked: Experiment) -> bool:
+    duel = getattr(asked, "duel", None)
+    return bool(duel and duel.enabled and duel.load)
+
+
+def searched(asked: Experiment, role: str) -> Component:
+    """Return the component whose revisions are searched."""
+    return next(part for part in asked.variants["baseline"].parts if role in {"", part.role})
 
 
 def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:

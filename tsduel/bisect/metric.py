@@ -1,4 +1,4 @@
-"""METRIC, TYPE and THRESHOLD: which row of stats/comparison.json is followed through revisions."""
+"""METRIC, TYPE, ROLE and THRESHOLD: which row of stats/comparison.json is followed through revisions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +9,16 @@ from tsduel.core.sections import Part
 from tsduel.workloads import WORKLOADS
 
 WORDS = {
-    "tsbs": {"cpu": "duel_cpu_us", "time": "duel_typical_ms", "load": "load_rate", "memory": "duel_rss_bytes"},
+    "tsbs": {
+        "cpu": "duel_cpu_us",
+        "time": "duel_typical_ms",
+        "load": "load_rate",
+        "load-cpu": "load_cpu_seconds",
+        "memory": "duel_rss_bytes",
+    },
     "gobench": {"time": "sec/op", "memory": "B/op", "allocs": "allocs/op"},
 }
-"""Short words; the first is what is followed where nothing is said."""
+"""Short words; the first is what is followed where nothing is said. Those of ingestion mean batches in turn, if any."""
 
 
 class Followed(Part):
@@ -36,12 +42,18 @@ class Followed(Part):
         return next(rows, None)
 
 
-def followed(kind: str, environment: Mapping[str, str]) -> Followed:
-    """Return what METRIC, TYPE and THRESHOLD ask of a kind of run."""
+def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False) -> Followed:
+    """Return what METRIC, TYPE, ROLE and THRESHOLD ask of a kind of run.
+
+    ``in_turn``: it exchanges ingestion, which says what loads alone say more precisely.
+    """
     words, query_type = WORDS[kind], environment.get("TYPE", "").strip()
     given = environment.get("METRIC", "").strip() or next(iter(words))
     known = {metric.name: metric for metric in WORKLOADS[kind].registered}
-    metric = known.get(words.get(given, given))
+    name = words.get(given, given)
+    if in_turn and given in words:
+        name = next((metric.name for metric in known.values() if metric.instead_of == name), name)
+    metric = known.get(name)
     if metric is None and kind == "gobench" and "/" in given:  # a unit of the benchmark's own
         metric = Metric(given, "bench", given, "lower", 3.0, "secondary", given, per_type=True)
     if metric is None or metric.better == "none":
@@ -49,7 +61,13 @@ def followed(kind: str, environment: Mapping[str, str]) -> Followed:
             f"METRIC: {given!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
             "stats/comparison.csv"
         )
-    if query_type and not metric.per_type:
+    if metric.per_role:
+        query_type = query_type or environment.get("ROLE", "").strip()
+        if not query_type:
+            raise UserError(
+                f"METRIC: {metric.name} is measured by component; say whose with ROLE=, of a run that is there TYPE="
+            )
+    elif query_type and not metric.per_type:
         raise UserError(f"TYPE: {metric.name} is not measured by query type; leave TYPE out, or follow another METRIC")
     together = ALL if metric.together else GEOMEAN if metric.geomean else ""
     if metric.per_type and not (query_type or together):

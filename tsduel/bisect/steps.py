@@ -70,7 +70,11 @@ def main(environment: Mapping[str, str], results: Path) -> None:
     if not RUN_NAME.fullmatch(name):
         raise UserError(f"RUN: {name!r} is no name of a bisection; use letters, digits, dots, dashes and underscores")
     directory = results / HOME / name
-    bisection = kept(directory, environment) if directory.exists() else begun(name, environment)
+    # Without GOOD and BAD one that is there was meant, if there is any.
+    there = (directory / Bisection.FILE).exists() or (
+        not (environment.get("GOOD") or environment.get("BAD")) and any(directory.parent.glob(f"*/{Bisection.FILE}"))
+    )
+    bisection = kept(directory, environment) if there else begun(name, environment)
     bisection = _settled(bisection, results, environment.get("STEP_CODE", ""))
     known = read(bisection, results)
     step = bisection.steps[-1] if _is_open(bisection, results) else None
@@ -108,15 +112,20 @@ def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
     step, what = bisection.steps[-1], bisection.followed
     if _ref(bisection, step) in bisection.skipped:
         return bisection
-    row, why = None, ""
+    row, why, first = None, "", len(bisection.steps) == 1
     if ended := _compared(results, step).exists():
         row = what.row(files.read_json(_compared(results, step)), BAD)
         why = _without_figure(what, row)
     elif code not in {"", "0"}:
+        if first and (log := _unbuilt(results / step.run, "baseline")):
+            raise UserError(f"GOOD={bisection.revisions[0].label} does not build: see {log}; give another GOOD")
         why = _failed(results / step.run)
-    first, noisy = len(bisection.steps) == 1, row is not None and not why and not row["differences"]
+    noisy = row is not None and not why and not row["differences"]
     if why and first:
-        raise UserError(f"BAD={bisection.revisions[-1].label}: {why}; there is nothing to search by, see {step.run}")
+        raise UserError(
+            f"BAD={bisection.revisions[-1].label}: {why}; there is nothing to search by: give another BAD, METRIC or "
+            f"TYPE, see {results / step.run}"
+        )
     if noisy and (first or code):
         again = "make bisect with its GOOD and BAD" if first else f"make bisect RUN={bisection.name}"
         raise UserError(f"no block of {step.run} counts, its report says why; on a quieter machine: {again}")
@@ -141,15 +150,22 @@ def _without_figure(what: Followed, row: Mapping[str, Any] | None) -> str:
 
 def _failed(run_dir: Path) -> str:
     """Say what was the matter with the candidate of a run that ended early; empty where it was something else."""
-    log, built = run_dir / "build" / f"{BAD}.log", run_dir / "build" / f"{BAD}.json"
     if not (run_dir / Plan.FILE).exists():
         return ""
-    if (run_dir / "build" / "baseline.json").exists() and log.exists() and not built.exists():
+    if log := _unbuilt(run_dir, BAD):
         return f"it does not build: see {log}"
     run = rundir.open_run(run_dir)
     own = [failure.message for block in run.blocks for failure in block.failures if failure.variant == BAD]
     others = any(failure.variant != BAD for block in run.blocks for failure in block.failures)
     return own[0] if own and not others else ""
+
+
+def _unbuilt(run_dir: Path, variant: str) -> str:
+    """Return the log of a build that failed, here or on any host; empty where it did not."""
+    for build in (run_dir / "build", *sorted(run_dir.glob("host/*/build"))):
+        if (log := build / f"{variant}.log").exists() and not (build / f"{variant}.json").exists():
+            return str(log)
+    return ""
 
 
 def read(bisection: Bisection, results: Path) -> Known | None:
@@ -192,7 +208,9 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
             )
     seen = f"{bad} against {good} is {known.said(values)} in {what.name}, above zero is worse"
     if high < 0 and -at >= known.limit:
-        raise UserError(f"GOOD is already bad: {seen}; exchange what is followed, or look for a GOOD before it")
+        raise UserError(
+            f"GOOD is already bad: {seen}; give a GOOD before it, or another METRIC or TYPE: results/{run}/report.md"
+        )
     if low > 0 and at < known.limit:
         raise UserError(f"BAD is not bad: {seen}: real, but below THRESHOLD={what.threshold_pct:g}; give a lower one")
     if at < known.limit:

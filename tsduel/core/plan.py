@@ -512,6 +512,11 @@ class Plan(Part):
         return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
 
     @property
+    def clients(self) -> int:
+        """How many hosts load together."""
+        return sum("client" in roles for roles in self.topology.values()) or 1
+
+    @property
     def lent_hosts(self) -> tuple[str, ...]:
         """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
         return tuple(name for name in self.topology if name not in self.hosts)

@@ -76,8 +76,20 @@ class Check(_Record):
     message: str = ""
 
 
+class Client(_Record):
+    """One of several clients of a phase: when it began after the agreed instant, and its share of its host's CPUs."""
+
+    host: str
+    share: float
+    began_ms: float = 0.0
+    cpus: int = 1
+
+
 class Solo(_Record):
-    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes; by what, then role."""
+    """What one variant did alone; `cpu_ns`: the server's CPU clock at an edge, `sizes`: bytes; by what, then role.
+
+    `clients` are those of several that loaded together, and `skew_ms` by how much one began before another.
+    """
 
     sizes: dict[str, float] = {}
     sizes_by_role: dict[str, dict[str, int]] = {}
@@ -88,6 +100,8 @@ class Solo(_Record):
     cpu_ns: dict[str, int] = {}
     written_bytes: int = 0
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
+    clients: tuple[Client, ...] = ()
+    skew_ms: float = 0.0
 
 
 class DuelIdle(_Record):
@@ -185,13 +199,6 @@ class RateStream(_Record):
     lateness_ns: dict[str, int] = {}
 
 
-class RateClient(_Record):
-    """One of several clients of a phase, and its share of its host's CPUs."""
-
-    host: str
-    share: float
-
-
 class RatePhase(_Record):
     """Operations whose starts were fixed beforehand; `void` says why they tell nothing of the server."""
 
@@ -205,7 +212,7 @@ class RatePhase(_Record):
     samples: int = 0
     void: str = ""
     held: bool = False
-    clients: tuple[RateClient, ...] = ()
+    clients: tuple[Client, ...] = ()
     skew_ms: float = 0.0
 
 

@@ -104,9 +104,13 @@ class Run:
         """What each host that has run says of itself, raw/HOST.json, by its name in the plan."""
         return {name: found for name in self.plan.every_host if (found := self.json(f"raw/{name}.json"))}
 
+    def place_of(self, host: str, name: str) -> str:
+        """Return where that is which a host has written of all its blocks: raw/NAME, of a fleet raw/HOST/NAME."""
+        return f"raw/{host}/{name}" if self.plan.is_fleet else f"raw/{name}"
+
     def of_host(self, host: str, name: str) -> dict[str, Any]:
-        """Read what a host has written of all its blocks: raw/NAME, of a fleet raw/HOST/NAME."""
-        return self.json(f"raw/{host}/{name}" if self.plan.is_fleet else f"raw/{name}")
+        """Read it; an empty dictionary where there is none."""
+        return self.json(self.place_of(host, name))
 
     def of_any_host(self, name: str) -> dict[str, Any]:
         """Read the same of the first host that has it, where it says the same of all."""

@@ -20,11 +20,11 @@ NOISE = (
 BLOCKS = ("cell", "block", "candidate", "host", "kind", "counts", "cause", "second", "reason")
 PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")
-# what functions cost in profiles, all `operations` together; `sample` is cpu, alloc_space, inuse_space or delay, `own`
-# what a function and Go's own library below it take, `total` with all that it calls. The whole has no function, and a
-# profile that could not be had has nothing but a message
+# what functions cost in profiles, all `operations` of `hosts` together; `sample` is cpu, alloc_space, inuse_space or
+# delay, `own` what a function and Go's own library below it take, `total` with all that it calls. The whole has no
+# function, and a profile that could not be had has nothing but a message
 PROFILES = (
-    *("variant", "work", "role", "kind", "sample", "unit", "period", "operations"),
+    *("variant", "work", "role", "kind", "sample", "unit", "period", "operations", "hosts"),
     *("function", "own", "total", "message"),
 )
 
@@ -37,5 +37,5 @@ COMPARISON = (
 
 # What is a number wherever it stands; everything else is text, and an empty text stays one. `se` may be empty.
 NUMBERS = {"block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms", "rate"} | {
-    *("period", "operations", "own", "total")
+    *("period", "operations", "hosts", "own", "total")
 }

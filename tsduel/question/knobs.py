@@ -31,8 +31,9 @@ FIELDS = {
 }
 TEXTS = {"MODULE", "PACKAGE", "BENCH", "PROFILE"}
 SOURCES = {"module", "git", "path", "binary"}
+_REVISION = ("ref", "repo", "path")
 SIDES = {"BASELINE": "baseline", "CANDIDATE": "candidate"}
-NAMES = (*SIDES, "VERSIONS", *FIELDS, "SET", "AA", *places.KNOBS)
+NAMES = (*SIDES, "VERSIONS", "ROLE", *FIELDS, "SET", "AA", *places.KNOBS)
 
 
 def given(environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,7 +46,7 @@ def apply(data: dict[str, Any], knobs: Mapping[str, str]) -> dict[str, Any]:
     result = copy.deepcopy(data)
     for knob, variant in SIDES.items():
         if knob in knobs:
-            _set_side(result, variant, knobs[knob], knob)
+            _set_side(result, variant, knobs[knob], knob, role(data, knobs))
     if "VERSIONS" in knobs:
         _set_versions(result, knobs)
     for knob, fields in FIELDS.items():
@@ -97,16 +98,64 @@ def set_field(data: dict[str, Any], field: str, value: Any, knob: str) -> None:
     place[last] = value
 
 
-def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
-    """Take `v1.132.0`, `module:REF`, `git:REPO@REF`, `path:DIRECTORY` or `binary:FILE`, keeping flags and env."""
+def _by_role(side: object) -> dict[str, dict[str, Any]]:
+    """Return the components of a variant, as far as they are any; the short form is one itself."""
+    listed = side.get("components", [side]) if isinstance(side, dict) else None
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    return {str(part.get("role", "server")): part for part in parts}
+
+
+def role(data: Mapping[str, Any], given: Mapping[str, str]) -> str | None:
+    """Return whose revision a knob gives: ROLE, or the one component in whose revision baseline and candidate differ.
+
+    Empty where every variant is of one component; None where ROLE has to say it.
+    """
+    variants, asked = data.get("variants"), given.get("ROLE", "")
+    sides = variants if isinstance(variants, dict) else {}
+    several = any(isinstance(side, dict) and "components" in side for side in sides.values())
+    if asked and not several:
+        raise UserError("ROLE: has no effect: no variant of this experiment is a list of `components:`")
+    if asked and asked not in (known := _roles(sides)):
+        raise UserError(f"ROLE: no variant of this experiment has a component {asked!r}; allowed: {', '.join(known)}")
+    if asked or not several:
+        return asked
+    base, candidate = (_by_role(sides.get(side)) for side in SIDES.values())
+    differ = [name for name in {**base, **candidate} if _revision(base, name) != _revision(candidate, name)]
+    return differ[0] if len(differ) == 1 and differ[0] in base and differ[0] in candidate else None
+
+
+def _roles(sides: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(name for side in sides.values() for name in _by_role(side)))
+
+
+def _revision(parts: Mapping[str, Mapping[str, Any]], name: str) -> list[Any]:
+    part = {"source": "module", **parts.get(name, {})}
+    return [part.get(field) for field in ("source", *_REVISION)]
+
+
+def _unsaid(sides: Mapping[str, Any]) -> UserError:
+    return UserError(
+        "ROLE is missing: variants of this experiment are made of components; say whose revision is given, "
+        f"ROLE={' or ROLE='.join(_roles(sides))}"
+    )
+
+
+def _set_side(data: dict[str, Any], variant: str, text: str, knob: str, whose: str | None) -> None:
+    """Take `v1.132.0`, `module:REF`, `git:REPO@REF`, `path:DIRECTORY` or `binary:FILE`, keeping flags and env.
+
+    Of a variant of several components it is the revision of ``whose``.
+    """
     variants = data.setdefault("variants", {})
-    side = variants.setdefault(variant, {}) if isinstance(variants, dict) else None
+    side = variants.get(variant, {}) if isinstance(variants, dict) else None
     if not isinstance(side, dict):
         raise UserError(f"{knob}: the experiment's variants.{variant} is not a mapping")
-    if "components" in side:
-        raise UserError(
-            f"{knob}: the experiment's {variant} is made of components; say which one in the file or by SET="
-        )
+    if whose is None and "components" in side:
+        raise _unsaid(variants)
+    variants[variant] = side = copy.deepcopy(side)  # what YAML names twice is one object
+    if whose and whose not in _by_role(side):
+        raise UserError(f"{knob}: the experiment's {variant} has no component {whose!r} to be of that revision")
+    if whose:
+        side = _by_role(side)[whose]
     kind, separator, rest = text.partition(":")
     if not separator or kind not in SOURCES:
         # A plain revision keeps where the experiment takes its revisions from.
@@ -117,7 +166,7 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
             )
         side["ref"] = text
         return
-    for field in ("ref", "repo", "path"):
+    for field in _REVISION:
         side.pop(field, None)
     side["source"] = kind
     if kind == "git":
@@ -130,18 +179,26 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str) -> None:
 
 
 def _set_versions(data: dict[str, Any], knobs: Mapping[str, str]) -> None:
-    """Take several revisions, all with the flags and env of the baseline, which is the first of them."""
+    """Take several revisions, all with the flags and env of the baseline, which is the first of them.
+
+    Where it has no component of that role, of the first variant that has.
+    """
     given = _words(knobs["VERSIONS"], "VERSIONS")
     if named := [knob for knob in SIDES if knob in knobs]:
         raise UserError(f"VERSIONS: names every side, so {' and '.join(named)} would have no effect")
     if len(given) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError('VERSIONS is not two versions or more: VERSIONS="v1.128.0 v1.129.0"')
-    variants = data.get("variants")
-    of_all = variants.get("baseline", {}) if isinstance(variants, dict) else {}
+    variants, whose = data.get("variants"), role(data, knobs)
+    sides = variants if isinstance(variants, dict) else {}
+    if whose is None:
+        raise _unsaid(sides)
+    of_all = sides.get("baseline", {})
+    if whose and whose not in _by_role(of_all):
+        of_all = next(side for side in sides.values() if whose in _by_role(side))
     names = ("baseline", "candidate", *(f"candidate-{number}" for number in range(2, len(given))))
-    data["variants"] = {name: copy.deepcopy(of_all) for name in names}
+    data["variants"] = dict.fromkeys(names, of_all)
     for name, text in zip(names, given, strict=False):
-        _set_side(data, name, text, "VERSIONS")
+        _set_side(data, name, text, "VERSIONS", whose)
 
 
 def refuse_without_effect(asked: Experiment, given: Mapping[str, str]) -> None:
@@ -155,6 +212,8 @@ def refuse_without_effect(asked: Experiment, given: Mapping[str, str]) -> None:
             'it counts queries of the closed loop, which this experiment has not: add SET="queries.solo=true"; '
             'how long the exchanges of a type last is SET="duel.seconds=2"'
         )
+    if not {*SIDES, "VERSIONS"} & set(given):
+        why["ROLE"] = "it says whose revision BASELINE, CANDIDATE or VERSIONS is, and none is given"
     for knob, field in (("PACKAGE", "package"), ("BENCH", "bench")):
         if all(getattr(variant, field) for variant in asked.variants.values()):
             why[knob] = f"every variant of this experiment has its own `{field}:`"

@@ -6,7 +6,8 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import Run
@@ -17,16 +18,18 @@ _OWN = re.compile(r"main\.|([A-Za-z0-9_-]+\.)+[A-Za-z0-9_-]+/")
 
 @dataclass(frozen=True)
 class Profile:
-    """An entry of raw/profiles/profiles.json; `file` is empty where `why` says why there is none."""
+    """What a component did at a work, of a fleet on several hosts: their `operations` and `paths` without endings.
+
+    `missing`: why there is none, a sentence a host.
+    """
 
     variant: str
     work: str
     role: str
     kind: str
-    file: str
     operations: int
-    seconds: float
-    why: str
+    paths: tuple[Path, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,40 @@ class Stacks:
 
 
 def index(run: Run) -> list[Profile]:
-    """Return what was to be had; nothing where no profiles were asked for."""
-    return [Profile(**entry) for entry in run.json("raw/profiles/profiles.json").get("profiles") or ()]
+    """Return what was to be had; nothing where no profiles were asked for.
+
+    A host on which any variant has none is left out for all of them, unless that is every host: work is to be equal.
+    """
+    entries = [
+        (host, entry)
+        for host in run.plan.every_host
+        for entry in run.of_host(host, "profiles/profiles.json").get("profiles") or ()
+    ]
+    found = []
+    for key in dict.fromkeys((of["variant"], of["work"], of["role"], of["kind"]) for _, of in entries):
+        alike = [(host, of) for host, of in entries if (of["work"], of["role"], of["kind"]) == key[1:]]
+        lacking = {host for host, of in alike if not of["file"]}
+        added = {host for host, _ in alike} - lacking or {alike[0][0]}
+        mine = [(host, of) for host, of in alike if of["variant"] == key[0]]
+        had = [(host, of) for host, of in mine if of["file"] and host in added]
+        paths = tuple(run.path / run.place_of(host, f"profiles/{of['file']}") for host, of in had)
+        left_out = ", which is left out" if added - lacking else ""
+        missing = (f"{f'on {host}{left_out}: ' * run.plan.is_fleet}{of['why']}" for host, of in mine if not of["file"])
+        found.append(Profile(*key, sum(of["operations"] for _, of in had), paths, tuple(missing)))
+    return found
 
 
-def read(run: Run, profile: Profile) -> Stacks:
+def read(profile: Profile) -> Stacks:
     """Read the stacks of a profile, or say that they are damaged."""
-    path = run.path / f"raw/profiles/{profile.file}.stacks.json.gz"
+    first, *others = (_stacks(path.with_name(f"{path.name}.stacks.json.gz")) for path in profile.paths)
+    for other in others:
+        begin = len(first.functions)
+        moved = tuple((tuple(begin + place for place in places), values) for places, values in other.stacks)
+        first = replace(first, functions=first.functions + other.functions, stacks=first.stacks + moved)
+    return first
+
+
+def _stacks(path: Path) -> Stacks:
     try:
         found = json.loads(gzip.decompress(path.read_bytes()))
     except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -69,10 +99,11 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
     """Yield the rows of tidy/profiles.csv."""
     for profile in index(run):
         key = (profile.variant, profile.work, profile.role, profile.kind)
-        if not profile.file:
-            yield *key, "", "", 0, profile.operations, "", 0, 0, profile.why
+        for why in profile.missing:
+            yield *key, "", "", 0, 0, 0, "", 0, 0, why
+        if not profile.paths:
             continue
-        stacks = read(run, profile)
+        stacks = read(profile)
         for column, (sample, unit) in enumerate(zip(stacks.samples, stacks.units, strict=True)):
             own, total = Counter[str](), Counter[str]()
             for places, values in stacks.stacks:
@@ -80,7 +111,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                 if names:
                     own[names[owner(names)]] += values[column]
                 total.update(dict.fromkeys({"", *names}, values[column]))
-            head = (*key, sample, unit, stacks.period, profile.operations)
+            head = (*key, sample, unit, stacks.period, profile.operations, len(profile.paths))
             for name in sorted(total):
                 if total[name]:
                     yield *head, name, own[name] if name else total[""], total[name], ""

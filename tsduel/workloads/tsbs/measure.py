@@ -19,6 +19,7 @@ from tsduel.workloads.tsbs.output import (
     parse_load_stdout,
     parse_query_json,
     parse_query_stdout,
+    together,
 )
 from tsduel.workloads.tsbs.output import precise_mean_ms as mean_ms
 
@@ -84,14 +85,21 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
         snapshots = read_snapshots(directory / "metrics.prom.gz", {**target.counters, **OURS, **of_roles(roles)})
     except (FileNotFoundError, UserError):
         snapshots = []
+    record = block.solo.get(variant.name, Solo())
+    named = [f"load-{client.host}" for client in record.clients] or ["load"]
+    load, load_results = together(
+        [parsed(f"{name}.csv", parse_load_stdout) for name in named],
+        [parsed(f"{name}.json", parse_load_json) for name in named],
+        [client.began_ms / 1e3 for client in record.clients],
+    )
     outputs = {t: parsed(f"query/{t}.stdout", parse_query_stdout) for t in query_types}
     results = {t: parsed(f"query/{t}.json", parse_query_json) for t in query_types}
     return RawSolo(
         block=block,
         variant=variant.name,
-        record=block.solo.get(variant.name, Solo()),
-        load=parsed("load.csv", parse_load_stdout),
-        load_results=parsed("load.json", parse_load_json),
+        record=record,
+        load=load,
+        load_results=load_results,
         queries={t: output for t, output in outputs.items() if output is not None},
         query_results={t: result for t, result in results.items() if result is not None},
         snapshots=[s for s in snapshots if s.epoch <= _end(block, variant.name, part)],

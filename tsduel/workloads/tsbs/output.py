@@ -7,6 +7,7 @@ say "metrics"; both are accepted. Terminal logs carry carriage returns; they are
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,6 +198,40 @@ def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TsbsFormatError(file, 1, f"not a results file of a TSBS loader: {error!r} is missing or wrong") from None
+
+
+def together(
+    loads: Sequence[LoadOutput | None], results: Sequence[LoadResults | None], began_s: Sequence[float]
+) -> tuple[LoadOutput | None, LoadResults | None]:
+    """Add up what the loaders of several clients said, each with its own part of the data; of one as it is.
+
+    `began_s`: when each began, in seconds, on one clock. The load takes from the first begin to the last end, and its
+    rate is all samples over that. Curves are added interval by interval, since all began within milliseconds.
+    """
+    if not began_s:
+        return loads[0], results[0]
+    found = [one for one in loads if one is not None and one.samples is not None]
+    timed = [one for one in results if one is not None]
+    if len(found) < len(loads) or len(timed) < len(results):
+        return None, None
+    ends = [began + one.seconds for began, one in zip(began_s, timed, strict=True)]
+    seconds, samples, period_s = max(ends) - min(began_s), sum(one.samples or 0 for one in found), timed[0].period_s
+    clocks = max((one.intervals for one in found), key=len)
+    curves = [_lasting(one, len(clocks), period_s) for one in found]
+    intervals = tuple(
+        LoadInterval(of.clock, sum(rate for rate, _ in points), sum(total for _, total in points))
+        for of, *points in zip(clocks, *curves, strict=True)
+    )
+    workers = sum(one.workers or 0 for one in found)
+    rate = samples / seconds
+    return LoadOutput(intervals, samples, seconds, rate, workers), LoadResults(seconds, rate, period_s)
+
+
+def _lasting(load: LoadOutput, count: int, period_s: float) -> list[tuple[float, float]]:
+    """Return rate and total of so many intervals: of a load that ended before, its rest in the next, then nothing."""
+    points, sent = [(one.rate, one.total) for one in load.intervals], float(load.samples or 0)
+    rest = max(sent - (points[-1][1] if points else 0.0), 0.0)
+    return [*points, (rest / period_s, sent), *[(0.0, sent)] * count][:count]
 
 
 def parse_query_json(text: str, file: str = "query.json") -> QueryResults:

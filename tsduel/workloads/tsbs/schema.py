@@ -215,10 +215,10 @@ class TsbsExperiment(experiment.Experiment):
             raise ValueError(
                 "hosts: the client's comes first and does nothing else, or several of them; then those of components"
             )
-        if len(clients) > 1 and not (self.mixed or self.capacity):
+        if self.workload.scale % len(clients):
             raise ValueError(
-                "hosts: several clients send operations at fixed rates together, and load and duel are the first one's "
-                "alone: add `mixed:` or `capacity:`, or have one client"
+                f"workload.scale: {len(clients)} clients load a part of the simulated hosts each, and "
+                f"{self.workload.scale} cannot be shared evenly; allowed: multiples of {len(clients)}"
             )
         known, seen = (SERVER, *self._roles), set[str]()
         for role in (role for roles in parts for role in roles):
@@ -340,6 +340,12 @@ class TsbsExperiment(experiment.Experiment):
         All of them may wait for one worker, and each holds that worker's share of the hosts alone.
         """
         load = self.workload
+        if database.late_s is not None and self.hosts.count((CLIENT,)) > 1 and load.window_s > database.late_s:
+            raise ValueError(
+                f"hosts: {database.target.name} takes no sample that is {database.late_s:,} s older than its newest, "
+                "and nothing keeps several clients that close together: one client, or a window (workload.start, "
+                "workload.end) no longer than that"
+            )
         if database.late_s is None or load.workers == 1:
             return
         lines_s = (3 * load.workers + 1) * load.workers * load.step_s / load.scale
