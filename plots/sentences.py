@@ -110,7 +110,11 @@ def headline(comparison: Comparison) -> str:
         beside = "; ".join(filter(None, [size(row, subject) if sized else "", comparison.note(row)]))
         said.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
     order = [*(v for v in HEADLINES if v in said), *(v for v in said if v not in HEADLINES)]
-    return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order) or "? nothing was measured"
+    if order:
+        return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order)
+    # That every block failed is an answer, too.
+    why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
+    return f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"
 
 
 def answer(comparison: Comparison) -> list[str]:

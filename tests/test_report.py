@@ -220,6 +220,15 @@ def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_o
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_that_all_blocks_failed_is_an_answer(tmp_path):
+    """The first screen and the comment say of what."""
+    died = dict.fromkeys((1, 2), ("candidate", "solo", "it died <x>"))
+    run = made(tmp_path, blocks=2, failed=died)
+    for said in (text(run), comment.main(run)):
+        assert ": ? nothing was measured (block 1: candidate failed: it died &lt;x&gt;)" in said
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_counters_that_do_not_scatter_have_moved_as_well(tmp_path):
     """From none to some, which is no percent, and by the same in every block, which has no interval."""
 
