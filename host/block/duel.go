@@ -454,7 +454,7 @@ func (d *duel) judge(ctx context.Context, names []string, result *exchange.Resul
 
 // noAnswer is the fault of a variant that answers no more: of a process that has died its own last words.
 func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
-	if err := d.ended(ctx, v); err != nil {
+	if err := d.leftBy(ctx, 1, v); err != nil {
 		return err
 	}
 	return faultf("%s; %s", failure, lastWords(v.front()))

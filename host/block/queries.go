@@ -173,12 +173,8 @@ func (f *frame) send(ctx context.Context, v *variant, file record.QueryFile, cou
 	if err != nil {
 		return exit, tries, err
 	}
-	died := f.died(v)
-	if exit.Code != 0 {
-		died = f.ended(ctx, v)
-	}
-	if died != nil {
-		return exit, tries, died
+	if err := f.leftBy(ctx, exit.Code, v); err != nil {
+		return exit, tries, err
 	}
 	if exit.Code != 0 || as == "" {
 		if err := f.equal(v, "query_exit", 0, float64(exit.Code), fmt.Sprintf("queries of %s ended with %s: %s; %s",

@@ -260,9 +260,12 @@ func (f *frame) died(v *variant) error {
 	return nil
 }
 
-// ended is died for whoever has just lost a connection, which breaks a moment before the process is gone.
-func (f *frame) ended(ctx context.Context, v *variant) error {
+// leftBy is died once a client has ended with that code: where a server dies, its connections break a moment before it is gone.
+func (f *frame) leftBy(ctx context.Context, code int, v *variant) error {
 	for _, s := range v.servers {
+		if code == 0 {
+			break
+		}
 		select {
 		case <-s.process.Ended():
 		case <-ctx.Done():

@@ -227,7 +227,7 @@ func (f *frame) load(ctx context.Context, v *variant, rec *record.SoloRecord, fi
 		s.Begin = record.Epoch(l.agreed)
 	}
 	s.close(exit.Code, planned)
-	if err := f.died(v); err != nil {
+	if err := f.leftBy(ctx, exit.Code, v); err != nil {
 		return err
 	}
 	who, said := l.words()
