@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -68,6 +69,8 @@ class Terminal:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.read(ready, 1)
+            # A terminal has it so, whatever nohup has made of us.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             if cwd:
                 os.chdir(cwd)
             words = [str(word) for word in command]

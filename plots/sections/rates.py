@@ -273,7 +273,7 @@ def _unknown(at: At) -> Iterator[str]:
             elif name == variant and asked and held[-1] and len(phases) == len(asked.rates):
                 why[f"held all of the ladder: its capacity is {asked.rates[-1]:,g} queries/s or more"] += 1
         for said, count in why.items():
-            yield f"{markup.text(label)} {said}: {number_of(count, 'block')} without a value of it."
+            yield f"{markup.text(label)} {said} in {number_of(count, 'block')}, without a value of it."
 
 
 def _rungs(at: At, pooled: pd.DataFrame, percentile: str) -> str:
