@@ -394,3 +394,6 @@ def test_changes_both_ways_have_their_signs():
     rows = [row | {"change_pct": change} for change in (-1.0, 1.2)]
     assert sections_sweep._sizes(rows, SUBJECTS[2]) == " (-1.0 to +1.2 %)"
     assert sections_sweep._sizes(rows[1:], SUBJECTS[2]) == " (1.2 % slower)"
+    apart = [row | {"change_pct": change, "threshold_pct": 0.0} for change in (338.0, 256.0, -50.0)]
+    assert sections_sweep._sizes(apart[:2], SUBJECTS[2]) == " (3.56 to 4.38 times as slow)"
+    assert sections_sweep._sizes(apart, SUBJECTS[2]) == " (2 times as fast to 4.38 times as slow)"

@@ -112,7 +112,11 @@ def _sizes(rows: Sequence[Row], subject: Subject) -> str:
         return ""
     if numbers.by_ratio(rows[0]):
         apart = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
-        return f" ({' to '.join(dict.fromkeys(sentences.size(row, subject) for row in (apart[0], apart[-1])))})"
+        said = [sentences.size(row, subject).partition(" times ") for row in (apart[0], apart[-1])]
+        if said[0][2] != said[1][2]:
+            return f" ({' to '.join(map(''.join, said))})"
+        ends = sorted({times for times, _, _ in said}, key=lambda times: float(times.replace(",", "")))
+        return f" ({' to '.join(ends)} times {said[0][2]})"
     decimals = max(numbers.row_digits(row)[1] for row in rows)
     if min(known) < 0 < max(known):
         low, high = (numbers.change(value, decimals) for value in (min(known), max(known)))
