@@ -116,7 +116,7 @@ func stacksOf(p *profile.Profile) *stacks {
 				of = append(of, name)
 			}
 		}
-		if len(of) == 0 { // the profiler of a busy program gives up on a stack at times
+		if len(of) == 0 { // nothing on its stack has a name: once in some runs of a busy server
 			of = []string{"[unknown]"}
 		}
 		for _, name := range of {
