@@ -49,45 +49,45 @@ MAX_COST ?=# rent nothing that can cost more than this many USD
 KEEP ?=# 1: keep the rented machine until its deadline, also when the run has failed
 TF ?=# terraform or tofu (default: what is on PATH, else OpenTofu is built)
 ON ?=# for make ssh, which machine of several: host2
+# For those who work on this project.
+FAST ?=# for make test, 1: in under a minute, what starts no server and makes no report
 # What you have already: logs of VictoriaMetrics' own `make tsbs`.
 BASELINE_LOG ?=# for make import: the log of the baseline's run; BASELINE= says what to call it
 CANDIDATE_LOG ?=# the same for the candidate
 TSBS_LOAD_RESULT_CSV_FILE ?=# for make tsbs-plot-load: the CSV of a load, or the whole log
 TSBS_LOAD_RESULT_CSV_FILE_COMPARE ?=# a second one, drawn beside it
-# Everything that can be made again lies here: toolchain, modules, binaries, data, the database's files.
+# Toolchain, modules, binaries, data and databases' files; all can be made again.
 TSDUEL_CACHE ?=
 CACHE_LIMIT ?=# GB that the cache may take; then goes what was not used for longest (default: 20; null: no limit)
 DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
-# Values are taken as they are typed and reach the recipes through the environment, quoted: nothing in them is
-# expanded by make or by a shell.
+# Values reach the recipes through the environment, so that neither make nor a shell expands anything in them.
 KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS ROLE GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
-  GCP_PROJECT HOSTS SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
+  GCP_PROJECT HOSTS SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY FAST BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
 export $(KNOBS)
 override TSDUEL_CACHE := $(or $(TSDUEL_CACHE),$(CURDIR)/.cache)
-# What would otherwise write into the home directory does it there.
+# These programs would write into the home directory.
 export ANSIBLE_HOME := $(TSDUEL_CACHE)/ansible
 export MPLCONFIGDIR := $(TSDUEL_CACHE)/matplotlib
 
-# A run that is asked for without a name is a new one; the other stages read the newest.
-ifneq ($(filter tsbs gobench history plan,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench history,$(MAKECMDGOALS)),experiments/local.yml)))
-endif
+# Without RUN= these targets make a new run; the other stages read the newest one.
+ifneq ($(filter tsbs gobench history plan bisect import,$(MAKECMDGOALS)),)
+NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)
 ifneq ($(filter bisect,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-bisect
+NEW_RUN := $(NEW_RUN)-bisect
+else ifeq ($(filter import,$(MAKECMDGOALS)),)
+NEW_RUN := $(NEW_RUN)-$(notdir $(basename $(or $(EXPERIMENT),$(filter gobench history,$(MAKECMDGOALS)),experiments/local.yml)))
 endif
-# Which kind of experiment was asked for; without a file, gobench asks what the knobs say. Bisect and history are told: KIND=gobench.
+endif
+# The kind of experiment: without a file, gobench is asked by knobs. For bisect and history KIND=gobench is given.
 export KIND := $(filter tsbs gobench,$(MAKECMDGOALS))
-ifneq ($(filter import,$(MAKECMDGOALS)),)
-NEW_RUN := $(shell date -u +%Y%m%dT%H%M%SZ)-imported
-endif
-# The doctor looks at what is asked, not at the newest run.
+# Without RUN= the doctor looks at the experiment.
 override RUN := $(or $(RUN),$(NEW_RUN),$(if $(filter doctor,$(MAKECMDGOALS)),,latest))
 PYTHON := .venv/bin/python
 TSDUEL := $(PYTHON) -m tsduel
-# A rented machine is given back when `make tsbs` or `make gobench` fails on it; a stage that is called alone leaves it.
+# A failure of `make tsbs`, `gobench` or `history` gives rented machines back; a single stage does not.
 ELSE_GIVE_BACK := $(if $(filter tsbs gobench history,$(MAKECMDGOALS)),|| $(TSDUEL) give-back "$$RUN" $$?)
 
 ##@ Before anything
@@ -99,85 +99,53 @@ look:
 
 ##@ Compare
 tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare two versions: all the stages below
-
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
-
 bisect: .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD
-	@scripts/bisect
-
 history: look plan provision build run give-back tidy compare report .venv ## METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture
-	@$(TSDUEL) history "$$RUN"
+	@$(TSDUEL) $@ "$$RUN"
 
-calibrate: look .venv ## what this machine can tell apart, and in what time: two quick runs, one of a version against itself, one with a slowness of ours
-	@scripts/calibrate
+calibrate: look .venv ## what this machine can tell apart, and in what time: three quick runs: a version against itself, an old file of it against a fresh copy, and a slowness of ours
+bisect calibrate clean-cache uninstall:
+	@scripts/$@
 
 ##@ Stages (each reads what the one before wrote; RUN=latest unless given)
-plan: .venv ## resolve the experiment and draw the order of blocks
-	$(TSDUEL) plan "$$RUN"
+plan: ## resolve the experiment and draw the order of blocks
+provision: ## say where the blocks run; with TARGET=gcp, rent the machine
+build: ## Ansible: install what is missing, and build tsduel-host, TSBS and the variants
+run: ## tsduel-host: every block that has not been run yet
+give-back: ## TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)
+tidy: ## raw files -> tidy/*.csv
+compare: ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
+keep: ## after AA=1: keep in results/aa what the run says of this kind of machine, for later plans and reports
+report: ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
+plan provision tidy compare keep report: .venv
+	$(TSDUEL) $@ "$$RUN"
 
-provision: .venv ## say where the blocks run; with TARGET=gcp, rent the machine
-	$(TSDUEL) provision "$$RUN"
-
-build: .venv ## Ansible: install what is missing, and build tsduel-host, TSBS and the variants
-	$(TSDUEL) build "$$RUN" $(ELSE_GIVE_BACK)
-
-run: .venv ## tsduel-host: every block that has not been run yet
-	$(TSDUEL) run "$$RUN" $(ELSE_GIVE_BACK)
-
-give-back: .venv ## TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)
-	@$(TSDUEL) give-back "$$RUN"
-
-tidy: .venv ## raw files -> tidy/*.csv
-	$(TSDUEL) tidy "$$RUN"
-
-compare: .venv ## tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt
-	$(TSDUEL) compare "$$RUN"
-
-keep: .venv ## after AA=1: keep in results/aa what the run says of this kind of machine, for later plans and reports
-	$(TSDUEL) keep "$$RUN"
-
-report: .venv ## stats -> report.md, report.html and plots/, and the verdict table on the terminal
-	$(TSDUEL) report "$$RUN"
+build run: .venv
+	$(TSDUEL) $@ "$$RUN" $(ELSE_GIVE_BACK)
 
 ##@ While the blocks run
-follow: .venv ## watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone
-	@$(TSDUEL) follow "$$RUN"
-
-status: .venv ## what the run is doing, and how many blocks are finished
-	@$(TSDUEL) status "$$RUN"
-
-stop: .venv ## end after the block that is running, wherever that is; twice: now; finished blocks are kept
-	@$(TSDUEL) stop "$$RUN"
-
-fetch: .venv ## from another machine: bring home what is finished by now
-	@$(TSDUEL) fetch "$$RUN"
-
-ssh: .venv ## to another machine: log in where the blocks run
-	@$(TSDUEL) ssh "$$RUN"
+follow: ## watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone
+status: ## what the run is doing, and how many blocks are finished
+stop: ## end after the block that is running, wherever that is; twice: now; finished blocks are kept
+fetch: ## from another machine: bring home what is finished by now
+ssh: ## to another machine: log in where the blocks run
 
 ##@ Rented machines
-destroy: .venv ## TARGET=gcp: delete everything of this run, and see that nothing is left
-	@$(TSDUEL) destroy "$$RUN"
-
+destroy: ## TARGET=gcp: delete everything of this run, and see that nothing is left
 reap: .venv ## list what is past its deadline in GCP_PROJECT; YES=1 deletes it
 	@$(PYTHON) -m tsduel.places.gcp.reap
 
 ##@ Share
-comment: .venv ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
-	@$(TSDUEL) comment "$$RUN"
+comment: ## a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it
+give-back follow status stop fetch ssh destroy comment: .venv
+	@$(TSDUEL) $@ "$$RUN"
 
-compare-runs: .venv ## RUNS="a b c" side by side, with the reason where they cannot be put into one table
-	@$(TSDUEL) compare-runs
-
-trend: .venv ## METRIC= over all stored runs on the same machine with the same data, as a table and a picture
-	@$(TSDUEL) trend
+compare-runs: ## RUNS="a b c" side by side, with the reason where they cannot be put into one table
+trend: ## METRIC= over all stored runs on the same machine with the same data, as a table and a picture
 
 ##@ Your own logs
-import: read-logs tidy compare report ## two logs of VictoriaMetrics' `make tsbs` -> a run and its report: BASELINE_LOG= CANDIDATE_LOG=
-
-read-logs: .venv
-	$(TSDUEL) import "$$RUN"
-
+import: ## two logs of VictoriaMetrics' `make tsbs` -> a table and a picture in results/imported: BASELINE_LOG= CANDIDATE_LOG=
 tsbs-plot-load: .venv ## draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=
 	@$(TSDUEL) plot-load
 
@@ -186,21 +154,19 @@ benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, un
 	scripts/benchstat "results/$$RUN"
 
 ##@ Housekeeping
-list: .venv ## every run in results/, newest first: what it compares, how far it is, what came of it
-	@$(TSDUEL) list
+list: ## every run in results/, newest first: what it compares, how far it is, what came of it
+compare-runs trend import list: .venv
+	@$(TSDUEL) $@
 
 clean-cache: ## say what the cache holds, part by part, and remove it; DRY=1 only says
-	@scripts/clean-cache
-
 uninstall: ## leave this machine as it was, but for results/; TARGET=ssh SSH_HOST=...: the other one; DRY=1 only says
-	@scripts/uninstall
 
 ##@ Project
-test: .venv-dev ## everything that checks the project, with one real end-to-end run
+test: .venv-dev ## everything that checks the project, up to real runs; FAST=1: what takes under a minute, between two edits
 	scripts/test
 
 bench: .venv-dev ## our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
-	scripts/bench
+	$(PYTHON) -m bench
 
 help: ## this text
 	@scripts/help Makefile
@@ -211,5 +177,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look bisect history calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import read-logs \
+.PHONY: doctor look bisect history calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds what a run needs into the cache of this machine, once, and records it in RUN/build/: see --help.
 
-Called by the roles on the measured machine, which has a Python for Ansible: 3.9 and its standard library will do.
-Prints `built` if something was. A build that fails ends with 2 and the last lines of its log, RUN/build/NAME.log.
+The role `build` calls it on the measured machine. Python 3.9 with its standard library is enough. It prints `built`
+if it built something. A build that fails ends with code 2 and the last lines of its log, RUN/build/NAME.log.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +27,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PROJECT = Path(__file__).resolve().parent.parent
-CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay as they are
-# Recorded: they decide which bytes are taken for a module, and what the compiler makes of them.
+CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay
+# Recorded, since they decide which bytes are taken for a module, and what the compiler makes of them.
 GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
-# On a rented machine (roles/host): what is built is somebody's candidate, and not to become root there.
+# On a rented machine this user builds the candidates, without a way to become root (roles/host).
 BUILD_USER = os.environ.get("TSDUEL_BUILD_USER", "")
-BUILD_APART = PROJECT / "ansible/roles/variant/files/build-apart"
+BUILD_APART = PROJECT / "ansible/roles/build/files/build-apart"
 LOG_LINES = 20
-ENDINGS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+PAUSES_S = (2, 8)
+NETWORK_FAILED = re.compile(
+    r"connection reset|i/o timeout|TLS handshake|unexpected EOF|Temporary failure|server misbehaving"
+    r"|stream error|\b50[0-4] [A-Z]|\b429\b"
+)
 
 
 class BuildError(Exception):
-    """What a person can mend, in a sentence."""
+    """An error that the user can correct, in a sentence."""
 
 
 class Builder:
-    """One entry of the cache: made under its lock, published when it is whole, with a log of its own."""
+    """Makes one entry of the cache under its lock, and publishes it when it is complete. Each has its own log."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -49,7 +55,7 @@ class Builder:
         self.output: Any = None
 
     def run(self, *command: object, cwd: Path, capture: bool = False) -> str:
-        """Run a command with its words in the log; it and all that it started end with us."""
+        """Run a command with its output in the log; it and its children end with this program."""
         with subprocess.Popen(
             [str(word) for word in command],
             cwd=cwd,
@@ -57,33 +63,47 @@ class Builder:
             stdout=subprocess.PIPE if capture else self.output,
             stderr=self.output,
             text=True,
-            errors="surrogateescape",  # of names of files
+            errors="surrogateescape",  # file names may be any bytes
             start_new_session=True,
             env={k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
             | {"GIT_TERMINAL_PROMPT": "0"},
         ) as process:
             try:
-                said = process.communicate()[0] or ""
+                output = process.communicate()[0] or ""
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode:
-            raise BuildError(said.strip())
-        return said
+            raise BuildError(output.strip())
+        return output
+
+    def fetching(self, *command: object, cwd: Path, capture: bool = False) -> str:
+        """Run a command that may download something; try it up to three times if the network fails."""
+        for pause in PAUSES_S:
+            before = Path(self.output.name).stat().st_size
+            try:
+                return self.run(*command, cwd=cwd, capture=capture)
+            except BuildError as failure:
+                logged = Path(self.output.name).read_bytes()[before:].decode(errors="replace")
+                if not NETWORK_FAILED.search(f"{failure}{logged}"):
+                    raise
+                print(f"the network failed; again in {pause} s", file=self.output, flush=True)
+            time.sleep(pause)
+        return self.run(*command, cwd=cwd, capture=capture)
 
     def git(self, *words: object) -> str:
         """Run git, and return what it prints."""
         return self.run("git", *words, cwd=PROJECT, capture=True).rstrip("\n")
 
     def publish(self, directory: Path, is_whole: Callable[[Path], bool], make: Callable[[Path], None]) -> None:
-        """Have ``make`` fill WORK/publish, which becomes the entry, unless it is whole. One at a time."""
-        # It may be of a private checkout.
+        """Have ``make`` fill WORK/publish, which becomes the entry, unless the entry is complete. One at a time."""
+        # The checkout may be private.
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             fcntl.flock(stack.enter_context(Path(f"{directory}.lock").open("a")), fcntl.LOCK_EX)
             if not is_whole(directory):
-                # What a killed build left; the lock says that nobody is at it.
+                # A killed build left these; the lock shows that no build works on them.
                 for left in directory.parent.glob(f"{directory.name}.partial.*"):
                     remove(left)
                 work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.partial.", dir=directory.parent))
@@ -98,16 +118,16 @@ class Builder:
                     words = f"{self.name}: the build failed; the last lines of {self.log}:\n" + "\n".join(last)
                     raise BuildError(words) from None
                 remove(directory)
-                # A power cut must not leave the name of an empty program.
+                # After a power cut no program may be empty.
                 subprocess.run(["sync", "-f", work], check=True)
                 (work / "publish").rename(directory)
                 print("built", flush=True)
-            # What was not used for longest is removed first from a cache that has become too large.
+            # A cache that is too large loses first what was unused for longest.
             (directory / ".used").touch()
 
 
 def remove(path: Path) -> None:
-    """Remove a tree, also one that a build has write-protected."""
+    """Remove a tree, even if a build has write-protected it."""
     for directory, _, _ in os.walk(path):
         Path(directory).chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)
@@ -127,7 +147,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a file that is there whole or not at all, whatever ends us."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as stream:
@@ -143,7 +163,7 @@ def with_go(minimum: str, toolchain: str = "local") -> tuple[str, ...]:
 
 
 def go_record(minimum: str, toolchain: str = "local") -> dict[str, Any]:
-    """Return what records of builds have of Go: its version, and the settings that shape what it builds."""
+    """Return the version of Go and the settings that affect a build, for the build's record."""
     command = [*with_go(minimum, toolchain), "go", "env", "-json", "GOVERSION", *GO_SETTINGS]
     done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -170,15 +190,15 @@ def build_go(
 
     def make(work: Path) -> None:
         flags = ("-mod=readonly", "-o", f"{work}/publish/{program}", *packages)
-        builder.run(*with_go(minimum), "env", "CGO_ENABLED=0", "go", "build", *flags, cwd=source)
+        builder.fetching(*with_go(minimum), "env", "CGO_ENABLED=0", "go", "build", *flags, cwd=source)
         write_json(work / f"publish/{kind}.json", go | {"sha256": programs(work / "publish")})
 
-    def is_whole(found: Path) -> bool:
-        recorded = read_json(found / f"{kind}.json").get("sha256")
-        return bool(recorded) and recorded == programs(found)
+    def is_whole(directory: Path) -> bool:
+        recorded = read_json(directory / f"{kind}.json").get("sha256")
+        return bool(recorded) and recorded == programs(directory)
 
     builder.publish(directory, is_whole, make)
-    # Where it lies now: a cache that was moved or is reached by another name is as good as before.
+    # The path is not stored, so that a cache can be moved.
     return {"bin_dir": str(directory), **read_json(directory / f"{kind}.json")}
 
 
@@ -201,8 +221,8 @@ def agent(run: Path | None = None) -> None:
 
 
 def tsbs(run: Path, version: str) -> None:
-    """Build TSBS's commands, as go.mod and go.sum of its role pin them."""
-    source = PROJECT / "ansible/roles/tsbs/files"
+    """Build TSBS's commands in the version that go.mod and go.sum pin."""
+    source = PROJECT / "ansible/roles/build/files/tsbs"
     pinned = re.findall(r"^require github.com/timescale/tsbs (.*)", (source / "go.mod").read_text(), re.MULTILINE)[0]
     if version != pinned:
         raise BuildError(f"tsbs: version {version} is planned and {source}/go.mod pins {pinned}; plan again")
@@ -217,7 +237,7 @@ class Component:
     def __init__(self, spec: dict[str, Any], run: Path, builder: Builder) -> None:
         self.spec = spec
         self.builder = builder
-        # What lay on the user's machine and was brought to this one, or where it lies here.
+        # A source from the user's machine was copied to this one; all others are on this machine already.
         brought = run / "sources" / spec["build_key"]
         self.path = brought if brought.is_file() else Path(spec["path"])
 
@@ -225,17 +245,17 @@ class Component:
         """Build it unless it is in the cache; return its record."""
         directory = CACHE / "variants" / self.spec["build_key"]
         self.builder.publish(directory, self.is_whole, self.make)
-        told = {name: self.spec[name] for name in ("role", "program", "ref", "version")}
-        return {**read_json(directory / "build.json"), **told, "binary": str(directory / "binary")}
+        planned = {name: self.spec[name] for name in ("role", "program", "ref", "version")}
+        return {**read_json(directory / "build.json"), **planned, "binary": str(directory / "binary")}
 
     def go(self) -> dict[str, Any]:
-        """Return what is recorded of the Go that builds it; a ready binary says itself what built it."""
+        """Return the record of the Go that builds it; a ready binary names its own Go."""
         if self.spec["source"] == "binary":
             return {"go_version": ""}
         return go_record(self.spec["go_minimum"], self.spec["go"])
 
     def is_whole(self, directory: Path) -> bool:
-        """Return whether it need not be built; a Go that was updated since makes `go: local` mean something else."""
+        """Return whether the entry can be used. It cannot if `go: local` was updated since."""
         record, binary = read_json(directory / "build.json"), directory / "binary"
         if not os.access(binary, os.X_OK) or record.get("sha256") != sha256(binary):
             return False
@@ -243,7 +263,7 @@ class Component:
         return not wanted or record["go_version"] in {"", wanted}
 
     def make(self, work: Path) -> None:
-        """Get the sources, build, and describe what came of it."""
+        """Get the sources, build, and write the record."""
         try:
             output = self._compile(work)
             binary = Path(shutil.copyfile(output, work / "publish/binary"))
@@ -251,19 +271,19 @@ class Component:
             if (work / "source/.git").is_file():
                 self.builder.git("-C", work / "source", "worktree", "remove", "--force", work / "source")
         binary.chmod(0o755)
-        # Go's own record in the binary: true of binaries from elsewhere, too. (None, for one that Go did not build.)
+        # Go's own record in the binary also describes binaries from elsewhere. Other compilers leave none.
         spec = self.spec
-        found = subprocess.run(
+        description = subprocess.run(
             [*with_go(spec["go_minimum"]), "go", "version", "-m", binary], capture_output=True, text=True, check=False
         ).stdout
-        made_by = re.search(r": (go\S+)", found.partition("\n")[0])
+        made_by = re.search(r": (go\S+)", description.partition("\n")[0])
         record = {
             **{name: spec[name] for name in ("target", "source", "revision", "build_key")},
             **self.go(),
             "go_version": made_by[1] if made_by else "",
             "built_by": BUILD_USER,
             "build_command": " ".join(spec["build_command"]),
-            "cgo_enabled": "CGO_ENABLED=1" in found,
+            "cgo_enabled": "CGO_ENABLED=1" in description,
             "sha256": sha256(binary),
             "size_bytes": binary.stat().st_size,
         }
@@ -276,11 +296,11 @@ class Component:
         if words and BUILD_USER:
             print(f"+ {words} as {BUILD_USER}", file=self.builder.output, flush=True)
             apart = (BUILD_APART, BUILD_USER, sources, work, spec["output"], *go, *words)
-            self.builder.run(*with_go(*go), *apart, cwd=sources)
+            self.builder.fetching(*with_go(*go), *apart, cwd=sources)
         elif words:
             words = [word.replace("{project}", str(PROJECT)).replace("{output}", str(output)) for word in words]
             print(f"+ cd {sources}\n+ {words}", file=self.builder.output, flush=True)
-            self.builder.run(*with_go(*go), *words, cwd=sources)
+            self.builder.fetching(*with_go(*go), *words, cwd=sources)
         for made in (output, sources / spec["output"]):
             if made.is_file():
                 return made
@@ -291,7 +311,7 @@ class Component:
         wanted = f"{spec['module']}@{spec['version']}"
         command = (*with_go(spec["go_minimum"], spec["go"]), "go", "mod", "download", "-json", wanted)
         try:
-            answer = json.loads(self.builder.run(*command, cwd=work, capture=True))  # outside any module
+            answer = json.loads(self.builder.fetching(*command, cwd=work, capture=True))  # outside any module
         except BuildError as failure:
             raise BuildError(json.loads(str(failure) or "{}").get("Error", "")) from None
         if spec["sum"] and spec["sum"] != answer["Sum"]:
@@ -307,7 +327,7 @@ class Component:
         return work / "source"
 
     def _take_path(self, work: Path) -> Path:
-        """Take a copy, changes and new files included, so that the build writes nothing into the checkout."""
+        """Copy the checkout with its changes and new files, so that the build writes nothing into the checkout."""
         spec, git, path, copy = self.spec, self.builder.git, self.path, work / "source"
         if path.is_file():
             (work / "brought").mkdir()
@@ -315,37 +335,19 @@ class Component:
             path = work / "brought"
         git("clone", "--quiet", "--shared", "--no-checkout", "--", path, copy)
         git("-C", copy, "reset", "--quiet", spec["revision"])
-        # What git sees and is there: tracked files that are not deleted, and new ones that are not ignored.
+        # Tracked files that are not deleted, and new files that are not ignored.
         listed = git("-C", path, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
         names = work / "names"
         names.write_text(
             "".join(f"{name}\0" for name in listed if name and os.path.lexists(path / name)), errors="surrogateescape"
         )
-        self.builder.run(
-            "sh",
-            "-c",
-            'tar -C "$1" --no-recursion --null --verbatim-files-from -T "$2" -cf - | tar -C "$3" -xf -',
-            "-",
-            path,
-            names,
-            copy,
-            cwd=work,
-        )
+        script = 'tar -C "$1" --no-recursion --null --verbatim-files-from -T "$2" -cf - | tar -C "$3" -xf -'
+        self.builder.run("sh", "-c", script, "-", path, names, copy, cwd=work)
         git("-C", copy, "add", "--all")
         tree, dirty = git("-C", copy, "write-tree"), ""
         if tree != git("-C", copy, "rev-parse", "HEAD^{tree}"):
             dirty = hashlib.sha256(tree.encode()).hexdigest()
-            self.builder.run(
-                "git",
-                "-C",
-                copy,
-                "diff",
-                "--binary",
-                "--cached",
-                "HEAD",
-                f"--output={work}/publish/source.diff",
-                cwd=work,
-            )
+            git("-C", copy, "diff", "--binary", "--cached", "HEAD", f"--output={work}/publish/source.diff")
         git("-C", copy, "reset", "--quiet")
         if dirty != spec["dirty"]:
             raise BuildError(f"{spec['path']} changed since the plan was made; plan again")
@@ -360,43 +362,42 @@ class Component:
 
 def variant(run: Path, name: str) -> None:
     """Build every component of a variant."""
-    # Read here, not through Ansible: a flag or a path may hold what Ansible takes for a template.
-    found = next(v for v in read_json(run / "plan/ansible-vars.json")["variants"] if v["name"] == name)
+    # Not passed through Ansible, since a flag or a path may look like a template.
+    planned = next(v for v in read_json(run / "plan/ansible-vars.json")["variants"] if v["name"] == name)
     log = run / f"build/{name}.log"
     log.unlink(missing_ok=True)
-    records = [Component(spec, run, Builder(f"variant {name}", log)).build() for spec in found["components"]]
+    records = [Component(spec, run, Builder(f"variant {name}", log)).build() for spec in planned["components"]]
     write_json(run / f"build/{name}.json", {"variant": name, "binary": records[0]["binary"], "components": records})
 
 
 def main() -> int:
-    """Do what is asked; return the exit code."""
+    """Parse the command line and build; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("agent", help="tsduel-host, of host/; without a run, print where it is").add_argument(
-        "run", nargs="?"
-    )
+    help_agent = "tsduel-host, of host/; without a run, print where it is"
+    kinds.add_parser("agent", help=help_agent).add_argument("run", nargs="?")
     for kind, word, text in (("tsbs", "version", "TSBS's commands"), ("variant", "name", "the programs of a variant")):
         own = kinds.add_parser(kind, help=text)
         own.add_argument("run")
         own.add_argument(word)
-    asked = parser.parse_args()
-    run = Path(asked.run).absolute() if asked.run else None
+    arguments = parser.parse_args()
+    run = Path(arguments.run).absolute() if arguments.run else None
 
     def leave(number: int, _frame: object) -> None:
-        # An ending Ansible sends its signal twice and no longer reads what is said: neither must end the cleaning.
-        for each in ENDINGS:
+        # Ansible sends its signal twice and stops reading: neither may interrupt the cleanup.
+        for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for number in ENDINGS:
+    for number in STOP_SIGNALS:
         signal.signal(number, leave)
     try:
-        if run is None or asked.kind == "agent":
+        if run is None or arguments.kind == "agent":
             agent(run)
-        elif asked.kind == "tsbs":
-            tsbs(run, asked.version)
+        elif arguments.kind == "tsbs":
+            tsbs(run, arguments.version)
         else:
-            variant(run, asked.name)
+            variant(run, arguments.name)
     except BuildError as error:
         with contextlib.suppress(BrokenPipeError):
             print(error, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,31 +15,49 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the result: `value` has to be at most, or at least, `target`."""
+    """One line of the result, made by `at_most` or `at_least`."""
 
     name: str
     value: float
+    sign: str
     target: float
-    at_most: bool
     unit: str
     detail: str
 
     @property
     def met(self) -> bool:
         """Whether the target is met."""
-        return self.value <= self.target if self.at_most else self.value >= self.target
+        return self.value <= self.target if self.sign == "<=" else self.value >= self.target
 
     def __str__(self) -> str:
-        sign = "<=" if self.at_most else ">="
         mark = "ok    " if self.met else "MISSED"
-        return (
-            f"{mark} {self.name:<46} {self.value:8.2f} {self.unit:<10} target {sign} {self.target:g}   ({self.detail})"
-        )
+        value = f"{self.value:8.2f} {self.unit:<10}"
+        return f"{mark} {self.name:<46} {value} target {self.sign} {self.target:g}   ({self.detail})"
+
+
+def at_most(name: str, value: float, target: float, unit: str, detail: str) -> Figure:
+    """Return a figure that has to be at most its target."""
+    return Figure(name, value, "<=", target, unit, detail)
+
+
+def at_least(name: str, value: float, target: float, unit: str, detail: str) -> Figure:
+    """Return a figure that has to be at least its target."""
+    return Figure(name, value, ">=", target, unit, detail)
+
+
+def show(figures: Iterable[Figure]) -> list[Figure]:
+    """Print each figure as it comes, and return them."""
+    shown = []
+    for figure in figures:
+        sys.stdout.write(f"{figure}\n")
+        sys.stdout.flush()
+        shown.append(figure)
+    return shown
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one command took: wall and CPU seconds with all its children, and its largest resident set."""
+    """Wall and CPU seconds of a command with all its children, and its largest resident set."""
 
     wall_s: float
     cpu_s: float
@@ -47,25 +65,28 @@ class Cost:
 
 
 def run(command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end and return its cost. What it says is shown only if it fails."""
+    """Run a command to its end and return its cost. Its output is shown only if it fails."""
     begin = time.monotonic()
     process = subprocess.Popen(
         command, cwd=cwd, env=os.environ | dict(env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    # wait4 has the resources of this child and of those it waited for, and of no other.
-    said = process.stdout.read() if process.stdout else ""
+    # wait4 has the resources of this child and its children alone.
+    output = process.stdout.read() if process.stdout else ""
     _, status, usage = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(
-            f"bench: {' '.join(map(str, command))[:200]} ended with exit code {process.returncode}:\n{said[-2000:]}"
-        )
+    if code := process.returncode:
+        sys.exit(f"bench: {' '.join(map(str, command))[:200]} ended with exit code {code}:\n{output[-2000:]}")
     return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far, without its children: clock_getcpuclockid(3)."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 def compiled(package: str, work: Path) -> tuple[str, ...]:
-    """Build the tests of a package of host/; return the words that run no test of it."""
+    """Build the tests of a package of host/; return the command that runs none of them."""
     minimum = re.findall(r"^go (\S+)", (PROJECT / "host/go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0]
     program = str(work / f"{package}.test")
     go = (str(PROJECT / "scripts/with-go"), minimum, "local", "go")
@@ -74,11 +95,11 @@ def compiled(package: str, work: Path) -> tuple[str, ...]:
 
 
 def alternate(times: int, one: Callable[[], Cost], other: Callable[[], Cost]) -> tuple[list[Cost], list[Cost]]:
-    """Run both by turns, the order changing each time, so that the drift of the machine meets both alike."""
+    """Run both in turn, in alternating order, so that drift of the machine affects both alike."""
     ones, others = list[Cost](), list[Cost]()
     for i in range(times):
-        for mine in (i % 2 == 0, i % 2 == 1):
-            (ones if mine else others).append((one if mine else other)())
+        for first in (i % 2 == 0, i % 2 == 1):
+            (ones if first else others).append((one if first else other)())
     return ones, others
 
 

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench.figures import PROJECT, Cost, Figure, alternate, compiled, median_ratio, run
+from bench.figures import PROJECT, Cost, Figure, alternate, at_least, at_most, compiled, median_ratio, run
 
 TIMES = 5
 THEIRS = """
@@ -13,12 +13,12 @@ cd -- "$2/empty"
 "$3/tsbs_generate_data" "${@:4}" | gzip >"$2/data.gz"
 """
 FEED = 'set -o pipefail; cat "$1" | gunzip | "$2/tsbs_load_victoriametrics" "${@:3}"'
-# Stands before the loader on the way of scripts/targets/victoriametrics/load, which knows nothing of --do-load.
+# Called by scripts/targets/victoriametrics/load in place of the loader, since it cannot pass --do-load.
 READ_ONLY = '#!/bin/sh\nexec {} --do-load=false "$@"\n'
 
 
 def generation(run_dir: Path, plan: dict[str, Any], bin_dir: Path, work: Path) -> list[Figure]:
-    """Return the ratio of samples/s and of file sizes. Leaves both files in `work`, and ours unpacked."""
+    """Return the ratios of samples/s and of file sizes. Both files stay in `work`, and ours unpacked."""
     load = plan["workload"]
     (work / "empty").mkdir(parents=True, exist_ok=True)
     flags = [
@@ -39,19 +39,19 @@ def generation(run_dir: Path, plan: dict[str, Any], bin_dir: Path, work: Path) -
     )
     rate = [load["samples"] / statistics.median(c.wall_s for c in side) / 1e6 for side in (ours, theirs)]
     size = [(work / name).stat().st_size for name in ("data.zst", "data.gz")]
-    # The driver does so where the memory allows: once a run, which is left out here.
+    # The driver unpacks once a run, where memory allows; that time is not counted.
     ours_alone("Unpack")
     speed = median_ratio([c.wall_s for c in theirs], [c.wall_s for c in ours])
     return [
-        Figure("data file: samples/s, over `| gzip`", speed, 4, at_most=False, unit="x",
-               detail=f"{rate[0]:.2f} against {rate[1]:.2f} M samples/s, medians of {TIMES}"),
-        Figure("data file: bytes, over `| gzip`", size[0] / size[1], 1, at_most=True, unit="x",
-               detail=f"{size[0] / 1e6:.1f} against {size[1] / 1e6:.1f} MB"),
+        at_least("data file: samples/s, over `| gzip`", speed, 4, "x",
+                 f"{rate[0]:.2f} against {rate[1]:.2f} M samples/s, medians of {TIMES}"),
+        at_most("data file: bytes, over `| gzip`", size[0] / size[1], 1, "x",
+                f"{size[0] / 1e6:.1f} against {size[1] / 1e6:.1f} MB"),
     ]  # fmt: skip
 
 
 def feeding(plan: dict[str, Any], bin_dir: Path, work: Path) -> Figure:
-    """Return the ratio of CPU seconds of the client processes; the loader reads and does not send."""
+    """Return the ratio of the CPU seconds of the client processes; the loader reads and sends nothing."""
     load = plan["workload"]
     wrapped = work / "bin"
     wrapped.mkdir(exist_ok=True)
@@ -73,5 +73,5 @@ def feeding(plan: dict[str, Any], bin_dir: Path, work: Path) -> Figure:
     )
     each = [statistics.median(c.cpu_s for c in side) / load["samples"] * 1e9 for side in (mine, theirs)]
     ratio = median_ratio([c.cpu_s for c in mine], [c.cpu_s for c in theirs])
-    return Figure("feeding the loader: CPU, over `gunzip |`", ratio, 0.5, at_most=True, unit="x",
-                  detail=f"{each[0]:.0f} against {each[1]:.0f} ns a sample, medians of {TIMES}")  # fmt: skip
+    detail = f"{each[0]:.0f} against {each[1]:.0f} ns a sample, medians of {TIMES}"
+    return at_most("feeding the loader: CPU, over `gunzip |`", ratio, 0.5, "x", detail)

@@ -1,4 +1,4 @@
-"""What the view costs while a phase is timed: the real screen on a pseudo-terminal, above real progress events."""
+"""The cost of the view while a phase is timed: the real screen on a pseudo-terminal, with real progress events."""
 
 import json
 import os
@@ -10,11 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.figures import PROJECT, Figure
+from bench.figures import PROJECT, Figure, at_most, cpu_s
 
 WATCHED_S = 40.0
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# A load that is timed, after as many events as a run of ten hours has.
+# A timed load, after the events of a run of ten hours.
 DRIVER = """#!/usr/bin/env bash
 trap 'exit 0' TERM
 event() { printf '{"t":%s,"event":"%s"%s}\\n' "$EPOCHREALTIME" "$1" "$2" >>"$RUN_DIR/raw/events.jsonl"; }
@@ -28,7 +27,10 @@ while true; do
 done
 """
 SCREEN = "import sys; from pathlib import Path; from tsduel.rounds import run; run.main(Path(sys.argv[1]))"
-FOLLOW = "import os, sys; from pathlib import Path; from tsduel.rounds import follow; from tsduel.rounds.view import show; follow.Follower(Path(sys.argv[1]), show.choose(os.environ, {})).here(lambda: True)"  # noqa: E501 - one line for -c
+FOLLOW = (
+    "import os, sys; from pathlib import Path; from tsduel.rounds import follow; from tsduel.rounds.view import show; "
+    "follow.Follower(Path(sys.argv[1]), show.kind(os.environ)(None)).at_home(lambda: True)"
+)
 
 
 def watching(run_dir: Path, work: Path) -> list[Figure]:
@@ -44,16 +46,20 @@ def watching(run_dir: Path, work: Path) -> list[Figure]:
     _history(home / "raw/events.jsonl")
     screen = _start(["-c", SCREEN, str(home)])
     follow = _start(["-c", FOLLOW, str(home)])
-    shares, drawn = _watch((screen, follow))
+    # First let both read the old events.
+    started = (screen, follow)
+    _drain(started, 10.0)
+    begin, before = time.monotonic(), [cpu_s(pid) for pid, _ in started]
+    drawn = _drain(started, WATCHED_S)
+    took = time.monotonic() - begin
+    shares = [(cpu_s(pid) - earlier) / took for (pid, _), earlier in zip(started, before, strict=True)]
     for pid, _ in (follow, screen):
         os.kill(pid, 15)
         os.waitpid(pid, 0)
     names = ("the screen of `make tsbs`: % of a core", "`make follow` beside it: % of a core")
     return [
-        Figure(
-            name, 100 * share, 0.5, at_most=True, unit="%", detail=f"{WATCHED_S:g} s of a timed load, drawn {n} times"
-        )
-        for name, share, n in zip(names, shares, drawn, strict=True)
+        at_most(name, 100 * share, 0.5, "%", f"{WATCHED_S:g} s of a timed load, drawn {count} times")
+        for name, share, count in zip(names, shares, drawn, strict=True)
     ]
 
 
@@ -75,39 +81,19 @@ def _history(path: Path) -> None:
 
 
 def _start(words: Sequence[str]) -> tuple[int, int]:
-    """Start Python on a terminal of its own; return its pid and our end of it."""
+    """Start Python on a terminal of its own; return its pid and our end of the terminal."""
     pid, master = pty.fork()
     if pid == 0:
-        environment = os.environ | {
-            "TERM": "xterm-256color",
-            "COLUMNS": "120",
-            "LINES": "30",
-            "PYTHONPATH": str(PROJECT),
-        }
-        os.execve(sys.executable, [sys.executable, *words], environment)  # noqa: S606 - our own words
+        terminal = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "30", "PYTHONPATH": str(PROJECT)}
+        os.execve(sys.executable, [sys.executable, *words], os.environ | terminal)  # noqa: S606 - our own words
     return pid, master
 
 
-def _watch(started: Sequence[tuple[int, int]]) -> tuple[list[float], list[int]]:
-    """Return each one's share of a core once it has caught up with what was before, and how often it has drawn."""
-    _drain(started, 10.0)
-    begin, before = time.monotonic(), [_cpu_s(pid) for pid, _ in started]
-    drawn = _drain(started, WATCHED_S)
-    took = time.monotonic() - begin
-    return [(_cpu_s(pid) - was) / took for (pid, _), was in zip(started, before, strict=True)], drawn
-
-
 def _drain(started: Sequence[tuple[int, int]], seconds: float) -> list[int]:
-    """Read what is drawn, as a terminal does; return how often."""
+    """Read the output, as a terminal does; return how often each process has drawn."""
     deadline = time.monotonic() + seconds
     drawn = dict.fromkeys((master for _, master in started), 0)
     while (left := deadline - time.monotonic()) > 0:
         for master in select.select(list(drawn), [], [], left)[0]:
             drawn[master] += os.read(master, 1 << 16).count(b"\x1b[J")
     return list(drawn.values())
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process so far, without those of its children."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S

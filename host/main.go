@@ -1,4 +1,4 @@
-// Command tsduel-host owns time and processes on a measured host: it runs the blocks of a plan and writes what they gave to raw/.
+// Command tsduel-host owns time and processes on a measured host: it runs the blocks of a plan.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -24,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const usage = `usage: tsduel-host COMMAND
+var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
   run RUN_DIR [HOST [BLOCK...]]    run every block of the plan that this host has and that has not been run yet, and a
                                    spare one in place of each BLOCK, whose own host was lost
   detached COMMAND RUN_DIR CACHE [LINE | HOST [BLOCK...]]
@@ -33,9 +34,9 @@ const usage = `usage: tsduel-host COMMAND
   stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
-  describe DIR                     print what this machine is, with the disk of DIR`
+  describe DIR                     print what this machine is, with the disk of DIR`)
 
-// kinds is what the blocks of each kind of run do.
+// kinds has the functions of each kind of run.
 var kinds = map[string]run.Kind{
 	"tsbs":    {Block: block.Run, Profile: block.Profile, Equip: block.Equip},
 	"gobench": {Block: gobench.Run, Calibrate: gobench.Calibrate, Profile: gobench.Profile},
@@ -43,22 +44,17 @@ var kinds = map[string]run.Kind{
 
 func init() {
 	if os.Getenv("TSDUEL_DIE_WITH_PARENT") == "1" {
-		// It holds for the thread that asks, so that has to stay.
-		runtime.LockOSThread()
+		runtime.LockOSThread() // the signal is bound to this thread: it must not end
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 	}
 }
 
 func main() {
-	// A reader of ours that is gone must not end us.
+	// Ignore SIGPIPE, but not in the processes that we start, as signal.Ignore would.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	endings := []os.Signal{syscall.SIGTERM}
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(s) { // as nohup has it
-			endings = append(endings, s)
-		}
-	}
-	ctx, _ := signal.NotifyContext(context.Background(), endings...)
+	// nohup ignores SIGHUP.
+	endings := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGHUP}, signal.Ignored)
+	ctx, _ := signal.NotifyContext(context.Background(), append(endings, syscall.SIGTERM)...)
 	code, err := command(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tsduel: %v\n", err)
@@ -73,7 +69,7 @@ func main() {
 
 func command(ctx context.Context, args []string) (code int, err error) {
 	if len(args) == 0 {
-		return 0, record.UserError("%s", usage)
+		return 0, errUsage
 	}
 	name, args := args[0], args[1:]
 	switch {
@@ -85,12 +81,19 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		if cache == "" {
 			return 0, record.UserError("TSDUEL_CACHE is not set: start runs with make")
 		}
-		who, err := who(args[1:])
-		if err != nil {
-			return 0, err
+		var share run.Share
+		if len(args) > 1 {
+			share.Host = args[1]
+		}
+		for _, arg := range args[min(2, len(args)):] {
+			block, err := strconv.Atoi(arg)
+			if err != nil {
+				return 0, record.UserError("%q is no number of a block", arg)
+			}
+			share.Lost = append(share.Lost, block)
 		}
 		defer proc.Leave()
-		return run.Run(ctx, args[0], cache, who, kinds), nil
+		return run.Run(ctx, args[0], cache, share, kinds), nil
 	case name == "detached" && len(args) >= 3:
 		return 0, detached(ctx, args[0], args[1], args[2], args[3:])
 	case name == "stop" && len(args) == 2:
@@ -98,33 +101,21 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		if err != nil {
 			return 0, record.UserError("%q is no pid", args[1])
 		}
-		said, err := run.Stop(args[0], pid)
-		fmt.Println(said)
+		outcome, err := run.Stop(args[0], pid)
+		fmt.Println(outcome)
 		return 0, err
-	case name == "get":
-		return 0, get(ctx, args, func(body []byte) ([]byte, error) { return body, nil })
-	case name == "expvar":
-		return 0, get(ctx, args, scrape.Expvar)
+	case name == "get" || name == "expvar":
+		return 0, get(ctx, name, args)
 	case name == "describe" && len(args) == 1:
-		return 0, show(noise.Describe(args[0]))
-	}
-	return 0, record.UserError("%s", usage)
-}
-
-// who reads HOST and the BLOCKs.
-func who(args []string) (who run.Who, err error) {
-	for i, arg := range args {
-		if i == 0 {
-			who.Host = arg
-			continue
-		}
-		block, err := strconv.Atoi(arg)
+		facts, err := noise.Describe(args[0])
 		if err != nil {
-			return who, record.UserError("%q is no number of a block", arg)
+			return 0, err
 		}
-		who.Instead = append(who.Instead, block)
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetIndent("", " ")
+		return 0, encoder.Encode(facts)
 	}
-	return who, nil
+	return 0, errUsage
 }
 
 func detached(ctx context.Context, verb, runDir, cache string, more []string) error {
@@ -145,9 +136,9 @@ func detached(ctx context.Context, verb, runDir, cache string, more []string) er
 	case "collected":
 		err = d.Collected()
 	case "stop":
-		var said string
-		said, err = d.Stop(ctx)
-		fmt.Println(said)
+		var outcome string
+		outcome, err = d.Stop(ctx)
+		fmt.Println(outcome)
 	case "rounds":
 		err = d.Rounds()
 	case "lend":
@@ -158,32 +149,24 @@ func detached(ctx context.Context, verb, runDir, cache string, more []string) er
 			err = d.Lending(ctx)
 		}
 	default:
-		err = record.UserError("%s", usage)
+		err = errUsage
 	}
 	return err
 }
 
-func get(ctx context.Context, args []string, as func([]byte) ([]byte, error)) error {
+// get prints the body at a URL; of expvar as exposition text.
+func get(ctx context.Context, name string, args []string) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Float64("timeout", 10, "seconds")
 	if err := flags.Parse(args); err != nil || flags.NArg() != 1 {
-		return record.UserError("%s", usage)
+		return errUsage
 	}
 	ctx, cancel := context.WithTimeout(ctx, record.Seconds(*timeout))
 	defer cancel()
 	body, err := scrape.Fetch(ctx, flags.Arg(0))
-	if err == nil {
-		body, err = as(body)
+	if err == nil && name == "expvar" {
+		body, err = scrape.Expvar(body)
 	}
 	_, _ = os.Stdout.Write(body)
 	return err
-}
-
-func show(value any, err error) error {
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(os.Stdout)
-	encoder.SetIndent("", " ")
-	return encoder.Encode(value)
 }

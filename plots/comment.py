@@ -1,59 +1,56 @@
 """stats/ + plan -> a short Markdown block for a pull request: the verdict first, all else folded.
 
-Its first line is a marker that nobody sees: who posts it again looks for it and updates in place (docs/ci.md).
+Its first line is a comment that GitHub does not show: a later post finds it and updates in place
+(docs/ci.md).
 """
 
 import re
 from pathlib import Path
 
 from plots import markup, sentences
-from plots.sections import checks, compared, first, sweep
+from plots.sections import checks, sides, summary, sweep
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
 MOST_WARNINGS, MOST_ANSWERS = 3, 4
 MARKER = "<!-- tsduel: {} -->"
-"""With the experiment's name: two experiments have a comment each."""
+"""Each experiment has a comment of its own."""
 
 
 def main(run_dir: Path) -> str:
-    """Write comment.md and return what is in it."""
+    """Write comment.md and return its text."""
     source = open_source(run_dir)
-    doubts = checks.warnings(source)
-    more = (
-        [f"and {number_of(len(doubts) - MOST_WARNINGS, 'more warning')}, in the report."]
-        if len(doubts) > MOST_WARNINGS
-        else []
-    )
-    rows = [[name, *values] for name, values in compared.sides(source) if len(set(values)) > 1]
+    doubts, sweeps = checks.warnings(source), source.plan.sweeps
+    left = len(doubts) - MOST_WARNINGS
+    more = [f"and {number_of(left, 'more warning')}, in the report."] if left > 0 else []
+    rows = [[name, *values] for name, values in sides.identities(source) if len(set(values)) > 1]
     name = re.sub(r"[^\w.]+", "-", source.plan.name)
     shown, rest = source.comparisons[:MOST_ANSWERS], len(source.comparisons) - MOST_ANSWERS
     text = markup.paragraphs(
         MARKER.format(name),
         *(
             sweep.answers(source)
-            if source.plan.sweeps
-            else (f"**{one.title}** ({one.blocks}): {sentences.headline(one)}" for one in shown)
+            if sweeps
+            else (f"**{side.title}** ({side.blocks}): {sentences.headline(side)}" for side in shown)
         ),
-        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 and not source.plan.sweeps else "",
-        *(sweep.changes(source, name) for name in source.run.variants[1:] if source.plan.sweeps),
-        markup.folded("How it grows", *sweep.growth(source)) if source.plan.sweeps else "",
-        markup.quoted(first.standing(source)),
+        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 and not sweeps else "",
+        *(sweep.changes(source, name) for name in source.run.variants[1:] if sweeps),
+        markup.folded("How it grows", *sweep.growth(source)) if sweeps else "",
+        markup.quoted(summary.standing(source)),
         " ".join(filter(None, [
-            markup.text(source.plan.question), first.compared_answers(source), f"{checks.sentence(source)}.",
+            markup.text(source.plan.question), summary.compared_answers(source), f"{checks.sentence(source)}.",
         ])),
         markup.items([*doubts[:MOST_WARNINGS], *more]),
         *(
-            markup.folded(
-                f"Figures{', ' + one.cell if one.cell else ''}: {one.labels[1]} against {one.labels[0]}",
-                markup.items(sentences.answer(one)),
-                one.table(sentences.short_rows(one, source.query_types), aliases=False),
+            sentences.folded(
+                side, f"Figures{side.cell and f', {side.cell}'}: {side.labels[1]} against {side.labels[0]}",
+                source.query_types,
             )
-            for one in source.comparisons
+            for side in source.comparisons
         ),
         markup.folded(
-            "How to reproduce, and on what it ran", compared.command(source),
-            markup.table(["", *compared.columns(source)], rows), markup.table(["", ""], compared.machine(source)),
+            "How to reproduce, and on what it ran", sides.command(source),
+            markup.table(["", *sides.columns(source)], rows), markup.table(["", ""], sides.machine(source)),
         ),
     )  # fmt: skip
     return write(run_dir / "comment.md", text)

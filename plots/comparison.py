@@ -1,6 +1,6 @@
-"""What stats/comparison.json says of one candidate in one cell, and the names of both sides for people."""
+"""The rows of stats/comparison.json of one candidate in one cell, and the names of both sides for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
-# In a closed loop the rate is workers / mean service time: one of the two is judged (MEASUREMENT.md 3).
+# In a closed loop the rate is workers / mean service time: one of the two is judged (docs/method.md).
 _JUDGED_AS = {"query_rate": "query_mean_ms", "load_seconds": "load_rate"}
 _MARKS = {
     "failed": "✗ check failed",
@@ -25,9 +25,10 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """One candidate against the baseline. `labels`: baseline first; `valid` and `dropped` are its blocks.
+    """One candidate against the baseline in one cell.
 
-    `apart`: it is another database; `protocols` are those that data gets in by, where they are not the same.
+    `labels`: baseline first. `valid`: blocks that count. `dropped`: the others, with their reasons. `apart`:
+    the candidate is another database. `protocols`: those of the load, if they differ.
     """
 
     cell: str
@@ -42,27 +43,36 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """Who is compared with whom, as Markdown."""
-        of_cell = f" ({markup.text(self.cell)})" if self.cell else ""
-        return f"{markup.text(self.labels[1])} against {markup.text(self.labels[0])}{of_cell}"
+        """Both labels and the cell, as Markdown: v2 against v1."""
+        baseline, candidate = map(markup.text, self.labels)
+        return f"{candidate} against {baseline}{markup.aside(markup.text(self.cell))}"
 
     @property
     def blocks(self) -> str:
-        """How many blocks count: "1 block"."""
+        """The number of blocks that count: "1 block"."""
         return number_of(len(self.valid), "block")
 
     def row(self, metric: str, query_type: str = "") -> Row | None:
         """Return a row that has a value on either side, or None."""
-        found = next((r for r in self.rows if (r["metric"], r["query_type"]) == (metric, query_type)), None)
-        return None if found is None or found["baseline_median"] is found["candidate_median"] is None else found
+        row = next((r for r in self.rows if (r["metric"], r["query_type"]) == (metric, query_type)), None)
+        return None if row is None or row["baseline_median"] is row["candidate_median"] is None else row
+
+    @property
+    def primary(self) -> list[Row]:
+        """The rows of the primary family."""
+        return [row for row in self.rows if row["family"] == "primary"]
 
     @property
     def answered_better(self) -> set[str]:
-        """Metrics whose question another one answers here, more precisely."""
+        """The metrics that a more precise metric replaces."""
         return {metric.instead_of for metric in self.metrics.values() if metric.instead_of and self.row(metric.name)}
 
-    def of(self, metric: str, query_types: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of a metric by query type, what stands for all of them last."""
+    def rows_of(self, metrics: Iterable[str]) -> list[Row]:
+        """Return the rows of metrics without query types; metrics without a row are left out."""
+        return [row for name in metrics if (row := self.row(name))]
+
+    def by_type(self, metric: str, query_types: Sequence[str]) -> dict[str, Row]:
+        """Return the rows of a metric by query type; rows of all types together are last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}
 
     def named(self, row: Row, *, brief: bool = False) -> str:
@@ -73,10 +83,9 @@ class Comparison:
         return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row, brief=brief))}"
 
     def note(self, row: Row, *, brief: bool = False) -> str:
-        """Return what stands beside a figure of the load wherever that stands, where it is not of the same work."""
-        if not self.protocols or self.metrics[row["metric"]].phase != "load":
-            return ""
-        return f"{'' if brief else f'{self.protocols}: '}not the same work"
+        """Return the note beside a figure of the load if the two sides did not do the same work."""
+        unlike = self.protocols and self.metrics[row["metric"]].phase == "load"
+        return f"{'' if brief else f'{self.protocols}: '}not the same work" if unlike else ""
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -84,14 +93,14 @@ class Comparison:
         return ("ratio" if self.apart else "diff %", "95 % CI", "p", "verdict")
 
     def mark(self, row: Row) -> str:
-        """Return the verdict as a mark and a word; a rate that is only shown has that of its service time."""
+        """Return the verdict as a mark and a word; a rate that is only shown has the verdict of its service time."""
         if row["verdict"] == "shown":
             twin = self.row(_JUDGED_AS.get(row["metric"], ""), row["query_type"])
             return self.mark(twin) if twin else ""
         return _MARKS.get(row["verdict"], f"? {row['verdict']}").format("clearly " if row.get("clear") else "")
 
     def symbol(self, row: Row) -> str:
-        """Return the mark alone; a failed check keeps its word, since its cross means something else."""
+        """Return the mark alone; a failed check keeps its word, since its cross does not mean worse."""
         mark = self.mark(row)
         return mark if row["verdict"] in {"failed", "not comparable"} else mark[:1]
 
@@ -99,20 +108,27 @@ class Comparison:
         """Return the cells of change, interval, adjusted p and verdict."""
         return [numbers.changed(row), numbers.interval(row), numbers.probability(row["p_adj"]), self.mark(row)]
 
-    def cell_of(self, metric: str, query_type: str) -> str:
-        """Return both values, the change in percent and the mark as one cell: `0.239 → 0.244 (+2.0 %) ✗`."""
+    def cell_of(self, metric: str, query_type: str = "", factor: float = 1.0) -> str:
+        """Return both values, the change in percent and the mark as one cell: `0.239 → 0.244 (+2.0 %) ✗`.
+
+        Values are in the unit that suits them; with a `factor` they are multiplied by it.
+        """
         row = self.row(metric, query_type)
         if row is None:
             return numbers.MISSING
         unit, sides = numbers.sides(row)
-        # The head of the column says the metric's own unit.
-        both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
+        if factor != 1:
+            values, digits = (row["baseline_pseudomedian"], row["candidate_pseudomedian"]), numbers.row_digits(row)[0]
+            both = " → ".join(numbers.number(None if v is None else v * factor, digits) for v in values)
+        else:
+            # The head of the column has the metric's own unit.
+            both = " → ".join(sides) + (f" {unit}" if unit != numbers.scaled(row["unit"], 0.0)[0] else "")
         return both if row["change_pct"] is None else f"{both} ({numbers.effect(row)}) {self.symbol(row)}".rstrip()
 
     def table(
         self, rows: Sequence[Row], names: Sequence[str] = (), head: str = "Metric", *, aliases: bool = True
     ) -> str:
-        """Return the table of rows with their evidence and, where they have one, the name their own people know."""
+        """Return the table of rows with their evidence, and the database's own names of metrics."""
         known = [self.metrics[row["metric"]].known_as if aliases else "" for row in rows]
         cells = []
         for at, (row, known_as) in enumerate(zip(rows, known, strict=True)):

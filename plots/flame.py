@@ -1,20 +1,23 @@
-"""A flame graph of two profiles at once: an SVG that says all without a script, and that report.js zooms into."""
+"""A flame graph of two profiles: an SVG that needs no script; report.js adds a zoom."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 
+Words = Callable[[float, float], str]
+Chance = Callable[[float, float], float]
+"""Functions of the values of both sides."""
 LARGEST = 120_000
-"""Bytes of one; frames that are too narrow to be seen are left out until it fits."""
+"""Most bytes of a graph; the narrowest frames are left out until it fits."""
 _ROW, _LEAST = 17, 0.001
 _SAME, _MORE, _LESS = "#eeeeee", ("#fee6ce", "#fdae6b", "#e6550d"), ("#deebf7", "#9ecae1", "#4292c6")
 _STEPS = (0.003, 0.01, 0.03)
-"""From which share of the whole on a difference is drawn in which colour."""
+"""The least share of the whole that a difference has in each colour."""
 
 
 @dataclass
 class Frame:
-    """A function where it stands in a stack, with what both sides spend in it and below it."""
+    """A function in a stack, with the costs of both sides in it and in the functions that it calls."""
 
     name: str
     baseline: float = 0.0
@@ -23,7 +26,7 @@ class Frame:
 
     @property
     def width(self) -> float:
-        """What it takes of both sides."""
+        """The costs of both sides together."""
         return self.baseline + self.candidate
 
 
@@ -40,36 +43,35 @@ def tree(sides: tuple[Mapping[tuple[str, ...], float], Mapping[tuple[str, ...], 
     return root
 
 
-def drawn(root: Frame, said: Callable[[float, float], str], chance: Callable[[float, float], float]) -> str:
-    """Return the picture, outermost functions on top; frames are as wide as what both sides spend in them.
+def drawn(root: Frame, label: Words, chance: Chance) -> str:
+    """Return the picture, outermost functions on top; the width of a frame is the cost of both sides.
 
-    ``said`` puts both sides' values into words; ``chance`` is how far they may be apart by chance.
+    ``label`` puts both sides' values into words; ``chance`` returns how far they may be apart by chance.
     """
     least = _LEAST
-    while len(text := _svg(root, said, chance, least)) > LARGEST:
+    while len(text := _svg(root, label, chance, least)) > LARGEST:
         least *= 1.5
     return text
 
 
-def _svg(
-    root: Frame, said: Callable[[float, float], str], chance: Callable[[float, float], float], least: float
-) -> str:
+def _svg(root: Frame, label: Words, chance: Chance, least: float) -> str:
     deepest = 0
 
-    def frame(of: Frame, x: float, width: float, depth: int) -> str:
+    def frame(node: Frame, x: float, width: float, depth: int) -> str:
         nonlocal deepest
         deepest = max(deepest, depth)
         inner, left = [], 0.0
-        for one in sorted(of.inside.values(), key=lambda one: one.name):
-            if one.width >= least * root.width:
-                inner.append(frame(one, left, 100 * one.width / of.width, depth + 1))
-            left += 100 * one.width / of.width
-        mark, colour = _look(of, root, chance)
-        plain = of.name.partition("[go.shape")[0]  # what a generic function is made for may have a path, too
-        short = plain.rpartition("/")[2]
+        for child in sorted(node.inside.values(), key=lambda child: child.name):
+            if child.width >= least * root.width:
+                inner.append(frame(child, left, 100 * child.width / node.width, depth + 1))
+            left += 100 * child.width / node.width
+        mark, colour = _look(node, root, chance)
+        # Type arguments of a generic function may have paths, too.
+        short = node.name.partition("[go.shape")[0].rpartition("/")[2]
+        title = f"{escape(node.name)}: {label(node.baseline, node.candidate)}"
         return (
-            f'<svg x="{x:.4g}%" y="{_ROW if depth else 0}" width="{width:.4g}%"><title>{escape(of.name)}: '
-            f'{said(of.baseline, of.candidate)}</title><rect width="100%" height="{_ROW - 1}" rx="2" fill="{colour}"/>'
+            f'<svg x="{x:.4g}%" y="{_ROW if depth else 0}" width="{width:.4g}%"><title>{title}</title>'
+            f'<rect width="100%" height="{_ROW - 1}" rx="2" fill="{colour}"/>'
             f'<text x="3" y="12">{mark}{escape(short, quote=False)}</text>{"".join(inner)}</svg>'
         )
 
@@ -80,10 +82,10 @@ def _svg(
     )
 
 
-def _look(of: Frame, root: Frame, chance: Callable[[float, float], float]) -> tuple[str, str]:
-    """Return mark and colour: by how much of the whole it is, so that the way to what differs stands out."""
-    difference = of.candidate - of.baseline
+def _look(frame: Frame, root: Frame, chance: Chance) -> tuple[str, str]:
+    """Return mark and colour by the difference's share of the whole: they mark the path to the difference."""
+    difference = frame.candidate - frame.baseline
     size = sum(abs(difference) >= step * max(root.baseline, root.candidate) for step in _STEPS)
-    if not size or abs(difference) <= chance(of.baseline, of.candidate):
+    if not size or abs(difference) <= chance(frame.baseline, frame.candidate):
         return "", _SAME
     return ("▲ ", _MORE[size - 1]) if difference > 0 else ("▼ ", _LESS[size - 1])

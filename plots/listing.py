@@ -1,11 +1,13 @@
-"""`make list`: every run in results/, newest first, a line each. Asks no other machine, and stumbles over no run."""
+"""`make list`: a line for every run in results/, newest first, also for unreadable ones; it contacts no machine."""
 
 import csv
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,107 +19,78 @@ from tsduel.core.results import lost_latest
 from tsduel.core.rundir import Run, open_run
 from tsduel.rounds import runstate
 
-# What else lies in results/ and is no run.
-NO_RUNS = {"latest", "aa", "bisect", "plot-load", "trend"}
+# Entries of results/ that are not runs.
+NO_RUNS = {"latest", "aa", "bisect", "imported", "plot-load", "trend"}
 BROKEN = (UserError, OSError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 HEAD = ("run", "kind", "compares", "place", "state", "blocks", "size", "verdict")
-WIDTH = 120
-# Columns that give way and how far, in this order: a name, which somebody may want to copy, only when the rest has.
+WIDTH, STATE = 120, HEAD.index("state")
+# Columns that get narrower, in this order, and their least widths; names are last, since people copy them.
 YIELDING = ((2, 14), (3, 8), (7, 12), (4, 20), (2, 6), (0, 24), (7, 0))
 GAP = 2
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run as the table shows it; `created` is ISO 8601 in UTC, `size` in bytes."""
+    """One run; `created` is ISO 8601 in UTC, `size` in bytes, `cells` are the columns of HEAD as text."""
 
     name: str
     created: str
     size: int
-    kind: str = ""
-    compares: str = ""
-    place: str = ""
-    state: str = ""
-    blocks: str = ""
-    verdict: str = ""
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The line as text, in the order of HEAD."""
-        shown = (self.name, self.kind, self.compares, self.place, self.state, self.blocks, quantity(self.size))
-        return tuple(map(printable, (*shown, self.verdict)))
+    cells: tuple[str, ...]
 
 
 def text(environment: Mapping[str, str], results: Path) -> str:
-    """Return the table, what all runs take on the disk, and a sentence on a `latest` that leads nowhere."""
-    running = caches.used_by(environment)
-    lines = [line(path, running) for path in _directories(results)]
-    lost = lost_latest(results / "latest")
+    """Return the table, the size of all runs on the disk, and a sentence if `latest` is a broken link."""
+    running, link = caches.used_by(environment), results / "latest"
+    entries = [e for e in results.iterdir() if e.is_dir() or e.is_symlink()] if results.is_dir() else []
+    lines = [line(e, running) for e in entries if e.name not in NO_RUNS and not e.name.startswith(".")]
+    lost = lost_latest(link)
     if not lines:
         return "\n".join(filter(None, ("no runs yet: make tsbs makes one", lost)))
-    lines.sort(key=lambda one: (one.created, one.name), reverse=True)
-    latest = (results / "latest").readlink().name if (results / "latest").is_symlink() else ""
-    shown = table([("*" if one.name == latest else " ", one.cells) for one in lines])
-    many = "1 run takes" if len(lines) == 1 else f"{len(lines)} runs take"
+    lines.sort(key=lambda run: (run.created, run.name), reverse=True)
+    latest = link.readlink().name if link.is_symlink() else ""
+    shown = table([("*" if run.name == latest else " ", run.cells) for run in lines])
+    count = "1 run takes" if len(lines) == 1 else f"{len(lines)} runs take"
     free = quantity(shutil.disk_usage(results).free)
-    total = f"{many} {quantity(sum(one.size for one in lines))}, and {free} are free there"
+    total = f"{count} {quantity(sum(run.size for run in lines))}, and {free} are free there"
     notes = [lost or ("*: results/latest" if latest else ""), f"{total}. To remove a run: rm -rf results/RUN"]
     return "\n".join([*shown, "", *filter(None, notes)])
 
 
-def _directories(results: Path) -> list[Path]:
-    if not results.is_dir():
-        return []
-    entries = [entry for entry in results.iterdir() if entry.name not in NO_RUNS and not entry.name.startswith(".")]
-    return [entry for entry in entries if entry.is_dir() or entry.is_symlink()]
-
-
 def line(path: Path, running: str) -> Line:
-    """Return what is known of one run; of one that cannot be read, that. `running`: see runstate."""
+    """Return the line of a run, or the reason why it cannot be read. `running`: see runstate."""
     try:
         size = disk_bytes(path)
         changed = datetime.fromtimestamp(path.lstat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except OSError:
         size, changed = 0, ""
+    created, facts = changed, [""] * 6
     try:
-        # A pipe, say, would be waited for.
+        # Opening a pipe would wait for its writer.
         if not (path / "plan" / "experiment.json").is_file():
-            return Line(path.name, changed, size, state=f"unreadable: {_why_no_plan(path)}")
-        return _known(open_run(path), size, changed, running)
+            raise UserError("no plan in it" if path.exists() else "a link that leads nowhere")
+        run = open_run(path)
+        plan, document = run.plan, run.json("stats/comparison.json")
+        facts = [
+            plan.kind, compared(plan), _place(plan), runstate.state(run, running), _blocks(run),
+            verdict(plan, document) if document else "",
+        ]  # fmt: skip
+        created = plan.created or changed
     except BROKEN as error:
         why = str(error) if isinstance(error, UserError | OSError) else f"{type(error).__name__} in its files"
-        return Line(path.name, changed, size, state=f"unreadable: {why.removeprefix(str(path)).lstrip('/ ')}")
-
-
-def _why_no_plan(path: Path) -> str:
-    if not path.exists():
-        return "a link that leads nowhere"
-    return "an import that did not come to its end" if path.name.endswith(".partial") else "no plan in it"
-
-
-def _known(run: Run, size: int, changed: str, running: str) -> Line:
-    plan, document = run.plan, run.json("stats/comparison.json")
-    return Line(
-        name=run.path.name,
-        created=plan.created or changed,
-        size=size,
-        kind=plan.kind,
-        compares=compared(plan),
-        place=_place(plan),
-        state=runstate.state(run, running),
-        blocks=_blocks(run),
-        verdict=verdict(plan, document) if document else "",
-    )
+        facts[3] = f"unreadable: {why.removeprefix(str(path)).lstrip('/ ')}"
+    cells = (path.name, *facts[:5], quantity(size), facts[5])
+    return Line(path.name, created, size, tuple(map(printable, cells)))
 
 
 def compared(plan: Plan) -> str:
-    """Return what is compared with what, by the labels of the variants."""
+    """Return the labels of the variants: baseline -> candidate."""
     labels = [variant.label for variant in plan.variants]
     if plan.aa:
         return f"{labels[0]} with itself"
     if len(labels) == 1:
         return f"{labels[0]}, by columns"
-    others = f" (+{len(labels) - 2})" if len(labels) > 2 else ""  # noqa: PLR2004 - two sides
+    others = f" (+{len(labels) - 2})" if labels[2:] else ""
     return f"{labels[0]} -> {labels[1]}{others}"
 
 
@@ -130,7 +103,7 @@ def _place(plan: Plan) -> str:
 
 
 def _blocks(run: Run) -> str:
-    """Return how many blocks count, of the candidate with the fewest, and how many were planned."""
+    """Return the blocks that count of the candidate with the fewest, and the planned blocks: 5/6."""
     planned, path = run.plan.design.blocks * len(run.plan.cells), run.path / "tidy/blocks.csv"
     if not path.exists():
         return str(planned)
@@ -142,75 +115,64 @@ def _blocks(run: Run) -> str:
 
 
 def verdict(plan: Plan, document: Mapping[str, Any]) -> str:
-    """Return what came of a compared run (stats/comparison.json) in a few words; the report has it in full."""
+    """Return the verdict of a compared run (stats/comparison.json) in a few words."""
     failed = document["checks"]["failed"]
     if failed:
         return f"{failed} checks failed" if failed > 1 else "a check failed"
-    if plan.imported or plan.smoke:
-        return f"none ({'imported' if plan.imported else 'smoke'})"
+    if plan.smoke:
+        return "none (smoke)"
     if plan.aa:
         return "A/A passed" if document.get("aa", {}).get("passed") else "A/A not passed"
-    return _in_words([row["verdict"] for row in document["rows"] if row["verdict"] != "shown"])
-
-
-def _in_words(found: Sequence[str]) -> str:
+    verdicts = [row["verdict"] for row in document["rows"] if row["verdict"] != "shown"]
     words = (("regression", "worse"), ("improvement", "better"))
-    counted = ((found.count(name) + found.count(word), word) for name, word in words)
-    told = ", ".join(f"{number} {word}" for number, word in counted if number)
-    if told or not found:
-        return told or "none"
-    if "inconclusive: environment" in found:
-        return "too noisy"
-    if set(found) - {"equivalent", "negligible"}:
-        return "inconclusive"
-    return "negligible" if "negligible" in found else "equivalent"  # real, if below what matters
+    counted = ((verdicts.count(name) + verdicts.count(word), word) for name, word in words)
+    counts = ", ".join(f"{number} {word}" for number, word in counted if number)
+    if counts or not verdicts:
+        return counts or "none"
+    decided = "negligible" if "negligible" in verdicts else "equivalent"
+    undecided = "too noisy" if "inconclusive: environment" in verdicts else "inconclusive"
+    return undecided if set(verdicts) - {"equivalent", "negligible"} else decided
 
 
 def table(rows: Sequence[tuple[str, tuple[str, ...]]]) -> Iterable[str]:
-    """Yield a heading and a line for each row, none of them wider than WIDTH; a row is its mark and its cells."""
+    """Yield a heading and a line for each row (its mark and its cells), at most WIDTH wide."""
     every = [HEAD, *(cells for _, cells in rows)]
-    # A sentence on an unreadable run runs over the columns behind, which are empty there.
-    widths = [max(len(c[i]) for c in every if i != 4 or not c[i].startswith("unreadable")) for i in range(len(HEAD))]  # noqa: PLR2004 - the state
+    # The reason why a run is unreadable takes the empty columns to its right.
+    widths = [
+        max(len(c[i]) for c in every if i != STATE or not c[i].startswith("unreadable")) for i in range(len(HEAD))
+    ]
     for column, least in YIELDING:
         over = sum(widths) + GAP * len(widths) - WIDTH
         widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))
     for mark, cells in ((" ", HEAD), *rows):
-        if cells[4].startswith("unreadable"):
-            front = _row(mark, cells[:1], widths)
+        if cells[STATE].startswith("unreadable"):
             size = f" ({cells[6]})"
-            yield cut(f"{front}  {cells[4]}", WIDTH - len(size)) + size
+            yield cut(f"{_row(mark, cells[:1], widths)}  {cells[STATE]}", WIDTH - len(size)) + size
         else:
             yield _row(mark, cells, widths)[:WIDTH].rstrip()
 
 
 def _row(mark: str, cells: Sequence[str], widths: Sequence[int]) -> str:
-    shown = (cut(cell, width) for cell, width in zip(cells, widths, strict=False))
-    # Numbers stand to the right.
-    padded = (c.rjust(w) if n in {5, 6} else c.ljust(w) for n, (c, w) in enumerate(zip(shown, widths, strict=False)))
-    return f"{mark} " + (" " * GAP).join(padded)
+    # The numbers in columns 5 and 6 are aligned to the right.
+    shown = [(cut(cell, w), w, n in {5, 6}) for n, (cell, w) in enumerate(zip(cells, widths, strict=False))]
+    return f"{mark} " + (" " * GAP).join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in shown)
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text that is no longer than `width`, its end left out if need be."""
+    """Return a text of at most `width` characters; a longer one is cut."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"[: min(width, 1)]
 
 
 def printable(text: str) -> str:
-    """Return a text on one line without control characters and without what no terminal can show."""
+    """Return a text on one line, with ? for characters that a terminal cannot show."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def disk_bytes(path: Path) -> int:
-    """Return what a directory takes on the disk; what cannot be read counts as nothing."""
+    """Return the bytes of a directory on the disk; unreadable files count as 0."""
     total = 0
-    pending = [str(path)]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-        except OSError:
-            continue
+    for parent, *inside in os.walk(path):
+        for name in chain(*inside):
+            with suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118 - a Path a file is slow
     return total

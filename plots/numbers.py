@@ -1,6 +1,6 @@
-"""How numbers look in reports, pictures and the terminal: the one place that decides.
+"""The format of all numbers in reports, pictures and the terminal.
 
-The digits of a row follow the width of its interval: what the next session would change is not printed.
+The width of a row's interval decides its digits: digits that another run would change are not printed.
 """
 
 import math
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGITS, DECIMALS = 4, 1
-"""Of values and of percents where there is no interval."""
-MISSING = "–"  # noqa: RUF001 - an en dash is what a table has where there is nothing
+"""Digits of values and decimals of percents without an interval."""
+MISSING = "–"  # noqa: RUF001 - an en dash
 TIMES = "×"  # noqa: RUF001 - before a ratio
 _STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "B": (("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)),
@@ -56,13 +56,13 @@ def change(percent: float | None, decimals: int = DECIMALS) -> str:
 
 
 def size(percent: float | None, decimals: int = DECIMALS) -> str:
-    """Print the same without its sign: 8.1."""
+    """Print a change in percent without its sign: 8.1."""
     return change(None if percent is None else abs(percent), decimals).lstrip("+")
 
 
-def signed(value: float | None, digits: int = 3) -> str:
+def signed(value: float) -> str:
     """Print a difference with its sign: +0.052, -12.3, 0."""
-    return f"{'+' if value is not None and value > 0 else ''}{number(value, digits)}"
+    return f"{'+' if value > 0 else ''}{number(value, 3)}"
 
 
 def probability(p: float | None) -> str:
@@ -84,34 +84,34 @@ def digits(low: float | None, high: float | None) -> tuple[int, int]:
 
 
 def row_digits(row: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the same for a row of comparison.json: by its interval, or the range of its blocks."""
+    """Return the digits and decimals of a row of comparison.json, by its interval or the range of its blocks."""
     low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row.get("range_pct") or (None, None)
     return digits(low, high)
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """Return the unit that suits the largest of some values in absolute size, and its factor: ("GB", 1e9)."""
+    """Return the unit that suits the largest absolute value, and its factor: ("GB", 1e9)."""
     steps = _STEPS.get(unit) or (_THOUSANDS if unit.endswith("/op") else ((unit, 1.0),))
     name, factor = next((step for step in reversed(steps) if largest >= step[1]), steps[0])
     return (f"{name} {unit}".lstrip(), {"k": 1e3}.get(name, factor)) if steps is _THOUSANDS else (name, factor)
 
 
 def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Print both medians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
-    values, precise = [row["baseline_median"], row["candidate_median"]], row_digits(row)[0]
+    """Print both pseudomedians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
+    values, precise = [row["baseline_pseudomedian"], row["candidate_pseudomedian"]], row_digits(row)[0]
     unit, factor = scaled(row["unit"], max((abs(value) for value in values if value is not None), default=0.0))
     return unit, [number(None if value is None else value / factor, precise) for value in values]
 
 
 def by_ratio(row: Mapping[str, Any]) -> bool:
-    """Say whether a row is of different databases: no threshold applies, and percents would be in the hundreds."""
+    """Return whether a row compares different databases: it has no threshold, and ratios replace percents."""
     return not row["threshold_pct"]
 
 
 def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
-    """Print how many times the baseline's the candidate's is, or the baseline's the candidate's, and its interval.
+    """Print the candidate's value as a multiple of the baseline's, or the inverse of that, and its interval.
 
-    ("3.1", "3.0 to 3.2"); as fine as the interval is wide, a dash where there is none.
+    ("3.1", "3.0 to 3.2"); the width of the interval decides the decimals, a dash stands for no interval.
     """
     factors = [None if row[name] is None else 1 + row[name] / 100 for name in ("change_pct", "lo_pct", "hi_pct")]
     middle, *edges = [None if f is None else 1 / f if inverse else f for f in factors]
@@ -128,7 +128,7 @@ def effect(row: Mapping[str, Any]) -> str:
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """Print the 95 % interval of a row: +2.6 to +5.5, of different databases 3.0 to 3.2; a dash where there is none."""
+    """Print the 95 % interval of a row: +2.6 to +5.5, of different databases 3.0 to 3.2; a dash for none."""
     if row["lo_pct"] is None or row["hi_pct"] is None:
         return MISSING
     if by_ratio(row):
@@ -138,20 +138,18 @@ def interval(row: Mapping[str, Any]) -> str:
 
 
 def changed(row: Mapping[str, Any]) -> str:
-    """Print the change of a row: +4.2, of different databases the ratio behind a times sign."""
+    """Print the change of a row: +4.2, or of different databases the ratio after a times sign."""
     if by_ratio(row):
         return MISSING if row["change_pct"] is None else f"{TIMES}{ratio(row)[0]}"
     return change(row["change_pct"], row_digits(row)[1])
 
 
-def quantity(value: float | None, unit: str = "B") -> str:
-    """Print one value with its unit: 33.66 GB."""
-    if value is None:
-        return MISSING
-    name, factor = scaled(unit, abs(value))
+def quantity(value: float) -> str:
+    """Print bytes with a unit: 33.66 GB."""
+    name, factor = scaled("B", value)
     return f"{number(value / factor)} {name}"
 
 
 def decimals(low: float, high: float) -> int:
-    """Return with how many decimals an interval in a unit of its own is printed: two digits of half its width."""
+    """Return the decimals of an interval in its own unit: two digits of half its width."""
     return min(max(1 - math.floor(math.log10((high - low) / 2)), 0), 6)

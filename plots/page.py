@@ -1,8 +1,10 @@
-"""report.md -> report.html: one file with its pictures and a script in it, which opens without a network."""
+"""report.md -> report.html: one file that has its pictures and its script inside and needs no network."""
 
 import base64
+import html
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +17,23 @@ from plots.pictures import NARROW
 
 TEMPLATES = Path(__file__).with_name("templates")
 LARGEST_SVG = 250_000
-"""Bytes; a larger SVG is thousands of lines of hundreds of blocks, and its PNG is put in instead."""
-# Everything else that looks like HTML is shown as it was typed.
+"""Bytes; in place of a larger SVG the page has the PNG."""
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _NAMED = re.compile(r'(\bid="|xlink:href="#|url\(#)')
+# Only these tags are kept; all other HTML is escaped.
 _OURS = re.compile(r"</?details>|<summary>[^<>]*</summary>")
 
 
 def render(markdown: str, title: str, run_dir: Path) -> str:
-    """Return the page of a report, what stands before its first section as its first screen.
-
-    Pictures are read from the run's directory.
-    """
+    """Return the page of a report, with the pictures of the run; the text before the first section is the header."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     parser.add_render_rule("html_block", _html)
     parser.add_render_rule("html_inline", _html)
     parser.add_render_rule("image", _image)
-    parser.add_render_rule("table_open", _table_open)
-    parser.add_render_rule("table_close", _table_close)
-    # Links lead to files beside report.md, and this file travels alone.
-    parser.add_render_rule("link_open", _nothing)
-    parser.add_render_rule("link_close", _nothing)
+    # Links lead to files beside report.md; a reader of this page may not have them.
+    fixed = {"table_open": '<div class="table"><table>\n', "table_close": "</table></div>\n"}
+    for rule, tag in (fixed | {"link_open": "", "link_close": ""}).items():
+        parser.add_render_rule(rule, lambda *_, tag=tag: tag)
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     first, heading, rest = markdown.partition("\n## ")
     screen, body = (parser.render(part, {"run_dir": run_dir}) for part in (first, f"{heading.lstrip()}{rest}"))
@@ -43,20 +41,14 @@ def render(markdown: str, title: str, run_dir: Path) -> str:
 
 
 def _html(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
-    content, kept, end = tokens[at].content, list[str](), 0
-    for ours in _OURS.finditer(content):
-        kept += [_escaped(content[end : ours.start()]), ours[0]]
-        end = ours.end()
-    return "".join([*kept, _escaped(content[end:])])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    content = tokens[at].content
+    escaped = (html.escape(part, quote=False) for part in _OURS.split(content))
+    return "".join(f"{text}{tag}" for text, tag in zip_longest(escaped, _OURS.findall(content), fillvalue=""))
 
 
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
     path = env["run_dir"] / str(tokens[at].attrs["src"])
-    alt = _escaped("".join(part.content for part in tokens[at].children or ())).replace('"', "&quot;")
+    alt = html.escape("".join(p.content for p in tokens[at].children or ()), quote=False).replace('"', "&quot;")
     narrow = path.with_stem(path.stem + NARROW)
     if not narrow.exists():
         return _picture(path, alt, "")
@@ -72,17 +64,5 @@ def _picture(path: Path, alt: str, which: str) -> str:
     drawn = _METADATA.sub("", drawn[drawn.index("<svg ") :]).replace(
         "<svg ", f'<svg class="{which}" role="img" aria-label="{alt}" ', 1
     )
-    # Each picture names its own parts; on one page a name has to be unique.
+    # Ids of a picture's parts have to be unique in the page.
     return _NAMED.sub(rf"\1{path.stem}-", drawn)
-
-
-def _table_open(*_: Any) -> str:
-    return '<div class="table"><table>\n'
-
-
-def _table_close(*_: Any) -> str:
-    return "</table></div>\n"
-
-
-def _nothing(*_: Any) -> str:
-    return ""

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
@@ -10,72 +11,70 @@ from rich.table import Table
 from rich.text import Text
 
 from plots import markup, numbers, page, sentences
-from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.sections import SECTIONS, blocks, checks, first, sweep
+from plots.sections import blocks, checks, sections, summary, sweep
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
-from tsduel.workloads.reading import reader
 
 MOST_ROWS = 40
-"""Of the table in the terminal; the report has all of them."""
+"""Rows of a table in the terminal; the report has all."""
 _WIDE = 400
 
 
 def main(run_dir: Path) -> None:
     """Write report.md, report.html and the pictures."""
     source, pictures = open_source(run_dir), Pictures(run_dir)
-    screen = sweep.screen(source, pictures) if source.plan.sweeps else first.section(source, pictures)
-    names = reader(source.plan.kind).sections(source.run)
-    found = [(title, make(source, pictures)) for title, make in (SECTIONS[name] for name in names)]
-    missing = (
-        f"Not drawn, since the tables that they need hold nothing of it: {', '.join(pictures.missing)}."
-        if pictures.missing
-        else ""
-    )
-    said = [f"## {title}\n\n{body}" for title, body in found if body]
-    text = write(run_dir / "report.md", markup.paragraphs(f"# {source.title}", screen, *said, missing))
-    write(run_dir / "report.html", page.render(text, _plain(source.title), run_dir))
+    screen = sweep.screen(source, pictures) if source.plan.sweeps else summary.section(source, pictures)
+    texts = [(section.title, section.make(source, pictures)) for section in sections(source)]
+    body = [f"## {title}\n\n{text}" for title, text in texts if text]
+    if pictures.missing:
+        names = ", ".join(pictures.missing)
+        body.append(f"Not drawn, since the tables that they need hold nothing of it: {names}.")
+    text = write(run_dir / "report.md", markup.paragraphs(f"# {source.title}", screen, *body))
+    write(run_dir / "report.html", page.render(text, plain(source.title), run_dir))
 
 
 def print_summary(run_dir: Path) -> None:
-    """Print the table of verdicts, the answer, the checks and where the report is."""
+    """Print the table of verdicts, the answer, the checks and the path of the report."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
     if source.plan.sweeps:
         for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
-            print(f"{_plain(line)}\n")
+            print(f"{plain(line)}\n")
     for comparison in () if source.plan.sweeps else source.comparisons:
-        print_table(comparison, source.query_types)
+        rows = [
+            [comparison.named(row), unit, *sides, *comparison.evidence(row)]
+            for row in sentences.short_rows(comparison, source.query_types)
+            for unit, sides in [numbers.sides(row)]
+        ]
+        print_table(("metric", "unit", *comparison.labels, *comparison.heads), rows)
         for line in sentences.answer(comparison):
-            print(_plain(line))
+            print(plain(line))
         print(f"Blocks: {len(comparison.valid)} valid of {source.plan.design.blocks}.\n")
-    said = [*first.standing(source), first.compared_answers(source), first.calibration(source)]
-    for line in filter(None, [*said, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
-        print(_plain(line))
+    lines = [*summary.standing(source), summary.compared_answers(source), summary.calibration(source)]
+    for line in filter(None, [*lines, *checks.warnings(source)[:5], f"{checks.sentence(source)}."]):
+        print(plain(line))
     for line in [*checks.failures(source)[:5], *blocks.failures(source)]:
-        print(f"  {_plain(line)}")
+        print(f"  {plain(line)}")
     print(f"Report: {run_dir / 'report.md'}, with its pictures in one file: {run_dir / 'report.html'}")
 
 
-def _plain(line: str) -> str:
-    """Return Markdown as a terminal shows it: without its marks, and without what keeps others from being some."""
+def plain(line: str) -> str:
+    """Return Markdown as plain text for a terminal: without marks and escapes."""
     return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
 
 
-def print_table(comparison: Comparison, query_types: list[str]) -> None:
-    """Print the table of verdicts, in plain text also where it goes to a file."""
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as plain text, the same in a terminal and in a file; columns 2 to 6 are aligned to the right."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
-    for at, name in enumerate(("metric", "unit", *comparison.labels, *comparison.heads)):
+    for at, name in enumerate(heads):
         table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
-    rows = sentences.short_rows(comparison, query_types)
     for row in rows[:MOST_ROWS]:
-        unit, sides = numbers.sides(row)
-        table.add_row(*map(Text, (comparison.named(row), unit, *sides, *comparison.evidence(row))))
+        table.add_row(*map(Text, row))
     console = Console(width=_WIDE, no_color=True, highlight=False)
-    with console.capture() as said:
+    with console.capture() as capture:
         console.print(table)
-    print("\n".join(line.rstrip() for line in said.get().splitlines()))
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
     if len(rows) > MOST_ROWS:
         print(f"({number_of(len(rows) - MOST_ROWS, 'more row')} in the report)")
     print()

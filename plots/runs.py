@@ -1,12 +1,10 @@
-"""Several runs: `make compare-runs RUNS="a b c"` side by side, `make trend METRIC=` over all that are stored.
+"""Several runs: `make compare-runs RUNS="a b c"` side by side, `make trend METRIC=` over all stored runs.
 
-Runs are put into one table only where machine, data, protocol and kind are the same; otherwise it is said what differs.
-A change is measured within a run, with both sides beside each other; values of different days are not, and drift.
+A table has runs of the same machine, data, protocol and kind only; a sentence says in what other runs differ.
+Changes of different runs may be compared, since each run measures both sides; values may not: machines drift.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from plots import markup, numbers, sentences
+from plots.charts.history import trend as draw
 from plots.charts.style import save
-from plots.charts.trend import trend as draw
 from plots.comparison import Comparison
 from plots.listing import BROKEN, NO_RUNS
 from plots.source import Source, open_source
@@ -30,126 +28,103 @@ OUT = Path("results/trend")
 MOST_REASONS = 4
 
 
-@dataclass(frozen=True)
-class Known:
-    """A compared run, and what another one must share with it for their figures to stand in one table."""
-
-    source: Source
-
-    @property
-    def name(self) -> str:
-        """The name of the run's directory."""
-        return self.source.run.path.name
-
-    @cached_property
-    def shared(self) -> dict[str, str]:
-        """Return kind, machine, protocol, data and every setting that changes what is measured, by name."""
-        plan, document = self.source.plan, self.source.document
-        data = plan.workload.data if plan.workload else []
-        found = {
-            "kind": plan.kind,
-            "machine": machine_kind(self.source.run),
-            "protocol": f"plan {plan.plan_version}, comparison {document['schema']}",
-            "data": ", ".join(one.key for one in data) or "none",
-        }
-        return found | dict(_flat(workload_of(plan).alike(plan)))
+def settings(run: Source) -> dict[str, str]:
+    """Return what two runs must share to be in one table: kind, machine, protocol, data, settings of the workload."""
+    plan = run.plan
+    data = plan.workload.data if plan.workload else []
+    parts = {
+        "kind": plan.kind,
+        "machine": machine_kind(run.run),
+        "protocol": f"plan {plan.plan_version}, comparison {run.document['schema']}",
+        "data": ", ".join(file.key for file in data) or "none",
+    }
+    (alike,) = pd.json_normalize(workload_of(plan).alike(plan)).to_dict("records")
+    return parts | {str(name): str(value) for name, value in alike.items()}
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}".lstrip("."))
-    else:
-        yield name, str(value)
+def _name(run: Source) -> str:
+    return run.run.path.name
 
 
-def why_apart(one: Known, other: Known) -> str:
-    """Say why two runs are not comparable, e.g. "machine: a against b"; an empty string where they are."""
-    names = dict.fromkeys([*one.shared, *other.shared])
-    differ = [(n, one.shared.get(n, "none"), other.shared.get(n, "none")) for n in names]
-    said = [f"{n}: {a} against {b}" for n, a, b in differ if a != b]
-    more = f"; and {len(said) - MOST_REASONS} more" if len(said) > MOST_REASONS else ""
-    return "; ".join(said[:MOST_REASONS]) + more
+def _sides(runs: Iterable[Source]) -> list[Comparison]:
+    return [comparison for run in runs for comparison in run.comparisons]
 
 
-def groups(runs: Sequence[Known]) -> list[list[Known]]:
-    """Return the runs by what they share, in order."""
-    found: list[list[Known]] = []
+def groups(runs: Sequence[Source]) -> list[list[Source]]:
+    """Return lists of runs that may be in one table, in order."""
+    by_settings: dict[frozenset[tuple[str, str]], list[Source]] = {}
     for run in runs:
-        mine = next((group for group in found if not why_apart(group[0], run)), None)
-        if mine is None:
-            found.append([run])
-        else:
-            mine.append(run)
-    return found
+        by_settings.setdefault(frozenset(settings(run).items()), []).append(run)
+    return list(by_settings.values())
 
 
-def _apart(found: Sequence[Sequence[Known]]) -> str:
-    return markup.items(
-        f"{a[-1].name} and {b[0].name} are not put together: {markup.text(why_apart(a[-1], b[0]))}."
-        for a, b in pairwise(found)
-    )
+def _differences(together: Sequence[Sequence[Source]]) -> str:
+    """Return a line for each two neighbouring groups: the settings in which they differ."""
+    lines = []
+    for run, other in ((group[-1], following[0]) for group, following in pairwise(together)):
+        first, second = settings(run), settings(other)
+        names = dict.fromkeys([*first, *second])
+        differ = [(name, first.get(name, "none"), second.get(name, "none")) for name in names]
+        reasons = markup.most([f"{name}: {a} against {b}" for name, a, b in differ if a != b], MOST_REASONS)
+        lines.append(f"{_name(run)} and {_name(other)} are not put together: {markup.text('; '.join(reasons))}.")
+    return markup.items(lines)
 
 
 def compare(environment: Mapping[str, str]) -> str:
-    """Return the runs that RUNS names side by side, as Markdown: a table for those that are comparable."""
+    """Return the runs of the knob RUNS side by side, as Markdown: a table for each group of comparable runs."""
     names = environment.get("RUNS", "").split()
     if len(names) < 2:  # noqa: PLR2004 - one run has a report
         raise UserError('RUNS is not two runs or more: make compare-runs RUNS="latest 20261120T140000Z-local"')
-    runs = [Known(open_source(run_directory(name, must_exist=True))) for name in dict.fromkeys(names)]
-    found = groups(runs)
-    return markup.paragraphs("# Runs side by side", _apart(found), *map(_beside, found)) + "\n"
+    together = groups([open_source(run_directory(name, must_exist=True)) for name in dict.fromkeys(names)])
+    return markup.paragraphs("# Runs side by side", _differences(together), *map(_table, together)) + "\n"
 
 
-def _beside(group: Sequence[Known]) -> str:
-    columns = [(run, one) for run in group for one in run.source.comparisons]
-    keys = dict.fromkeys((row["metric"], row["query_type"]) for _, one in columns for row in _rows(one))
+def _table(group: Sequence[Source]) -> str:
+    columns = [(run, side) for run in group for side in run.comparisons]
+    keys = dict.fromkeys((row["metric"], row["query_type"]) for _, side in columns for row in _rows(side))
     heads = [
-        f"{run.name}: {one.labels[1]} against {one.labels[0]}{one.cell and f' ({one.cell})'}, {one.blocks}"
-        for run, one in columns
+        f"{_name(run)}: {side.labels[1]} against {side.labels[0]}{side.cell and f' ({side.cell})'}, {side.blocks}"
+        for run, side in columns
     ]
-    rows = [
-        [_named([one for _, one in columns], *key), *(one.cell_of(*key) or numbers.MISSING for _, one in columns)]
-        for key in keys
-    ]
+    rows = [[_named(_sides(group), *key), *(side.cell_of(*key) for _, side in columns)] for key in keys]
     return markup.table(["Metric", *heads], rows, range(1, len(heads) + 1))
 
 
-def _rows(one: Comparison) -> list[dict[str, Any]]:
-    rows = [row for _, row in sentences.subjects(one)]
+def _rows(comparison: Comparison) -> list[dict[str, Any]]:
+    rows = [row for _, row in sentences.subjects(comparison)]
     means = {row["metric"] for row in rows if row["query_type"] == GEOMEAN}
-    return rows + [row for row in one.rows if row["metric"] in means and row["query_type"] != GEOMEAN]
+    return rows + [row for row in comparison.rows if row["metric"] in means and row["query_type"] != GEOMEAN]
 
 
 def _named(comparisons: Sequence[Comparison], metric: str, query_type: str) -> str:
-    one, row = next((one, row) for one in comparisons if (row := one.row(metric, query_type)))
+    side, row = next((side, row) for side in comparisons if (row := side.row(metric, query_type)))
     unit = numbers.scaled(row["unit"], 0.0)[0]
-    return f"{one.named(row)}, {unit}"
+    return f"{side.named(row)}, {unit}"
 
 
 def trend(environment: Mapping[str, str], results: Path) -> str:
-    """Return the course of a metric over the stored runs that are results, and draw the longest group's.
+    """Return the changes of a metric over the stored runs that are results, and draw those of the longest group.
 
-    METRIC is a metric of stats/comparison.csv, with a query type behind a slash where it has some.
+    METRIC is a metric of stats/comparison.csv, or METRIC/TYPE if it has query types.
     """
     given = environment.get("METRIC", "")
-    runs = sorted(_stored(results), key=lambda run: (run.source.plan.created, run.name))
-    found = {key for run in runs for one in run.source.comparisons for key in _keys(one) if one.row(*key)}
-    # Of Go benchmarks both have slashes of their own: sec/op, Search/Data/100.
-    asked = {f"{m}/{t}": (m, t) for m, t in found} | {
-        m: (m, t) for t in (ALL, GEOMEAN, "") for m, at in found if at == t
-    }
-    if given not in asked:
-        known = ", ".join(sorted({m for m, _ in found})) or f"none, since no run in {results} is a result yet"
+    runs = sorted(_stored(results), key=lambda run: (run.plan.created, _name(run)))
+    names = ((side, row["metric"], row["query_type"]) for side in _sides(runs) for row in side.rows)
+    keys = {(m, t) for side, m, t in names if side.row(m, t)}
+    # METRIC and TYPE of Go benchmarks may have slashes: sec/op, Search/Data/100.
+    whole = {m: (m, t) for t in (ALL, GEOMEAN, "") for m, at in keys if at == t}
+    by_name = {f"{m}/{t}": (m, t) for m, t in keys} | whole
+    if given not in by_name:
+        known = ", ".join(sorted({m for m, _ in keys})) or f"none, since no run in {results} is a result yet"
         raise UserError(f"METRIC: {given or 'nothing'!r} is in no run; METRIC is METRIC or METRIC/TYPE of {known}")
-    metric, query_type = asked[given]
-    mine = groups([run for run in runs if any(one.row(metric, query_type) for one in run.source.comparisons)])
+    metric, query_type = by_name[given]
+    mine = groups([run for run in runs if any(side.row(metric, query_type) for side in _sides([run]))])
     tables = [_course(group, metric, query_type) for group in mine]
     longest = max(mine, key=len)
-    name = _named([one for run in longest for one in run.source.comparisons], metric, query_type)
-    higher = longest[0].source.metrics[metric].better == "higher"
-    ratio, points = longest[0].source.plan.crosses, _points(longest, metric, query_type)
-    parts = [f"# {metric} {query_type}".rstrip(), _apart(mine), *tables]
+    name = _named(_sides(longest), metric, query_type)
+    higher = longest[0].metrics[metric].better == "higher"
+    ratio, points = longest[0].plan.crosses, _points(longest, metric, query_type)
+    parts = [f"# {metric} {query_type}".rstrip(), _differences(mine), *tables]
     if points.empty:
         return markup.paragraphs(*parts, "No picture: no run has a change of it in percent.") + "\n"
     if ratio:
@@ -162,39 +137,35 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     return markup.paragraphs(*parts, drawn) + "\n"
 
 
-def _stored(results: Path) -> Iterator[Known]:
+def _stored(results: Path) -> Iterator[Source]:
     for path in results.iterdir():
         if path.name in NO_RUNS or path.is_symlink() or not (path / "stats/comparison.json").is_file():
             continue
         try:
-            run = Known(open_source(path))
+            run = open_source(path)
         except BROKEN:
             continue  # `make list` says why
-        # The figures of a sweep are by cell, and a course has one point a run.
-        if run.source.standing == "result" and not run.source.plan.sweeps:
+        # A sweep has a figure for each cell, and not one for the run.
+        if run.standing == "result" and not run.plan.sweeps:
             yield run
 
 
-def _keys(one: Comparison) -> set[tuple[str, str]]:
-    return {(row["metric"], row["query_type"]) for row in one.rows}
-
-
-def _course(group: Sequence[Known], metric: str, query_type: str) -> str:
+def _course(group: Sequence[Source], metric: str, query_type: str) -> str:
     rows = [
-        [run.source.plan.created[:16], run.name, *one.labels, one.cell_of(metric, query_type)]
+        [run.plan.created[:16], _name(run), *side.labels, side.cell_of(metric, query_type)]
         for run in group
-        for one in run.source.comparisons
+        for side in run.comparisons
     ]
-    name = _named([one for run in group for one in run.source.comparisons], metric, query_type)
+    name = _named(_sides(group), metric, query_type)
     return markup.table(["Created", "Run", "baseline", "candidate", name], rows, [4])
 
 
-def _points(group: Sequence[Known], metric: str, query_type: str) -> pd.DataFrame:
+def _points(group: Sequence[Source], metric: str, query_type: str) -> pd.DataFrame:
     """Return the change of each candidate and its interval, in percent: columns created, version, change, low, high."""
     rows = [
-        (run.source.plan.created[:10], one.labels[1], row["change_pct"], row["lo_pct"], row["hi_pct"])
+        (run.plan.created[:10], side.labels[1], row["change_pct"], row["lo_pct"], row["hi_pct"])
         for run in group
-        for one in run.source.comparisons
-        if (row := one.row(metric, query_type)) and row["change_pct"] is not None
+        for side in run.comparisons
+        if (row := side.row(metric, query_type)) and row["change_pct"] is not None
     ]
     return pd.DataFrame(rows, columns=["created", "version", "change", "low", "high"])

@@ -1,6 +1,6 @@
-"""Verdicts in words that a person would use: the answer in a sentence, and a line with its figures for each subject."""
+"""Verdicts in plain words: the answer in a sentence, and a line with figures for each subject."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from plots import markup, numbers
@@ -13,7 +13,7 @@ from tsduel.stats.power import MOST_NEEDED
 
 @dataclass(frozen=True)
 class Subject:
-    """Something people ask about: the row that answers, its names, and what a larger and a smaller value are called."""
+    """A subject of the answer: its row, its long and short names, the words for a larger and a smaller value."""
 
     metric: str
     query_type: str
@@ -55,7 +55,8 @@ SUBJECTS = (
 )  # fmt: skip
 
 ONE_EACH = "one run each"
-# In the order in which a reader wants to know; what follows a verdict is the size of the change, where it has one.
+SHORT_PHASE_S = 5.0
+# Verdicts in the order of a sentence: their words, and whether the size of the change follows.
 HEADLINES = {
     "failed": ("**✗ a check failed**", False),
     "regression": ("**✗ worse**", True),
@@ -73,18 +74,16 @@ HEADLINES = {
 
 
 def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
-    """Yield what there are values of and an answer to, but for what another one answers more precisely."""
-    answered = [
-        (subject, row)
-        for subject in (*SUBJECTS, *_components(comparison))
-        if (row := comparison.row(subject.metric, subject.query_type)) and row["verdict"] != "shown"
-    ]
-    less = comparison.answered_better
-    yield from ((subject, row) for subject, row in answered if subject.metric not in less)
+    """Yield the subjects that have a verdict, without those that another metric answers more precisely."""
+    replaced = comparison.answered_better
+    for subject in (*SUBJECTS, *_components(comparison)):
+        row = comparison.row(subject.metric, subject.query_type)
+        if row and row["verdict"] != "shown" and subject.metric not in replaced:
+            yield subject, row
 
 
 def _components(comparison: Comparison) -> list[Subject]:
-    """Return CPU of the components that both sides have: of a sample where ingestion is exchanged, else of a query."""
+    """Return CPU of the components that both sides have: a sample, or a query if ingestion is not exchanged."""
     for metric in ("duel_load_role_cpu_us", "duel_role_cpu_us", "load_role_cpu_us"):
         rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
         if rows:
@@ -94,42 +93,53 @@ def _components(comparison: Comparison) -> list[Subject]:
 
 
 def short_rows(comparison: Comparison, query_types: Sequence[str]) -> list[Row]:
-    """Return the rows that a short table has: what the answer stands on, then the query types of its first mean."""
-    found = [row for _, row in subjects(comparison)]
-    mean = next((row for row in found if row["query_type"] == GEOMEAN), None)
-    of_type = comparison.of(mean["metric"], query_types) if mean else {}
-    return found + [row for name, row in of_type.items() if name in query_types]
+    """Return the rows of a short table: those of the answer, then the query types of the first mean."""
+    rows = [row for _, row in subjects(comparison)]
+    mean = next((row for row in rows if row["query_type"] == GEOMEAN), None)
+    of_type = comparison.by_type(mean["metric"], query_types) if mean else {}
+    return rows + [row for name, row in of_type.items() if name in query_types]
 
 
 def headline(comparison: Comparison) -> str:
     """Return the answer in one line, by verdict: "**✗ worse**: ingestion (6.5 % slower); = equivalent: disk"."""
-    said: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {}
     for subject, row in subjects(comparison):
-        verdict = ONE_EACH if _alone(row) else row["verdict"]
+        verdict = _verdict(row)
         sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
         beside = "; ".join(filter(None, [size(row, subject) if sized else "", comparison.note(row)]))
-        said.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
-    order = [*(v for v in HEADLINES if v in said), *(v for v in said if v not in HEADLINES)]
-    if order:
-        return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(said[v])}" for v in order)
-    # That every block failed is an answer, too.
+        by_verdict.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
+    if by_verdict:
+        return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(by_verdict[v])}" for v in in_order(by_verdict))
+    # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
     return f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"
 
 
+def in_order(verdicts: Iterable[str]) -> list[str]:
+    """Return verdicts in the order of HEADLINES, unknown ones last."""
+    known = list(HEADLINES)
+    return sorted(verdicts, key=lambda verdict: known.index(verdict) if verdict in known else len(known))
+
+
+def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> str:
+    """Return the answer and the short table of a comparison, folded."""
+    table = comparison.table(short_rows(comparison, query_types), aliases=False)
+    return markup.folded(title, markup.items(answer(comparison)), table)
+
+
 def answer(comparison: Comparison) -> list[str]:
-    """Return the verdict lines: mark, subject, both values, what that means, and which rows of it moved most."""
-    said = []
+    """Return the verdict lines: mark, subject, both values, the meaning, and the query types that moved most."""
+    lines = []
     for subject, row in subjects(comparison):
         unit, sides = numbers.sides(row)
-        found = sentence(row, subject) + _moved(comparison, subject)
+        meaning = sentence(row, subject) + _moved(comparison, subject)
         name = f"**{subject.name}**{markup.aside(comparison.note(row))}"
-        said.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {found}")
-    return said
+        lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
+    return lines
 
 
 def sentence(row: Row, subject: Subject) -> str:
-    """Say what a row of comparison.json means. "Not significant" is never worded as "no change"."""
+    """Return the meaning of a row of comparison.json; "not significant" is never worded as "no change"."""
     verdict, matters = row["verdict"], f"{row['threshold_pct']:g} %"
     if verdict == "failed":
         return "**failed**, see Checks"
@@ -138,36 +148,36 @@ def sentence(row: Row, subject: Subject) -> str:
     sized = size(row, subject)
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
-    screen = (
-        f"{sized}, one run each: no verdict"
-        if _alone(row)
-        else f"{sized} in {number_of(row['blocks'], 'block')}, a screen: {verdict}"
-    )
-    said = {
+    blocks = number_of(row["blocks"], "block")
+    sentences = {
         "equivalent": f"{sized}{_bounded(row)}: no difference larger than {matters} (equivalent)",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
-        "inconclusive (n < 6)": screen,
-        "negligible": f"{sized} ({_evidence(row, subject)}): real, but below the {matters} that matter (negligible)",
+        "inconclusive (n < 6)": f"{sized} in {blocks}, a screen: {verdict}",
+        ONE_EACH: f"{sized}, one run each: no verdict",
     }
+    if known := sentences.get(_verdict(row)):
+        return known
+    sized = f"{sized} ({_evidence(row, subject)})"
     if numbers.by_ratio(row) and verdict in {"worse", "better"}:
-        return f"{sized} ({_evidence(row, subject)})"
-    return said.get(verdict) or f"{sized} ({_evidence(row, subject)}): {'clear ' if row['clear'] else ''}{verdict}"
+        return sized
+    real = f"real, but below the {matters} that matter (negligible)"
+    return f"{sized}: {real if verdict == 'negligible' else ('clear ' if row['clear'] else '') + verdict}"
 
 
-def _alone(row: Row) -> bool:
-    return bool(row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1)
+def _verdict(row: Row) -> str:
+    return ONE_EACH if row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1 else str(row["verdict"])
 
 
 def _moved(comparison: Comparison, subject: Subject) -> str:
-    """Return which of the rows that a subject stands for moved most, each way."""
+    """Return the query types of a subject that moved most, each way; nothing for a subject of one type."""
     rows = [r for r in comparison.rows if r["metric"] == subject.metric and r["query_type"] not in {"", GEOMEAN, ALL}]
-    if any(row["query_type"] == subject.query_type for row in rows):
-        return ""  # it stands for itself
+    if len(rows) < 2 or any(row["query_type"] == subject.query_type for row in rows):  # noqa: PLR2004 - one type
+        return ""
     parts = []
     for verdict, word in (("regression", "worse"), ("improvement", "better")):
         moved = [row for row in rows if row["verdict"] in {verdict, word} and row["change_pct"] is not None]
-        if moved and len(rows) > 1:
+        if moved:
             most = max(moved, key=lambda row: abs(row["change_pct"]))
             name = f"{markup.text(most['query_type'])} ({numbers.effect(most)})"
             parts.append(f"{len(moved)} of {len(rows)} {word}, most {name}")
@@ -178,11 +188,10 @@ _TIMES = {"faster": "fast", "slower": "slow"}
 
 
 def size(row: Row, subject: Subject) -> str:
-    """Say how large a change is: 6.5 % slower; of different databases 3.1 times as fast, 0.41 times as much."""
+    """Return the size of a change: 6.5 % slower; of different databases 3.1 times as fast, 0.41 times as much."""
     if numbers.by_ratio(row):
-        return (
-            f"{numbers.ratio(row, inverse=_inverse(row, subject))[0]} times as {_TIMES.get(_way(row, subject), 'much')}"
-        )
+        ratio = numbers.ratio(row, inverse=_inverse(row, subject))[0]
+        return f"{ratio} times as {_TIMES.get(_way(row, subject), 'much')}"
     text = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
     return f"{text} % {_way(row, subject)}" if float(text.replace(",", "")) else "0 % in the estimate"
 
@@ -192,12 +201,12 @@ def _way(row: Row, subject: Subject) -> str:
 
 
 def _inverse(row: Row, subject: Subject) -> bool:
-    """Whether a ratio is said the other way round: what takes a third of the time is 3 times as fast."""
+    """Whether a ratio is inverted: a third of the time is 3 times as fast."""
     return row["change_pct"] < 0 and _way(row, subject) in _TIMES
 
 
 def _bounded(row: Row) -> str:
-    """Return the interval of 95 %, or where that reaches beyond the threshold that of 90 %, which the verdict is by."""
+    """Return the 95 % interval; if it exceeds the threshold, the 90 % interval, which decides the verdict."""
     if row["lo_pct"] is None:
         return ""
     limit = row["threshold_pct"]
@@ -210,7 +219,7 @@ def _evidence(row: Row, subject: Subject) -> str:
     if row["lo_pct"] is None:
         return f"the same in each of {number_of(row['blocks'], 'block')}"
     p, blocks = numbers.probability(row["p_adj"]), number_of(row["blocks"], "block")
-    # Of a fleet the interval is over hosts.
+    # The interval of a fleet is over hosts.
     blocks += f" on {row['hosts']} hosts" if row.get("over_hosts") else ""
     if numbers.by_ratio(row):
         return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, subject))[1]}, p {p}, {blocks}"
@@ -222,18 +231,19 @@ def _evidence(row: Row, subject: Subject) -> str:
 
 
 def _possible(row: Row) -> str:
-    """Say what an inconclusive session leaves open, and what would settle it."""
+    """Return the changes that an inconclusive row leaves possible, and the number of blocks that would settle it."""
     if row["lo_pct"] is None or row["p_adj"] is None:
         return _reason(row)
     if numbers.by_ratio(row):
         return f"could be {numbers.interval(row)} times the baseline's"
     could, needed = f"could be {numbers.interval(row).replace(' to', ' % to')} %", row["blocks_needed"]
+    threshold = f"{row['threshold_pct']:g} %"
     if needed is None and row.get("hosts_needed"):
-        return f"{could}; {row['hosts_needed']} hosts would settle {row['threshold_pct']:g} %, more blocks would not"
+        return f"{could}; {row['hosts_needed']} hosts would settle {threshold}, more blocks would not"
     if needed is None:
-        return f"{could}; {numbers.count(MOST_NEEDED)} blocks would not settle {row['threshold_pct']:g} %"
+        return f"{could}; {numbers.count(MOST_NEEDED)} blocks would not settle {threshold}"
     if needed > row["blocks"]:
-        return f"{could}; {numbers.count(needed)} blocks would settle {row['threshold_pct']:g} %"
+        return f"{could}; {numbers.count(needed)} blocks would settle {threshold}"
     return f"{could}; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
 
 
@@ -241,12 +251,17 @@ def _reason(row: Row) -> str:
     return str(row["warnings"]).removeprefix("not comparable: ")
 
 
-def together(found: Sequence[RatePhase | Solo], did: str, added: str) -> str:
-    """Say which clients did something together, and how well they began together; nothing where there was one."""
-    if not (hosts := sorted({client.host for one in found for client in one.clients})):
+def short_phases(seconds: Mapping[str, float]) -> Iterator[str]:
+    """Yield a warning about short phases (name -> seconds), if there are any."""
+    if seconds:
+        listed = ", ".join(f"{name} ({numbers.number(value, 3)} s)" for name, value in seconds.items())
+        yield f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {listed}."
+
+
+def together(parts: Sequence[RatePhase | Solo], did: str, added: str) -> str:
+    """Return a sentence: several clients, the differences of their starts, and how they are added. Empty for one."""
+    if not (hosts := sorted({client.host for part in parts for client in part.clients})):
         return ""
-    skew = max(one.skew_ms for one in found)
-    return (
-        f"{len(hosts)} clients ({', '.join(hosts)}) {did} and began within "
-        f"{numbers.number(skew, 2)} ms of each other at most; their {added} are added. "
-    )
+    skew = numbers.number(max(part.skew_ms for part in parts), 2)
+    clients = f"{len(hosts)} clients ({', '.join(hosts)}) {did}"
+    return f"{clients} and began within {skew} ms of each other at most; their {added} are added. "

@@ -1,4 +1,4 @@
-"""A compared run as reports, pictures and exports read it: plan, stats/comparison.json and the tables of tidy/."""
+"""A compared run, for reports, pictures and exports: its plan, stats/comparison.json and the tables of tidy/."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import pandas as pd
 
 from plots import markup
 from plots.comparison import Comparison
-from tsduel.core import files, tables
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.metrics import Metric
@@ -21,12 +21,14 @@ from tsduel.stats.sweep import FILE as SWEEP
 from tsduel.tidy.read import read_metrics, read_table
 from tsduel.workloads.reading import reader
 
-Standing = Literal["smoke", "aa", "imported", "screen", "result"]
+Standing = Literal["smoke", "aa", "screen", "result"]
+Shape = Literal["tsbs", "sweep", "upgrade", "gobench"]
+"""The kind of question of a run; it decides the sections of the report."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A run, its comparison.json, its metrics by name, its variants' names for people (baseline first), its pairs."""
+    """A run, its comparison.json, its metrics by name, the labels of its variants (baseline first), its comparisons."""
 
     run: Run
     document: dict[str, Any]
@@ -35,8 +37,8 @@ class Source:
     comparisons: list[Comparison]
 
     @cached_property
-    def document_of_sweep(self) -> dict[str, Any]:
-        """What stats/sweep.json says: lines of cells, exponents, where differences begin; empty without a sweep."""
+    def sweep(self) -> dict[str, Any]:
+        """stats/sweep.json: lines of cells, exponents, where differences begin; empty without a sweep."""
         return self.run.json(SWEEP) or {"lines": [], "fits": [], "begins": []}
 
     @property
@@ -46,64 +48,72 @@ class Source:
 
     @cached_property
     def query_types(self) -> list[str]:
-        """Names of the query types, or of the benchmarks that were found."""
+        """Names of the query types or benchmarks."""
         return reader(self.plan.kind).rows(self.run)
-
-    def valid(self, candidate: str) -> list[int]:
-        """Return the blocks that count for a candidate, of all cells."""
-        return sorted(block for one in self.comparisons if one.candidate == candidate for block in one.valid)
 
     @property
     def baseline(self) -> str:
-        """The name of the variant that the others are compared with."""
+        """The name of the baseline's variant."""
         return self.run.variants[0]
 
     @property
     def title(self) -> str:
-        """What the report is about, as Markdown."""
+        """The experiment and all labels, as Markdown."""
         baseline, *candidates = (markup.text(label) for label in self.labels.values())
         return f"{markup.text(self.plan.name)}: {', '.join(candidates)} against {baseline}"
 
     @property
+    def names(self) -> str:
+        """All labels, as Markdown."""
+        return markup.text(" and ".join(self.labels.values()))
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one comparison: more than one candidate or cell."""
+        return len(self.comparisons) > 1
+
+    @property
+    def shape(self) -> Shape:
+        """The kind of question."""
+        if self.plan.kind == "gobench":
+            return "gobench"
+        upgrade = self.plan.design.start_from == "baseline"
+        return "upgrade" if upgrade else "sweep" if self.plan.sweeps else "tsbs"
+
+    @property
     def standing(self) -> Standing:
-        """What the run may be taken for; a screen if any of its candidates has too few valid blocks."""
-        if self.plan.smoke or self.plan.aa or self.plan.imported:
-            return "smoke" if self.plan.smoke else "aa" if self.plan.aa else "imported"
-        return "screen" if min(len(one.valid) for one in self.comparisons) < FEWEST_BLOCKS else "result"
+        """What the run is worth; a screen if a candidate has too few valid blocks."""
+        if self.plan.smoke or self.plan.aa:
+            return "smoke" if self.plan.smoke else "aa"
+        return "screen" if min(len(side.valid) for side in self.comparisons) < FEWEST_BLOCKS else "result"
 
     @property
     def pivoted(self) -> bool:
         """Whether the columns are keys of Go benchmarks and not revisions."""
         return bool(self.plan.gobench and self.plan.gobench.pivot)
 
-    @property
-    def host(self) -> dict[str, Any]:
-        """What was recorded of the measured machine."""
-        return self.run.host
-
     @cache  # noqa: B019 - a source lives as long as its report
     def table(self, name: str) -> pd.DataFrame:
-        """Return a table of tidy/ by its name; a run recorded without it has an empty one, and less in its report."""
-        path, columns = self.run.path / f"tidy/{name}.csv", getattr(tables, name.upper())
-        return read_table(self.run.path, name) if path.exists() else pd.DataFrame(columns=list(columns))
+        """Return a table of tidy/ by its name."""
+        return read_table(self.run.path, name)
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of blocks that count for their variant; the baseline's for any candidate."""
-        mine = {(one.cell, one.candidate, block) for one in self.comparisons for block in one.valid}
+        """Return the rows of blocks that count for their variant; for the baseline, of those that count for any."""
+        mine = {(side.cell, side.candidate, block) for side in self.comparisons for block in side.valid}
         mine |= {(cell, self.baseline, block) for cell, _, block in mine}
         keys = zip(table["cell"], table["variant"], table["block"], strict=True)
         return table[pd.Series([key in mine for key in keys], index=table.index, dtype=bool)]
 
     @property
     def dwells_on_shift(self) -> bool:
-        """Whether the report dwells on shifts: where it is asked to, or where builds are the same, as with a proxy."""
+        """Whether the report shows shifts in full: the experiment says so, or both sides have the same builds."""
         if self.plan.report.shift is not None:
             return self.plan.report.shift
         builds = {(part.role, part.build_key) for variant in self.plan.variants for part in variant.components}
         return len(builds) == len({role for role, _ in builds}) and not self.plan.aa
 
     def revision(self, variant: str) -> str:
-        """Return the full revision; local changes are told by the hash of their diff. Columns of a pivot share one."""
+        """Return the full revision, with the hash of local changes; the columns of a pivot share a revision."""
         parts = (self.plan.variants[0] if self.pivoted else self.plan.variant(variant)).components
         return " + ".join(
             f"{part.role + ' ' if len(parts) > 1 else ''}{part.revision or part.ref}"
@@ -113,7 +123,7 @@ class Source:
 
 
 def open_source(run_dir: Path) -> Source:
-    """Open a run that has been compared, or say what to do first."""
+    """Open a compared run; a run that is not compared raises UserError with the command to run first."""
     run, path = open_run(run_dir), run_dir / "stats/comparison.json"
     if not path.exists():
         raise UserError(f"{path} is missing: run `make compare RUN={run_dir.name}` first")
@@ -134,7 +144,7 @@ def open_source(run_dir: Path) -> Source:
 
 
 def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
-    """Say whether a candidate is another database than the baseline, and by which protocols both are loaded."""
+    """Return whether a candidate is another database than the baseline, and the protocols of both if they differ."""
     if not plan.apart(candidate):
         return False, ""
     sides = [plan.target_of(name) for name in (plan.variants[0].name, candidate)]
@@ -143,31 +153,29 @@ def _apart(plan: Plan, candidate: str) -> tuple[bool, str]:
 
 
 def _known_as(metric: Metric, plan: Plan) -> str:
-    """Return the name that the databases' own people know."""
-    found = [of.counters[metric.counter].names for of in plan.targets.values() if metric.counter in of.counters]
-    said = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in found]
-    return " / ".join(dict.fromkeys(said)) or metric.known_as
+    """Return the databases' own names of a metric."""
+    known = [
+        target.counters[metric.counter].names for target in plan.targets.values() if metric.counter in target.counters
+    ]
+    titles = [names[0] + (f" and {len(names) - 1} more" if names[1:] else "") for names in known]
+    return " / ".join(dict.fromkeys(titles)) or metric.known_as
 
 
 def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, str]]:
     """Return the blocks that count for a candidate, and the others with their reasons."""
     table = read_table(run.path, "blocks")
     mine = table[(table["cell"] == cell) & (table["candidate"] == candidate) & (table["kind"] != "warmup")]
-    columns = (mine[name].tolist() for name in ("block", "counts", "reason"))
-    found = [(int(block), counts == "true", reason) for block, counts, reason in zip(*columns, strict=True)]
-    return [b for b, counts, _ in found if counts], {b: why for b, counts, why in found if not counts}
+    counts, blocks = mine["counts"] == "true", mine["block"].astype(int)
+    return blocks[counts].tolist(), dict(zip(blocks[~counts], mine["reason"][~counts], strict=True))
 
 
 def _labels(run: Run) -> dict[str, str]:
-    """Return the names of the variants for people; the variant's own name is added where two would be alike.
-
-    The columns of pivoted Go benchmarks are named by their key and value.
-    """
+    """Return the labels of the variants; equal labels get the variant's name, columns of a pivot are KEY=VALUE."""
     if run.plan.gobench and run.plan.gobench.pivot:
         return {name: f"{run.plan.gobench.pivot.column}={name}" for name in run.variants}
     named = {name: run.plan.variant(name).label or name for name in run.variants}
-    found = list(named.values())
-    return {name: f"{label} ({name})" if found.count(label) > 1 else label for name, label in named.items()}
+    labels = list(named.values())
+    return {name: f"{label} ({name})" if labels.count(label) > 1 else label for name, label in named.items()}
 
 
 def write(path: Path, text: str) -> str:

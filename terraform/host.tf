@@ -1,5 +1,5 @@
 resource "google_compute_instance" "main" {
-  # A host without a zone is not to be had at the moment.
+  # No zone has a machine for a host without a zone.
   for_each     = { for name, host in var.hosts : name => host if contains(keys(var.zones), name) }
   name         = "${var.name}-${each.key}"
   machine_type = each.value.machine_type
@@ -39,20 +39,20 @@ resource "google_compute_instance" "main" {
 
   metadata = merge(
     {
-      # Project-wide keys would let others in.
+      # Project-wide keys would let other people in.
       block-project-ssh-keys = "TRUE"
-      # With it the key is in the profile of the account that rents; without it that would keep this run's key out.
+      # TRUE: the run's key is in the profile of the account. FALSE: else OS Login would refuse the run's key.
       enable-oslogin = var.os_login ? "TRUE" : "FALSE"
-      # So that the machine's host keys can be asked for through the API, before the first connection: the guest's agent
-      # publishes them, and where an organisation forbids that the serial console has them.
+      # For the host keys, which are read through the API before the first connection: the guest's agent publishes
+      # them; if the organisation forbids that, the serial console has them.
       enable-guest-attributes = "TRUE"
       startup-script          = "#!/bin/sh\ncut -d' ' -f1,2 /etc/ssh/ssh_host_*_key.pub | sed 's/^/tsduel-host-key /' >/dev/ttyS0\n"
     },
     var.os_login ? {} : { ssh-keys = "${local.user}:${var.public_key}" },
   )
 
-  # It deletes itself: this clock is Google's. It runs while the machine does: one that stops is not deleted, so Google starts
-  # it again after a failure of its host (never a spot machine). A moment and no duration, which would begin anew then.
+  # Google deletes the machine at this time, but only if it runs. So Google restarts it after a failure of its host (never a
+  # spot machine). A duration in place of the time would begin again then.
   scheduling {
     provisioning_model          = var.spot ? "SPOT" : "STANDARD"
     preemptible                 = var.spot
@@ -81,7 +81,7 @@ resource "google_compute_instance" "main" {
   }
 
   lifecycle {
-    # Google may write the same moment otherwise, and a machine that is there is not to be stopped for it.
+    # Google may write the same time in another form, and Terraform would stop the machine to change it.
     ignore_changes = [scheduling]
 
     precondition {

@@ -6,7 +6,7 @@ locals {
 resource "google_compute_network" "main" {
   name                    = var.name
   auto_create_subnetworks = false
-  # A network has no labels; `make reap` looks here.
+  # A network has no labels; `make reap` reads this.
   description = "Made by tsduel for one run; expires ${var.expires}"
 
   timeouts {
@@ -27,13 +27,13 @@ resource "google_compute_subnetwork" "main" {
   }
 }
 
-# The only way in from elsewhere. A network of its own has no rules but these, and what is not allowed is denied.
+# The only way in from outside. The network has no other rules, and denies everything else.
 resource "google_compute_firewall" "ssh" {
   name        = "${var.name}-ssh"
   network     = google_compute_network.main.self_link
   direction   = "INGRESS"
   target_tags = [var.name]
-  # That range is where the Identity-Aware Proxy's connections come from.
+  # The range of the Identity-Aware Proxy.
   source_ranges = local.iap ? ["35.235.240.0/20"] : var.ssh_source_ranges
 
   allow {
@@ -54,8 +54,8 @@ resource "google_compute_firewall" "ssh" {
   }
 }
 
-# What the machines of a group say to each other: components, and the program that is asked to start them. A tag stands for
-# the private addresses of the instances in this network that have it, and nobody else has it.
+# Between the machines of a group: the components, and the program that starts them. The tag stands for the private
+# addresses of this network's instances with the tag; only this run's machines have it.
 resource "google_compute_firewall" "between" {
   count       = var.ports_between == "" ? 0 : 1
   name        = "${var.name}-between"

@@ -1,4 +1,4 @@
-# Credentials come from the environment, never from a file in here: GOOGLE_OAUTH_ACCESS_TOKEN, as tsduel/gcp sets it.
+# Credentials come from the environment: tsduel/places/gcp sets GOOGLE_OAUTH_ACCESS_TOKEN.
 provider "google" {
   project = var.project
   region  = local.region

@@ -1,5 +1,5 @@
 terraform {
-  # 1.7 brought the mocked providers of tests/; OpenTofu has them since 1.8.
+  # For the mocked providers of tests/; OpenTofu has them since 1.8.
   required_version = ">= 1.7"
   required_providers {
     google = {

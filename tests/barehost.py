@@ -42,6 +42,8 @@ PASSED = (
 TRUST = ("SSL_CERT_FILE", "PIP_CERT", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 START_S = 60.0
+MOST_SAID = 2000
+TIMES, PAUSE_S = 3, 20.0
 USERS = ("tester", "plain")  # the first may use sudo without a password
 # As if the packages were there: nothing has to be compiled, since what was built here is copied.
 STANDINS = (
@@ -57,8 +59,12 @@ def require() -> None:
 
 
 def _command(*words: str | Path, **more: object) -> str:
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]  # its caller says the rest
-    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    command = [str(word) for word in words]
+    done = subprocess.run(  # type: ignore[call-overload]  # `more` has any of its options
+        command, capture_output=True, text=True, check=False, **more
+    )
+    # What went wrong is said last, and debootstrap says much.
+    assert done.returncode == 0, f"{words}: {(done.stdout + done.stderr)[-MOST_SAID:]}"
     return str(done.stdout)
 
 
@@ -84,12 +90,26 @@ def tree() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _install_needs()
         if not made.exists():
-            partial = HOME / f"tree-{key}.partial"
-            shutil.rmtree(partial, ignore_errors=True)
-            words = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, partial, *_mirror()]
-            _command(*words)
-            partial.rename(made)
+            _bootstrap(HOME / f"tree-{key}.partial").rename(made)
     return made
+
+
+def _bootstrap(partial: Path) -> Path:
+    """Make a tree; a package that cannot be had just now is asked for again, and those that came are kept."""
+    fetched = HOME / "packages"
+    fetched.mkdir(exist_ok=True)
+    words = ["debootstrap", "--variant=minbase", f"--cache-dir={fetched}", f"--include={','.join(PACKAGES)}", SUITE]
+    for left in reversed(range(TIMES)):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            _command(*words, partial, *_mirror())
+            break
+        except AssertionError:
+            if not left:
+                raise
+            time.sleep(PAUSE_S)
+    shutil.rmtree(fetched)
+    return partial
 
 
 def our_go() -> Path:
@@ -305,6 +325,8 @@ class BareHost:
 
     def stop(self) -> None:
         """End it with all that runs in it, and remove what it wrote."""
+        if hasattr(self, "link"):  # first, since its name is free for others once the host has ended
+            subprocess.run(["ip", "link", "delete", self.link], capture_output=True, check=False)
         if hasattr(self, "process"):
             self.process.kill()
             self.process.wait()
@@ -315,7 +337,5 @@ class BareHost:
         if hasattr(self, "proxy"):
             self.proxy.shutdown()
             self.proxy.server_close()
-        if hasattr(self, "link"):
-            subprocess.run(["ip", "link", "delete", self.link], capture_output=True, check=False)
         if hasattr(self, "state"):
             shutil.rmtree(self.state, ignore_errors=True)

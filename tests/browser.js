@@ -29,7 +29,7 @@ const frame = name => {
   const label = every("svg[data-flame] text").find(one => one.textContent.endsWith(name));
   return {
     offset: boxes(label.previousElementSibling).width,
-    said: label.parentElement.dataset.said,
+    said: label.parentElement.dataset.hint,
     click: () => label.dispatchEvent(new MouseEvent("click", {bubbles: true})),
     scroll: () => label.scrollIntoView({block: "center"}),
   };

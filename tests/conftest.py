@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -14,6 +15,14 @@ from fakeproject import Project
 from xdist.scheduler import LoadGroupScheduling
 
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
+# In the order in which they begin: those that take longest first. The tests without a group come last.
+GROUPS = ("bare", "databases", "real", "blocks", "provider")
+# Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
+LONG = re.compile(
+    "test_(barehost|browser|build|compare|components|crossing|disk|doctor|examine|exports|faults|github|gobench_shared"
+    "|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares|sweep|uninstall"
+    "|upgrade|view_terminal)"
+)
 
 
 @pytest.fixture
@@ -63,7 +72,8 @@ def pytest_unconfigure():
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Run the tests of a group one after the other."""
+    """Run the tests of a group one after the other, in our order."""
+    config.option.loadscopereorder = False
     return GroupsByFile(config, log)
 
 
@@ -75,17 +85,38 @@ class GroupsByFile(LoadGroupScheduling):
 
     def _split_scope(self, nodeid):
         path = nodeid.split("::")[0]
-        if path not in _GROUPS:
-            found = GROUP.search((Path(self.config.rootpath) / path).read_text(encoding="utf-8"))
-            _GROUPS[path] = found[1] if found else ""
-        return _GROUPS[path] or nodeid
+        text = source(Path(self.config.rootpath) / path)
+        # What is made for a file is made once.
+        return group(text) or (path if 'fixture(scope="module")' in text else nodeid)
+
+    def _reschedule(self, node):
+        # xdist gives more to a worker that has two tests left, of which the first may take minutes.
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
-_GROUPS: dict[str, str] = {}
+@functools.cache
+def source(path):
+    """Return the text of a test file."""
+    return path.read_text(encoding="utf-8")
+
+
+def group(text):
+    """Return the group that the text of a test file names; empty where it names none."""
+    found = GROUP.search(text)
+    return found[1] if found else ""
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest, so that nobody waits for it in the end; mark what FAST=1 leaves out."""
+    for item in items:
+        if LONG.fullmatch(item.path.stem) or "project" in item.fixturenames:
+            item.add_marker("long")
+    items.sort(key=lambda item: [*GROUPS, ""].index(group(source(item.path))))
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say what came of all the kills: the figures of issue 7, which bench/faults.py reads, too."""
+    """Say what came of all the kills: figures that bench/faults.py reads, too."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
     found = [value for report in reports for name, value in report.user_properties if name == "faults"]
     if found:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asking import written
 from barehost import USERS, BareHost
@@ -17,6 +18,9 @@ from tsduel.places import place, provision
 from tsduel.places.ssh.link import Link
 from tsduel.plan import resolve
 from tsduel.question import read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROJECT = Path(__file__).resolve().parent.parent
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
@@ -40,6 +44,8 @@ class Fleet:
                 self.hosts.append(host)
                 host.start()
                 host.ssh(f"echo FAKE_LOAD_S={load_s} >>/etc/environment", user="root")
+                # The fakes run from this checkout, at its own path: below /root that would be closed to others.
+                host.ssh(f"chmod o+x {' '.join(map(shlex.quote, map(str, PROJECT.parents)))}", user="root")
         except BaseException:
             self.stop()
             raise
@@ -52,7 +58,7 @@ class Fleet:
         for host in self.hosts:
             host.stop()
 
-    def asked(self, hosts: list[BareHost], spares: list[BareHost] = ()) -> dict[str, Any]:  # type: ignore[assignment]  # empty is empty
+    def asked(self, hosts: list[BareHost], spares: Sequence[BareHost] = ()) -> dict[str, Any]:
         """Return the place of a run on these hosts."""
         named = [
             ",".join(f"{USERS[0]}@{host.address}{self.private.get(host.address, '')}" for host in of)
@@ -61,7 +67,7 @@ class Fleet:
         knobs = {"TARGET": "ssh", "SSH_HOST": named[0], "SPARE_HOSTS": named[1], "SSH_CONFIG": str(self.config)}
         return place.asked(knobs)
 
-    def prepare(self, name: str, hosts: list[BareHost], spares: list[BareHost] = (), /, **parts: Any) -> Path:  # type: ignore[assignment]  # as above
+    def prepare(self, name: str, hosts: list[BareHost], spares: Sequence[BareHost] = (), /, **parts: Any) -> Path:
         """Plan a run and provision it; bring there what Ansible would."""
         run_dir = self.root / "results" / name
         parts["design"] = {"spare_blocks": 0, "warmup_blocks": 1} | parts.get("design", {})

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plans
 from fakecompute import IMAGE, PROJECT, TOKEN
 
 from tsduel.core.plan import Estimate
-from tsduel.places.gcp import place, rent
+from tsduel.places.gcp import place, rent, terraform
 from tsduel.places.gcp.settings import Gcp
 from tsduel.plan import topology
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
-    from fakecompute import FakeCompute
+    from fakecompute import FakeCompute, RefusalError
 
     from tsduel.core.plan import GcpPlace
 
 HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = ROOT / ".venv" / "bin" / "python"
+PROVISION = """
+import json, os, sys
+from pathlib import Path
+from tsduel.places import provision
+from tsduel.core import rundir
+from tsduel.core.errors import UserError
+from tsduel.places.gcp import provide
+run_dir = Path("results/r")
+try:
+    made = provide.machines(run_dir, rundir.open_run(run_dir).plan.place, os.environ)
+except UserError as error:
+    sys.exit(str(error))
+provision.write(run_dir, kind="gcp", made=made, provisioned=True)
+print(json.dumps(made))
+"""
 
 
 def asked(
@@ -93,3 +111,65 @@ def run_of(
     }
     (run_dir / "host" / "outputs.json").write_text(json.dumps({"provisioned": True, "hosts": hosts} | outputs))
     return run_dir
+
+
+class Rented:
+    """A run of a project of the fake Google's, and the stages that are about its machine."""
+
+    def __init__(self, api: FakeCompute, root: Path, environment: Mapping[str, str]) -> None:
+        """Take a directory, and an environment that says which Terraform there is."""
+        self.api = api
+        self.root = root
+        self.run_dir = root / "results" / "r"
+        (self.run_dir / "plan").mkdir(parents=True)
+        self.environment = dict(environment) | api.environment()
+        self.environment |= {"TSDUEL_CACHE": str(root / "cache"), "PYTHONPATH": str(ROOT)}
+        self.work = root / "cache" / "terraform" / "r"
+        self.work.mkdir(parents=True)
+
+    def plan(self, **changes: Any) -> GcpPlace:
+        """Write a plan of nothing but its place, and what Terraform is told."""
+        where = asked(seconds=600, **changes)
+        made = plans.write(self.run_dir, place=where, topology=changes.get("group", {}))
+        (self.run_dir / "plan" / "terraform.tfvars.json").write_text(json.dumps(terraform.variables(made)))
+        return where
+
+    def provision(self, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any] | None]:
+        """Rent the machine; return the process and, if it came, what is known of it."""
+        done, made = self.provision_all(**environment)
+        return done, made["host1"] if made else None
+
+    def provision_all(self, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        """Rent the machines; return the process and, if they came, what is known of them."""
+        done = self._python("-c", PROVISION, **environment)
+        return done, json.loads(done.stdout) if done.returncode == 0 else {}
+
+    def start(self) -> subprocess.Popen[str]:
+        """Begin to rent it."""
+        words = [PYTHON, "-c", PROVISION]
+        return subprocess.Popen(
+            words, cwd=self.root, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def destroy(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Type `make destroy`."""
+        return self._python("-m", "tsduel", "destroy", "r", **environment)
+
+    def _python(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PYTHON, *words], cwd=self.root, env=self.environment | environment,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+
+def refuse_inserts(kind: str, refusal: RefusalError, times: int = 10**9) -> Callable[[str, str], RefusalError | None]:
+    """Return a fault: so many requests to make something of a kind are answered with a refusal."""
+    left = [times]
+
+    def fault(method: str, path: str) -> RefusalError | None:
+        if method != "POST" or not path.endswith(f"/{kind}") or left[0] == 0:
+            return None
+        left[0] -= 1
+        return refusal
+
+    return fault

@@ -1,4 +1,4 @@
-"""How often the designs are wrong: sessions on an imagined machine, judged by the code that judges real ones.
+"""How often the designs are wrong: sessions on a simulated machine, judged by the code that judges real ones.
 
     PYTHONPATH=. .venv/bin/python tests/simulate.py [--sessions 1000] [--seed 1]
 
@@ -19,10 +19,10 @@ import numpy as np
 from tsduel.core.metrics import METRICS, Family
 from tsduel.stats import aa
 from tsduel.stats.benchfmt import Compared
+from tsduel.stats.estimate import Floats, mann_whitney_p, signed_rank_p
 from tsduel.stats.findings import Sample
 from tsduel.stats.power import ALPHA
 from tsduel.stats.rows import row
-from tsduel.stats.signedrank import Floats, mann_whitney_p, signed_rank_p
 from tsduel.stats.verdict import Judged, judge
 
 SOLO = {"primary": 2, "secondary": 7}
@@ -37,7 +37,7 @@ _MOST_BLOCKS = 20
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine does, as shares; `noise` is drawn for each metric, `common` is the part of it that all share.
+    """A machine's noise and drift, as shares. `noise` is drawn for each metric; all metrics share its part `common`.
 
     `between` and `within` are the standard deviations of a duel's log ratio, drawn for each metric.
     """
@@ -88,12 +88,12 @@ def interleave(values: Floats, second: Sequence[bool]) -> tuple[Floats, Floats]:
 def session(
     rng: np.random.Generator, machine: Machine, blocks: int, solo: float = 0.0, duel: float = 0.0, *, cells: int = 1
 ) -> list[Judged]:
-    """Run and judge a session, of which the first primary metric of each part changes by so much, in the first cell."""
+    """Run and judge a session. In the first cell, the first primary metric of each part changes by so much."""
     samples = []
     for at in range(cells):
         changes = (0.0, 0.0) if at else (solo, duel)
         found = _cell(rng, machine, blocks, changes, range(at * blocks, (at + 1) * blocks))
-        # Families are apart from each other, and of a sweep it is the first that is asked about.
+        # Families are independent, and the tables of sweeps need the primary one alone.
         samples += found if cells == 1 else [sample for sample in found if sample.family == "primary"]
     return judge(samples, seed=int(rng.integers(2**31)))
 
@@ -109,14 +109,13 @@ def _cell(
     samples = []
     for j in range(sum(SOLO.values())):
         pairs = [(math.exp(b), math.exp(c)) for b, c in zip(baseline[:, j], candidate[:, j], strict=True)]
-        samples.append(Sample(pairs, second, "lower", _family(j, SOLO), THRESHOLDS["solo"], blocks=numbers))
+        samples.append(Sample(pairs, {"order": second}, "lower", _family(j, SOLO), THRESHOLDS["solo"], blocks=numbers))
     for j in range(sum(DUEL.values())):
         given = ratios[:, j].tolist()
         pairs = [(1.0, math.exp(d)) for d in given]
         limit, within = THRESHOLDS["duel"], [float(errors[j])] * blocks
-        samples.append(
-            Sample(pairs, second, "lower", _family(j, DUEL), limit, ratios=given, errors=within, blocks=numbers)
-        )
+        own = {"ratios": given, "errors": within, "blocks": numbers}
+        samples.append(Sample(pairs, {"order": second}, "lower", _family(j, DUEL), limit, **own))
     return samples
 
 
@@ -162,33 +161,33 @@ def _document(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def one_each(rng: np.random.Generator, machine: Machine, change: float) -> bool:
-    """One run each; "it differs by more than 5 %" in any of three metrics."""
+    """Return whether one run each differs by more than 5 % in any of three metrics."""
     values = machine.runs(rng, 2, 3)
     return bool((np.abs(values[1] + math.log1p(change) - values[0]) > _HABIT).any())
 
 
 def one_after_the_other(rng: np.random.Generator, machine: Machine, change: float, runs: int = 8) -> bool:
-    """All runs of the baseline, then all of the candidate, and a Mann-Whitney test."""
+    """Run the baseline, then the candidate, and make a Mann-Whitney test."""
     values = machine.runs(rng, 2 * runs, 1)[:, 0]
     p = mann_whitney_p(values[:runs].tolist(), (values[runs:] + math.log1p(change)).tolist())
     return p is not None and p <= ALPHA
 
 
 def blocked(rng: np.random.Generator, machine: Machine, change: float, blocks: int = 8) -> bool:
-    """Interleaved solo parts and the signed-rank test of one metric."""
+    """Interleave solo parts, and make the signed-rank test of one metric."""
     baseline, candidate = interleave(machine.runs(rng, 2 * blocks, 1), seconds(rng, blocks))
     return signed_rank_p((candidate - baseline + math.log1p(change))[:, 0].tolist()) <= ALPHA
 
 
 def until_it_pleases(rng: np.random.Generator, machine: Machine, change: float) -> bool:
-    """Interleaved too, but look after each block from the sixth on, and stop at the first p of 5 %."""
+    """Interleave too, but test after each block from the sixth on, and stop at the first p of 5 %."""
     baseline, candidate = interleave(machine.runs(rng, 2 * _MOST_BLOCKS, 1), seconds(rng, _MOST_BLOCKS))
     d = (candidate - baseline + math.log1p(change))[:, 0].tolist()
     return any(signed_rank_p(d[:n]) <= ALPHA for n in range(6, _MOST_BLOCKS + 1))
 
 
 def duelled(rng: np.random.Generator, machine: Machine, change: float, blocks: int = 8) -> bool:
-    """Exchanges in every block and the signed-rank test of one metric."""
+    """Exchange in every block, and make the signed-rank test of one metric."""
     return signed_rank_p((machine.duels(rng, blocks, 1)[0][:, 0] + math.log1p(change)).tolist()) <= ALPHA
 
 
@@ -247,15 +246,12 @@ def main() -> None:
             ]
             rows.append([f"{part}, {blocks} blocks", *cells])
     print(_table(["a primary metric of", *("change: flagged (regression) %",) * 3], rows))
-    print(
-        _table(
-            ["sweep", "any primary flag %", "sees 2 % in one cell's duel %"], sweeps(given.sessions // 4, given.seed)
-        )
-    )
+    header = ["sweep", "any primary flag %", "sees 2 % in one cell's duel %"]
+    print(_table(header, sweeps(given.sessions // 4, given.seed)))
 
 
 def sweeps(sessions: int, seed: int) -> list[list[str]]:
-    """Return the rows of the table of sweeps: false alarms over all cells, and what one cell's change is seen."""
+    """Return the rows of the table of sweeps: false alarms over all cells, and how often one cell's change is seen."""
     rows = []
     for cells in CELLS:
         for blocks in BLOCKS:

@@ -25,7 +25,7 @@ def write(path, cells, spec=SPEC, key="workload.scale"):
         seen = json.loads((alone / "raw/noise.json").read_text())
         for turn, (block, kind) in enumerate(synthetic.planned(of)):
             number = turn * len(cells) + at + 1 - of.warmup_blocks
-            rows.append((number, cell, "host1", kind, ",".join(synthetic.ordered(of, block)), ",".join(of.query_types)))
+            rows.append((number, cell, "host1", kind, *synthetic.listed(of, block, kind)))
             if (raw := alone / f"raw/{block:03}").exists():
                 synthetic.edit(raw / "block.json", block=number, cell=cell)
                 raw.rename(run / f"raw/{number:03}")

@@ -11,7 +11,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,14 @@ TWO_TYPES = ("cpu-max-all-1", "double-groupby-1")
 HOST = {
     "host": "host1", "hostname": "bench-1", "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-cloud-amd64",
     "cpu_model": "Intel(R) Xeon(R) CPU @ 2.20GHz", "cpus": 8, "memory_bytes": 33_662_283_776, "swap_bytes": 0,
+    "environment": {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/bin"},
     "boot_id": "b00t", "virtualization": "kvm", "governor": "", "transparent_hugepage": "madvise",
     "filesystem": "ext4", "disk_free_bytes": 90_000_000_000, "cgroup": "v2", "cpu_limit": None,
     "pin": {"mode": "auto", "server": [2, 3, 4, 5, 6, 7], "client": [0, 1], "reason": ""},
     "instructions": False, "instructions_why": "the kernel offers no hardware counters here",
 }  # fmt: skip
+COINS = ("order", "start", "read", "ask")
+BLOCKS_TSV = ("block", "cell", "host", "kind", *COINS, "query_types")
 CLOCK = 1_795_184_000.0
 BLOCK_S = 90.0
 NOISE = {
@@ -80,7 +83,9 @@ class Spec:
 
     `factors` by variant: rate and cpu (of loading), service and query_cpu (of exchanges), solo (service time of the
     closed loop), bytes, rss, drain, idle. `noise` is the relative standard deviation of a figure of the solo part,
-    `between` that of a block's true service ratio, `within` that of one exchange.
+    `between` that of a block's true service ratio, `sitting` that of one sitting, `within` that of one exchange;
+    `second_effect` is what a side takes longer that was started second. With `load` duel nobody loads alone, but for a
+    load of `alone_s` in the warm-up block.
     `failed`: block -> (variant or "", part, message); `spoilt`: block -> cause; `void`: block -> reason;
     `wrong`: block -> (check, variant, query type, message), a failed check that left the block's status alone.
     `differences`: block -> the query type of which one answer differed. `changes` are laid over the plan.
@@ -99,12 +104,18 @@ class Spec:
     solo_s: float = 0.0
     duel: bool = True
     duel_load: bool = False
+    load: str = "solo"
+    alone_s: float = 0.0
+    sittings: int = 2
+    load_sittings: int = 1
     instructions: bool = False
     extra_edge_lines: int = 0
     seed: int = 1
     noise: float = 0.01
     between: float = 0.003
     within: float = 0.03
+    sitting: float = 0.0
+    second_effect: float = 0.0
     factors: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: {"candidate": {"rate": 0.92, "cpu": 1.08, "service": 1.05, "query_cpu": 1.04}}
     )
@@ -133,10 +144,9 @@ def write_run(path: Path, spec: Spec) -> Path:
     for part in ("plan", "build", "raw"):
         (path / part).mkdir(parents=True, exist_ok=True)
     _dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
-    lines, signals, judged = ["block\tcell\thost\tkind\torder\tquery_types"], list[Any](), list[Any]()
+    lines, signals, judged = ["\t".join(BLOCKS_TSV)], list[Any](), list[Any]()
     for block, kind in planned(spec):
-        order = ordered(spec, block)
-        lines.append(f"{block}\t\thost1\t{kind}\t{','.join(order)}\t{','.join(spec.query_types)}")
+        lines.append("\t".join([str(block), "", "host1", kind, *listed(spec, block, kind)]))
         if kind == "spare" and block > spec.blocks + spec.spares_run:
             continue
         record = write_block(path / f"raw/{block:03}", spec, block, kind)
@@ -195,6 +205,20 @@ def ordered(spec: Spec, block: int) -> tuple[str, ...]:
     return spec.variants[shift:] + spec.variants[:shift]
 
 
+def coins(spec: Spec, block: int) -> dict[str, tuple[str, ...]]:
+    """Return who comes first by each coin: of two variants, over eight blocks none goes with another."""
+    bits = (0, (block >> 1) & 1, (block >> 2) & 1)
+    shifts = [block + bit for bit in (*bits, sum(bits))]
+    every = [spec.variants[at % len(spec.variants) :] + spec.variants[: at % len(spec.variants)] for at in shifts]
+    return dict(zip(COINS, every, strict=True))
+
+
+def listed(spec: Spec, block: int, kind: str) -> list[str]:
+    """Return the last columns of a line of plan/blocks.tsv."""
+    by = ["" if kind == "spare" else ",".join(coin) for coin in coins(spec, block).values()]
+    return [*by, ",".join(spec.query_types)]
+
+
 def plan(run: str, spec: Spec) -> dict[str, Any]:
     """Return plan/experiment.json."""
     variants = [
@@ -209,14 +233,14 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
         for name, version in spec.versions.items()
     ]  # fmt: skip
     return {
-        "plan_version": 2, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
+        "plan_version": 4, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
         "kind": "tsbs", "smoke": spec.smoke, "screen": spec.blocks < 6, "aa": spec.aa,
         "created": "2026-11-20T14:00:00Z", "own": {"version": "0.1.0", "commit": ""},
         "asked": {"experiment": "experiments/local.yml", "written": {}, "knobs": {}},
         "place": {"kind": "local"}, "hosts": ["host1"], "cells": [{"name": "", "set": {}}],
         "variants": variants, "targets": {"victoriametrics": TARGET},
         "design": {"blocks": spec.blocks, "warmup_blocks": spec.warmup_blocks, "spare_blocks": spec.spare_blocks,
-                   "seed": 1, "max_failed_blocks": 2, "reload": spec.reload, "thresholds": {}},
+                   "seed": 1, "max_failed_blocks": 2, "reload": spec.reload, "load": spec.load, "thresholds": {}},
         "noise": NOISE,
         "watchdog": {"health_s": 60, "load_stall_s": 20, "query_stall_s": 60, "stop_s": 120, "idle_timeout_s": 30},
         "host": {"machine": "local", "port": 8428, "cache_limit_gb": 20.0, "drop_caches": False, "pin": "auto"},
@@ -225,6 +249,8 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
             "interval": "80s", "interval_s": 80, "seed": 8428, "workers": 4, "batch_size": 10000,
             "lines": spec.samples // 10, "samples": spec.samples, "estimated_bytes": spec.samples * 35,
             "data": [{"format": "victoriametrics", "key": "d" * 16}],
+            "alone": {"scale": 1500, "lines": spec.samples // 5, "samples": spec.samples * 2, "estimated_bytes": 1,
+                      "data": [{"format": "victoriametrics", "key": "e" * 16}]} if spec.alone_s else None,
         },
         "queries": {
             "types": [{"name": t, "seed": 8429 + i, "keys": {"victoriametrics": "k" * 16}}
@@ -232,13 +258,15 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
             "solo": spec.solo_s > 0, "workers": 4, "count": None, "seconds": 15.0, "max_count": 30000,
             "cache": "as-loaded", "seed": 8428,
         },
-        "duel": {"seconds": 2.0, "least": 64, "longest_s": 10.0, "fewest": 16, "in_flight": 1, "load": spec.duel_load,
+        "duel": {"seconds": 2.0, "least": 64, "longest_s": 10.0, "fewest": 16, "in_flight": 1,
+                 "load": spec.duel_load or spec.load == "duel", "sittings": spec.sittings,
+                 "load_sittings": spec.load_sittings, "counters": "type",
                  "idle_s": 1.0, "enabled": spec.duel, "most_differences": 100},
         "settle": {"mode": "natural", "timeout_s": 600, "polls": 3, "poll_s": 1},
         "gobench": None, "tsbs": {"version": "v0.0.0-20230921131859-37fced794d56"},
         "estimate": {"data_bytes": 1, "query_bytes": 1, "database_bytes": 1, "results_bytes": 1},
         "duration": {"prepare_s": 60, "workload_s": 30, "block_s": 60, "total_s": 600},
-        "report": {"shift": None}, "imported": None,
+        "report": {"shift": None},
     }  # fmt: skip
 
 
@@ -250,7 +278,8 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
     variant, part, message = spec.failed.get(block, (None, "", ""))
     failed_solo = {variant} if part == "solo" else set()
     record: dict[str, Any] = {
-        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind, "order": list(order),
+        "schema": 1, "block": block, "cell": "", "host": "host1", "kind": kind,
+        **{name: list(coin) for name, coin in coins(spec, block).items()},
         "query_types": list(spec.query_types), "status": "failed" if block in spec.failed else "ok",
         "failures": [] if variant is None else [
             {"variant": variant, "part": part, "phase": "load" if part == "solo" else "exchange", "query_type": "",
@@ -259,8 +288,15 @@ def write_block(path: Path, spec: Spec, block: int, kind: str) -> dict[str, Any]
         "phases": [], "solo": {}, "duel": None, "checks": [], "ratios": {},
     }  # fmt: skip
     clock = started
+    large = kind == "warmup" and spec.alone_s > 0
+    own = replace(spec, load_s=spec.alone_s, samples=spec.samples * 2) if large else spec
     for name in order:
-        clock = _Solo(path / name, spec, name, draw, record, dead=name in failed_solo).write(clock) + 0.5
+        if spec.load == "solo" or large:
+            clock = _Solo(path / name, own, name, draw, record, dead=name in failed_solo).write(clock) + 0.5
+        else:
+            record["solo"][name] = {
+                "sizes": {"disk_bytes": round(3e7 * spec.factor(name, "bytes") * float(draw.normal(1, spec.noise)))}
+            }
     alive = [name for name in spec.variants if not (block in spec.failed and name == variant)]
     if spec.duel and spec.variants[0] in alive and len(alive) > 1:
         clock = _duel(path / "duel", spec, alive, draw, record, clock)
@@ -488,38 +524,41 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     _phase(record, "", "duel", "start", (clock, clock + 1.0))
     _phase(record, "", "duel", "idle", (clock + 1, clock + 2), query_type="before")
     clock += 2.0
-    lines = ["query_type,k,order,bytes," + ",".join(f"{name}_ns" for name in spec.variants)]
+    lines = ["query_type,sitting,k,order,bytes," + ",".join(f"{name}_ns" for name in spec.variants)]
+    sat = _sittings(spec, alive, draw, record["start"])
     truth = {name: math.log(spec.factor(name, "service")) for name in alive}
     shift = {name: float(draw.normal(0, spec.between / math.sqrt(2))) for name in alive}
     types = []
     for i, query_type in enumerate(spec.query_types):
         n, base_ns = spec.exchanges, 2e5 * (i + 1) ** 1.5
         shared = draw.normal(0, 0.2, n)
-        ns = {
-            name: np.exp(math.log(base_ns) + shared + truth[name] + shift[name] + draw.normal(0, spec.within, n))
-            for name in alive
-        }
+        of = np.minimum(np.arange(n) * spec.sittings // n, spec.sittings - 1)
+        moved = {name: truth[name] + shift[name] + sat[name][of] for name in alive}
+        ns = {name: np.exp(math.log(base_ns) + shared + moved[name] + draw.normal(0, spec.within, n)) for name in alive}
         orders = [_turn(k, len(alive)) for k in range(n)]
         # As the host: a variant that has died has a column with nothing in it.
         columns = [np.round(ns[name]).astype(int).tolist() if name in alive else [""] * n for name in spec.variants]
         for k, row in enumerate(zip(*columns, strict=True)):
-            lines.append(f"{query_type},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
+            lines.append(f"{query_type},{of[k]},{k},{orders[k]},{4000 + k % 7}," + ",".join(map(str, row)))
         seconds = float(sum(sum(one) for name, one in zip(spec.variants, columns, strict=True) if name in alive)) / 1e9
         per_op = {name: 1.6 * base_ns * spec.factor(name, "query_cpu") * math.exp(shift[name]) for name in alive}
         different = spec.differences.get(record["block"]) == query_type
-        types.append({
-            "query_type": query_type, "exchanges": n, "compared": n, "differences": int(different), "empty": 0,
-            "errors": 0, "first_query": record["block"] * n, "seconds": round(seconds, 6),
-            "cpu_ns": {name: round(per_op[name] * n) for name in alive}, "client_cpu_ns": round(3e4 * n),
-            "instructions": {name: round(per_op[name] * n * 3) for name in alive} if spec.instructions else None,
-            "stopped": "",
-            "counters": {
-                name: {"rows_read": n * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
-                       "index_searches": n * 3.0, "cache_requests": n * 10.0, "cache_misses": 0.0,
-                       "gc_cpu": per_op[name] * n * 1e-10}
-                for name in alive
-            },
-        })  # fmt: skip
+        for at in range(spec.sittings):
+            m = int((of == at).sum())
+            cpu = {name: per_op[name] * m * math.exp(sat[name][at]) for name in alive}
+            types.append({
+                "query_type": query_type, "sitting": at, "exchanges": m, "compared": m, "differences": int(different),
+                "empty": 0, "errors": 0, "first_query": record["block"] * n, "seconds": round(seconds * m / n, 6),
+                "cpu_ns": {name: round(cpu[name]) for name in alive}, "client_cpu_ns": round(3e4 * m),
+                "instructions": {name: round(cpu[name] * 3) for name in alive} if spec.instructions else None,
+                "stopped": "",
+                "counters": {
+                    name: {"rows_read": m * 4000.0 * spec.factor(name, "rows_read") * math.exp(shift[name]),
+                           "index_searches": m * 3.0, "cache_requests": m * 10.0, "cache_misses": 0.0,
+                           "gc_cpu": cpu[name] * 1e-10}
+                    for name in alive
+                },
+            })  # fmt: skip
         _phase(record, "", "duel", "exchange", (clock, clock + seconds), query_type=query_type, count=n)
         clock += seconds
     with gzip.GzipFile(path / "exchanges.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
@@ -536,10 +575,14 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     }
     record["duel"] = {
         "start": dict.fromkeys(alive, started),
+        "sittings": spec.sittings,
+        "places": [{"sitting": at, "loading": False, "variant": name, "role": "server", "frames": 40 + at,
+                    "pages": 5000, "huge_file_bytes": 0, "huge_bytes": 0}
+                   for at in range(spec.sittings) for name in alive],
         "idle": [{"when": when, "seconds": 1.0, "cpu_ns": {name: round(idle[name]) for name in alive}}
                  for when in ("before", "after")],
         "types": types,
-        "load": _exchanged_load(path, spec, alive, draw) if spec.duel_load else None,
+        "load": _exchanged_load(path, spec, alive, draw) if spec.duel_load or spec.load == "duel" else [],
         "rss_bytes": {name: round(4e8 * spec.factor(name, "rss")) for name in alive},
         "rss_peak_bytes": {name: round(5e8 * spec.factor(name, "rss")) for name in alive},
     }  # fmt: skip
@@ -556,6 +599,17 @@ def _duel(  # noqa: PLR0917 - a duel is made of all of these
     return clock + 1.6
 
 
+def _sittings(spec: Spec, alive: list[str], draw: np.random.Generator, start: list[str]) -> dict[str, Any]:
+    """Return how much longer each side takes in each sitting: by chance, and where it is started second."""
+    found = {}
+    for name in alive:
+        order = [start if at % 4 in {0, 3} else start[::-1] for at in range(spec.sittings)]
+        second = np.array([spec.second_effect * (one.index(name) > 0) for one in order])
+        chance = draw.normal(0, spec.sitting / math.sqrt(2), spec.sittings) if spec.sitting else 0.0
+        found[name] = second + chance
+    return found
+
+
 def _turn(k: int, variants: int) -> str:
     """Return who went first, second, ...: B C C B of two, rotated of more."""
     if variants == 2:
@@ -563,18 +617,32 @@ def _turn(k: int, variants: int) -> str:
     return "".join(str((i + k) % variants) for i in range(variants))
 
 
-def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Generator) -> dict[str, Any]:
+def _exchanged_load(path: Path, spec: Spec, alive: list[str], draw: np.random.Generator) -> list[dict[str, Any]]:
     n = 200
     ns = [np.exp(math.log(4e6 / spec.factor(v, "rate")) + draw.normal(0, 0.05, n)).astype(int).tolist() for v in alive]
     columns = [ns[alive.index(v)] if v in alive else [""] * n for v in spec.variants]
-    lines = ["k,order,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
+    lines = ["sitting,k,order,lines," + ",".join(f"{name}_ns" for name in spec.variants)]
+    of = [k * spec.load_sittings // n for k in range(n)]
     lines += [
-        f"{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}" for k, row in enumerate(zip(*columns, strict=True))
+        f"{of[k]},{k},{_turn(k, len(alive))},2000,{','.join(map(str, row))}"
+        for k, row in enumerate(zip(*columns, strict=True))
     ]
     with gzip.GzipFile(path / "load.csv.gz", "wb", compresslevel=1, mtime=0) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
-    cpu = {name: round(1.2 * sum(one)) for name, one in zip(alive, ns, strict=True)}
-    return {"exchanges": n, "lines": n * 2000, "samples": n * 20_000, "seconds": sum(map(sum, ns)) / 1e9, "cpu_ns": cpu}
+    found = []
+    for at in range(spec.load_sittings):
+        own = {
+            name: sum(t for t, sat in zip(one, of, strict=True) if sat == at)
+            for name, one in zip(alive, ns, strict=True)
+        }
+        m = of.count(at)
+        found.append({
+            "sitting": at, "exchanges": m, "lines": m * 2000, "samples": m * 20_000, "seconds": sum(own.values()) / 1e9,
+            "cpu_ns": {name: round(1.2 * took) for name, took in own.items()},
+            "drained_cpu_ns": {name: round(1.5 * took) for name, took in own.items()}, "drain_s": 0.5,
+            "rss_peak_bytes": {name: round(4e8 * spec.factor(name, "rss")) for name in alive},
+        })  # fmt: skip
+    return found
 
 
 def _checks(spec: Spec, record: dict[str, Any], block: int) -> list[dict[str, Any]]:  # noqa: C901 - a plain list

@@ -38,8 +38,7 @@ def write(path, kinds, spec=SPEC):
         }
         for block, kind in synthetic.planned(spec):
             number = number_of[block]
-            order = ",".join(synthetic.ordered(spec, block))
-            rows.append((number, cell, host, kind, order, ",".join(spec.query_types)))
+            rows.append((number, cell, host, kind, *synthetic.listed(spec, block, kind)))
             if (raw := alone / f"raw/{block:03}").exists():
                 synthetic.edit(raw / "block.json", block=number, cell=cell, host=host)
                 raw.rename(run / f"raw/{number:03}")

@@ -11,6 +11,8 @@ from typing import Any
 
 from synthetic import BLOCK_S, CLOCK, HOST, NOISE
 
+from tsduel.core.tables import BLOCKS_TSV, COINS
+
 # Unit as Go prints it -> the baseline's value.
 UNITS = {"ns/op": 1e5, "B/op": 2048.0, "allocs/op": 100.0}
 SECTION = {
@@ -57,11 +59,11 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
         built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": f"{variant:0<64}"}
         _dump(path / f"build/{variant}.json", {"variant": variant} | built)
     draw = random.Random(1)  # noqa: S311 - the same figures each time, no secret
-    lines = ["block\tcell\thost\tkind\torder\tquery_types"]
+    lines = ["\t".join(BLOCKS_TSV)]
     for block in range(spec.blocks + 1):
         order = spec.variants if block % 2 else spec.variants[::-1]
         kind = "measured" if block else "warmup"
-        lines.append(f"{block}\t\thost1\t{kind}\t{','.join(order)}\t")
+        lines.append("\t".join([str(block), "", "host1", kind, *[",".join(order)] * len(COINS), ""]))
         _write_block(path / f"raw/{block:03}", spec, (block, kind, order), planned, draw)
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -78,7 +80,7 @@ def _plan(run: str, spec: Spec) -> dict[str, Any]:
         for i, name in enumerate(spec.variants)
     ]  # fmt: skip
     return {
-        "plan_version": 2, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
+        "plan_version": 4, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
         "screen": spec.blocks < 6, "aa": False, "created": "2026-11-20T14:00:00Z",
         "own": {"version": "0.1.0", "commit": "c0ffee"}, "variants": variants, "gobench": go, "noise": NOISE,
         "design": {"blocks": spec.blocks, "spare_blocks": 0}, "host": {"machine": "local"},

@@ -1,4 +1,4 @@
-"""A/A: what passes, what does not and why, and what is kept of it for plans and reports on such a machine."""
+"""A/A: what passes, what does not and why, and what is kept for plans and reports on such a machine."""
 
 import json
 
@@ -13,7 +13,8 @@ SPEC = synthetic.Spec(blocks=8, query_types=("cpu-max-all-1",), load_s=6, noise=
 ROW = {
     "cell": "", "metric": "load_rate", "query_type": "",
     "unit": "samples/s", "family": "primary", "p_adj": 0.7, "change_pct": 0.4,
-    "threshold_pct": 5.0, "order_effect_p": 0.6, "order_effect_pct": 0.2, "native": None, "verdict": "equivalent",
+    "threshold_pct": 5.0, "order_effect": "order",
+    "order_effect_p": 0.6, "order_effect_pct": 0.2, "native": None, "verdict": "equivalent",
 }  # fmt: skip
 
 
@@ -63,10 +64,7 @@ NATIVE = {"metric": "duel_idle_cpu_ms", "unit": "ms/s", "change_pct": None, "ord
             {"order_effect_p": 0.004, "order_effect_pct": 1.0},
             "load_rate: order effect +1.0 % where it ran second (p 0.004, 0.008 for all)",
         ),
-        (
-            {"order_effect_pct": -2.7},
-            "load_rate: order effect -2.7 % where it ran second (p 0.6, 1 for all)",
-        ),
+        ({"order_effect_pct": -2.7}, "load_rate: order effect -2.7 % where it ran second (p 0.6, 1 for all)"),
         ({"p_adj": None, "verdict": "inconclusive: environment"}, "not tested: load_rate"),
         ({"p_adj": None, "change_pct": None, "verdict": "not comparable"}, "not tested: load_rate"),
     ],
@@ -77,7 +75,7 @@ def test_each_reason_is_a_sentence(row, reason):
 
 
 def test_nothing_tested_is_no_pass():
-    """No row at all, only shown ones, and a primary metric that nobody measured."""
+    """No row at all, only shown rows, and a primary metric without a row."""
     assert aa.verdict(document())["reasons"] == ["nothing was tested"]
     assert aa.verdict(document({"family": "shown", "p_adj": 0.001}))["reasons"] == ["nothing was tested"]
     found = aa.verdict(document({}), [("load_rate", ""), ("duel_typical_ms", "geomean")])
@@ -85,20 +83,20 @@ def test_nothing_tested_is_no_pass():
 
 
 def test_a_secondary_metric_that_scatters_is_no_failure():
-    """Half of its threshold is for the primary ones; called different is called different."""
+    """Half of the threshold limits primary metrics only; called different counts for all."""
     wide = {"family": "secondary", "change_pct": -4.0, "order_effect_pct": 4.0}
     assert aa.verdict(document({}, wide))["passed"]
     assert aa.verdict(document({}, wide | {"p_adj": 0.01}))["reasons"] == ["load_rate: called different (p 0.01, -4 %)"]
 
 
 def test_what_is_only_shown_does_not_count():
-    """Metrics for information are in no family, and have no threshold to keep; what never differs needs no test."""
+    """Shown metrics are in no family and have no threshold; equal values need no test."""
     shown = {"family": "shown", "p_adj": 0.001, "change_pct": 40.0}
     assert aa.verdict(document({}, shown, {"metric": "slow_inserts", "p_adj": None, "change_pct": 0.0}))["passed"]
 
 
 def test_twenty_order_effects_at_five_percent_are_chance():
-    """One p of .03 among twenty is what twenty tests give."""
+    """Twenty tests give one p of .03 by chance."""
     rows = [{"metric": f"m{i}", "order_effect_p": 0.03 + 0.04 * i} for i in range(20)]
     assert aa.verdict(document(*rows))["passed"]
 
@@ -110,7 +108,7 @@ def test_too_few_blocks_or_failed_checks_show_nothing():
 
 
 def test_a_biased_machine_fails_and_a_spoilt_one(tmp_path):
-    """One side 8 % slower though both are the same; and a run of which every row says environment."""
+    """One side is 8 % slower though both are the same; and a run whose rows all say environment."""
     run = made(tmp_path / "biased", factors={"candidate": {"service": 1.08}})
     assert not verdict(run)["passed"]
     assert any(reason.startswith("duel_typical_ms geomean: called different") for reason in verdict(run)["reasons"])
@@ -123,7 +121,7 @@ class TestKeeping:
     """results/aa: by machine kind, shape of the experiment and protocol; compare itself keeps nothing."""
 
     def test_only_the_step_keeps(self, tmp_path):
-        """Compare writes inside its run; later runs on such a machine find what was kept, on others nothing."""
+        """Compare writes inside its run; later runs find the calibration on the same kind of machine only."""
         run = made(tmp_path / "aa-run")
         assert not (tmp_path / "aa").exists()
         assert kept(run) is None

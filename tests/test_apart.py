@@ -1,4 +1,4 @@
-"""Components on hosts of their own: what may be asked, which machines that needs, and at which address they listen."""
+"""Topologies: valid hosts, the machines they need, private addresses, and lent hosts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARTS = {"variants": {"baseline": CLUSTER, "candidate": CLUSTER}}
     ],
 )  # fmt: skip
 def test_who_runs_where(hosts, more, found):
-    """By position, a role or several each; `server` is the host of what no other names."""
+    """Hosts by position, each with one or several roles; `server` has the roles that no other host names."""
     assert validate({"name": "x", "hosts": hosts} | more, "f").topology == found
 
 
@@ -73,14 +73,14 @@ def test_who_runs_where(hosts, more, found):
     ],
 )
 def test_hosts_that_cannot_be(hosts, more, sentence):
-    """A sentence says what is wrong with them."""
+    """A sentence says what is wrong."""
     with pytest.raises(UserError) as refused:
         validate({"name": "x", "hosts": hosts} | more, "f")
     assert sentence in str(refused.value)
 
 
 def test_machines_that_the_experiment_does_not_want():
-    """As many as there are hosts, over SSH with one directory on all, or rented, which is one group of one type."""
+    """As many machines as hosts: over SSH with one directory on all, or one rented group of one type."""
     two = {"host1": ("client",), "host2": ("server",)}
     asked = {"TARGET": "ssh", "SSH_HOST": "a,b/10.0.0.5"}
     gcp = {"TARGET": "gcp"} | renting.HERE
@@ -104,10 +104,10 @@ def test_machines_that_the_experiment_does_not_want():
 
 
 class FakeHost(Host):
-    """One that says where it was reached, and which addresses it has."""
+    """A host whose `address` is the address reached, a bar, and all its addresses."""
 
     def run(self, *_words, **_more):
-        """Answer behind a login shell's greeting."""
+        """Answer after a login shell's greeting."""
         reached, addresses = self.address.split("|")
         said = f"welcome = hello\nreached=192.0.2.1 4711 {reached} 22\naddresses={addresses}\n"
         return subprocess.CompletedProcess([], 0, said, "")
@@ -122,7 +122,7 @@ class FakeHost(Host):
     ],
 )
 def test_the_private_address(reached, addresses, given, found):
-    """As named; else that by which we came, if it is private; else the only one."""
+    """The given one; else the one reached, if it is private; else the only one."""
     assert lent.address(FakeHost(f"{reached}|{addresses}"), given) == found
 
 
@@ -135,14 +135,14 @@ def test_the_private_address(reached, addresses, given, found):
     ],
 )
 def test_an_address_that_is_not_private(addresses, given, sentence):
-    """It is never a public one."""
+    """A public address is refused."""
     with pytest.raises(UserError) as refused:
         lent.address(FakeHost(f"8.8.8.8|{addresses}"), given)
     assert sentence in str(refused.value)
 
 
 def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
-    """Made once, readable by its user alone, here and in what is brought to the hosts."""
+    """It is made once, and only its user can read it, here and in the archive for the hosts."""
     of = {"user": None, "port": None, "directory": "/d"}
     hosts = {f"host{number}": SshHost(address=f"10.0.0.{number}|10.0.0.{number}", **of) for number in (1, 2)}
     where = SshPlace(config_file=None, hosts=hosts)
@@ -168,7 +168,7 @@ def test_the_token_is_the_runs_own_and_for_nobody_else(tmp_path, monkeypatch):
 
 
 class FakeLink(Link):
-    """A host of a run that says what it is asked; ``fails``: what it does not do."""
+    """A host of a run that records its commands; ``fails``: the command that fails."""
 
     def __init__(self, run_dir, name, asked, word, fails=""):
         there = Host(f"{name}.example.org")
@@ -176,14 +176,14 @@ class FakeLink(Link):
         object.__setattr__(self, "told", (word, asked, fails))
 
     def state(self):
-        """Say what it does."""
+        """Return its state."""
         word, _, fails = self.told
         if fails == "state":
             raise NoConnectionError(f"{self.host.name} cannot be reached")
         return State(word, 0, ())
 
     def ask(self, command, *_arguments, **_more):
-        """Remember it."""
+        """Record the command."""
         _, asked, fails = self.told
         asked.append(f"{self.name} {command}")
         if fails == command:
@@ -193,7 +193,7 @@ class FakeLink(Link):
 
 @pytest.fixture
 def three(tmp_path, monkeypatch):
-    """Return what makes a run of three hosts do this, and what they were asked."""
+    """Return a function that gives three hosts their states, and the list of their commands."""
     asked = []
     hosts = {f"host{n}": SshHost(address=f"h{n}", user=None, port=None, directory="/d") for n in (1, 2, 3)}
     topology = {"host1": ("client",), "host2": ("server",), "host3": ("vmauth",)}
@@ -210,7 +210,7 @@ def three(tmp_path, monkeypatch):
 
 
 def test_a_host_that_will_not_be_lent_keeps_no_other_waiting(three):
-    """Nor is it taken for the driver's, to which a lost connection is tried again."""
+    """The error is no lost connection, which would be tried again."""
     hosts_that, asked = three
     with pytest.raises(UserError, match=r"^host3.example.org cannot be reached$") as refused:
         lent.lend(hosts_that(("none",), ("running",), ("none", "lend")))
@@ -219,7 +219,7 @@ def test_a_host_that_will_not_be_lent_keeps_no_other_waiting(three):
 
 
 def test_what_is_lent_is_taken_back_from_every_host(three):
-    """From one whose program was killed too, over what that has left; from those behind one that is away."""
+    """Also from a host whose program was killed, and from those after an unreachable one."""
     hosts_that, asked = three
     lent.take_back(hosts_that(("none",), ("lost",), ("none",)))
     assert asked == ["host2 stop", "host2 collected"]
@@ -229,7 +229,7 @@ def test_what_is_lent_is_taken_back_from_every_host(three):
 
 
 def test_stop_and_status_name_hosts_that_are_lent(three, capsys):
-    """Whether the driver has stopped is said although another host is away."""
+    """The driver's state is printed even if another host is unreachable."""
     hosts_that, asked = three
     with pytest.raises(UserError, match=r"(?s)is stopped on host1.*\nhost2.example.org cannot be reached"):
         control.stop(hosts_that(("running",), ("running", "state"), ("running",)))

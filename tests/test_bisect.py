@@ -1,4 +1,4 @@
-"""Since when? The posterior, what is asked next, the line of revisions, and what is refused before more is built."""
+"""Bisection: the posterior, the next step, the line of revisions, and the refusals before anything is built."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_two_answers_beside_each_other_are_the_answer():
 
 
 def test_the_median_is_asked_and_then_the_open_half():
-    """As in bisection; an answer that is as good as sure is not asked again."""
+    """As in bisection; a revision whose answer is almost sure is not measured again."""
     seen = {16: WORSE}
     first = posterior.following(posterior.posterior(16, seen, SAME, LIMIT).chance, (), {16: 6})
     assert first == 8
@@ -55,7 +55,7 @@ def test_the_median_is_asked_and_then_the_open_half():
 
 
 def test_an_answer_between_good_and_bad_leaves_it_open_and_is_asked_again():
-    """Half the change, from noisy blocks: neither side is sure, and more blocks are asked of the same revision."""
+    """Half the change, from noisy blocks: neither side is sure, and the same revision gets more blocks."""
     noisy = [0.03 + 0.02 * x for x in (-1, 1, -0.5, 0.5, -0.8, 0.8)]
     known = posterior.posterior(2, {2: noisy, 1: [0.015, 0.016]}, [0.01, -0.01, 0.02, -0.02], LIMIT)
     assert 0.1 < known.chance[0] < 0.9
@@ -64,14 +64,14 @@ def test_an_answer_between_good_and_bad_leaves_it_open_and_is_asked_again():
 
 
 def test_a_wrong_answer_moves_it_by_a_bounded_factor():
-    """However far off a value is, two neighbours that say otherwise count for more."""
+    """However far off a value is, two neighbours that disagree outweigh it."""
     seen = {16: WORSE, 4: [0.5, 0.5], 8: SAME[:2], 10: SAME[:4], 12: WORSE[:4]}
     best = posterior.answer(posterior.posterior(16, seen, SAME, LIMIT).chance, ())
     assert 11 <= best.last <= 12
 
 
 def test_a_revision_of_another_change_is_bad_from_the_threshold_on():
-    """A third of the whole change, but above the threshold: it is bad, and what is below it is not."""
+    """A third of the whole change, but above the threshold, is bad; a change below it is not."""
     known = posterior.posterior(16, {16: [0.2] * 6, 8: [0.06, 0.062]}, SAME, LIMIT)
     assert known.chance[:8].sum() > 0.8
     known = posterior.posterior(16, {16: [0.2] * 6, 8: [0.012, 0.011]}, SAME, LIMIT)
@@ -86,7 +86,7 @@ def test_values_that_never_vary_are_no_trouble():
 
 
 def test_what_cannot_be_measured_is_stepped_around_and_named():
-    """It is never asked, and its chance is told together with that of the next one."""
+    """It is never measured, and its chance is reported together with that of the next revision."""
     assert posterior.following(np.full(16, 1 / 16), {8}, {}) in {7, 9}
     found = posterior.answer(np.array([0.01, 0.3, 0.3, 0.38, 0.01]), {2, 3})
     assert found == posterior.Answer(2, 4, pytest.approx(0.98))
@@ -94,7 +94,7 @@ def test_what_cannot_be_measured_is_stepped_around_and_named():
 
 
 def test_few_blocks_where_little_scatters():
-    """Both orders at least; more where the change is small beside the spread, but never more than help."""
+    """At least both orders; more where the change is small beside the spread, but never above MOST."""
     known = posterior.Posterior(np.ones(1), 0.05, 0.003)
     assert posterior.blocks_for(known, LIMIT, 0) == 2
     assert posterior.blocks_for(replace(known, spread=0.02), LIMIT, 0) == 4
@@ -102,11 +102,11 @@ def test_few_blocks_where_little_scatters():
     assert posterior.blocks_for(replace(known, change=0.02), LIMIT, posterior.MOST - 1) == 2
 
 
-def test_nine_of_ten_imagined_searches_find_the_commit():
-    """With spreads as they are measured; `make bench` has more of them, and whether it is as sure as it says."""
-    right, of_steps, _ = simulation.found(60)
+def test_nine_of_ten_simulated_searches_find_the_commit():
+    """With measured spreads; `make bench` has more of them, and tests whether the chances are right."""
+    right, steps_taken, _ = simulation.found(60)
     assert right >= 0.9
-    assert of_steps < 9
+    assert steps_taken < 9
 
 
 # The line of revisions
@@ -160,7 +160,7 @@ def test_a_merge_is_one_revision_and_how_to_search_it_is_said(repository):
     ],
 )
 def test_what_is_no_line_of_commits_is_refused(repository, good, bad, sentence):
-    """With the commit that would do."""
+    """The sentence names a commit that is possible."""
     with pytest.raises(UserError, match=sentence):
         line(repository).between(
             repository.shas.get(good, good) if bad == "good" else good, repository.shas.get(bad, bad)
@@ -206,7 +206,7 @@ def test_released_versions_and_their_log():
 
 
 def test_a_proxy_that_lists_nothing_is_told(monkeypatch):
-    """With what to do: some proxies give versions, and no list of them."""
+    """Some proxies give versions and no list of them; the sentence says what to do."""
     refused = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "go: 403 Forbidden"})
     monkeypatch.setattr(sources, "with_go", lambda *_, **__: refused)
     with pytest.raises(
@@ -252,7 +252,7 @@ def test_what_is_followed():
         ({"GOOD": "git:a", "BAD": "b"}, "GOOD: 'git:a' names no revision; write git:REPO@REF"),
         ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
         ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
-        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: of the first two duels, 6 at least"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first two duels need at least 6"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
         ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
@@ -342,7 +342,7 @@ def search(tmp_path, repository, monkeypatch):
 
 
 class Search:
-    """`make bisect` without make: the words of each step, and what a step would have left."""
+    """`make bisect` without make: the arguments of each step, and the results that a step leaves."""
 
     def __init__(self, results, given):
         self.results, self.given = results, given
@@ -418,7 +418,7 @@ def test_bad_ends_are_told_before_anything_is_built_between(search, capsys, bad,
 
 
 def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
-    """Nothing can be followed from one to the other."""
+    """There is no change to follow."""
     search.step(capsys)
     search.show("s-00", [], verdict="not comparable", baseline_median=None)
     with pytest.raises(UserError, match=r"only it, and not GOOD, has CPU an operation; there is nothing to search by"):
@@ -429,7 +429,7 @@ def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
 
 
 def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
-    """It is named in the answer; what ended for another reason is told, and begun again."""
+    """It is named in the answer; a run that ended for another reason is reported, and made again."""
     search.step(capsys)
     search.show("s-00", WORSE, SAME)
     broken = search.step(capsys, "0")
@@ -452,7 +452,7 @@ def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
 
 @pytest.mark.parametrize("home", ["build", "host/host1/build"])
 def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, home):
-    """The log says which of both it was, here or brought home from a machine of a fleet."""
+    """The sentence names the side and its log, here or copied from a machine of a fleet."""
     search.step(capsys)
     run = search.results / "s-00"
     for name in ("plan/experiment.json", f"{home}/baseline.log"):
@@ -470,7 +470,7 @@ def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, hom
 
 
 def test_neighbours_are_a_range(search, repository, capsys):
-    """BAD is the first bad one once it is seen to be bad: two duels, and no more."""
+    """BAD is the first bad revision as soon as it is bad: two duels are enough."""
     search.given["BAD"] = repository.shas["one"]
     search.step(capsys)
     search.show("s-00", WORSE, SAME)
@@ -479,7 +479,7 @@ def test_neighbours_are_a_range(search, repository, capsys):
 
 
 def test_ingestion_is_followed_in_turn(search, capsys):
-    """METRIC=load turns it on, and the command at the end has it too; whoever says otherwise has loads alone."""
+    """METRIC=load turns it on, also in the command of the report; an experiment or SET can turn it off."""
     begun = search.given = search.given | {"METRIC": "load"}
     step = search.step(capsys)
     assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
@@ -500,7 +500,7 @@ def test_ingestion_is_followed_in_turn(search, capsys):
 
 
 def test_the_revisions_of_a_component_are_searched(search, capsys):
-    """Which one stands in every step, its program is what is looked for in the line, its build what is named."""
+    """Every step names the component; its program makes the line, and the report names its build."""
     search.given |= {"EXPERIMENT": AGENTS, "METRIC": "load-cpu"}
     step = search.step(capsys)
     assert (step["ROLE"], step["SET"].split()[-1]) == ("vmagent", "design.thresholds.duel_load_cpu_us=3")
@@ -523,7 +523,7 @@ def test_the_revisions_of_a_component_are_searched(search, capsys):
 
 
 def test_a_bisection_that_is_not_there_is_told_with_those_that_are(search, capsys):
-    """A wrong RUN begins no new one; and what another version has written is no trace of a stack."""
+    """A wrong RUN begins no new bisection; a file of another version is refused in a sentence."""
     search.step(capsys)
     with pytest.raises(UserError, match="bisect/t: no such bisection; there are: s; a new one is begun by make bisect"):
         steps.main({"RUN": "t"}, search.results)
@@ -542,7 +542,7 @@ def test_a_search_keeps_its_question(search, capsys):
 
 
 def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
-    """Of one run of several candidates, in the order of its variants; what it does not have is told."""
+    """From one run of several candidates, in the order of its variants; a missing metric is refused."""
     run = compared(tmp_path, variants=("baseline", "candidate", "third"), factors={"third": {"query_cpu": 1.1}})
     history.main(run, {"METRIC": "cpu"})
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
@@ -555,7 +555,7 @@ def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
 
 
 def test_several_changes_in_the_range_are_told():
-    """What is neither as GOOD nor as BAD is named in the report."""
+    """The report names a revision that is neither like GOOD nor like BAD."""
     revisions = tuple(Revision(ref=f"v{i}", label=f"v{i}") for i in range(4))
     of = Bisection(
         name="s", created="", kind="tsbs", given={}, knobs={}, followed=followed("tsbs", {}), repo="",

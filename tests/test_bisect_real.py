@@ -17,7 +17,7 @@ SETTINGS = f"SET=gobench.seconds=0.02 {QUIET}"
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """Make a checkout of these tests' own."""
-    return Checkout(tmp_path_factory.mktemp("bisect") / "checkout")
+    return Checkout(tmp_path_factory.mktemp("bisect") / "checkout", ansible=False)
 
 
 @pytest.fixture(scope="module")

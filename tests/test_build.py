@@ -192,6 +192,25 @@ def test_git_path_and_binary_are_built_once_and_recorded(run, repository, tmp_pa
     assert [run.record(name) for name in ("baseline", "candidate", "third")] == records
 
 
+def test_a_build_that_the_network_failed_is_tried_again_and_no_other(run, repository, tmp_path):
+    """A module that did not come at the first time comes at the second; a program that is wrong stays wrong."""
+    tried = tmp_path / "tried"
+    why = "read: connection reset by peer"
+    rule = f"echo x >>{tried}; test $$(wc -l <{tried}) -gt 1 || {{ echo '{why}' >&2; exit 1; }}; mkdir -p bin; touch $@"
+    repository.write("Makefile", f"victoria-metrics: bin/victoria-metrics\nbin/victoria-metrics:\n\t{rule}\n")
+    run.add("baseline", "path", path=str(repository.path))
+    code, text = run.build("baseline")
+    assert code == 0, text
+    assert tried.read_text() == "x\n" * 2
+    why = "syntax error"
+    repository.write("Makefile", f"victoria-metrics:\n\techo x >>{tried}; echo '{why}' >&2; exit 1\n")
+    run.add("candidate", "path", path=str(repository.path))
+    code, text = run.build("candidate")
+    assert code != 0
+    assert "syntax error" in text
+    assert tried.read_text() == "x\n" * 3
+
+
 @pytest.fixture
 def builder(tmp_path, monkeypatch):
     """Make a user that builds, as a rented machine has one; sudo is runuser's where root needs none."""

@@ -44,6 +44,11 @@ def document(run):
     return json.loads((run / "stats/comparison.json").read_text(), parse_constant=pytest.fail)
 
 
+def row_of(run, metric, query_type=""):
+    """Return the row of a metric in comparison.json."""
+    return next(row for row in document(run)["rows"] if (row["metric"], row["query_type"]) == (metric, query_type))
+
+
 def edit(run, name, change):
     """Change a table of tidy/ by a function of its lines."""
     path = run / f"tidy/{name}.csv"
@@ -102,7 +107,7 @@ def test_what_was_put_in_is_found(run):
     }  # fmt: skip
     # 60 exchanges have no p99 to be judged by.
     assert families["duel_p99_ms", "cpu-max-all-1"] == "shown"
-    rate = next(row for row in document(run)["rows"] if row["metric"] == "load_rate")
+    rate = row_of(run, "load_rate")
     assert (rate["threshold_pct"], rate["level"]) == (3.0, 0.9609375)
     assert rate["mann_whitney_p"] < 0.05
     assert document(run)["failed_blocks"] == {"baseline": 0, "candidate": 0}
@@ -113,14 +118,16 @@ def test_the_spread_is_split_into_its_parts(run):
     frame = pd.read_csv(run / "tidy/pairs.csv", keep_default_na=False)
     mine = frame[(frame["metric"] == "duel_typical_ms") & (frame["query_type"] == TYPES[0]) & (frame["block"] > 0)]
     within = math.sqrt((mine["se"].astype(float) ** 2).mean())
-    row = next(r for r in document(run)["rows"] if (r["metric"], r["query_type"]) == ("duel_typical_ms", TYPES[0]))
+    row = row_of(run, "duel_typical_ms", TYPES[0])
     assert row["within"] == pytest.approx(within, rel=1e-6)
-    assert row["between"] == pytest.approx(math.sqrt(max(0.0, mine["log_ratio"].var() - within**2)), rel=1e-6)
+    below = within**2 + math.log1p(row["sitting_pct"] / 100) ** 2 / 2
+    assert row["between"] == pytest.approx(math.sqrt(max(0.0, mine["log_ratio"].var() - below)), rel=1e-6)
+    assert row["shares"]["exchange"] + row["shares"]["sitting"] == pytest.approx(below, rel=1e-6)
     assert row["within_pct"] == pytest.approx(100 * math.expm1(within), rel=1e-6)
     load = rows(run)["load_rate", ""]
     assert (load["within_pct"], load["between_pct"]) == ("", "")
     both = [r["within"] for r in document(run)["rows"] if r["metric"] == "duel_typical_ms" and r["query_type"] in TYPES]
-    geomean = next(r for r in document(run)["rows"] if (r["metric"], r["query_type"]) == ("duel_typical_ms", "geomean"))
+    geomean = row_of(run, "duel_typical_ms", "geomean")
     assert geomean["within"] == pytest.approx(math.hypot(*both) / 2, rel=0.02)
 
 
@@ -157,6 +164,59 @@ def test_ingestion_in_turn_is_judged_in_place_of_the_load(run, tmp_path):
         assert (alone.get(exchanged), alone[loaded]) == (None, "primary")
 
 
+def test_loads_in_turn_are_judged_and_the_large_one_is_not(tmp_path):
+    """design.load: duel: ingestion in turn is primary, and no row is of loads alone."""
+    run = write(tmp_path, load="duel", alone_s=5.0)
+    found = rows(run)
+    assert not [metric for metric, _ in found if metric.startswith("load_")]
+    assert found["duel_load_acknowledged_cpu_us", ""]["verdict"] == "shown"
+    family = {(one["metric"], one["query_type"]): one["family"] for one in document(run)["rows"]}
+    primary = {key for key, of in family.items() if of == "primary"}
+    assert primary == {
+        ("duel_typical_ms", "geomean"), ("duel_cpu_us", "all"), ("duel_load_typical_ms", ""), ("duel_load_cpu_us", ""),
+    }  # fmt: skip
+    assert family["disk_bytes", ""] == family["rss_peak_bytes", ""] == "secondary"
+
+
+def test_three_levels_of_spread_are_told_apart(tmp_path):
+    """Exchanges, sittings and blocks: what was put in comes out of sixty blocks, without what starting second does."""
+    spec = {"within": 0.02, "sitting": 0.006, "between": 0.004, "second_effect": 0.01, "exchanges": 200, "sittings": 4}
+    spec |= {"seed": 3}
+    run = write(tmp_path, blocks=60, query_types=TYPES[:1], load_s=1, factors={}, **spec)
+    compare.main(run)
+    row = row_of(run, "duel_total_ms", TYPES[0])
+    # Both sides have the error of an exchange.
+    assert row["within_pct"] == pytest.approx(100 * 0.02 * math.sqrt(2 / 200), rel=0.15)
+    assert row["sitting_pct"] == pytest.approx(0.6, rel=0.15)
+    assert row["between_pct"] == pytest.approx(0.4, rel=0.35)
+    assert row["second_effect_pct"] == pytest.approx(1.0, rel=0.1)
+    assert abs(row["change_pct"]) < 0.3
+
+
+@pytest.mark.parametrize("coin", ["order", "start", "read", "ask"])
+def test_each_coin_has_its_effect(tmp_path, coin):
+    """The side that is second by one coin takes longer: that coin is named, and the others show nothing."""
+    run = write(tmp_path, blocks=8, query_types=TYPES[:1], between=0.0005, within=0.005, factors={})
+    table = (run / "tidy/blocks.csv").read_text().splitlines()
+    second = {row["block"]: row[coin] for row in csv.DictReader(table)}
+
+    def moved(line):
+        block, metric, ratio = (line.split(",")[at] for at in (1, 6, 7))
+        if metric != "duel_typical_ms":
+            return line
+        return line.replace(f",{ratio},", f",{float(ratio) + (0.01 if second[block] == 'true' else -0.01)},", 1)
+
+    edit(run, "pairs", lambda lines: [lines[0], *map(moved, lines[1:])])
+    compare.main(run)
+    row = row_of(run, "duel_typical_ms", TYPES[0])
+    effects = row["order_effects"]
+    assert effects[coin]["change_pct"] == pytest.approx(1.0, abs=0.1)
+    assert (row["order_effect"], effects[coin]["p"] < 0.001) == (coin, True)
+    assert all(abs(of["change_pct"]) < 0.2 for name, of in effects.items() if name != coin)
+    words = {"order": "ran", "start": "was started", "read": "was read", "ask": "was asked"}
+    assert f"where the candidate {words[coin]} second" in row["warnings"]
+
+
 def test_directions_and_known_factors(tmp_path):
     """The factors that were put in come out with their direction."""
     factors = {"candidate": {"rate": 0.9, "solo": 0.8, "bytes": 1.1, "rss": 0.8}}
@@ -186,7 +246,7 @@ def test_geomean_says_what_it_leaves_out(tmp_path):
 
 
 def test_what_does_not_count_changes_nothing(tmp_path):
-    """Figures of the warm-up, and of a block that was not planned; only six planned blocks decide."""
+    """Figures of the warm-up and of unplanned blocks do not count; only the six planned blocks decide."""
     run = write(tmp_path, blocks=7)
     before = rows(run)
     edit(run, "measurements", lambda lines: [line for line in lines if not line.startswith(",0,")])
@@ -231,7 +291,7 @@ def test_broken_tables_are_sentences(tmp_path, change, message):
 
 
 def test_a_failed_block_is_dropped_for_whom_it_failed(tmp_path):
-    """With its reason; under six blocks it is a screen, and other candidates keep the block."""
+    """With its reason. Below six blocks it is a screen; other candidates keep the block."""
     run = write(tmp_path, variants=THREE, failed={3: ("candidate", "solo", "it died")})
     row = rows(run)["load_rate", ""]
     assert (row["blocks"], row["verdict"]) == ("5", "inconclusive (n < 6)")
@@ -269,7 +329,7 @@ def test_a_failed_check_fails_what_it_touches(tmp_path):
 
 @pytest.mark.parametrize("where", [{"spoilt": {2: "a build"}, "spares_run": 1}, {}])
 def test_a_failed_check_where_nothing_counts_is_shown(tmp_path, where):
-    """In a spoilt block that was replaced, and in the warm-up: nothing is failed for it, and it is told."""
+    """In a spoilt block that was replaced, and in the warm-up: it fails nothing, and the document counts it."""
     block = 2 if where else 0
     lost = {block: ("samples_stored", "candidate", "", "1 is missing")}
     run = write(tmp_path, blocks=8, spare_blocks=2, wrong=lost, **where)
@@ -279,7 +339,7 @@ def test_a_failed_check_where_nothing_counts_is_shown(tmp_path, where):
 
 
 def test_too_much_noise_leaves_no_verdict(tmp_path):
-    """Where a spoilt block is owed a spare; not where another variant's crash is why there was none."""
+    """Where a spoilt block lacks its spare; not where the crash of another variant is the reason for that."""
     spoilt = {2: "a build", 3: "another"}
     owed = rows(write(tmp_path / "one", blocks=8, variants=THREE, spare_blocks=2, spares_run=1, spoilt=spoilt))
     assert owed["load_rate", ""]["verdict"] == "inconclusive: environment"
@@ -304,7 +364,7 @@ def test_what_may_be_nothing_is_compared_in_its_own_unit(tmp_path):
     run = write(tmp_path / "burner", blocks=8, factors=burner)
     row = rows(run)["duel_idle_cpu_ms", ""]
     assert (row["verdict"], row["change_pct"]) == ("regression", "")
-    native = next(r["native"] for r in document(run)["rows"] if r["metric"] == "duel_idle_cpu_ms")
+    native = row_of(run, "duel_idle_cpu_ms")["native"]
     assert native["difference"] == pytest.approx(40, rel=0.1)
     assert native["limit"] == 1.0
     little = rows(write(tmp_path / "little", blocks=8, factors={"candidate": {"idle": 1.1}}))["duel_idle_cpu_ms", ""]

@@ -11,7 +11,7 @@ from checkout import QUIET, Checkout
 from fakeproject import FAKES, free_port
 
 # One after the other: they load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
 SERVER = {"role": "server", "ref": "v1.133.0"}
 # The single-node server, which listens where vminsert and vmselect look for a storage.
 STORAGE = """#!/usr/bin/env bash
@@ -29,7 +29,7 @@ exec {binary} "${{words[@]}}"
 @pytest.fixture
 def checkout(tmp_path):
     """Return a checkout of the test's own."""
-    return Checkout(tmp_path / "checkout")
+    return Checkout(tmp_path / "checkout", ansible=False)
 
 
 def make(checkout, variants, **parts):
@@ -45,8 +45,8 @@ def make(checkout, variants, **parts):
         checks = list(csv.DictReader(stream))
     assert [check for check in checks if check["ok"] != "true"] == []
     stored = [float(check["actual"]) for check in checks if check["check"] == "samples_stored"]
-    # Of each variant in each block: alone, and exchanged.
-    assert len(stored) == 2 * 2 * 2
+    # Of each variant in each block: alone, and exchanged in two sittings.
+    assert len(stored) == 2 * 2 * 3
     assert min(stored) > 0
     return run_dir
 
@@ -68,7 +68,9 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us"):
         found = by_role(run_dir, metric)
         assert float(found["server"][0]) > 0, metric
-        assert all(float(found[role][1]) > 0 for role in ("server", "vmagent", "vmauth")), metric
+        # No query comes by the agent: it may have slept through all of them.
+        busy = ("server", "vmauth") if metric == "duel_role_cpu_us" else ("server", "vmagent", "vmauth")
+        assert all(float(found[role][1]) > 0 for role in busy), (metric, found)
         assert found["vmauth"][0] == found["vmagent"][0] == ""
     built = json.loads((run_dir / "build/candidate.json").read_text())["components"]
     assert [(part["role"], part["program"]) for part in built] == [

@@ -1,4 +1,4 @@
-"""A full disk, told as what it is by the stages in Python; what the blocks say of one is in host/run."""
+"""A full disk is reported by the stages in Python; host/run has the tests for blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MIB = 1 << 20
 
 
 def fill(directory):
-    """Write until there is no room."""
+    """Fill the disk."""
     with contextlib.suppress(OSError), (directory / "ballast").open("wb", buffering=0) as stream:
         while stream.write(bytes(MIB)):
             pass
 
 
 def test_a_stage_in_python_says_it_as_well(small_disk, tmp_path, monkeypatch, capsys):
-    """No stack trace, exit code 2."""
+    """A sentence and exit code 2, without a stack trace."""
     disk = small_disk(tmp_path / "results", 1)
     fill(disk)
 

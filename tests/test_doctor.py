@@ -23,17 +23,8 @@ from tsduel.places.ssh import probe
 
 PROJECT = Path(__file__).resolve().parent.parent
 KNOBS = (
-    "EXPERIMENT",
-    "BASELINE",
-    "CANDIDATE",
-    "RUN",
-    "SET",
-    "TARGET",
-    "SSH_HOST",
-    "GCP_PROJECT",
-    "SSH_FROM",
-    "KIND",
-    "TF",
+    *("EXPERIMENT", "BASELINE", "CANDIDATE", "RUN", "SET", "TARGET"),
+    *("SSH_HOST", "GCP_PROJECT", "SSH_FROM", "KIND", "TF"),
 )
 
 
@@ -98,7 +89,9 @@ class TestDoctor:
         """Of a duel all servers are there at once; of Go benchmarks none is."""
         default = subject.of_question({"KIND": "tsbs"})
         assert (default.residents, default.port, default.pin) == (2, 8428, "auto")
-        alone = subject.of_question({"KIND": "tsbs", "SET": "duel.enabled=false host.pin=off"})
+        solo = "duel.enabled=false design.load=solo workload.solo_scale=null host.pin=off"
+        alone = subject.of_question({"KIND": "tsbs", "SET": f"{solo} workload.scale=425"})
+        # Of a large load alone (850 hosts: five times 170) each server has half of it to share with the other.
         assert (alone.residents, alone.pin, alone.memory) == (1, "off", default.memory)
         bench = subject.of_question({"EXPERIMENT": "experiments/search-smoke.yml"})
         assert (bench.residents, bench.port, bench.memory) == (1, None, None)
@@ -250,7 +243,7 @@ class TestElsewhere:
                 environment = {"PATH": os.environ["PATH"], "TSDUEL_SAMPLE_S": "0.2"}
                 return subprocess.run(words, input=text, env=environment, capture_output=True, text=True, check=False)
 
-        words = subject.of_nothing({}).asked()
+        words = subject.Subject("", {}).asked()
         found = list(doctor._there(Here, doctor._text("examine-host"), "mode=full", f"dir={tmp_path}", *words))
         assert [line.what for line in found][-1] == "processes"
         assert doctor.ERROR not in {line.level for line in found}

@@ -1,7 +1,8 @@
-"""What is asked of a machine before a run: everything that can be wrong, on machines of files and on this one."""
+"""scripts/examine-host: its warnings and errors, on machines of files and on this one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -20,7 +21,7 @@ from tsduel.doctor import subject
 
 EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
 LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")
-# Ahead of what else runs, where that may be.
+# With priority over other processes, if root.
 BURNER = "import os, signal; signal.alarm(60); os.geteuid() or os.nice(-15)\nwhile True: pass"
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {})); print('on', flush=True); time.sleep(60)"
 
@@ -30,12 +31,12 @@ CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def meminfo(available=8_000_000, swap=0):
-    """Return /proc/meminfo of a machine of 8 GiB."""
+    """Return the text of /proc/meminfo of a machine with 8 GiB."""
     return f"MemTotal: 8388608 kB\nMemAvailable: {available} kB\nSwapTotal: {swap} kB\n"
 
 
 class Machine:
-    """A machine of files: two quiet CPUs, 8 GiB, a clock that runs; `steal` is a share of it."""
+    """A machine of files: two idle CPUs, 8 GiB, a running clock; `steal` is a share of its CPU time."""
 
     def __init__(self, root):
         self.proc, self.sys, self.bin = root / "proc", root / "sys", root / "bin"
@@ -72,7 +73,7 @@ class Machine:
         self.tick()
 
     def tick(self):
-        """Let the counters be what they are by now."""
+        """Update the counters."""
         run = time.time() - self.began
         self.write("proc/uptime", f"{1000 + run - self.step_s:.2f} 0.00\n")
         stolen = int(run * 2 * 100 * self.steal)
@@ -84,7 +85,7 @@ class Machine:
             )
 
     def look(self, tmp_path, *words, mode="full", step_s=0.0):
-        """Return what examine-host says of it, by what it is about."""
+        """Return examine-host's lines about it, by subject."""
         stop = threading.Event()
 
         def live():
@@ -122,15 +123,15 @@ def examine(*words, environment=None):
 
 @pytest.fixture
 def machine(tmp_path):
-    """Return a machine on which all is well."""
+    """Return a machine without faults."""
     return Machine(tmp_path)
 
 
 class TestMachineOfFiles:
-    """What /proc and /sys say, and what is made of it."""
+    """Findings from /proc and /sys."""
 
     def test_all_is_well(self, machine, tmp_path):
-        """Every line is ok; nobody is blamed for a percent of one CPU."""
+        """Every line is ok; a process with a percent of one CPU is not named."""
         machine.process(7, "quiet", 0.01)
         found = machine.look(tmp_path)
         assert {what: one[0] for what, one in found.items()} == dict.fromkeys(
@@ -144,34 +145,25 @@ class TestMachineOfFiles:
         [
             (f"{CPU}/cpu0/cpufreq/scaling_governor", "powersave\n", "governor: powersave: the clock rate"),
             (f"{CPU}/cpu1/cpufreq/scaling_governor", "schedutil\n", "governor: performance, schedutil: "),
-            (
-                "sys/fs/cgroup/cpu.max",
-                "150000 100000\n",
-                "cpu: 2 CPUs (Fast CPU), but this container may use 150 % of one",
-            ),
+            ("sys/fs/cgroup/cpu.max", "150000 100000\n",
+             "cpu: 2 CPUs (Fast CPU), but this container may use 150 % of one"),
             (CLOCK, "hpet\n", "clock-source: hpet, which is slow"),
-            (
-                "proc/meminfo",
-                meminfo(available=100_000),
-                "memory: 97 of 8192 MiB are available, and the servers will need",
-            ),
-            (
-                "proc/meminfo",
-                meminfo(available=3_000_000),
-                "memory: 2929 of 8192 MiB are available: other programs take",
-            ),
+            ("proc/meminfo", meminfo(available=100_000),
+             "memory: 97 of 8192 MiB are available, and the servers will need"),
+            ("proc/meminfo", meminfo(available=3_000_000),
+             "memory: 2929 of 8192 MiB are available: other programs take"),
             ("proc/meminfo", meminfo(swap=1_048_576), "swap: 1024 MiB of swap are on"),
         ],
-    )
+    )  # fmt: skip
     def test_what_will_show_in_the_figures(self, machine, tmp_path, file, text, said):
-        """A warning each, with a remedy."""
+        """Each gives a warning with a remedy."""
         machine.write(file, text)
         what, _, sentence = said.partition(": ")
         level, finding, _ = machine.look(tmp_path, "memory_mib=400")[what]
         assert (level, finding[: len(sentence)]) == ("warning", sentence)
 
     def test_one_cpu_or_no_right_to_choose(self, machine, tmp_path):
-        """Nothing is pinned then, which widens intervals."""
+        """It warns that nothing is pinned."""
         machine.program("nproc", "echo 1")
         assert machine.look(tmp_path)["pin"][:2] == ("warning", "one CPU: servers and client share it")
         machine.program("nproc", "echo 2")
@@ -179,26 +171,21 @@ class TestMachineOfFiles:
         assert machine.look(tmp_path)["pin"][1].startswith("choosing CPUs for processes is not permitted here")
 
     def test_a_machine_without_a_governor(self, machine, tmp_path):
-        """A virtual machine has none that it could see: that is no fault of it."""
+        """Most virtual machines cannot see it: no warning."""
         shutil.rmtree(machine.sys / "devices/system/cpu")
-        assert machine.look(tmp_path)["governor"] == (
-            "ok",
-            "cannot be seen here: the host decides, as on most virtual machines",
-            "",
-        )
+        unseen = "cannot be seen here: the host decides, as on most virtual machines"
+        assert machine.look(tmp_path)["governor"] == ("ok", unseen, "")
 
     def test_a_clock_that_nobody_steers(self, machine, tmp_path):
-        """The kernel says so (adjtimex); where it cannot be asked, nothing is claimed."""
+        """By adjtimex; if that cannot be called, there is no warning."""
         machine.program("python3", "echo 5")
-        assert machine.look(tmp_path)["clock"][:2] == (
-            "warning",
-            "nothing synchronises it (source tsc): it may be wrong, and be set while a block runs",
-        )
+        unsteered = "nothing synchronises it (source tsc): it may be wrong, and be set while a block runs"
+        assert machine.look(tmp_path)["clock"][:2] == ("warning", unsteered)
         machine.program("python3", "exit 1")
         assert machine.look(tmp_path)["clock"][0] == "ok"
 
     def test_a_clock_that_steps(self, machine, tmp_path):
-        """The wall clock and the time since boot part: here by 3 s."""
+        """The wall clock and the time since boot differ, here by 3 s."""
         level, finding, _ = machine.look(tmp_path, step_s=3.0)["clock-step"]
         assert level == "warning"
         assert finding.startswith(("the clock was set by 3.0", "the clock was set by 2.9"))
@@ -207,7 +194,7 @@ class TestMachineOfFiles:
         ("share", "sentence"), [(0.2, "that spoils blocks (noise.steal_pct)"), (0.03, "it will be flagged")]
     )
     def test_steal(self, machine, tmp_path, share, sentence):
-        """From the limits of the experiment."""
+        """The limits are those of the experiment."""
         machine.steal = share
         level, finding, _ = machine.look(tmp_path)["steal"]
         assert level == "warning"
@@ -215,7 +202,7 @@ class TestMachineOfFiles:
         assert float(finding.split(" ")[0]) == pytest.approx(100 * share, abs=2)
 
     def test_busy_processes_are_named(self, machine, tmp_path):
-        """With pid and CPU, the busiest first; kernel threads are not, and a strange name breaks no line."""
+        """With pid and CPU, the busiest first; without kernel threads; a tab in a name makes no column."""
         machine.process(7, "zzz", 0.0)
         machine.process(8, "com\tpiler", 0.5)
         machine.process(9, "browser", 0.9)
@@ -230,7 +217,7 @@ class TestMachineOfFiles:
         assert share == pytest.approx(70, abs=8)
 
     def test_a_limit_of_null_is_never_reached(self, machine, tmp_path):
-        """What an experiment never minds is not warned of."""
+        """Without a limit there is no warning."""
         machine.steal = 0.3
         noise = dict.fromkeys(("steal_pct", "steal_flag_pct"))
         words = subject.Subject("x", {}, noise=noise).asked()
@@ -241,7 +228,7 @@ class TestMachineOfFiles:
         assert found["steal"][0] == "ok"
 
     def test_the_fast_part_takes_no_sample(self, machine, tmp_path):
-        """A load average in its place, and less than half a second of CPU in all."""
+        """It uses the load average, and less than half a second of CPU."""
         machine.write("proc/loadavg", "1.50 0.20 0.30 1/100 12345\n")
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         found = machine.look(tmp_path, mode="fast")
@@ -251,8 +238,20 @@ class TestMachineOfFiles:
         assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
+@contextlib.contextmanager
+def listener(port, **environment):
+    """Run a process that listens at a port of this machine."""
+    command = [sys.executable, "-c", LISTENER.format(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | environment) as process:
+        try:
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
 class TestThisMachine:
-    """The same for real."""
+    """Findings about this machine."""
 
     def test_a_burner_is_found(self, tmp_path):
         """A process that takes a CPU is named with its pid."""
@@ -266,39 +265,24 @@ class TestThisMachine:
         assert f"(pid {burner.pid}, " in finding
 
     def test_a_port_that_is_taken(self, tmp_path):
-        """Who has it, and what to do; nothing is in the way of a run."""
+        """A warning names the process and the remedy."""
         port = free_port()
-        listener = subprocess.Popen([sys.executable, "-c", LISTENER.format(port)], stdout=subprocess.PIPE)
-        try:
-            listener.stdout.readline()
+        with listener(port) as process:
             found = examine("mode=fast", f"dir={tmp_path}", f"port={port}", *LIMITS)["port"]
-        finally:
-            listener.kill()
-            listener.wait()
-            listener.stdout.close()
-        name = Path(sys.executable).resolve().name[:15]
         assert found[0] == "warning"
         assert found[1].startswith(f"{port} on 127.0.0.1 is in use by another program (")
-        assert found[1].endswith(f", pid {listener.pid})"), name
+        assert found[1].endswith(f", pid {process.pid})")
         assert found[2] == "the next free one is taken; if it is a database that works meanwhile, stop it"
 
     def test_a_port_that_a_run_of_ours_has(self, tmp_path):
-        """That is no other program: who runs is said by whoever asks for the lock."""
+        """The warning names our run, and not another program."""
         port = free_port()
-        environment = os.environ | {"TSDUEL_SCRATCH": str(tmp_path)}
-        command = [sys.executable, "-c", LISTENER.format(port)]
-        listener = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-        try:
-            listener.stdout.readline()
+        with listener(port, TSDUEL_SCRATCH=str(tmp_path)):
             found = examine("mode=fast", f"dir={tmp_path}", f"port={port}", *LIMITS)["port"]
-        finally:
-            listener.kill()
-            listener.wait()
-            listener.stdout.close()
         assert found[:2] == ("warning", f"{port} on 127.0.0.1 is used by a run of tsduel that is going on here")
 
     def test_a_directory_that_is_not_there_yet(self, tmp_path):
-        """The nearest one that is tells what is free; it is not made."""
+        """It reports the free space of the nearest existing directory, and makes none."""
         found = examine("mode=fast", f"dir={tmp_path}/a/b", *LIMITS)["disk"]
         assert found[0] == "ok"
         assert f" MiB are free in {tmp_path} (" in found[1]
@@ -321,8 +305,8 @@ class TestThisMachine:
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="to become somebody else needs root")
     def test_a_directory_of_somebody_else(self):
-        """It says for whom it is closed."""
-        # pytest's own directories are closed to nobody, as is perhaps this checkout.
+        """The error names the user."""
+        # The user nobody cannot read pytest's directories, and perhaps not this checkout.
         copy = Path(tempfile.mkdtemp(dir="/tmp"))
         try:
             shutil.copytree(EXAMINE.parent, copy / "scripts")

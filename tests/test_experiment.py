@@ -84,12 +84,12 @@ def test_pins_are_cpus_of_servers_and_client():
     [
         ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, profile, queries"),
         ("matrices", "capacity, design, duel, gcp, host"),
-        ("design.block", "blocks, judged, max_failed_blocks, reload, seed, spare_blocks"),
+        ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
         ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
         (
             "duel.second",
-            "enabled, fewest, idle_s, in_flight, least, load, load_s, longest_s, most_differences, seconds",
+            "in_flight, least, load, load_s, load_sittings, longest_s, most_differences, seconds, sittings",
         ),
         ("settle.time", "mode, poll_s, polls, timeout_s"),
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
@@ -178,6 +178,30 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
         ({"duel": {"enabled": False}, "design": {"reload": "once"}}, "design.reload: once leaves the duel alone"),
         ({"duel": {"counters": "duel"}, "queries": {"cache": "warm"}}, "duel.counters: duel counts all that was asked"),
         ({"duel": {"enabled": False}, "design": {"judged": "duel"}}, "design.judged: duel leaves nothing to judge"),
+        ({"design": {"load": "duel"}, "duel": {"enabled": False}}, "nobody loads alone: leave out duel.enabled: false"),
+        ({"design": {"load": "duel", "start_from": "baseline"}}, "leave out design.start_from: baseline, or take"),
+        ({"design": {"load": "duel", "reload": "once"}}, "leave out design.reload: once, or take design.load: solo"),
+        ({"design": {"load": "duel"}, "queries": {"solo": True}}, "leave out queries.solo: true, or take design.load"),
+        ({"design": {"load": "duel"}, "duel": {"load_s": 4}}, "leave out duel.load_s, or take design.load: solo"),
+        ({"workload": {"solo_scale": 9}}, "workload.solo_scale: is of one load alone in the warm-up block, where meas"),
+        (
+            {"workload": {"solo_scale": 9}, "design": {"load": "duel", "warmup_blocks": 0}},
+            "it needs design.load: duel and design.warmup_blocks: 1",
+        ),
+        (
+            {"variants": PROMETHEUS, "workload": {"workers": 1}, "design": {"load": "duel"}},
+            "design.load: duel: this database does not take lines over HTTP",
+        ),
+        (
+            {
+                "workload": {"scale": 4, "solo_scale": 9},
+                "design": {"load": "duel"},
+                "hosts": ["client"] * 2 + ["server"],
+            },
+            "workload.solo_scale: 2 clients load a part of the simulated hosts each, and 9 cannot be shared evenly",
+        ),
+        ({"duel": {"sittings": 65}}, "duel.sittings: input should be less than or equal to 64 (it is 65)"),
+        ({"duel": {"load_sittings": 0}}, "duel.load_sittings: input should be greater than or equal to 1 (it is 0)"),
         (
             {"variants": PROMETHEUS, "queries": {"types": ["high-cpu-1"]}},
             "queries.types: it cannot be asked high-cpu-1; allowed: single-groupby-1-1-1, ",
@@ -287,14 +311,8 @@ class TestKnobs:
 
     def test_the_knobs_of_victoriametrics_makefile(self):
         """TSBS_* set what they set there; TSBS_WORKERS those of load and queries."""
-        given = {
-            "TSBS_SCALE": "10",
-            "TSBS_START": "2025-06-01T00:00:00Z",
-            "TSBS_END": "2025-06-02T00:00:00Z",
-            "TSBS_STEP": "10s",
-            "TSBS_QUERIES": "30",
-            "TSBS_WORKERS": "3",
-        }
+        given = {"TSBS_START": "2025-06-01T00:00:00Z", "TSBS_END": "2025-06-02T00:00:00Z", "TSBS_STEP": "10s"}
+        given |= {"TSBS_SCALE": "10", "TSBS_QUERIES": "30", "TSBS_WORKERS": "3"}
         asked = read.validate(knobs.apply({"name": "x", "queries": {"solo": True}}, knobs.given(given)), FILE)
         knobs.refuse_without_effect(asked, given)
         assert (asked.workload.scale, asked.workload.step_s, asked.workload.start[:10]) == (10, 10, "2025-06-01")

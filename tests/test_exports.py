@@ -262,15 +262,12 @@ def test_lines_of_several_runs_go_into_one_file(run, tmp_path):
     assert "drain_seconds" not in metrics
 
 
-@pytest.mark.parametrize(("field", "standing"), [("smoke", "smoke"), ("aa", "aa"), ("imported", "imported")])
+@pytest.mark.parametrize(("field", "standing"), [("smoke", "smoke"), ("aa", "aa")])
 def test_what_is_no_result_feeds_no_alert(tmp_path, field, standing):
-    """A smoke run, an A/A run, imported logs: nothing for trackers, even where an earlier export has left it."""
+    """A smoke run, an A/A run: nothing for trackers, even where an earlier export has left it."""
     run = made(tmp_path)
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS | TRACKERS
-    given = {"logs": {}, "samples_from": "flags", "notes": [], "samples": 1, "load_workers": 1, "query_types": []}
-    known = ("use_case", "start", "end", "interval", "seed", "scale", "query_workers")
-    imported = given | dict.fromkeys(known, "unknown")
-    edit_plan(run, lambda plan: plan.update({field: imported if field == "imported" else True}))
+    edit_plan(run, lambda plan: plan.update({field: True}))
     assert "without those that feed alerts" in exports.main(run)
     assert {path.name for path in (run / "exports").iterdir()} == ALWAYS
     assert {s.labels["standing"] for family in families(run) for s in family.samples} == {standing}

@@ -89,12 +89,13 @@ def test_a_disk_that_fills_up_under_victoriametrics(project, real, small_disk):
     assert project.block("001")["status"] == "ok"
 
 
-def started_by(name):
-    """Return pid -> command line of everything that this run's `make` has started, which has its name for RUN."""
-    found = {}
+def started_by(name, checkout):
+    """Return pid -> command line of everything that this run's `make` has started: RUN is its name, or it is ours."""
+    found, ours = {}, f"TSDUEL_SCRATCH={checkout.path}/".encode()
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"RUN={name}".encode() in (directory / "environ").read_bytes().split(b"\0"):
+            environment = (directory / "environ").read_bytes().split(b"\0")
+            if f"RUN={name}".encode() in environment or any(one.startswith(ours) for one in environment):
                 found[int(directory.name)] = (directory / "cmdline").read_text(errors="replace")
     return found
 
@@ -107,22 +108,21 @@ def test_make_is_killed_as_a_whole_while_it_builds_and_runs(tmp_path, record_pro
     moments = ("ansible-playbook", "-storageDataPath=")
     for moment in moments:
         with checkout.making(tmp_path / "log", "tsbs", f"RUN={name}", *asked) as process:
-            there = lambda moment=moment: any(moment in words for words in started_by(name).values())  # noqa: E731 - bound to its moment
             deadline = time.monotonic() + PATIENCE_S
-            while not there():
+            while not any(moment in words for words in started_by(name, checkout).values()):
                 assert process.poll() is None, (tmp_path / "log").read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             time.sleep(0.5)
-            kill(process.pid, *started_by(name))
-            while rest := started_by(name):
+            kill(process.pid, *started_by(name, checkout))
+            while rest := started_by(name, checkout):
                 kill(*rest)
             assert process.wait() == -signal.SIGKILL
         asked = []
     said = checkout.make("tsbs", f"RUN={name}")
     run_dir = checkout.results(name)
     lost = set(planned_blocks(run_dir)) ^ {path.parent.name for path in run_dir.glob("raw/*/block.json")}
-    left = started_by(name)
+    left = started_by(name, checkout)
     record_property("faults", [len(moments), len(lost), 0, len(left)])
     assert (lost, left) == (set(), {})
     assert "all blocks are run" in said

@@ -1,7 +1,8 @@
-"""The forecast after each block: as compare will say it, blind to who is faster, honest about what is not known."""
+"""The forecast after each block: it has compare's figures, does not depend on differences, and says what is unknown."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
@@ -11,10 +12,10 @@ import statistics
 import pytest
 from asking import planned
 
-from tsduel.plan import foresight
-from tsduel.rounds.view import forecast, model
+from tsduel.plan.forecast.spread import Forecast, counting, reach
+from tsduel.rounds.view import model
 from tsduel.rounds.view.events import parse
-from tsduel.stats.power import blocks_needed, effect_seen, mde
+from tsduel.stats.power import blocks_needed, mde
 
 BLOCK_S = 60.0
 
@@ -24,28 +25,31 @@ def percent(log_ratio):
     return 100 * math.expm1(log_ratio)
 
 
-def section(blocks=8, spares=2, thresholds=(3, 2), before=None):
-    """Return plan/forecast.json for two metrics, as tsduel.plan.foresight describes it."""
-    names = (("load_rate", "load rate"), ("duel_typical_ms", "service time"))
-    s_d = before or (None, None)
-    return {
-        "blocks": blocks, "spare_blocks": spares, "fewest_blocks": 6, "from_blocks": 3,
-        "mde_factor": mde(1.0, blocks),
-        "seen": [[n, effect_seen(n)] for n in range(6, 100)],
-        "reach": [[n, 0.6, 2.9] for n in range(3, blocks + spares + 1)],
-        "metrics": [
-            {"metric": name, "query_type": "", "title": title, "threshold_pct": limit, "s_d": deviation}
-            for (name, title), limit, deviation in zip(names, thresholds, s_d, strict=True)
-        ],
-        "aa": before and {"run": "20261101T000000Z-local"},
-    }  # fmt: skip
+METRICS = (("duel_typical_ms", "geomean"), ("load_rate", ""))
+
+
+@functools.cache
+def plan():
+    """Return the plan of a small experiment."""
+    return planned(design={"blocks": 8})
+
+
+def expected(blocks=8, spares=2, thresholds=(2, 3), before=None):
+    """Return a forecast that goes by service time and load rate; ``before``: their spreads in an A/A run."""
+    limits = dict(zip((name for name, _ in METRICS), thresholds, strict=True))
+    design = plan().design.model_copy(update={"blocks": blocks, "spare_blocks": spares, "thresholds": limits})
+    known = [
+        {"metric": name, "query_type": query_type, "s_d": s_d}
+        for (name, query_type), s_d in zip(METRICS, before or (), strict=False)
+    ]
+    return Forecast(plan().model_copy(update={"run": "r", "design": design}), known, {"run": "20261101T000000Z-local"})
 
 
 class Told:
-    """The events of a run, and what is said after its last block."""
+    """The events of a run, and the sentence after its last block."""
 
     def __init__(self, blocks=8, **more):
-        self.section = section(blocks, **more)
+        self.forecast = expected(blocks, **more)
         self.t = 1_795_000_000.0
         self.events = []
         self.add("run-start", run="r", kind="tsbs", blocks=blocks, planned=blocks + 1, finished=0, block_s=BLOCK_S)
@@ -71,69 +75,66 @@ class Told:
             self.block(number, candidate=(shift + draw.gauss(0, deviation), shift + draw.gauss(0, deviation / 5)))
         return self
 
+    def state(self):
+        """Return the state of the run."""
+        return functools.reduce(model.advance, self.events, model.State())
+
     def say(self):
         """Return the sentence."""
-        return forecast.after_block(model.after(self.events), self.section)
+        state = self.state()
+        return self.forecast.after_block(state.ended, model.remaining(state, self.t))
 
     def spread(self, metric):
         """Return the standard deviation of a metric over the measured blocks."""
         return statistics.stdev(
-            event.table("ratios")["candidate"][metric]
+            event.get("ratios", dict)["candidate"][metric]
             for event in self.events
             if event.name == "block-end" and event.text("kind") == "measured"
         )
 
 
 def shown(message):
-    """Return the percent that a message says can be shown, by metric."""
-    return dict(reversed(pair) for pair in re.findall(r"([0-9.]+) % in ([\w ]+?)(?: of \S+)? \(you asked", message))
+    """Return the percent that a message says the run can show, by metric."""
+    return dict(reversed(pair) for pair in re.findall(r"([0-9.]+) % in ([\w, ]+?)(?: of \S+)? \(you asked", message))
 
 
 class TestAsCompare:
-    """The digit that is shown is the one that the report will show for the same blocks."""
+    """The forecast has the same digits as the report for the same blocks."""
 
     @pytest.mark.parametrize("last", [3, 5, 8])
     def test_it_is_the_mde_of_the_planned_blocks_at_the_spread_so_far(self, last):
-        """Rough where it is from few; nothing of the warm-up is in it."""
+        """Rough from few blocks, and without the warm-up."""
         told = Told().noisy(last)
         said = told.say()
         assert said.startswith(f"after block {last} of 8: at this noise 8 blocks can show ")
-        for title, metric in (("load rate", "load_rate"), ("service time", "duel_typical_ms")):
-            assert shown(said)[title] == f"{percent(told.section['mde_factor'] * told.spread(metric)):.1f}"
-        rough = re.search(r"roughly, since it is from (\d) blocks: 0.6 to 2.9 times that", said)
-        assert (rough is not None) == (last < 6)
+        for title, metric in (("load rate", "load_rate"), ("service time, typical", "duel_typical_ms")):
+            assert shown(said)[title] == f"{percent(mde(told.spread(metric), 8)):.1f}"
+        low, high = reach(last)
+        rough = f"roughly, since it is from {last} blocks: {low:.1f} to {high:.1f} times that"
+        assert (rough in said) == (last < 6)
 
     def test_of_several_candidates_the_one_that_scatters_most(self):
-        """And it is named."""
+        """Its name is in the sentence."""
         told = Told()
         for number, noise in enumerate((1, -2, 2, -1, 1, -1), start=1):
             told.block(number, candidate=(noise / 1000, 0.01 * noise), other=(noise / 100, 0.001 * noise))
         said = told.say()
         assert " % in load rate of other (you asked for 3 %)" in said
-        assert " % in service time of candidate (you asked for 2 %)" in said
+        assert " % in service time, typical of candidate (you asked for 2 %)" in said
 
     def test_how_many_blocks_would_be_needed_is_compare_s_number(self):
-        """It is looked up in a table that the plan has made."""
-        told = Told(thresholds=(3, 50)).noisy(8, deviation=0.05)
+        """If the planned blocks are too few."""
+        told = Told(thresholds=(50, 3)).noisy(8, deviation=0.05)
         needed = blocks_needed(math.log1p(0.03), told.spread("load_rate"))
         assert needed > 8
         assert f"; for 3 % in load rate {needed} blocks would be needed" in told.say()
-
-    def test_it_reads_what_the_plan_writes(self):
-        """plan/forecast.json of an experiment, with its own primary metrics."""
-        told = Told().noisy(4)
-        told.section = foresight.section(planned(design={"blocks": 8}), {}, None)
-        said = told.say()
-        assert said.startswith("after block 4 of 8: at this noise 8 blocks can show ")
-        assert said.count(" % in ") == 3
-        assert "service time, typical (you asked for 2 %)" in said
 
 
 class TestBlocksThatCount:
     """Not the warm-up, not a spoilt or void one; a candidate that has failed has no ratios."""
 
     def test_a_spare_block_stands_in_for_one_that_is_spoilt_and_for_no_other(self):
-        """What shows later that a block is spoilt, its replacement, counts as well."""
+        """A replacement shows later that a block is spoilt; it counts, too."""
         told = Told(blocks=6).noisy(6)
         told.block(7, "spare", candidate=(0.0, 0.0))
         assert said_blocks(told) == 6
@@ -164,7 +165,7 @@ class TestBlocksThatCount:
         assert "1 block does not count so far (baseline started warmer)" in told.say()
 
     def test_more_spoilt_blocks_than_spare_ones_are_a_warning(self):
-        """There will be no verdict then, however long the run goes on."""
+        """The run cannot have a verdict then."""
         told = Told(spares=2)
         for number in range(1, 4):
             told.block(number, causes=[f"foreign CPU {number}0 %"])
@@ -176,11 +177,11 @@ class TestBlocksThatCount:
 
 def said_blocks(told):
     """Return from how many blocks the forecast is."""
-    return len(forecast.counting(model.after(told.events).ended))
+    return len(counting(told.state().ended))
 
 
 class TestBlind:
-    """It looks at the spread only: that is why it is no way of stopping when the answer pleases."""
+    """It uses the spread only, so that nobody can stop a run because of its result."""
 
     def test_it_says_the_same_whoever_is_faster_and_by_how_much(self):
         """Half as fast, equal, twice as fast: the same line to the letter, without a sign and without a judgement."""
@@ -190,29 +191,26 @@ class TestBlind:
 
 
 class TestWords:
-    """What is said when little is known, and when it is hopeless."""
+    """The words if little is known, and if a run is hopeless."""
 
     def test_before_three_blocks_it_is_the_time_and_what_is_not_known_yet(self):
-        """The blocks that are left, at the median of those that were measured; the warm-up's before there are any."""
-        said = Told().noisy(0).say()
-        assert (
-            said
-            == "after the warm-up: what 8 blocks can show is seen from 3 blocks on; about 8 minutes to go at this pace"
-        )
+        """The remaining blocks take the median of measured blocks, or as long as the warm-up."""
+        sentence = "what 8 blocks can show is seen from 3 blocks on; about 8 minutes to go at this pace"
+        assert Told().noisy(0).say() == f"after the warm-up: {sentence}"
 
     def test_an_a_a_run_of_this_kind_of_machine_is_what_is_known_before(self):
         """Its spreads, its name, and how many blocks they would take."""
-        told = Told(before=(0.05, 0.005)).noisy(0)
-        shows = [percent(told.section["mde_factor"] * s_d) for s_d in (0.05, 0.005)]
+        told = Told(before=(0.005, 0.05)).noisy(0)
+        shows = [percent(mde(s_d, 8)) for s_d in (0.005, 0.05)]
         needed = blocks_needed(math.log1p(0.03), 0.05)
         assert told.say().startswith(
             "after the warm-up: if it scatters as the A/A run 20261101T000000Z-local did, 8 blocks can show "
-            f"{shows[0]:.1f} % in load rate (you asked for 3 %) and {shows[1]:.1f} % in service time (you asked "
-            f"for 2 %); for 3 % in load rate {needed} blocks would be needed; about "
+            f"{shows[0]:.1f} % in service time, typical (you asked for 2 %) and {shows[1]:.1f} % in load rate (you "
+            f"asked for 3 %); for 3 % in load rate {needed} blocks would be needed; about "
         )
 
     def test_a_hopeless_run_says_what_to_do_while_there_is_something_to_stop(self):
-        """Where not even the lower end of what the spread can be would do, for every metric."""
+        """Hopeless: for every metric, even the smallest plausible spread is too large."""
         said = Told(thresholds=(1, 1)).noisy(4, deviation=0.3).say()
         assert "; this run cannot answer that: make stop RUN=r finishes the block and ends it; " in said
         assert re.search(r"a new one could with BLOCKS=\d+, with longer|longer phases or a quieter machine could", said)
@@ -220,7 +218,7 @@ class TestWords:
         assert "make stop" not in whole
         assert "blocks would be needed" in whole
         # One that is not hopeless is still worth its blocks.
-        assert "make stop" not in Told(thresholds=(0.1, 50)).noisy(4).say()
+        assert "make stop" not in Told(thresholds=(50, 0.1)).noisy(4).say()
 
     def test_a_screen_never_promises_a_verdict(self):
         """Five blocks give none, whatever they show."""
@@ -228,11 +226,12 @@ class TestWords:
         assert Told(blocks=5).noisy(5).say() == f"after block 5 of 5: {said}"
 
     def test_nothing_to_go_by_is_nothing_said(self):
-        """A smoke run, whose figures mean nothing, has no section."""
+        """A smoke run's figures mean nothing, and hosts of a fleet differ by more than noise."""
         told = Told().noisy(8)
-        told.section = {}
-        assert told.say() == ""
+        for changed in ({"smoke": True}, {"hosts": ("host1", "host2")}):
+            told.forecast = Forecast(plan().model_copy(update=changed), (), {})
+            assert told.say() == ""
 
     def test_values_that_never_vary(self):
         """No spread at all is a spread of nothing."""
-        assert shown(Told().noisy(8, deviation=0.0).say()) == {"load rate": "0.0", "service time": "0.0"}
+        assert shown(Told().noisy(8, deviation=0.0).say()) == {"load rate": "0.0", "service time, typical": "0.0"}

@@ -1,4 +1,4 @@
-"""A rented machine, as Google's API sees it: whose credentials, what is refused, what is left, what is reaped."""
+"""Rented machines with a fake of Google's API: credentials, refusals, deletion, and `make reap`."""
 
 from __future__ import annotations
 
@@ -25,53 +25,48 @@ from tsduel.rounds.view import show
 TWO = {"host1": ("client",), "host2": ("server",)}
 
 
+def gcloud(directory, body):
+    """Write a fake gcloud, and return an environment whose PATH has it first."""
+    program = directory / "gcloud"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
+
+
 class TestCredentials:
-    """The one token."""
+    """The token for Google Cloud."""
 
     def test_the_environments_own(self):
-        """GOOGLE_OAUTH_ACCESS_TOKEN is taken as it is."""
+        """GOOGLE_OAUTH_ACCESS_TOKEN is used without blanks."""
         assert credentials.token({"GOOGLE_OAUTH_ACCESS_TOKEN": " abc "}) == "abc"
 
-    def gcloud(self, directory, body):
-        """Put a gcloud on a PATH of its own."""
-        program = directory / "gcloud"
-        program.write_text(f"#!/bin/sh\n{body}\n")
-        program.chmod(0o755)
-        return {"PATH": f"{directory}:/usr/bin:/bin"}
-
     def test_gclouds(self, tmp_path):
-        """Else gcloud is asked, for the application's account where there is one."""
-        environment = self.gcloud(tmp_path, 'echo "token-of-$*"')
+        """Without it gcloud gives a token, with GOOGLE_APPLICATION_CREDENTIALS that of the application."""
+        environment = gcloud(tmp_path, 'echo "token-of-$*"')
         assert credentials.token(environment) == "token-of-auth print-access-token --quiet"
-        account = {"GOOGLE_APPLICATION_CREDENTIALS": "key.json"}
-        assert (
-            credentials.token(environment | account) == "token-of-auth application-default print-access-token --quiet"
-        )
+        environment["GOOGLE_APPLICATION_CREDENTIALS"] = "key.json"
+        assert credentials.token(environment) == "token-of-auth application-default print-access-token --quiet"
 
     def test_none(self, tmp_path):
-        """A sentence says how to log in, and what gcloud said."""
+        """The sentence has the command to log in, and gcloud's error."""
         with pytest.raises(UserError, match="no gcloud on PATH to get them from: log in with `gcloud auth login`"):
             credentials.token({"PATH": str(tmp_path)})
-        environment = self.gcloud(tmp_path, 'echo "ERROR: (gcloud.auth) You do not have an active account" >&2; exit 1')
+        environment = gcloud(tmp_path, 'echo "ERROR: (gcloud.auth) You do not have an active account" >&2; exit 1')
         with pytest.raises(UserError, match=r"You do not have an active account\): log in with"):
             credentials.token(environment)
 
     def test_terraform_acts_as_we_do(self):
-        """The user's other credentials and variables do not reach it."""
-        given = {
-            "GOOGLE_OAUTH_ACCESS_TOKEN": "t",
-            "GOOGLE_CREDENTIALS": "{}",
-            "TF_VAR_spot": "true",
-            "TF_CLI_ARGS": "-x",
-        }
-        found = credentials.terraform_environment(given | {"HTTPS_PROXY": "p"})
-        assert {k: found.get(k) for k in given} == dict.fromkeys(given) | {"GOOGLE_OAUTH_ACCESS_TOKEN": "t"}
-        assert found["HTTPS_PROXY"] == "p"
+        """It gets none of the user's other credentials and variables."""
+        dropped = {"GOOGLE_CREDENTIALS": "{}", "TF_VAR_spot": "true", "TF_CLI_ARGS": "-x"}
+        kept = {"GOOGLE_OAUTH_ACCESS_TOKEN": "t", "HTTPS_PROXY": "p"}
+        environment = credentials.terraform_environment(dropped | kept)
+        assert not set(dropped) & set(environment)
+        assert environment.items() >= kept.items()
 
 
 @pytest.fixture
 def google(monkeypatch):
-    """Return a Google with one project, to which this process's requests go, without the patience of real life."""
+    """Return a fake Google with one project that gets this process's requests; retries are quick."""
     fake = FakeCompute()
     for name, value in fake.environment().items():
         monkeypatch.setenv(name, value)
@@ -81,10 +76,10 @@ def google(monkeypatch):
 
 
 class TestNothingIsLeft:
-    """What Google's API says in the end."""
+    """Giving machines back, by Google's API."""
 
     def test_one_runs_things_go_and_others_stay(self, google, tmp_path):
-        """Everything of this run, its key too, and nothing of another one's, nor of anybody else's."""
+        """All of this run is deleted, with its key, and nothing of other runs or people."""
         rented(google, "tsduel-mine-aaaaaa", hosts=3)
         rented(google, "tsduel-mine-aaaaaa-ssh-b")
         rented(google, "production")
@@ -98,7 +93,7 @@ class TestNothingIsLeft:
         assert len(gone) == 9
 
     def test_not_knowing_is_an_error(self, google, tmp_path):
-        """An API that does not answer leaves it open whether something is left: that is said, and is no success."""
+        """If the API does not answer, an error says that something may be left."""
         google.faults.append(lambda *_: fakecompute.unavailable())
         with pytest.raises(
             UserError, match="it is not known whether everything of tsduel-x-aaaaaa is gone: Google's API"
@@ -106,7 +101,7 @@ class TestNothingIsLeft:
             give_back.main(run_of(tmp_path, "tsduel-x-aaaaaa"), named("tsduel-x-aaaaaa"))
 
     def test_who_keeps_it(self, google, tmp_path, capsys):
-        """KEEP=1 does, and so does Ctrl-C; `make destroy` does not."""
+        """KEEP=1 and Ctrl-C keep the machine; `make destroy` deletes it."""
         name = "tsduel-kept-aaaaaa"
         rented(google, name)
         run_dir = run_of(tmp_path, name)
@@ -118,7 +113,7 @@ class TestNothingIsLeft:
         assert google.names() == []
 
     def test_a_finished_run_gives_its_machine_back(self, google, tmp_path):
-        """And a second time there is nothing to do."""
+        """The second time does nothing."""
         rented(google, "tsduel-done-aaaaaa")
         run_dir = run_of(tmp_path, "tsduel-done-aaaaaa")
         assert ending.main(run_dir, {}, 0, forced=False) == 0
@@ -128,7 +123,7 @@ class TestNothingIsLeft:
         assert len(google.requests) == asked_before
 
     def test_a_run_that_is_at_home_needs_no_machine(self, google, tmp_path):
-        """Its stages do nothing where it was given back, and rent nothing."""
+        """After the machine was given back, the stages do and rent nothing."""
         run_dir = run_of(tmp_path, "tsduel-done-aaaaaa")
         (run_dir / "host" / "fetched.json").write_text("{}")
         give_back.main(run_dir, named("tsduel-done-aaaaaa"))
@@ -140,7 +135,7 @@ class TestNothingIsLeft:
         assert len(google.requests) == before
 
     def test_a_machine_that_is_gone(self, google, tmp_path):
-        """Preempted in the middle: said as such, with what is here and how to go on; its rest goes as well."""
+        """After preemption a sentence has the number of blocks here and the next command; the rest is deleted."""
         rented(google, "tsduel-gone-aaaaaa")
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         assert presence.why_gone(run_dir) == ""
@@ -154,7 +149,7 @@ class TestNothingIsLeft:
         assert google.names() == []
 
     def test_a_machine_that_lets_nobody_in(self, google, tmp_path, monkeypatch):
-        """After some minutes of trying it is given back, or with KEEP=1 stays; it is on record only once it does."""
+        """It is given back after some minutes, or with KEEP=1 stays; it is recorded only after a login."""
         name = "tsduel-shut-aaaaaa"
         rented(google, name)
         run_dir = run_of(tmp_path, name, hosts={}, provisioned=False)
@@ -169,7 +164,7 @@ class TestNothingIsLeft:
             assert "127.0.0.1" not in (run_dir / "host/outputs.json").read_text()
 
     def test_one_of_a_fleet_is_gone(self, google, tmp_path):
-        """The others go on, and nothing is rented again while they run; in the end nothing of any is left."""
+        """The others go on, none is rented again meanwhile, and all are deleted at the end."""
         rented(google, "tsduel-gone-aaaaaa", hosts=3)
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa", count=3)
         google.preempt("host2")
@@ -185,7 +180,7 @@ class TestNothingIsLeft:
 
     @pytest.mark.parametrize("missing", ["host1", "host2"])
     def test_one_of_a_group_is_gone(self, google, tmp_path, missing, capsys, monkeypatch):
-        """A block takes all of them: the run is over, and what is left of the group goes, its rules as well."""
+        """A block needs all of them: the run is over, and the rest of the group is deleted, with its rules."""
         name = "tsduel-gone-aaaaaa"
         rented(google, name, hosts=2, rules=("ssh", "between"))
         run_dir = run_of(tmp_path, name, count=2, group=TWO)
@@ -211,7 +206,7 @@ class TestNothingIsLeft:
         assert not (run_dir / "host/lent.json").exists()
 
     def test_a_group_whose_private_addresses_are_not_found(self, google, tmp_path, monkeypatch):
-        """What fails behind the login leaves nothing behind either."""
+        """A failure after the login leaves nothing either."""
         name = "tsduel-gone-aaaaaa"
         rented(google, name, hosts=2, rules=("ssh", "between"))
         run_dir = run_of(tmp_path, name, group=TWO, hosts={}, provisioned=False)
@@ -224,13 +219,13 @@ class TestNothingIsLeft:
         assert google.names() == []
 
     def test_nobody_knows_whether_it_is_gone(self, google, tmp_path):
-        """An API that cannot be asked is no proof."""
+        """Without an answer of the API no machine counts as gone."""
         run_dir = run_of(tmp_path, "tsduel-gone-aaaaaa")
         google.faults.append(lambda *_: RefusalError(401, "authError", "Invalid Credentials"))
         assert presence.why_gone(run_dir) == ""
 
     def test_a_local_run_has_nothing_to_give_back(self, google, tmp_path):
-        """The exit code goes through, and Google is not asked."""
+        """The exit code stays, and Google is not asked."""
         run_dir = run_of(tmp_path, "n")
         plans.write(run_dir)
         assert ending.main(run_dir, {}, 3, forced=False) == 3
@@ -238,11 +233,11 @@ class TestNothingIsLeft:
 
 
 class TestReap:
-    """`make reap`: what is past its deadline."""
+    """`make reap`."""
 
     @pytest.fixture
     def project(self, google, monkeypatch):
-        """Two runs past their deadline, one of which has lost its machine, and one that is not."""
+        """Return a project with two runs past their deadline, one without its machine, and one live run."""
         rented(google, "tsduel-old-aaaaaa", expires="20250101t000000z")
         rented(google, "tsduel-lost-bbbbbb", expires="20250102t000000z", zone="us-central1-b")
         google.things = {p: t for p, t in google.things.items() if "zones/us-central1-b/" not in p}
@@ -251,7 +246,7 @@ class TestReap:
         return google
 
     def test_it_lists(self, project, capsys):
-        """Without YES=1 nothing is deleted, and the exit code says that something is there."""
+        """Without YES=1 nothing is deleted, and the exit code is 1."""
         before = project.names()
         assert reap.main() == 1
         said = capsys.readouterr().out.splitlines()
@@ -264,7 +259,7 @@ class TestReap:
         assert project.names() == before
 
     def test_a_machine_that_has_stopped(self, project, capsys):
-        """Google deletes only what runs, so it is listed before its deadline."""
+        """Google deletes only running machines, so it is listed before its deadline."""
         instances = {thing["name"]: thing for thing in project.of_kind("instances")}
         instances["tsduel-live-cccccc-host1"]["status"] = "TERMINATED"
         assert reap.main() == 1
@@ -272,7 +267,7 @@ class TestReap:
         assert said.startswith("tsduel-live-cccccc: its machine has stopped, so that Google does not delete it")
 
     def test_it_deletes(self, project, monkeypatch):
-        """Machines and their networks; what lives is not touched."""
+        """With YES=1 machines and networks of both runs go; the live run stays."""
         monkeypatch.setenv("YES", "1")
         assert reap.main() == 0
         assert {name.partition(" ")[2][:18] for name in project.names()} == {"tsduel-live-cccccc"}
@@ -280,7 +275,7 @@ class TestReap:
 
     @pytest.mark.usefixtures("google")
     def test_it_needs_a_project(self, monkeypatch):
-        """A sentence; and another one for a project that is not there."""
+        """A missing and an unknown project are refused."""
         monkeypatch.setenv("GCP_PROJECT", "")
         with pytest.raises(UserError, match="make reap GCP_PROJECT="):
             reap.main()
@@ -290,24 +285,20 @@ class TestReap:
 
 
 class TestBeforeAnythingIsMade:
-    """What cannot work is refused by one or two questions."""
+    """The checks before anything is made."""
 
     @pytest.mark.parametrize(
         ("fault", "change", "sentence"),
         [
             (fakecompute.api_disabled(), {}, "gcloud services enable compute.googleapis.com --project=tsduel-test"),
             (fakecompute.no_permission(), {}, "it needs the roles Compute Instance Admin (v1)"),
-            (
-                RefusalError(401, "authError", "Invalid Credentials"),
-                {},
-                "Google does not accept the credentials; a token",
-            ),
+            (RefusalError(401, "authError", "Invalid Credentials"), {}, "Google does not accept the credentials; a"),
             (None, {"project": "some-other-one"}, "there is no project some-other-one, or the account may not see it"),
             (fakecompute.unavailable(), {}, "Google's API is unavailable (503), also after several tries"),
         ],
     )
     def test_sentences(self, google, fault, change, sentence):
-        """What, where, and what to do next; no request but questions."""
+        """The sentence has the next step; only GET requests are sent."""
         google.faults.append(lambda *_: fault)
         where = asked().model_copy(update=change)
         with pytest.raises(UserError) as error:
@@ -316,7 +307,7 @@ class TestBeforeAnythingIsMade:
         assert [r for r in google.requests if not r.startswith("GET")] == []
 
     def test_iap_that_is_not_enabled(self, google, monkeypatch):
-        """The tunnel would fail minutes later, and not say why."""
+        """Without the API the tunnel would fail later without a reason."""
         monkeypatch.setattr(provide.shutil, "which", lambda name: name)
         where = asked().model_copy(update={"ssh_via": "iap"})
         assert provide._preflight(Compute(PROJECT), where, {}) == {}
@@ -328,7 +319,7 @@ class TestBeforeAnythingIsMade:
         assert provide._preflight(Compute(PROJECT), where, {}) == {}
 
     def test_zones_that_have_no_such_machine_are_left_out(self, google, capsys):
-        """Machine and disk are looked for in each of them, and where none has them there is a sentence."""
+        """Each zone must have machine and disk; if none has, a sentence refuses."""
         where = asked(machine="c4-standard-8", price_h=1)
         assert where.hosts["host1"].disk_type == "hyperdisk-balanced"
         google.lacking |= {("us-central1-a", "c4-standard-8"), ("us-central1-c", "hyperdisk-balanced")}
@@ -346,29 +337,17 @@ class TestBeforeAnythingIsMade:
     @pytest.mark.parametrize(
         ("quota", "machine", "sentence"),
         [
-            (
-                "CPUS",
-                "e2-standard-8",
-                "CPUS of us-central1 is 10, of which 9 are in use, and this takes 8): ask for more",
-            ),
-            (
-                "N2_CPUS",
-                "n2-standard-8",
-                "this takes 8): ask for more at IAM & Admin > Quotas in the console, take a sma",
-            ),
+            ("CPUS", "e2-standard-8", "CPUS of us-central1 is 10, of which 9 are in use, and this takes 8): ask for"),
+            ("N2_CPUS", "n2-standard-8", "this takes 8): ask for more at IAM & Admin > Quotas in the console, take a"),
             ("CPUS_ALL_REGIONS", "n2-standard-8", "CPUS_ALL_REGIONS of the project is 10"),
-            (
-                "SSD_TOTAL_GB",
-                "e2-standard-8",
-                'delete disks that nobody needs, or take a smaller one with SET="gcp.disk',
-            ),
+            ("SSD_TOTAL_GB", "e2-standard-8", 'delete disks that nobody needs, or take a smaller one with SET="gcp.'),
             ("HDB_TOTAL_GB", "c4-standard-8", "this takes 100): ask for more"),
             ("IN_USE_ADDRESSES", "e2-standard-8", ""),
             ("NETWORKS", "e2-standard-8", ""),
         ],
     )
     def test_quotas_are_asked_first(self, google, quota, machine, sentence):
-        """Of its family, all regions, disks, addresses and networks; one that has room is no matter."""
+        """CPUs of the family and of all regions, disks, addresses and networks."""
         where = asked(machine=machine, price_h=1)
         google.quotas = {quota: (10, 9), "N1_CPUS": (0, 0), "ROUTERS": (0, 0)}
         if not sentence:
@@ -382,7 +361,7 @@ class TestBeforeAnythingIsMade:
         assert provide._zones(Compute(PROJECT), where, fresh=False) == {"host1": list(where.zones)}
 
     def test_quotas_are_those_of_the_whole_fleet(self, google):
-        """CPUs by family, disks and addresses of all hosts, spare ones among them; one network for all."""
+        """CPUs by family, disks and addresses of all hosts and spare hosts, and one network."""
         where = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
         needs = {
             "CPUS": 24,
@@ -402,26 +381,26 @@ class TestBeforeAnythingIsMade:
                 provide._zones(Compute(PROJECT), where, fresh=True)
 
     def test_a_group_has_a_rule_more(self, google):
-        """That by which its machines reach each other."""
+        """It lets the machines reach each other."""
         google.quotas = {"FIREWALLS": (2, 1)}
         assert provide._zones(Compute(PROJECT), asked(), fresh=True)
         with pytest.raises(UserError, match="FIREWALLS of the project is 2, of which 1 are in use, and this takes 2"):
             provide._zones(Compute(PROJECT), asked(group=TWO), fresh=True)
 
     def test_a_group_is_to_be_had_whole(self):
-        """One machine of two is none."""
+        """One machine of two is not enough."""
         with pytest.raises(UserError, match=r"no zone has 2 x e2-standard-8 left at the moment \(asked: a, b\)"):
             provide._spared(asked(group=TWO), "host1", ["a", "b"], ["host2"])
 
     def test_each_type_has_its_zones(self, google):
-        """What one zone lacks of one type is no matter for the others."""
+        """If a zone lacks one type, the other types still use it."""
         google.lacking |= {("us-central1-a", "n2-standard-8")}
         where = asked(machines=("e2-standard-8", "n2-standard-8"), zones=["us-central1-a", "us-central1-b"])
         found = provide._zones(Compute(PROJECT), where, fresh=True)
         assert found == {"host1": ["us-central1-a", "us-central1-b"], "host2": ["us-central1-b"]}
 
     def test_an_api_that_is_not_there(self, monkeypatch):
-        """No connection is no stack trace."""
+        """A missing connection gives a sentence."""
         monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "t")
         monkeypatch.setenv("GOOGLE_COMPUTE_CUSTOM_ENDPOINT", "http://127.0.0.1:1/")
         monkeypatch.setattr(compute_api, "FIRST_WAIT_S", 0.01)
@@ -429,7 +408,7 @@ class TestBeforeAnythingIsMade:
             provide._preflight(Compute(PROJECT), asked(), {})
 
     def test_the_key(self, tmp_path):
-        """One pair for this run alone, private, made once; loosened rights are tightened."""
+        """The run's own pair is made once; its permissions are corrected."""
         key = provide.make_key(tmp_path)
         assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777) == (0o600, 0o700)
         key.chmod(0o644)
@@ -439,16 +418,16 @@ class TestBeforeAnythingIsMade:
 
 
 class TestHostKeys:
-    """Nobody is trusted unseen."""
+    """The keys of a machine, before the first connection."""
 
     @pytest.fixture
     def outputs(self, google):
-        """Return what is known of a machine that runs."""
+        """Return the outputs of a running machine."""
         rented(google, "tsduel-keys-aaaaaa")
         return {"instance": "tsduel-keys-aaaaaa-host1", "zone": "us-central1-a"}
 
     def test_from_the_guest_attributes_or_the_console(self, google, outputs, tmp_path):
-        """As the guest's agent has told Google, else as the startup script has written them."""
+        """The guest's agent publishes them, else the startup script prints them."""
         (tmp_path / "host").mkdir()
         found = provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
         assert found.read_text() == "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake\n"
@@ -460,7 +439,7 @@ class TestHostKeys:
         assert found.read_text() == "* ssh-ed25519 AAAA+/=\n* ssh-rsa BBBB\n"
 
     def test_else_it_fails(self, google, outputs, tmp_path, monkeypatch):
-        """A machine that tells neither is not logged in to."""
+        """Without keys there is no login."""
         google.host_keys = lambda _: []
         monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
         monkeypatch.setattr(provide.time, "sleep", lambda _: None)
@@ -468,16 +447,8 @@ class TestHostKeys:
             provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
 
 
-def gcloud(directory, body):
-    """Put a gcloud on a PATH of its own, first."""
-    program = directory / "gcloud"
-    program.write_text(f"#!/bin/sh\n{body}\n")
-    program.chmod(0o755)
-    return {"PATH": f"{directory}:/usr/bin:/bin"}
-
-
 def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
-    """Not those that gcloud happens to be logged in with; ssh gets to it whatever directory it is called in."""
+    """The tunnel has our token, and works in any directory."""
     host = {"instance": "tsduel-x", "port": 22, "project": PROJECT, "zone": "us-central1-a"}
     (tmp_path / "host").mkdir()
     line = Path(provide._iap_config(tmp_path, host, "host1")).read_text().splitlines()[1]
@@ -491,7 +462,7 @@ def test_the_tunnel_has_the_credentials_that_rented(tmp_path):
 
 
 def test_os_login(google, tmp_path, monkeypatch):
-    """The key is in the account's profile for the machine's life, and is taken out with the machine."""
+    """The key is in the account's profile until the machine is deleted."""
     log = tmp_path / "log"
     told = f'echo "$CLOUDSDK_AUTH_ACCESS_TOKEN: $*" >>{log}; echo me_example_com'
     for name, value in gcloud(tmp_path, told).items():
@@ -537,14 +508,14 @@ def test_os_login(google, tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_google_says_becomes_a_sentence(said, kind, words):
-    """What we know gets a next step, a zone without capacity is told apart, and the rest is passed on."""
+    """Known errors get a next step, missing capacity its own error, and unknown texts stay."""
     error = messages.as_user_error(said, PROJECT, "e2-standard-8", "us-central1-a")
     assert type(error) is kind
     assert words in str(error)
 
 
 def test_what_make_says():
-    """`make tsbs` gives back where it fails and when it ends; a stage that is called alone does neither."""
+    """`make tsbs` gives machines back after a failure and at the end; a single stage does not."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "GCP_", "TARGET"))}
 
     def dry(*words):
@@ -553,11 +524,8 @@ def test_what_make_says():
             ["make", "-n", *words], cwd=root, env=clean, capture_output=True, text=True, check=True
         ).stdout
 
-    lines = [
-        line
-        for line in dry("tsbs", "TARGET=gcp").splitlines()
-        if line.endswith('|| .venv/bin/python -m tsduel give-back "$RUN" $?')
-    ]
+    ending = '|| .venv/bin/python -m tsduel give-back "$RUN" $?'
+    lines = [line for line in dry("tsbs", "TARGET=gcp").splitlines() if line.endswith(ending)]
     assert [line.split(" -m tsduel ")[1].split()[0] for line in lines] == ["build", "run"]
     assert "give-back" not in dry("run")
     assert "-m tsduel.places.gcp.reap" in dry("reap")

@@ -1,4 +1,4 @@
-"""A machine before it is rented: whose project, what it is called, how long it lives, what it may cost, who agreed."""
+"""Planning rented machines: project, names, lifetime, price, and the user's agreement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from renting import HERE, asked
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
 from tsduel.core.rundir import open_run
 from tsduel.places import place as places
 from tsduel.places.gcp import prices, reap, rent
@@ -29,7 +28,7 @@ APART = {
 
 
 class TestKnobs:
-    """Who pays, and from where SSH is let in."""
+    """GCP_PROJECT, SSH_FROM, HOSTS and the section gcp."""
 
     @pytest.mark.parametrize(
         ("given", "sentence"),
@@ -53,13 +52,13 @@ class TestKnobs:
         assert sentence in str(error.value)
 
     def test_what_is_taken(self):
-        """Several networks, or the proxy."""
+        """Several networks, or the Identity-Aware Proxy."""
         found = places.asked({"TARGET": "gcp"} | HERE | {"SSH_FROM": "203.0.113.7, 198.51.100.0/24"})
         assert found["ssh_source_ranges"] == ("203.0.113.7/32", "198.51.100.0/24")
         assert places.asked({"TARGET": "gcp"} | HERE | {"SSH_FROM": "iap"})["ssh_via"] == "iap"
 
     def test_they_may_stand_in_the_environment(self):
-        """A run on this machine does not mind GCP_PROJECT and SSH_FROM."""
+        """A run on this machine ignores GCP_PROJECT and SSH_FROM."""
         assert places.asked(HERE) == {"kind": "local"}
 
     @pytest.mark.parametrize(
@@ -72,35 +71,32 @@ class TestKnobs:
             ("gcp.machine=E2", "gcp.machine:"),
             ("gcp.image=debian-12", "gcp.image:"),
             ("gcp.threads_per_core=4", "gcp.threads_per_core:"),
-            (
-                "gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd",
-                "gcp: disk_type: a n4-standard-8 takes hyperdisk-balanced",
-            ),
+            ("gcp.machine=n4-standard-8 gcp.disk_type=pd-ssd", "gcp: disk_type: a n4-standard-8 takes hyperdisk-"),
             ("gcp.disk_type=hyperdisk-balanced", "gcp: disk_type: a e2-standard-8 takes no Hyperdisk"),
             ("gcp.machine=t2d-standard-8 gcp.threads_per_core=1", "gcp: threads_per_core: a t2d-standard-8 has one"),
             ("gcp.size=8", "gcp.size: unknown key; allowed here: disk_gb, disk_type, image, lifetime_h, machine"),
         ],
     )
     def test_settings_are_fields_of_the_experiment(self, setting, sentence):
-        """They are validated like all others, and given with SET=."""
+        """SET= gives them, and they are checked like other fields."""
         with pytest.raises(UserError) as error:
             read.validate(knobs.apply({"name": "x"}, {"SET": setting}), "SET")
         assert sentence in str(error.value)
 
 
 class TestName:
-    """What everything of a run is called at Google's."""
+    """The name of a run's resources."""
 
     @given(st.text(min_size=1, max_size=120, alphabet="abcXYZ0189._-"))
     def test_any_run_has_one(self, run):
-        """Google takes at most 63 lower-case letters, digits and dashes, also with -ssh behind it."""
+        """Google allows 63 lower-case letters, digits and dashes, with the -ssh at the end."""
         name = rent.name_of(run)
         assert len(f"{name}-ssh") <= 63
         assert reap.NAME.fullmatch(name)
         assert not name.endswith("-")
 
     def test_no_two_are_the_same(self):
-        """Two people may call their runs the same, in the same project."""
+        """Two people may use one run name in one project."""
         assert len({rent.name_of("nightly") for _ in range(50)}) == 50
 
 
@@ -108,7 +104,7 @@ class TestPrice:
     """Before money is spent."""
 
     def test_the_default_machine(self):
-        """Machine, disk and address by the hour; the worst case is the whole lifetime."""
+        """Price per hour of machine, disk and address; the worst case is the whole lifetime."""
         found = asked()
         cost = found.price
         assert cost.machine_h == 0.268024
@@ -118,7 +114,7 @@ class TestPrice:
         assert cost.expected == pytest.approx(3 * cost.hour, abs=0.005)
 
     def test_a_fleet(self):
-        """As many of each type as HOSTS says, the spare ones last; machine, disk and address of each."""
+        """HOSTS machines of each type, then the spare ones; the price counts all."""
         found = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
         assert [f"{name} {of.machine}{' spare' * of.spare}" for name, of in found.hosts.items()] == [
             *("host1 e2-standard-8", "host2 e2-standard-8", "host3 n2-standard-8", "host4 n2-standard-8"),
@@ -130,18 +126,18 @@ class TestPrice:
         assert asked(HOSTS="3", price_h=2, lifetime_h=1).price.worst == 6.0
 
     def test_an_own_price(self):
-        """gcp.price_h stands for all of it."""
+        """gcp.price_h is the whole price of an hour."""
         assert asked(price_h=2, lifetime_h=1.5).price.worst == 3.0
 
     def test_no_price_no_machine(self):
-        """What is not in the table has to be looked up."""
+        """Without a price in the table nothing is rented."""
         with pytest.raises(UserError, match=r"no price of c4-standard-8 in us-central1, .*gcp.price_h"):
             asked(machine="c4-standard-8")
         with pytest.raises(UserError, match="no price of e2-standard-8 in asia-east1"):
             asked(zones=["asia-east1-a"])
 
     def test_the_table_is_dated(self):
-        """Every price says when it was looked up, and can be used."""
+        """Every price has the month of its look-up, and can be used."""
         rows = prices.TABLE.read_text().splitlines()[1:]
         assert len(rows) > 10
         for row in rows:
@@ -152,12 +148,12 @@ class TestPrice:
             assert prices.look_up(item, region) == (float(usd) / hours, as_of)
 
     def test_a_life_is_at_least_two_hours(self):
-        """And else twice the estimate."""
+        """It is twice the estimate, or gcp.lifetime_h."""
         found = [asked(seconds=60), asked(seconds=7200), asked(seconds=7200, lifetime_h=3)]
         assert [place.lifetime_s for place in found] == [7200, 14400, 10800]
 
     def test_the_disk_follows_from_the_estimate(self):
-        """At least that of GKE's machines, since a disk's speed goes with its size."""
+        """It is at least 100 GB, since a disk's speed depends on its size."""
         assert [asked(database_bytes=n * 10**9).disk_gb for n in (1, 200)] == [100, 421]
 
 
@@ -165,7 +161,7 @@ class TestAgreement:
     """Nothing is rented that nobody agreed to."""
 
     def test_the_price_is_printed(self, capsys):
-        """Machine, hours, an hour's price with its date, and the worst case."""
+        """It prints machine, hours, the dated price of an hour, and the worst case."""
         rent.ask(asked(), {"YES": "1"})
         said = capsys.readouterr().out
         for words in (
@@ -176,7 +172,7 @@ class TestAgreement:
             assert words in said
 
     def test_the_price_is_that_of_the_whole_fleet(self, capsys):
-        """A line for each type, and the sum, which MAX_COST holds."""
+        """It prints a line for each type, and the sum, which MAX_COST limits."""
         fleet = asked(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2", SPARE_HOSTS="1")
         with pytest.raises(UserError, match=r"MAX_COST: it costs 12\.49 USD at worst.*take fewer machines \(HOSTS=\)"):
             rent.ask(fleet, {"YES": "1", "MAX_COST": "12"})
@@ -196,7 +192,7 @@ class TestAgreement:
         ],
     )
     def test_what_is_refused(self, environment, sentence, monkeypatch):
-        """Without a terminal somebody has to say YES=1, and MAX_COST holds whoever says it."""
+        """Without a terminal YES=1 is needed, and MAX_COST limits the price even then."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
         with pytest.raises(UserError) as error:
             rent.ask(asked(), environment)
@@ -214,7 +210,7 @@ class TestAgreement:
                 rent.ask(asked(), {})
 
     def test_a_refused_plan_is_not_written(self, tmp_path, monkeypatch, request):
-        """`make plan TARGET=gcp` without a yes leaves no run behind; with one, plan/ has what Terraform is told."""
+        """`make plan TARGET=gcp` without a yes makes no run; with YES=1 plan/ has Terraform's variables."""
         monkeypatch.setattr("sys.stdin", io.StringIO())
         google = FakeCompute()
         request.addfinalizer(google.close)
@@ -232,11 +228,11 @@ class TestAgreement:
         made = json.loads((run_dir / "plan" / "experiment.json").read_text())
         told = json.loads((run_dir / "plan" / "terraform.tfvars.json").read_text())
         assert (told["name"], told["hosts"]["host1"]["threads_per_core"]) == (made["place"]["name"], 1)
-        # The newest image of the family, by name, is the same for all that follows.
+        # The plan has the newest image of the family.
         image = f"projects/debian-cloud/global/images/{IMAGE}"
         assert (made["place"]["image"], told["image"]) == (image, image)
         assert made["host"]["machine"] == "c3-standard-8 (one thread a core)"
-        # Going on with it would rent a machine again, so it is asked again.
+        # To continue the run would rent a machine again.
         with pytest.raises(UserError, match="nobody is there to agree"):
             plan.main(run_dir, {"TARGET": "gcp", **HERE})
 
@@ -262,7 +258,7 @@ class TestFleet:
         google.close()
 
     def test_each_type_has_its_hosts(self, planned, capsys):
-        """Every block has a host of its cell's type beforehand; all of one type have as many."""
+        """The plan gives each block a host of its cell's type, evenly."""
         types = ["e2-standard-8", "n2-standard-8"]
         run = planned({"HOSTS": "2", "SPARE_HOSTS": "1"}, matrix={"gcp.machine": types}, design={"blocks": 4})
         assert (run.plan.hosts, run.plan.spare_hosts) == (("host1", "host2", "host3", "host4"), ("host5", "host6"))
@@ -279,7 +275,7 @@ class TestFleet:
         assert "machine   3 x n2-standard-8 (1 of them spare)" in capsys.readouterr().out
 
     def test_hosts_that_make_a_block_together(self, planned, capsys):
-        """A machine for each, all in one zone; one runs the blocks, and all of them are priced."""
+        """All are in one zone and have a price; one runs the blocks."""
         with pytest.raises(UserError, match=r"MAX_COST: it costs 1\.72 USD at worst"):
             planned({"MAX_COST": "1.71"}, **APART)
         run = planned({}, **APART)
@@ -294,7 +290,7 @@ class TestFleet:
         assert run.plan.host.machine == "e2-standard-8"
 
     def test_threads_can_be_swept_as_well(self, planned):
-        """The same type with and without its siblings."""
+        """One type with one and with two threads a core."""
         run = planned({}, matrix={"gcp.threads_per_core": [1, 2]})
         assert [run.plan.machine_of(name) for name in run.plan.hosts] == [
             "e2-standard-8 (one thread a core)", "e2-standard-8",
@@ -304,35 +300,15 @@ class TestFleet:
         ("knobs", "parts", "sentence"),
         [
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
-            (
-                {},
-                {"matrix": {"gcp.zones": [["us-central1-a"]]}},
-                "matrix: gcp.zones is the same for the whole run; what ",
-            ),
-            (
-                {"TARGET": ""},
-                {"matrix": {"gcp.machine": ["a-1", "b-1"]}},
-                "matrix: gcp.machine: machines are swept by rent",
-            ),
+            ({}, {"matrix": {"gcp.zones": [["us-central1-a"]]}}, "matrix: gcp.zones is the same for the whole run; "),
+            ({"TARGET": ""}, {"matrix": {"gcp.machine": ["a-1", "b-1"]}}, "matrix: gcp.machine: machines are swept by"),
             ({"HOSTS": "2"}, APART, "a fleet of such groups is not to be had yet: leave HOSTS and SPARE_HOSTS away"),
             ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine away"),
-            (
-                {"TARGET": "", "HOSTS": "2"},
-                {},
-                "HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=",
-            ),
+            ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp; of your own: "),
         ],
     )
     def test_what_is_refused(self, planned, knobs, parts, sentence):
-        """Before anything is rented, in a sentence."""
+        """A sentence refuses it before anything is rented."""
         with pytest.raises(UserError) as error:
             planned(knobs, **parts)
         assert sentence in str(error.value)
-
-    def test_a_plan_of_one_machine_from_before_there_were_fleets(self):
-        """Its machine is that of its one host."""
-        old = json.loads(asked().model_dump_json())
-        of = old.pop("hosts")["host1"]
-        assert GcpPlace.model_validate_json(
-            json.dumps(old | {n: of[n] for n in of if n != "spare"})
-        ) == asked().model_copy(update={"name": old["name"]})

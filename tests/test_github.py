@@ -1,4 +1,4 @@
-"""What is pasted at GitHub, by GitHub's own parser."""
+"""Reports and comments, by GitHub's own parser."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_github_renders_report_and_comment(tmp_path):
 
 
 def outside_folds(source):
-    """Return how many lines a reader sees before unfolding anything."""
+    """Return the number of lines outside folds."""
     depth = seen = 0
     for line in source.splitlines():
         depth += line.startswith("<details>")

@@ -94,15 +94,13 @@ def test_what_measured_nothing_ends_the_run_at_once(run, module):
     """A required metric of zero, or a pattern without a benchmark: a sentence when it happens, and exit code 3."""
     sides = {"baseline": module.plain, "candidate": module.plain}
     run.plan(sides, gobench={"bench": "^BenchmarkReads$", "require": [{"metric": "empty/op"}]}, design={"blocks": 9})
-    run.stage("provision")
-    run.stage("build")
+    run.build()
     said = run.stage("run", expect=3)
     assert "BenchmarkReads: empty/op is not there, or not above zero" in said
     assert not (run.directory / "raw/001").exists()
     shutil.rmtree(run.directory)
     run.plan(sides, gobench={"bench": "^BenchmarkNothing$"})
-    run.stage("provision")
-    run.stage("build")
+    run.build()
     assert "matches no benchmark of baseline; there are: BenchmarkKeys, BenchmarkReads" in run.stage("run", expect=3)
 
 

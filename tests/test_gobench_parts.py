@@ -100,14 +100,8 @@ def test_what_is_missing_is_named(data, sentence):
 
 def test_knobs_ask_the_whole_question():
     """MODULE, PACKAGE and BENCH are text, whatever YAML would make of them."""
-    given = {
-        "MODULE": "example.org/m",
-        "PACKAGE": "./p",
-        "BENCH": "^B$/^[1]: x$",
-        "BASELINE": "v1",
-        "CANDIDATE": "v2",
-        "BLOCKS": "7",
-    }
+    given = {"MODULE": "example.org/m", "PACKAGE": "./p", "BENCH": "^B$/^[1]: x$"}
+    given |= {"BASELINE": "v1", "CANDIDATE": "v2", "BLOCKS": "7"}
     asked = read.validate(knobs.apply(WORKLOADS["gobench"].unwritten, given), "make gobench")
     assert isinstance(asked, GoExperiment)
     assert (asked.gobench.bench, asked.design.blocks) == ("^B$/^[1]: x$", 7)
@@ -116,10 +110,9 @@ def test_knobs_ask_the_whole_question():
 
 def test_an_experiment_of_the_other_kind_is_refused():
     """`make gobench` with an experiment of databases says which command it is for, and the other way round."""
-    with pytest.raises(UserError, match="its kind is tsbs: run it with make tsbs"):
-        read.refuse_other({"name": "x"}, "gobench", "file.yml")
-    with pytest.raises(UserError, match="its kind is gobench: run it with make gobench"):
-        read.refuse_other(written(), "tsbs", "file.yml")
+    for name, kind, other in (("smoke", "tsbs", "gobench"), ("search-smoke", "gobench", "tsbs")):
+        with pytest.raises(UserError, match=f"its kind is {kind}: run it with make {kind}"):
+            read.read({"EXPERIMENT": str(PROJECT / f"experiments/{name}.yml"), "KIND": other})
 
 
 def test_make_gobench_without_knobs_says_what_it_needs(tmp_path):

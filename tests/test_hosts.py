@@ -1,4 +1,4 @@
-"""Several hosts: the estimate over them, how far they differ, types of machines beside each other, and the report."""
+"""Several hosts: the estimate over them, their differences, types of machines, and the report."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from plots.pictures import Pictures
 from plots.sections.hosts import section
 from plots.source import open_source
 from tsduel.stats import compare, machines
+from tsduel.stats.estimate import signed_rank_p
 from tsduel.stats.findings import Sample
 from tsduel.stats.hosts import apart, over_hosts
 from tsduel.stats.power import effect_seen
-from tsduel.stats.signedrank import signed_rank_p
 from tsduel.stats.verdict import judge
 from tsduel.tidy import tables as tidy
 
 
 def drawn(rng, blocks, between, within=1.0, truth=0.0):
-    """Return differences of blocks and their hosts; `blocks` are how many each host has."""
+    """Return differences of blocks and their hosts; `blocks` has each host's number of blocks."""
     d, hosts = [], []
     for host, count in enumerate(blocks):
         at = truth + rng.normal(0, between)
@@ -39,7 +39,7 @@ class TestEstimate:
     """Blocks within hosts."""
 
     def test_of_as_many_blocks_each_it_is_the_t_interval_over_the_hosts_means(self):
-        """Where hosts differ more than their blocks."""
+        """If hosts differ more than their blocks."""
         d = [0.010, 0.012, 0.020, 0.022, 0.031, 0.029, 0.041, 0.040]
         found = over_hosts(d, [f"host{1 + i // 2}" for i in range(8)])
         means = [0.011, 0.021, 0.030, 0.0405]
@@ -53,7 +53,7 @@ class TestEstimate:
         assert found.p_differ == pytest.approx(stats.f_oneway(d[:2], d[2:4], d[4:6], d[6:]).pvalue)
 
     def test_hosts_that_happen_to_agree_make_no_narrow_interval(self):
-        """It is never narrower than the spread of the blocks has it."""
+        """The spread of the blocks is the lower limit."""
         d = [-0.01, 0.01, -0.0101, 0.0101, -0.0099, 0.0099]
         found = over_hosts(d, ["a", "a", "b", "b", "c", "c"])
         assert found.between == 0
@@ -69,17 +69,17 @@ class TestEstimate:
 
     @pytest.mark.parametrize("hosts", [["a"] * 4, ["a", "b", "c", "d"]])
     def test_one_host_or_one_block_each_is_no_fleet(self, hosts):
-        """With one block each the block is the host, and what is made of blocks is over hosts."""
+        """With one block each, the estimate over blocks is the one over hosts."""
         assert over_hosts([0.1, 0.2, 0.3, 0.1], hosts) is None
 
     def test_more_blocks_than_anybody_runs_are_no_advice(self):
-        """Where the error of the hosts is almost all that is allowed, only more hosts could."""
+        """If the hosts' error alone is almost too large, only more hosts help."""
         found = over_hosts(*drawn(np.random.default_rng(5), (3,) * 4, between=5.0))
         assert found.blocks_needed(effect_seen(4) * math.hypot(found.between, found.within / 100)) is None
         assert found.blocks_needed(effect_seen(4) * math.hypot(found.between, found.within / 10)) in {4 * 100, 4 * 101}
 
     def test_what_would_settle_it(self):
-        """More blocks as long as hosts agree; where these differ only more hosts do."""
+        """More blocks help if hosts agree; if hosts differ, only more hosts help."""
         rng = np.random.default_rng(5)
         agreeing = over_hosts(*drawn(rng, (3,) * 4, between=0.0))
         effect = 1.0001 * effect_seen(4) * math.hypot(agreeing.between, agreeing.within / math.sqrt(8))
@@ -95,13 +95,13 @@ class TestCoverage:
     @pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
     @pytest.mark.parametrize("blocks", [(2,) * 3, (2,) * 4, (4, 1, 2, 1)])
     def test_of_the_estimate_over_hosts(self, blocks, between):
-        """At least what it says, however much hosts differ; few blocks that agree cost width."""
+        """At least 95 %, for any difference between hosts; few blocks make it wide."""
         rng = np.random.default_rng([1, *blocks, int(between)])
         found = [over_hosts(*drawn(rng, blocks, between)).interval(0.95) for _ in range(400)]
         assert np.mean([one.low <= 0 <= one.high for one in found]) >= 0.93
 
     def test_blocks_taken_for_replicates_are_wrong_where_hosts_differ(self):
-        """The signed-rank test of all blocks calls a difference of nothing in three sessions of ten; over hosts 5 %."""
+        """Over blocks, three sessions of ten show a difference that does not exist; over hosts 5 %."""
         rng = np.random.default_rng(2)
         sessions = [drawn(rng, (4,) * 4, between=1.5) for _ in range(300)]
         assert np.mean([signed_rank_p(d) <= 0.05 for d, _ in sessions]) > 0.25
@@ -109,7 +109,7 @@ class TestCoverage:
 
     @pytest.mark.parametrize(("blocks", "between"), [((2,) * 3, 1.0), ((2,) * 4, 0.0), ((3,) * 4, 3.0)])
     def test_of_the_difference_between_types(self, blocks, between):
-        """As often, of two fleets that differ by 1."""
+        """Also for two fleets that differ by 1."""
         rng = np.random.default_rng([3, *blocks])
         held = []
         for _ in range(300):
@@ -120,15 +120,15 @@ class TestCoverage:
 
 
 class TestVerdict:
-    """What is judged over hosts."""
+    """Verdicts over hosts."""
 
     def sample(self, d, hosts):
         """Return a metric with these log ratios."""
         pairs = [(1.0, math.exp(one)) for one in d]
-        return Sample(pairs, [i % 2 == 0 for i in range(len(d))], "lower", "primary", 2.0, hosts=hosts)
+        return Sample(pairs, {"order": [i % 2 == 0 for i in range(len(d))]}, "lower", "primary", 2.0, hosts=hosts)
 
     def test_a_difference_that_all_hosts_have(self):
-        """Is one, with the interval over hosts; p is the larger of that over hosts and that of blocks."""
+        """It is a regression, with the interval over hosts; p is the larger of those over hosts and over blocks."""
         d = [0.050, 0.054, 0.049, 0.053, 0.052, 0.048, 0.051, 0.055]
         (found,) = judge([self.sample(d, [f"host{1 + i % 4}" for i in range(8)])], 1)
         assert found.verdict == "regression"
@@ -137,7 +137,7 @@ class TestVerdict:
         assert "disagree" not in " ".join(found.notes)
 
     def test_hosts_that_disagree(self):
-        """No verdict from what one host alone has, and a warning that says where and what narrows it."""
+        """A difference on one host gives no verdict, but a warning with the hosts and a remedy."""
         d = [0.001, 0.002, -0.001, 0.001, 0.002, -0.002, 0.080, 0.081]
         (found,) = judge([self.sample(d, [f"host{1 + i // 2}" for i in range(8)])], 1)
         assert found.verdict == "inconclusive"
@@ -145,7 +145,7 @@ class TestVerdict:
         assert "more hosts narrow this, more blocks do not" in " ".join(found.notes)
 
     def test_two_hosts_are_told_apart_but_not_taken_for_all(self):
-        """Intervals stay those of blocks; whether the two differ is tested."""
+        """Intervals are those of blocks; a test decides whether the hosts differ."""
         d = [0.010, 0.011, 0.009, 0.010, 0.050, 0.051, 0.049, 0.050]
         (found,) = judge([self.sample(d, ["host1"] * 4 + ["host2"] * 4)], 1)
         assert found.findings.over is None
@@ -158,7 +158,7 @@ E2, N2 = "e2-standard-8", "n2-standard-8"
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Return a compared run of two types with three hosts each, one of the first has another CPU."""
+    """Return a compared run of two types with three hosts each; one of the first has another CPU."""
     path = tmp_path_factory.mktemp("fleet")
     e2 = [*fleets.service(1.050, 1.052), *fleets.service(1.051, cpu=fleets.AMD)]
     run = fleets.write(path, {E2: e2, N2: fleets.service(1.030, 1.031, 1.029)})
@@ -168,12 +168,11 @@ def fleet(tmp_path_factory):
     return run
 
 
-@pytest.mark.xdist_group("synthetic fleet")
 class TestFleet:
     """From raw files to the report."""
 
     def test_tables_know_the_host(self, fleet):
-        """Of every block, and of every row how many hosts are behind it and how far they differ."""
+        """Each block has its host, and each row the number of hosts and their difference."""
         with (fleet / "tidy/blocks.csv").open(newline="") as stream:
             assert {row["host"] for row in csv.DictReader(stream)} == {f"host{n}" for n in range(1, 7)}
         with (fleet / "stats/comparison.csv").open(newline="") as stream:
@@ -185,7 +184,7 @@ class TestFleet:
         assert all(float(r["hosts_pct"]) < 1 for r in typical)
 
     def test_types_beside_each_other(self, fleet):
-        """The difference in points with its interval, from the row of each type."""
+        """The difference between types in points, with its interval."""
         document = json.loads((fleet / "stats/comparison.json").read_text())
         (one,) = [d for d in document["machines"] if (d["metric"], d["query_type"]) == ("duel_typical_ms", "geomean")]
         assert (one["cell"], one["than"], one["one_host"]) == (f"machine={E2}", f"machine={N2}", False)
@@ -198,7 +197,7 @@ class TestFleet:
         assert one["points"] == pytest.approx(changes[0] - changes[1])
 
     def test_the_report(self, fleet):
-        """Says what is joined, the difference between types, each host's own figure, and has the picture."""
+        """It has the hosts' CPUs, the difference between types, each host's figure, and the picture."""
         text = (fleet / "report.md").read_text()
         assert "**The hosts of e2-standard-8 differ in their CPU**, and verdicts are joined over them" in text
         assert f"{fleets.AMD} (host3)" in text
@@ -208,7 +207,7 @@ class TestFleet:
         assert "| host6" in text
 
     def test_cells_that_differ_in_more_than_the_machine_are_not_held_against_each_other(self, fleet):
-        """Pairs have the rest of the matrix in common."""
+        """Compared cells differ only in the machine."""
         from tsduel.core.plan import Cell, Plan  # noqa: PLC0415 - of this test alone
 
         plan = Plan.load(fleet)
@@ -228,7 +227,7 @@ class TestFleet:
 
 
 def test_hosts_with_one_block_each_are_as_many_as_they_are(tmp_path):
-    """How far they differ cannot be told from how far blocks do, and nobody calls them one host."""
+    """Differences between hosts cannot be told from those between blocks; the rows have three hosts."""
     run = fleets.write(tmp_path, {E2: fleets.service(1.05, 1.06, 1.04)}, replace(fleets.SPEC, blocks=1))
     tidy.main(run)
     compare.main(run)

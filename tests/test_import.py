@@ -1,22 +1,14 @@
-"""Logs of today's `make tsbs` become a run: with their own figures, no verdict, and nothing that they do not show."""
+"""Logs of today's `make tsbs` become a report with their own figures, without a verdict or what they do not show."""
 
-import csv
 import gzip
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from plots import exports, plot_load, report
-from tsduel.build import ansible as build
+from plots import imported, plot_load
 from tsduel.core.errors import UserError
-from tsduel.importing import logs_to_run as importing
-from tsduel.importing.logs import read_log
-from tsduel.places import provision
-from tsduel.plan import resolve as plan
-from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
+from tsduel.workloads.tsbs.logs import read_log
 
 LOGS = Path(__file__).with_name("data") / "logs"
 TYPES = ["single-groupby-1-1-1", "cpu-max-all-8", "double-groupby-1"]
@@ -34,51 +26,26 @@ def written(path, text):
     return path
 
 
-def imported(path, baseline=BASELINE, candidate=CANDIDATE, **knobs):
-    """Import two logs and compare them."""
-    run = path / "results/20261120T140000Z-imported"
-    run.parent.mkdir(parents=True)
+def reported(path, baseline=BASELINE, candidate=CANDIDATE, *, code=0, **knobs):
+    """Import two logs, which ends with an exit code, and return the text of the report."""
     given = {
+        "RUN": "x",
         "BASELINE_LOG": str(written(path / "v1.132.0.log", baseline)),
         "CANDIDATE_LOG": str(written(path / "my branch.log", candidate)),
     }
-    importing.main(run, given | knobs)
-    tidy.main(run)
-    compare.main(run)
-    return run
+    assert imported.main(given | knobs, path / "results") == code
+    return (path / "results/imported/x/report.md").read_text()
 
 
-def rows(run):
-    """Return comparison.json's rows by metric and query type."""
-    document = json.loads((run / "stats/comparison.json").read_text())
-    return {(row["metric"], row["query_type"]): row for row in document["rows"]}
+def rows(baseline=LOGS / "baseline.log", candidate=LOGS / "candidate.log"):
+    """Return the rows of the table by metric and query type."""
+    found = imported.rows({"baseline": read_log(baseline), "candidate": read_log(candidate)})
+    return {(row["metric"], row["query_type"]): row for row in found}
 
 
-def checks(run, variant):
-    """Return what was checked of a variant's round."""
-    lines = csv.DictReader((run / "tidy/checks.csv").read_text().splitlines())
-    return {line["check"]: line for line in lines if line["variant"] == variant}
-
-
-def text(run):
-    """Return the report, made if need be."""
-    if not (run / "report.md").exists():
-        report.main(run)
-    return (run / "report.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Import the recorded logs once, and take them as far as the command does."""
-    run = imported(tmp_path_factory.mktemp("import"))
-    report.main(run)
-    exports.main(run)
-    return run
-
-
-def test_the_figures_are_those_of_the_log(run):
+def test_the_figures_are_those_of_the_log():
     """Rates, times, CPU and memory as TSBS and the server printed them; percentiles it did not print are not there."""
-    found = rows(run)
+    found = rows()
     rate = re.search(r"mean rate ([\d.]+) metrics/sec", BASELINE)[1]
     assert found["load_rate", ""]["baseline_median"] == float(rate)
     for metric, name in (
@@ -96,62 +63,45 @@ def test_the_figures_are_those_of_the_log(run):
         after = CANDIDATE.split(f"make tsbs-run-queries TSBS_QUERY_TYPE={query_type}")[1]
         printed = re.search(r"Run complete after 200 queries .*Overall query rate ([\d.]+)", after)[1]
         assert found["query_rate", query_type]["candidate_median"] == float(printed)
-    assert not {metric for metric, _ in found} & {"query_p95_ms", "query_p99_ms", "cpu_seconds", "drain_seconds"}
+    means = [found["query_mean_ms", query_type]["change_pct"] for query_type in TYPES]
+    assert min(means) < found["query_mean_ms", "geomean"]["change_pct"] < max(means)
+    assert {metric for metric, _ in found} == set(imported.SHOWN)
 
 
-def test_one_round_each_is_no_verdict(run):
-    """In the table, in words, and at the top of the report."""
-    verdicts = {row["verdict"] for row in rows(run).values()}
-    assert verdicts == {"inconclusive (n < 6)", "shown"}
-    found = text(run)
+def test_a_table_a_picture_and_no_verdict(tmp_path, capsys):
+    """In the report, in its page, and in the terminal; the logs lie beside them as they were."""
+    found = reported(tmp_path)
+    assert "# my branch against v1.132.0\n" in found
     assert "> **One run each: no verdict.**" in found
     assert re.search(r"\*\*Ingestion\*\*.* [\d.]+ % (faster|slower), one run each: no verdict\n", found)
-    assert "screen" not in found
-    assert "interleaved trials" not in found
-    assert "`process_resident_memory_peak_bytes`" in found
-    assert "my branch against v1.132.0" in found
+    assert re.search(r"\| Load rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|", found)
+    assert "| Peak RSS until the end of the load (process_resident_memory_peak_bytes) " in found
+    assert "- `logs/baseline.log`: 4,320,000 samples (`--use-case=cpu-only --seed=8428 --scale=400 " in found
+    assert "](plots/load-rate.svg)" in found
+    out = tmp_path / "results/imported/x"
+    assert "<svg " in (out / "report.html").read_text()
+    for side in ("baseline", "candidate"):
+        assert (out / f"logs/{side}.log").read_bytes() == (LOGS / f"{side}.log").read_bytes()
+    printed = capsys.readouterr().out
+    assert re.search(r"^Load rate +samples/s +[\d,]+ +[\d,]+ +[+-][\d.]+$", printed, re.MULTILINE)
+    assert "One run each: no verdict." in printed
+    assert f"Report: {out}/report.md" in printed
 
 
-def test_what_a_log_cannot_show_is_not_made(run):
-    """Neither passed nor failed; the samples are those that tsbs_generate_data was asked for."""
-    for variant in ("baseline", "candidate"):
-        made = checks(run, variant)
-        assert set(made) == {"block_finished", "samples_sent"}
-        assert made["samples_sent"]["expected"] == made["samples_sent"]["actual"] == str(400 * 1080 * 10)
-    found = text(run)
-    assert "Checked 4 of 4, none failed" in found
-    assert "only what a log shows was checked" in found
-
-
-def test_the_logs_are_kept_and_the_stages_work_again(run, tmp_path):
-    """The logs are in raw/ as they were, and tidy, compare and report read nothing else."""
-    assert (run / "raw/logs/baseline.log").read_bytes() == (LOGS / "baseline.log").read_bytes()
-    assert (run / "raw/logs/candidate.log").read_bytes() == (LOGS / "candidate.log").read_bytes()
-    moved = tmp_path / "results" / run.name
-    moved.parent.mkdir()
-    run.rename(moved)
-    before = {path: path.read_bytes() for path in sorted(moved.glob("[ts]*/*"))}
-    tidy.main(moved)
-    compare.main(moved)
-    report.main(moved)
-    assert before == {path: path.read_bytes() for path in sorted(moved.glob("[ts]*/*"))}
-    moved.rename(run)
-
-
-def test_there_is_nothing_to_plan_or_run_in_it(run):
-    """The stages before tidy refuse it, with a sentence."""
-    with pytest.raises(UserError, match="imported from logs: there is nothing to build or to run in it"):
-        plan.main(run, {})
-    for stage in (provision, build):
-        with pytest.raises(UserError, match="imported from logs"):
-            stage.main(run)
+def test_what_a_log_cannot_show_is_not_checked(tmp_path):
+    """It neither passes nor fails; the samples are those that tsbs_generate_data was asked for."""
+    assert imported.samples_asked(read_log(LOGS / "baseline.log").flags) == 400 * 1080 * 10
+    found = reported(tmp_path)
+    assert "A check failed" not in found
+    assert "Only what a log shows was checked" in found
 
 
 def test_names_come_from_knobs_or_files(tmp_path):
-    """BASELINE= and CANDIDATE= say what to call the sides, and the command repeats it."""
-    found = text(imported(tmp_path, BASELINE="v1.126.0", CANDIDATE="pt-index <b>"))
+    """BASELINE= and CANDIDATE= say what to call the sides, and the command repeats it; two of a name are told apart."""
+    found = reported(tmp_path / "named", BASELINE="v1.126.0", CANDIDATE="pt-index <b>")
     assert "pt-index &lt;b&gt; against v1.126.0" in found
     assert "BASELINE=v1.126.0 'CANDIDATE=pt-index <b>'\n" in found
+    assert "# x (candidate) against x (baseline)\n" in reported(tmp_path / "same", BASELINE="x", CANDIDATE="x")
 
 
 def forms():
@@ -218,43 +168,41 @@ def without(log, query_type):
 
 def test_a_type_of_one_side_only(tmp_path):
     """It is not comparable, and the report says where it was begun."""
-    run = imported(tmp_path, candidate=without(CANDIDATE, "cpu-max-all-8"))
-    row = rows(run)["query_mean_ms", "cpu-max-all-8"]
-    assert (row["verdict"], row["candidate_median"]) == ("not comparable", None)
-    assert re.search(r"my branch\.log:\d+: cpu-max-all-8 was started and did not finish", text(run))
-    assert rows(run)["query_mean_ms", "double-groupby-1"]["change_pct"] is not None
+    found = reported(tmp_path, candidate=without(CANDIDATE, "cpu-max-all-8"))
+    assert re.search(r"my branch\.log:\d+: cpu-max-all-8 was started and did not finish", found)
+    assert "- cpu-max-all-8 exists in v1.132.0 only: it is shown, and not compared." in found
+    of = rows(candidate=tmp_path / "my branch.log")
+    assert of["query_mean_ms", "cpu-max-all-8"]["change_pct"] is None
+    assert of["query_mean_ms", "double-groupby-1"]["change_pct"] is not None
 
 
 def test_a_load_without_queries(tmp_path):
     """A log of tsbs-load-data alone is enough for the load."""
     loads = [log.partition("make tsbs-generate-queries")[0] for log in (BASELINE, CANDIDATE)]
-    run = imported(tmp_path, *loads)
-    assert {query_type for _, query_type in rows(run)} == {""}
-    assert "**Ingestion**: " in text(run)
+    found = reported(tmp_path, *loads)
+    assert "**Ingestion**: " in found
+    assert "Query rate" not in found
 
 
 def test_a_load_shorter_than_a_period(tmp_path):
     """The loader prints its header only: there is a rate and no clock, and the report is made."""
     short = [re.sub(r"^\d{10},.*\n", "", log, flags=re.MULTILINE) for log in (BASELINE, CANDIDATE)]
-    run = imported(tmp_path, *short)
-    assert rows(run)["load_rate", ""]["change_pct"] is not None
-    assert "![Load rate over time" in text(run)
+    found = reported(tmp_path, *short)
+    assert "**Ingestion**: " in found
+    assert "![Load rate over time" in found
 
 
-def test_other_loads_are_a_failed_check(tmp_path):
+def test_other_loads_are_a_failed_check(tmp_path, capsys):
     """Loads of different size compare nothing; without make's lines the baseline's number is what is expected."""
     half = CANDIDATE.replace("loaded 4320000", "loaded 2160000")
-    run = imported(tmp_path / "asked", candidate=half)
-    assert checks(run, "candidate")["samples_sent"]["message"] == (
-        "the loader sent 2160000 samples, and 4320000 were expected"
-    )
-    assert rows(run)["load_rate", ""]["verdict"] == "failed"
+    sentence = "> my branch: the loader sent 2160000 samples, and 4320000 were expected."
+    found = reported(tmp_path / "asked", candidate=half, code=4)
+    assert sentence in found
+    assert "A check failed: these figures are of no use." in found
+    assert "**Ingestion**" not in found
+    assert capsys.readouterr().err == "tsduel: 1 check failed: exit code 4\n"
     quiet = [re.sub(r"--scale=\S+", "", log) for log in (BASELINE, half)]
-    run = imported(tmp_path / "quiet", *quiet)
-    assert set(checks(run, "baseline")) == {"block_finished"}
-    assert checks(run, "candidate")["samples_sent"]["ok"] == "false"
-    assert "4,320,000 samples" in text(run)
-    assert "unknown" not in text(run)
+    assert sentence in reported(tmp_path / "quiet", *quiet, code=4)
 
 
 def test_what_differs_is_said(tmp_path):
@@ -263,22 +211,21 @@ def test_what_differs_is_said(tmp_path):
     other = other.replace("Run complete after 200 queries with 2", "Run complete after 100 queries with 4", 1)
     other = re.sub(r"(loaded \d+ metrics .* with) 2 workers", r"\1 4 workers", other)
     other += "make[1]: *** [Makefile:52: tsbs-run-queries] Error 2\n"
-    found = text(imported(tmp_path, candidate=other))
+    found = reported(tmp_path, candidate=other)
     assert "- --timestamp-start differs: 2025-06-10T00:00:00Z and 2025-06-09T00:00:00Z" in found
     assert "- the loads had 2 and 4 workers" in found
     assert (
         "single-groupby-1-1-1 is not the same on both sides: 'Run complete after 200 queries with 2 workers'" in found
     )
     assert re.search(r"- my branch\.log:\d+: make says: make.*Makefile:52: tsbs-run-queries.* Error 2\.", found)
+    assert re.search(r"- Phases under 5 s, with figures that scatter: .*cpu-max-all-8 \(0.\d+ s\)", found)
 
 
 def test_retries_that_a_log_shows_fail_the_check(tmp_path):
     """What the loader said in between is shown, and makes its figures of no use."""
     said = "2026/11/20 14:00:00 server returned HTTP status 503. Retrying\n"
-    run = imported(tmp_path, candidate=CANDIDATE.replace("\r\n\r\nSummary:", f"\r\n{said}\r\nSummary:"))
-    assert "HTTP status 503" in checks(run, "candidate")["load_retries"]["message"]
-    assert "load_retries" not in checks(run, "baseline")
-    assert rows(run)["load_rate", ""]["verdict"] == "failed"
+    found = reported(tmp_path, candidate=CANDIDATE.replace("\r\n\r\nSummary:", f"\r\n{said}\r\nSummary:"), code=4)
+    assert "> my branch: the loader complained on 1 line, the first: 2026/11/20 14:00:00 server returned HTTP" in found
 
 
 def line_of(log, begin):
@@ -336,8 +283,8 @@ def test_a_wrong_log_is_a_sentence(tmp_path, case):
     """File, line and what is wrong there; nothing is written."""
     log, sentence = WRONG[case]
     with pytest.raises(UserError, match=sentence):
-        imported(tmp_path, baseline=log)
-    assert list((tmp_path / "results").iterdir()) == []
+        reported(tmp_path, baseline=log)
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_wrong_file_is_a_sentence(tmp_path):
@@ -345,7 +292,7 @@ def test_a_wrong_file_is_a_sentence(tmp_path):
     log = written(tmp_path / "a.log", BASELINE)
     packed = tmp_path / "a.log.gz"
     packed.write_bytes(gzip.compress(BASELINE.encode()))
-    run = tmp_path / "results/x"
+    results = tmp_path / "results"
     for given, sentence in (
         ({"CANDIDATE_LOG": str(log)}, "BASELINE_LOG is not given: make import BASELINE_LOG=a.log CANDIDATE_LOG=b.log"),
         ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": ""}, "CANDIDATE_LOG is not given"),
@@ -355,10 +302,10 @@ def test_a_wrong_file_is_a_sentence(tmp_path):
         ({"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)}, "are the same file"),
     ):
         with pytest.raises(UserError, match=re.escape(sentence)):
-            importing.main(run, given)
-    run.mkdir(parents=True)
+            imported.main({"RUN": "x", **given}, results)
+    (results / "imported/x").mkdir(parents=True)
     with pytest.raises(UserError, match="is there already"):
-        importing.main(run, {"BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)})
+        imported.main({"RUN": "x", "BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)}, results)
 
 
 def drawn(tmp_path, monkeypatch, capsys, *logs):

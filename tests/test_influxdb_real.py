@@ -12,7 +12,7 @@ from checkout import QUIET, Checkout
 from fakeproject import free_port
 
 # One after the other: they load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
 RUN = "influxdb"
 EXPERIMENT = "EXPERIMENT=experiments/influxdb.yml"
 
@@ -26,7 +26,7 @@ def rows(path):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """Return a checkout in which both releases are built once."""
-    return Checkout(tmp_path_factory.mktemp("influxdb") / "checkout")
+    return Checkout(tmp_path_factory.mktemp("influxdb") / "checkout", ansible=False)
 
 
 def test_two_releases_from_an_experiment_to_a_report(checkout):
@@ -39,18 +39,18 @@ def test_two_releases_from_an_experiment_to_a_report(checkout):
 
     (block,) = (json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json")))
     assert block["status"] == "ok"
-    assert sorted(of_type["query_type"] for of_type in block["duel"]["types"]) == sorted(types)
+    assert {of_type["query_type"] for of_type in block["duel"]["types"]} == set(types)
     for of_type in block["duel"]["types"]:
-        assert of_type["exchanges"] == of_type["compared"] >= 8
+        assert of_type["exchanges"] == of_type["compared"] >= 4  # half of duel.fewest: one sitting
         assert (of_type["differences"], of_type["errors"]) == (0, 0)
         # A host's CPU need not have been so high.
         assert of_type["empty"] == 0 or of_type["query_type"] == "high-cpu-1"
     samples = json.loads((run_dir / "plan/experiment.json").read_text())["workload"]["samples"]
     checks = rows(run_dir / "tidy/checks.csv")
     assert [check for check in checks if check["ok"] != "true"] == []
-    # Of each variant alone, and once more in turn.
+    # Of each variant alone, and twice in turn.
     stored = [check for check in checks if check["check"] == "samples_stored"]
-    assert [float(check["actual"]) for check in stored] == [samples] * 4
+    assert [float(check["actual"]) for check in stored] == [samples] * 6
     figures = {row["metric"]: row for row in rows(run_dir / "stats/comparison.csv") if row["query_type"] != "geomean"}
     for metric in ("duel_typical_ms", "duel_cpu_us", "load_rate", "load_cpu_seconds", "disk_bytes", "query_mean_ms"):
         assert float(figures[metric]["baseline_median"]) > 0, metric
@@ -73,9 +73,9 @@ def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkou
     run_dir = checkout.results("crossing")
     (block,) = [json.loads(path.read_text()) for path in run_dir.glob("raw/*/block.json")]
     types = block["duel"]["types"]
-    assert len(types) == 9
+    assert len({of_type["query_type"] for of_type in types}) == 9
     for of_type in types:
-        assert of_type["exchanges"] == of_type["compared"] >= 8
+        assert of_type["exchanges"] == of_type["compared"] >= 4
         assert (of_type["differences"], of_type["errors"], of_type["empty"]) == (0, 0, 0)
     plan = json.loads((run_dir / "plan/experiment.json").read_text())
     levels = [of_type["compared"]["influxdb"]["level"] for of_type in plan["queries"]["types"]]

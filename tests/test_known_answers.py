@@ -1,6 +1,6 @@
 """The instrument is tested like one: differences that we planted in the real database are found, and no others.
 
-MEASUREMENT.md 8. `make calibrate` shows the same on the user's machine; docs/method.md has what a quiet one finds.
+`make calibrate` shows the same on the user's machine; docs/method.md has what a quiet one finds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ proxy.serve_forever()
 @pytest.fixture
 def checkout(tmp_path):
     """Return a checkout of the test's own."""
-    return Checkout(tmp_path / "checkout")
+    return Checkout(tmp_path / "checkout", ansible=False)
 
 
 def experiment(checkout, variants, **design):
@@ -81,7 +81,8 @@ def experiment(checkout, variants, **design):
         "variants": variants,
         "workload": {"scale": 100, "workers": 2, "batch_size": 2000},
         "queries": {"types": TYPES, "max_count": 10_000},
-        "duel": {"seconds": 0.8, "least": 64, "idle_s": 1.0},
+        # So many exchanges on a slow or busy machine too: the profile needs samples of what was planted.
+        "duel": {"seconds": 0.8, "least": 128, "sittings": 2, "idle_s": 1.0},
         "settle": {"drain": False},
         "design": {"reload": "once", **design},
     }
@@ -127,10 +128,11 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     for candidate, planted_one in (("slow-5", "app/vmselect.planted"), ("burn-5", "main.init.0.func1")):
         head = f"### CPU of the queries, {candidate}"
         of_candidate = next(part for part in said.split("\n### ") if f"### {part}".startswith(head))
-        first = next(
+        functions = [
             line for line in of_candidate.splitlines()[2:] if line.startswith(("| app", "| main", "| lib", "| run"))
-        )
-        assert first.startswith(f"| {planted_one} "), of_candidate
+        ]
+        assert functions, of_candidate
+        assert functions[0].startswith(f"| {planted_one} "), of_candidate
         assert f"planted: {candidate}" in said.partition("## What changed in the sources")[2]
     assert said.count("this server does not record where it waits") == 4
     assert sum(path.stat().st_size for path in run_dir.glob("plots/flame-candidate-*.svg")) < 1_000_000
@@ -156,6 +158,7 @@ def test_a_wrong_answer_in_a_hundred_and_fifty_is_found(checkout, tmp_path):
     liar.chmod(0o755)
     variants = {"baseline": honest, "candidate": {"source": "binary", "path": str(liar)}}
     command = experiment(checkout, variants, blocks=1, warmup_blocks=0, reload="every", max_failed_blocks=9)
+    command[-1] += " duel.sittings=1"  # it lies at its n-th answer, and begins anew at each start
     said = checkout.make(*command, expect=2)
     run_dir = checkout.results("known")
     (failure,) = json.loads((run_dir / "raw/001/block.json").read_text())["failures"]

@@ -1,4 +1,4 @@
-"""make list: every run in a line, whatever state it is in, and however broken what lies in results/ is."""
+"""make list: one line for each run in any state, also with damaged files in results/."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from synthetic import Spec, plan, write_run
 from plots import listing
 
 HEAD = "  run "
-SSH = {"kind": "ssh", "port": None, "config_file": None, "directory": "/home/me/tsduel"}
-IMPORTED = {
-    **dict.fromkeys(("use_case", "start", "end", "interval", "seed", "scale", "query_workers"), "unknown"),
-    "logs": {}, "samples_from": "flags", "notes": [], "samples": 1, "load_workers": 1, "query_types": [],
-}  # fmt: skip
+
+
+def ssh(address, user):
+    """Return the place of a run on one machine behind SSH."""
+    host = {"user": user, "address": address, "port": None, "directory": "/home/me/tsduel"}
+    return {"kind": "ssh", "config_file": None, "hosts": {"host1": host}}
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ SPEC = Spec(blocks=2, load_s=1.0, exchanges=8, query_types=("cpu-max-all-1",))
 
 
 def run(results, name, *, events=("run-start", "run-end ok"), blocks=None, created="2026-11-20T14:00:00Z", **plan):
-    """Write a run of a warm-up block and two, so many of them (all if None) finished; return its directory."""
+    """Write a run with a warm-up block and two blocks; ``blocks`` are finished (all if None). Return its directory."""
     path = write_run(results / name, SPEC)
     change(path, created=created, **plan)
     found = sorted(path.glob("raw/[0-9]*"))
@@ -58,7 +59,7 @@ def run(results, name, *, events=("run-start", "run-end ok"), blocks=None, creat
 
 
 def status(event):
-    """Return the status of an event that is written with one."""
+    """Return an event's status, if it has one."""
     return {"status": event.partition(" ")[2]} if " " in event else {}
 
 
@@ -82,7 +83,7 @@ def compared(path, *verdicts, failed=0, **more):
 
 
 class TestStates:
-    """How far a run is."""
+    """The state of a run."""
 
     @pytest.mark.parametrize(
         ("events", "blocks", "state"),
@@ -95,15 +96,14 @@ class TestStates:
         ],
     )
     def test_what_is_finished_tells(self, results, events, blocks, state):
-        """The last event, and the blocks that are there."""
+        """The last event and the finished blocks decide."""
         run(results, "r", events=events, blocks=blocks)
         assert f"  {state}  " in rows(results)["r"]
 
-    def test_planned_imported_failed_and_recorded(self, results):
-        """What has no blocks yet, or never had any here, and blocks that failed."""
+    def test_planned_failed_and_recorded(self, results):
+        """Runs without blocks, recorded runs, and failed blocks."""
         planned = run(results, "planned", events=(), blocks=0)
         shutil.rmtree(planned / "build")
-        run(results, "imported", imported=IMPORTED)
         failed = run(results, "failed")
         record = failed / FIRST / "block.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"status": "failed"}))
@@ -111,17 +111,16 @@ class TestStates:
         compared(recorded, "inconclusive")
         found = rows(results)
         assert "  planned  " in found["planned"]
-        assert "  imported " in found["imported"]
         assert "  ended 3 of 3, 1 failed  " in found["failed"]
         assert "  recorded  " in found["recorded"]
 
     def test_a_partial_block_and_a_spare_one(self, results):
-        """A partial is none; a spare counts as soon as it was run."""
+        """A partial block does not count; a spare block counts after it was run."""
         path = run(results, "r")
         shutil.copytree(path / FIRST, path / "raw/009.partial")
         assert "ended 3 of 3" in rows(results)["r"]
         with (path / "plan/blocks.tsv").open("a") as stream:
-            stream.write("3\t\thost1\tspare\tbaseline,candidate\t\n")
+            stream.write("3\t\thost1\tspare\t\t\t\t\t\n")
         assert "ended 3 of 3" in rows(results)["r"]
         shutil.copytree(path / FIRST, path / "raw/003")
         record = path / "raw/003/block.json"
@@ -129,7 +128,7 @@ class TestStates:
         assert "ended 4 of 4" in rows(results)["r"]
 
     def test_running_is_what_holds_the_lock(self, results, tmp_path):
-        """Here; only the run that the lock names."""
+        """Only the run that this machine's lock names is running."""
         for name in ("one", "other"):
             run(results, name, events=("run-start",), blocks=1)
         lock = write(tmp_path / "run.lock")
@@ -142,8 +141,8 @@ class TestStates:
         assert "  interrupted 1 of 3  " in found["other"]
 
     def test_elsewhere_nobody_is_asked(self, results):
-        """What is not all at home is away, and the place is named."""
-        place = SSH | {"user": "me", "address": "bench"}
+        """A run whose blocks are not all here is away, and the line names the place."""
+        place = ssh("bench", "me")
         run(results, "away", events=("run-start", "block-end ok"), blocks=1, place=place)
         home = run(results, "home", place=place)
         write(home / "host/fetched.json").write_text("{}")
@@ -153,10 +152,10 @@ class TestStates:
 
 
 class TestWhatIsSaid:
-    """The rest of a line, and what stands around the table."""
+    """The other columns, and the text around the table."""
 
     def test_newest_first_with_latest_marked_and_the_size_of_all(self, results):
-        """By the time of the plan, whatever the name; what results/ holds besides is no run."""
+        """They are sorted by the time of the plan; other directories in results/ are ignored."""
         run(results, "b", created="2026-11-20T14:00:00Z")
         run(results, "a", created="2026-11-21T14:00:00Z")
         run(results, "c", created="2026-11-19T14:00:00Z")
@@ -182,13 +181,13 @@ class TestWhatIsSaid:
         ],
     )
     def test_the_verdict_in_a_few_words(self, results, verdicts, more, said):
-        """Of the metrics that are judged."""
+        """The verdicts of the judged metrics."""
         compared(run(results, "r"), *verdicts, **more)
         assert rows(results)["r"].endswith(f"  {said}")
         assert "  2/2  " in rows(results)["r"]
 
     def test_special_runs(self, results):
-        """A smoke run has no verdict, an A/A run passes or not; settings of one version and more variants are said."""
+        """A smoke run has no verdict, an A/A run passes or fails; several variants and settings are shown."""
         compared(run(results, "smoke", smoke=True), "regression")
         compared(run(results, "aa", aa=True), "equivalent")
         compared(run(results, "same", aa=True), "equivalent", aa={"passed": True})
@@ -199,12 +198,12 @@ class TestWhatIsSaid:
         assert found["same"].endswith("A/A passed")
 
     def test_long_names_and_labels_give_way(self, results):
-        """No line is wider than the table may be, and no label breaks it."""
+        """No label makes a line too wide or breaks it."""
         variants = plan("r", SPEC)["variants"]
         for variant in variants:
             variant["label"] = f"path:{variant['name']}\n\x1b[31m" + "x" * 90
         compared(run(results, "a" * 60, variants=variants), "regression", "improvement")
-        compared(run(results, "short", place=SSH | {"user": None, "address": "h" * 70}), "inconclusive")
+        compared(run(results, "short", place=ssh("h" * 70, None)), "inconclusive")
         lines = rows(results)
         assert len(lines) == 2
         assert all(character.isprintable() for line in lines.values() for character in line)
@@ -214,7 +213,7 @@ class TestWhatIsSaid:
 
 
 class TestBroken:
-    """Nothing in results/ ends the listing."""
+    """Damaged runs."""
 
     @pytest.mark.parametrize(
         ("harm", "said"),
@@ -234,7 +233,7 @@ class TestBroken:
         ],
     )
     def test_a_run_that_cannot_be_read_is_a_line(self, results, harm, said):
-        """It says what is the matter; the others are listed as ever."""
+        """Its line has the reason; the other runs are listed."""
         harm(run(results, "broken"))
         run(results, "whole")
         found = rows(results)
@@ -244,7 +243,7 @@ class TestBroken:
         assert "  ended 3 of 3  " in found["whole"]
 
     def test_strange_things_in_results(self, results):
-        """A pipe in place of a plan, events cut short, links that lead nowhere or in a circle, half an import."""
+        """A pipe in place of a plan, incomplete events, dangling and circular links."""
         path = run(results, "pipe")
         (path / "plan/experiment.json").unlink()
         os.mkfifo(path / "plan/experiment.json")
@@ -253,16 +252,14 @@ class TestBroken:
             stream.write(b'\xff\n{"t": 1, "event": "run-e')
         (results / "nowhere").symlink_to("gone")
         (results / "circle").symlink_to("circle")
-        write(results / "20261121T000000Z-imported.partial/raw/logs/baseline.log")
         found = rows(results)
         assert "  unreadable: " in found["pipe"]
         assert "  interrupted 1 of 3  " in found["torn"]
         assert "  unreadable: a link that leads nowhere" in found["nowhere"]
         assert "  unreadable: " in found["circle"]
-        assert "an import that did not come to its end" in found["20261121T000000Z-imported.partial"]
 
     def test_a_latest_that_leads_nowhere_is_a_sentence(self, results):
-        """In the list, and where it is asked for."""
+        """`make list` and `make report` print it."""
         run(results, "r")
         (results / "latest").symlink_to("gone")
         sentence = (
@@ -273,14 +270,14 @@ class TestBroken:
         assert (done.returncode, done.stderr) == (2, f"tsduel: {sentence}\n")
 
     def test_no_results_at_all(self, tmp_path):
-        """Nor an empty directory."""
+        """Without results/, or with an empty one, it says how to make a run."""
         assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
         (tmp_path / "results").mkdir()
         assert listing.text({}, tmp_path / "results") == "no runs yet: make tsbs makes one"
 
 
 def tsduel(*words, cwd, **more):
-    """Run the command line there."""
+    """Run the command line in a directory."""
     environment = clean_environment() | {"PYTHONPATH": str(PROJECT)} | more
     return subprocess.run(
         [sys.executable, "-m", "tsduel", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
@@ -288,7 +285,7 @@ def tsduel(*words, cwd, **more):
 
 
 def test_a_hundred_runs_are_listed_at_once_into_a_pipe(results):
-    """Within seconds on a busy machine, in plain text also where the pipe takes nothing but ASCII."""
+    """Within seconds on a busy machine, as plain text, also for a pipe that takes only ASCII."""
     first = run(results, "20261101T000000Z-ä")
     for number in range(99):
         shutil.copytree(first, results / f"20261101T{number:06d}Z-copy")

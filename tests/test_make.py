@@ -1,9 +1,8 @@
-"""The Makefile: what it prints, in which order it works, and that no value of a knob is ever run."""
+"""The Makefile: its help, the order of its stages, and that it never executes the value of a knob."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from checkout import PROJECT, Checkout
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Make a checkout, in which there is one run."""
+    """Return a checkout with one run."""
     made = Checkout(tmp_path_factory.mktemp("make") / "checkout")
     made.results("there").mkdir(parents=True)
     return made.path
@@ -25,46 +24,21 @@ def _at_home(home, monkeypatch):
 
 
 def make(*arguments, **environment):
-    """Run make where we are; no knob but the given ones."""
+    """Run make in this directory with only the given knobs."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_")) and k not in KNOBS}
     return subprocess.run(["make", *arguments], env=clean | environment, capture_output=True, text=True, check=False)
 
 
 KNOBS = (
-    "EXPERIMENT",
-    "BASELINE",
-    "CANDIDATE",
-    "VERSIONS",
-    "ROLE",
-    "GOOD",
-    "BAD",
-    "METRIC",
-    "TYPE",
-    "THRESHOLD",
-    "BLOCKS",
-    "AA",
-    "FAIL_ON",
-    "SET",
-    "RUN",
-    "MODULE",
-    "PACKAGE",
-    "BENCH",
-    "PROFILE",
-    "TARGET",
-    "SSH_HOST",
-    "SPARE_HOSTS",
-    "REMOTE_DIR",
-    "GCP_PROJECT",
-    "YES",
-    "VIEW",
-    "CACHE_LIMIT",
-    "DRY",
-)
+    "EXPERIMENT", "BASELINE", "CANDIDATE", "VERSIONS", "ROLE", "GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD", "BLOCKS",
+    "AA", "FAIL_ON", "SET", "RUN", "MODULE", "PACKAGE", "BENCH", "PROFILE", "TARGET", "SSH_HOST", "SPARE_HOSTS",
+    "REMOTE_DIR", "GCP_PROJECT", "YES", "VIEW", "CACHE_LIMIT", "DRY",
+)  # fmt: skip
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
 
 
 def test_make_alone_prints_help():
-    """Every stage and every knob with a sentence each; nothing is done."""
+    """It prints a sentence for each stage and knob, and does nothing else."""
     done = make()
     assert done.returncode == 0
     for word in ("make tsbs", "make plan", "make report", "make test", "make bench", *KNOBS, "TSBS_SCALE"):
@@ -81,33 +55,38 @@ def test_make_alone_prints_help():
     ],
 )
 def test_a_comparison_is_all_stages_in_order(words, stages):
-    """Each once, for one run; what an A/A run says of the machine is kept."""
+    """Each runs once, for one run; after an A/A run `keep` follows."""
     done = make("-n", *words)
     assert done.returncode == 0, done.stderr
     lines = [line.partition(" -m tsduel ")[2] for line in done.stdout.splitlines() if " -m tsduel " in line]
     assert [line.partition(" ")[0] for line in lines] == stages
 
 
-@pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])
-def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
-    """Neither make nor a shell expands anything in it."""
-    done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
+def refused(done):
+    """Return what a refused make printed on stderr; nothing was executed, and no run was made."""
     assert done.returncode == 2
     assert not Path("pwned").exists()
     assert not Path("results/test-knobs").exists()
     assert "Traceback" not in done.stderr
-    assert f"tsduel: make gobench with BASELINE {knob}: " in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("knob", ["MODULE", "PACKAGE", "BENCH", "PROFILE"])
+def test_a_knob_of_go_benchmarks_is_text_and_nothing_else(knob):
+    """Neither make nor a shell expands anything in it."""
+    done = make("gobench", f"{knob}=$(touch pwned)$(shell touch pwned)`touch pwned`", "BASELINE=-v", "RUN=test-knobs")
+    assert f"tsduel: make gobench with BASELINE {knob}: " in refused(done)
 
 
 def test_make_gobench_refuses_an_experiment_of_databases():
-    """And says which command it is for."""
+    """The refusal names the right command."""
     done = make("gobench", "EXPERIMENT=experiments/smoke.yml", "RUN=test-knobs")
     assert "experiments/smoke.yml: its kind is tsbs: run it with make tsbs" in done.stderr
 
 
 @pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"])
 def test_every_stage_is_a_target(target):
-    """A stage alone reads the newest run, whatever it is called."""
+    """A stage alone reads the newest run."""
     assert f'-m tsduel {target} "$RUN"' in make("-n", target).stdout
 
 
@@ -127,23 +106,16 @@ def test_every_stage_is_a_target(target):
     ],
 )
 def test_a_knob_is_text_and_nothing_else(knob, value, sentence):
-    """Neither make nor a shell expands anything in it, given in either way; it is named as it was typed."""
-    # In turn, since each takes a second.
+    """Neither make nor a shell expands anything in an argument or a variable; the error has the value as typed."""
+    # Each takes a second, so half are arguments and half are variables.
     as_argument = len(value) % 2
     arguments = [f"{knob}={value}"] if as_argument else []
-    environment = {} if as_argument else {knob: value}
-    if knob != "RUN":
-        environment["RUN"] = "test-knobs"
-    done = make("plan", *arguments, **environment)
-    assert done.returncode == 2
-    assert not Path("pwned").exists()
-    assert not Path("results/test-knobs").exists()
-    assert "Traceback" not in done.stderr
-    assert sentence in done.stderr
+    environment = ({} if knob == "RUN" else {"RUN": "test-knobs"}) | ({} if as_argument else {knob: value})
+    assert sentence in refused(make("plan", *arguments, **environment))
 
 
 def test_a_run_that_is_not_there():
-    """A stage of a run that does not exist names those that do, or says how to make one."""
+    """A stage of a run that does not exist names the existing ones."""
     for target in ("run", "tidy", "status", "stop"):
         assert "results/no-such: no such run; there are: " in make(target, "RUN=no-such").stderr
 
@@ -155,15 +127,4 @@ def test_a_path_is_text_and_nothing_else(knob):
     target = "tsbs-plot-load" if knob.startswith("TSBS") else "import"
     both = dict.fromkeys(("BASELINE_LOG", "CANDIDATE_LOG"), str(PROJECT / "tests/data/logs/baseline.log"))
     done = make(target, f"{knob}={value}", RUN="test-knobs", **{k: v for k, v in both.items() if k != knob})
-    assert done.returncode == 2
-    assert not Path("pwned").exists()
-    assert not Path("results/test-knobs").exists()
-    assert f"tsduel: {value}: No such file or directory" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_make_import_is_four_stages():
-    """Import, tidy, compare, report, of one run that is named for it."""
-    done = make("-n", "import", "BASELINE_LOG=a", "CANDIDATE_LOG=b")
-    stages = re.findall(r"-m tsduel (\w+)", done.stdout)
-    assert stages == ["import", "tidy", "compare", "report"]
+    assert f"tsduel: {value}: No such file or directory" in refused(done)

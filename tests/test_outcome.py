@@ -1,5 +1,7 @@
 """Exit codes: each way to end has its own, and the sentence says why."""
 
+from dataclasses import replace
+
 import pytest
 import synthetic
 
@@ -46,36 +48,30 @@ def test_an_unknown_wish_is_refused():
         outcome.fail_on("slow")
 
 
-@pytest.mark.parametrize(("fail_on", "code"), [("", 0), ("regression", 6), ("everything", 2)])
-def test_the_command_ends_with_it(tmp_path, monkeypatch, capsys, fail_on, code):
-    """`python -m tsduel report` is the last stage; the report is written all the same."""
-    run = synthetic.write_run(tmp_path / "results/run", SPEC)
+@pytest.mark.parametrize(
+    ("changes", "fail_on", "code", "sentence"),
+    [
+        ({}, "", 0, ""),
+        ({}, "regression", 6, "tsduel: regression (FAIL_ON=regression): duel_typical_ms"),
+        ({}, "everything", 2, "FAIL_ON: 'everything' is not known"),
+        ({"failed": {3: ("candidate", "solo", "it died")}}, "", 4, "1 check failed: exit code 4"),
+    ],
+)
+def test_the_command_ends_with_it(tmp_path, monkeypatch, capsys, *, changes, fail_on, code, sentence):
+    """`python -m tsduel report` is the last stage; it writes the report unless FAIL_ON is unknown."""
+    run = synthetic.write_run(tmp_path / "results/run", replace(SPEC, **changes))
     tidy.main(run)
     compare.main(run)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIL_ON", fail_on)
     monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
     assert cli.main() == code
-    said = capsys.readouterr()
     assert (run / "report.md").exists() == (code != 2)
-    if code == 6:
-        assert "tsduel: regression (FAIL_ON=regression): duel_typical_ms" in said.err
+    assert sentence in capsys.readouterr().err
 
 
-def test_a_failed_check_ends_the_command(tmp_path, monkeypatch, capsys):
-    """Even where nobody asked: figures of a failed check are no figures."""
-    spec = synthetic.Spec(**(vars(SPEC) | {"failed": {3: ("candidate", "solo", "it died")}}))
-    run = synthetic.write_run(tmp_path / "results/run", spec)
-    tidy.main(run)
-    compare.main(run)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["tsduel", "report", "run"])
-    assert cli.main() == 4
-    assert "1 check failed: exit code 4" in capsys.readouterr().err
-
-
-def test_what_nobody_has_foreseen_is_a_sentence_too(tmp_path, monkeypatch, capsys):
-    """It says where, and run.log has the stack: nobody sees that on a terminal. Whoever interrupts sees none either."""
+def test_an_unforeseen_error_is_a_sentence_too(tmp_path, monkeypatch, capsys):
+    """The sentence says where; only run.log has the stack. Ctrl-C prints no stack either."""
     run = synthetic.write_run(tmp_path / "results/run", SPEC)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "run"])

@@ -16,10 +16,11 @@ from plots.charts.distributions import distributions, ticks
 from plots.charts.forest import MOST_ROWS, Change, forest, forest_of, shared_path
 from plots.charts.load import load_rate
 from plots.charts.server import course
+from tsduel.core.errors import UserError
 
 LABELS = {"baseline": "v1.132.0", "candidate": "v1.133.0"}
 CHANGE = Change(
-    "g", "Load rate", "candidate", 8.0, 5.0, 11.0, 5.0, higher_is_better=False, sure=True, screen=False, said="8 % more"
+    "g", "Load rate", "candidate", 8.0, 5.0, 11.0, 5.0, higher_is_better=False, sure=True, screen=False, hint="8 % more"
 )
 ALL = {"change", "change-narrow", "distributions", "load-rate", "server", "blocks"}
 
@@ -54,14 +55,18 @@ def test_few_and_many_blocks(tmp_path, blocks):
 
 
 def test_what_is_missing_is_not_drawn(tmp_path):
-    """A run without its time series has the other pictures, says which are missing, and keeps none of other data."""
+    """A run without time series has the other pictures, names the missing ones, and deletes those of other data."""
     run = made(tmp_path)
     assert drawn(run) == ALL
-    (run / "tidy/timeseries.csv").unlink()
+    path = run / "tidy/timeseries.csv"
+    path.write_text(path.read_text().partition("\n")[0] + "\n")
     report.main(run)
     assert drawn(run) == ALL - {"load-rate", "server"}
     assert "Not drawn" in text(run)
     assert "load rate over time, the server over time" in text(run)
+    path.unlink()
+    with pytest.raises(UserError, match=r"timeseries\.csv is missing: run `make tidy` first"):
+        report.main(run)
 
 
 def test_worse_is_to_the_right():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import asking
+import numpy as np
 import pytest
 import yaml
 from asking import asked, planned, written
@@ -15,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Design, Plan
 from tsduel.core.rundir import open_run
 from tsduel.plan import order, resolve
-from tsduel.workloads import WORKLOADS
+from tsduel.workloads import WORKLOADS, primary
 from tsduel.workloads.tsbs import plan as tsbs_plan
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
@@ -38,12 +41,12 @@ def drawn(variants, design, types=("cpu-max-all-1",)):
 
 
 class TestOrderOfAFleet:
-    """The same blocks, shared by several hosts."""
+    """Several hosts share the same blocks."""
 
     @settings(deadline=None)
     @given(design=designs, count=st.integers(1, 5), sweep=st.integers(1, 4))
     def test_hosts_share_the_blocks_of_every_cell_evenly(self, design, count, sweep):
-        """Each warms itself up; a spare host has enough for any of them; variants are in balance on each."""
+        """Each host has its own warm-up and is balanced; a spare host has blocks for any other host."""
         cells = {f"c{number}": ("t", "u") for number in range(sweep)}
         hosts = tuple(f"host{number + 1}" for number in range(count))
         rows = order.draw(SIDES, cells, design, dict.fromkeys(cells, hosts), dict.fromkeys(cells, ("spare",)))
@@ -62,8 +65,8 @@ class TestOrderOfAFleet:
         busiest = order.share_of_busiest(design, dict.fromkeys(cells, hosts)) * len(cells) * design.planned
         assert max(each[host] for host in hosts) <= round(busiest) <= max(each[host] for host in hosts) + sweep
 
-    def test_one_host_is_as_it_was(self):
-        """Nothing of a run without a fleet depends on there being any."""
+    def test_one_host_runs_all_blocks(self):
+        """Its share is 1, also of two cells."""
         assert order.share_of_busiest(Design(blocks=8, spare_blocks=2), {"a": ("host1",), "b": ("host1",)}) == 1
 
 
@@ -79,19 +82,43 @@ class TestOrder:
         assert [row.kind for row in rows] == (
             ["warmup", *["measured"] * design.blocks, *["spare"] * design.spare_blocks]
         )
-        assert all(sorted(row.order) == sorted(variants) for row in rows)
+        for row in rows:
+            coins = [getattr(row, name) for name in tables.COINS]
+            assert all(sorted(coin) == ([] if row.kind == "spare" else sorted(variants)) for coin in coins)
 
     @settings(deadline=None)
     @given(design=designs, variants=names)
     def test_positions_are_balanced(self, design, variants):
-        """After every group of as many blocks as variants, each variant stood equally often at each position."""
+        """After every group of as many blocks as variants, each stood equally often at each position of each coin."""
         rows = drawn(variants, design)[1:]
         whole = design.blocks // len(variants) * len(variants)
-        seen = Counter(place for row in rows[:whole] for place in enumerate(row.order))
-        assert set(seen.values()) <= {whole // len(variants)}
-        for first in range(0, whole, len(variants)):
-            group = [place for row in rows[first : first + len(variants)] for place in enumerate(row.order)]
-            assert len(set(group)) == len(group)
+        for coin in tables.COINS:
+            drew = [getattr(row, coin) for row in rows[:whole]]
+            assert set(Counter(place for row in drew for place in enumerate(row)).values()) <= {whole // len(variants)}
+            for first in range(0, whole, len(variants)):
+                group = [place for row in drew[first : first + len(variants)] for place in enumerate(row)]
+                assert len(set(group)) == len(group)
+
+    @settings(deadline=None)
+    @given(seed=st.integers(0, 2**32))
+    def test_coins_of_eight_blocks_are_independent(self, seed):
+        """Every two blocks are mirror images; over eight blocks no coin depends on another coin, or on two."""
+        rows = drawn(SIDES, Design(seed=seed, blocks=16, spare_blocks=0))[1:]
+        signs = np.array([[1 if getattr(row, coin)[0] == SIDES[0] else -1 for coin in tables.COINS] for row in rows])
+        assert (signs[::2] == -signs[1::2]).all()
+        for eight in (signs[:8], signs[8:]):
+            assert (eight.T @ eight == 8 * np.eye(4)).all()
+            assert not any(eight[:, trio].prod(axis=1).sum() for trio in combinations(range(4), 3))
+
+    def test_a_spare_block_takes_the_coins_of_another(self, tmp_path):
+        """Its coins are empty in the table, and read as ()."""
+        plan = planned(design={"blocks": 4}, duel={"enabled": True})
+        resolve.write(tmp_path, plan, cache=tmp_path)
+        lines = (tmp_path / "plan/blocks.tsv").read_text().splitlines()
+        assert lines[0] == "block\tcell\thost\tkind\torder\tstart\tread\task\tquery_types"
+        assert lines[-1].startswith("5\t\thost1\tspare\t\t\t\t\t")
+        *_, measured, spare = open_run(tmp_path).planned
+        assert (spare.order, spare.ask, len(measured.start)) == ((), (), 2)
 
     @settings(deadline=None)
     @given(design=designs)
@@ -114,12 +141,12 @@ class TestOrder:
         assert min(Counter(run[1].order[0] for run in runs).values()) > 60
         assert len({run[0].query_types for run in runs}) > 190
         for run in runs[:20]:
-            assert any(one.query_types != other.query_types for one, other in pairwise(run))
+            assert any(row.query_types != following.query_types for row, following in pairwise(run))
             assert {tuple(sorted(row.query_types)) for row in run} == {tuple(sorted(types))}
 
 
 class TestCounts:
-    """What is known before anything runs."""
+    """Counts of the plan."""
 
     def test_lines_and_samples(self):
         """Points are whole intervals in the window x hosts; ten samples a line of cpu-only."""
@@ -134,7 +161,7 @@ class TestCounts:
         large = planned(
             queries={"types": asking.TYPES, "max_count": 20_000}, workload={"scale": 100_000}, design={"blocks": 9}
         ).estimate
-        assert all(0 < one < other for (_, one), (_, other) in zip(small, large, strict=True))
+        assert all(0 < less < more for (_, less), (_, more) in zip(small, large, strict=True))
         assert planned(duel={"enabled": False}).estimate.database_bytes * 2 == small.database_bytes
 
     def test_a_file_holds_the_queries_of_loop_and_duel(self):
@@ -145,8 +172,8 @@ class TestCounts:
 
     def test_aa_is_the_baseline_against_itself(self):
         """Both variants have the same revision and build."""
-        one, other = resolve.resolve(asked(), run="r", aa=True).variants
-        assert one.model_copy(update={"name": other.name}) == other
+        baseline, candidate = resolve.resolve(asked(), run="r", aa=True).variants
+        assert baseline.model_copy(update={"name": candidate.name}) == candidate
 
     def test_too_few_blocks_are_a_screen(self):
         """Fewer than six blocks are marked."""
@@ -157,6 +184,58 @@ class TestCounts:
         types = {"types": ["cpu-max-all-1", "cpu-max-all-8", "double-groupby-1"]}
         own, shared = (planned(queries=types | more).queries.types for more in ({}, {"shared_seed": True}))
         assert (len({t.seed for t in own}), len({t.seed for t in shared})) == (3, 1)
+
+
+class TestLoadInTurn:
+    """All data is loaded in turn, and a large load of each variant alone is only for a picture."""
+
+    IN_TURN: ClassVar = {"design": {"load": "duel", "warmup_blocks": 1}}
+
+    def test_it_is_exchanged_ingestion_of_all_of_the_data(self):
+        """The plan says so; no variant loads alone in measured blocks."""
+        found = planned(**self.IN_TURN)
+        assert (found.duel.load, found.duel.load_s, found.exchanges_load, found.measures("solo")) == (
+            True, None, True, False,
+        )  # fmt: skip
+        assert {metric.name for metric, _ in primary(found)} == {
+            *("duel_typical_ms", "duel_cpu_us", "duel_load_typical_ms", "duel_load_cpu_us")
+        }
+
+    def test_the_large_load_has_data_of_its_own(self):
+        """The same window and more hosts; the estimate counts them."""
+        day = {"interval": "80s"}
+        small, large = (planned(**self.IN_TURN, workload=day | more) for more in ({}, {"solo_scale": 3000}))
+        alone = large.workload.alone
+        assert (small.workload.alone, alone.scale, alone.samples) == (None, 3000, 3000 * 1080 * 10)
+        assert alone.data[0].key == planned(workload=day | {"scale": 3000}).workload.data[0].key
+        assert large.workload.data == small.workload.data
+        assert large.estimate.data_bytes > small.estimate.data_bytes + alone.estimated_bytes - 1
+        assert large.estimate.database_bytes > small.estimate.database_bytes
+        assert large.duration.total_s > small.duration.total_s
+        assert large.duration.block_s == small.duration.block_s
+
+    def test_each_sitting_takes_time(self):
+        """Each restarts all servers."""
+        few, many = (planned(duel={"sittings": n}).duration.block_s for n in (1, 21))
+        assert many - few == 12
+
+    @pytest.mark.parametrize(
+        ("queries", "duel", "counters"),
+        [({}, {}, "duel"), ({"cache": "cold"}, {}, "type"), ({}, {"counters": "type"}, "type")],
+    )
+    def test_counters_are_read_once_a_sitting_where_that_tells_enough(self, queries, duel, counters):
+        """Unless the experiment says otherwise."""
+        assert planned(queries=queries, duel=duel).duel.counters == counters
+
+    def test_the_first_lines_of_the_plan_say_so(self):
+        """One line about the block, one about the warm-up."""
+        duel = {"sittings": 2, "load_sittings": 1, "seconds": 0.6}
+        found = planned(**self.IN_TURN, duel=duel, workload={"solo_scale": 3000, "interval": "80s"})
+        exchanges = "0.6 s of exchanges a type in 2 sittings"
+        assert WORKLOADS["tsbs"].described(found)[1:] == [
+            f"block     side by side: all data in batches of 10,000 lines in 1 sitting, {exchanges}",
+            "warm-up   each alone: one load of 32,400,000 samples, not judged",
+        ]
 
 
 class TestDuration:
@@ -326,30 +405,23 @@ class TestTyped:
         ("change", "sentence"),
         [
             ({"plan_version": None}, "was made by another tsduel"),
-            (
-                {"plan_version": 1},
-                "was made by an older tsduel (its plan has version 1, this one reads 2)",
-            ),
-            ({"plan_version": 3}, "was made by another tsduel (its plan has version 3"),
+            ({"plan_version": 1}, "was made by an older tsduel (its plan has version 1, this one reads 4)"),
+            ({"schema": 1, "plan_version": ...}, "was made by an older tsduel (its plan has version 1, "),
+            ({"imported": None}, "experiment.json: imported: Extra inputs are not permitted; a plan is never edited"),
+            ({"plan_version": 5}, "was made by another tsduel (its plan has version 5"),
             ({"hosts": 3}, "experiment.json: hosts: Input should be a valid array; a plan is never edited"),
             ({"surprise": 3}, "experiment.json: surprise: Extra inputs are not permitted"),
         ],
     )
     def test_another_plan_is_refused_in_a_sentence(self, tmp_path, change, sentence):
-        """Of another version, edited, or cut short."""
+        """Of another version, without a version, edited, or cut short."""
         (tmp_path / "plan").mkdir()
         file = tmp_path / "plan/experiment.json"
-        file.write_text(json.dumps(json.loads(planned().model_dump_json()) | change))
+        plan = json.loads(planned().model_dump_json()) | change
+        file.write_text(json.dumps({key: value for key, value in plan.items() if value is not ...}))
         with pytest.raises(UserError) as caught:
             Plan.load(tmp_path)
         assert sentence in str(caught.value)
         file.write_text("{")
         with pytest.raises(UserError, match=r"experiment\.json:1: not JSON"):
             Plan.load(tmp_path)
-
-    def test_a_plan_of_an_older_tsduel_has_no_version(self, tmp_path):
-        """Its report can still be read."""
-        (tmp_path / "plan").mkdir()
-        (tmp_path / "plan/experiment.json").write_text(json.dumps({"schema": 1, "run": "r", "variants": []}))
-        with pytest.raises(UserError, match="was made by an older tsduel"):
-            open_run(tmp_path)

@@ -1,6 +1,5 @@
 """From the profiles behind the blocks to the functions that differ, a flame graph and what the sources changed."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -255,9 +254,7 @@ def test_modules_say_which_files_differ(tmp_path, monkeypatch):
         for name, content in files.items():
             (tmp_path / version / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / version / name).write_text(content)
-    monkeypatch.setattr(
-        changes, "_said", lambda *words: (True, json.dumps({"Dir": str(tmp_path / words[-1].rpartition("@")[2])}))
-    )
+    monkeypatch.setattr(changes.sources, "download", lambda _, version: {"Dir": str(tmp_path / version)})
     program = replace(PROGRAM, module="example.org/m")
     one, other = (component(source="module", ref=ref, version=ref) for ref in ("v1", "v2"))
     found = changes.between(program, one, other, ["example.org/m/a", "o.org/m/sub"])

@@ -1,4 +1,4 @@
-"""A run on another machine, without one: knobs, what is written, and what is done when it goes wrong."""
+"""Runs on another machine, with a fake ssh: knobs, files, errors, and the copying of blocks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tarfile
 import threading
@@ -27,11 +28,11 @@ from tsduel.places.ssh import pack, probe, stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 from tsduel.rounds import attend, follow
-from tsduel.rounds.view import lines, show
+from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
-# Does here, in a shell, what it is told to do there; fails as ssh does where a file says so.
+# Runs the command on this machine; with the file `away` it fails like ssh.
 FAKE_SSH = """#!/usr/bin/env bash
 if [[ -e $FAKE_SSH/away ]]; then echo "ssh: connect to host there port 22: Connection timed out" >&2; exit 255; fi
 exec sh -c "${@: -1}"
@@ -42,7 +43,7 @@ class TestPlace:
     """TARGET, SSH_HOST, SSH_CONFIG and REMOTE_DIR."""
 
     def test_this_machine_unless_said_otherwise(self):
-        """Nothing given is local."""
+        """Without knobs the place is local."""
         assert place.asked({}) == place.asked({"TARGET": "local"}) == {"kind": "local"}
 
     @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ class TestPlace:
         ],
     )
     def test_a_host_is_user_host_and_port(self, text, user, address, port):
-        """User and port may be left to ssh's own configuration; everything lies in one directory of the user's."""
+        """User and port are optional; all files are in one directory of the user."""
         asked = place.asked({"TARGET": "ssh", "SSH_HOST": text})
         found = asked["hosts"]["host1"]
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
@@ -64,16 +65,12 @@ class TestPlace:
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}
 
     def test_several_hosts_and_spare_ones_have_names_in_order(self):
-        """Each has the directory of its own user; a plan of before there were fleets is one of one host."""
+        """Each has the directory of its own user."""
         found = place.asked({"TARGET": "ssh", "SSH_HOST": "a@one, b@two:2222", "SPARE_HOSTS": "three"})["hosts"]
         assert {name: (of["user"], of["address"], of["spare"]) for name, of in found.items()} == {
             "host1": ("a", "one", False), "host2": ("b", "two", False), "host3": (None, "three", True),
         }  # fmt: skip
         assert found["host2"]["directory"].endswith("-b")
-        old = SshPlace.model_validate(
-            {"kind": "ssh", "user": "a", "address": "one", "port": None, "config_file": None, "directory": "/d/e"}
-        )
-        assert old.hosts["host1"].address == "one"
 
     @pytest.mark.parametrize(
         ("given", "sentence"),
@@ -88,32 +85,26 @@ class TestPlace:
             ({"TARGET": "ssh", "SSH_HOST": "a,b", "SPARE_HOSTS": "b"}, "SPARE_HOSTS: b is named twice"),
             ({"SPARE_HOSTS": "b"}, "SPARE_HOSTS is for another machine; add TARGET=ssh"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there; touch x"}, "is no machine to log in to"),
-            (
-                {"TARGET": "ssh", "SSH_HOST": "me@there", "SSH_CONFIG": "/no/such"},
-                "/no/such is no file that can be read",
-            ),
+            ({"TARGET": "ssh", "SSH_HOST": "me@there", "SSH_CONFIG": "/no/such"}, "/no/such is no file that can be"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/"}, "'/' is no directory of our own"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/a/../b"}, "is no directory of our own"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/a/$(x)"}, "is no directory of our own"),
         ],
     )
     def test_what_is_no_place_is_refused(self, given, sentence):
-        """One sentence with what is allowed."""
+        """The sentence names what is allowed."""
         with pytest.raises(UserError) as caught:
             place.asked(given)
         assert sentence in str(caught.value)
 
 
 def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
-    """A host with a record of its own is handed nothing of the user's; for others the user's own rules stay."""
+    """A rented host gets no access to the user's keys; for other hosts the user's ssh rules stay."""
     host = {"address": "10.0.0.2", "user": "me", "port": 2222, "key_file": "/k", "known_hosts_file": "/known"}
     plans.write(tmp_path, place=named("r"))
     provision.write(tmp_path, kind="gcp", made={"host1": host}, provisioned=True)
-    assert json.loads((tmp_path / "host/outputs.json").read_text()) == {
-        "target": "gcp",
-        "provisioned": True,
-        "hosts": {"host1": host},
-    }
+    outputs = {"target": "gcp", "provisioned": True, "hosts": {"host1": host}}
+    assert json.loads((tmp_path / "host/outputs.json").read_text()) == outputs
     variables = json.loads((tmp_path / "host/inventory.json").read_text())["all"]["hosts"]["host1"]
     assert (variables["ansible_host"], variables["ansible_user"], variables["ansible_port"]) == ("10.0.0.2", "me", 2222)
     assert variables["home_run_dir"] == str(tmp_path)
@@ -129,7 +120,7 @@ def test_host_files_say_how_ansible_and_ssh_reach_the_machine(tmp_path):
 
 
 def test_hosts_of_a_fleet_are_looked_at_beside_each_other():
-    """One machine by two names is refused; one machine that is two hosts, and other CPUs, are told."""
+    """One machine with two names is refused; shared machines and different CPUs give warnings."""
     facts = {
         "a": {"boot": "1", "inode": "8:1", "cpu": "Xeon"},
         "b": {"boot": "2", "inode": "8:1", "cpu": "Xeon"},
@@ -144,7 +135,7 @@ def test_hosts_of_a_fleet_are_looked_at_beside_each_other():
 
 
 def test_all_hosts_of_a_fleet_are_asked_before_anything_begins(tmp_path, monkeypatch, capsys):
-    """What is wrong with each is said at once; a run that is gone on with has lost those that do not answer."""
+    """All errors are raised together; a continued run goes on without hosts that do not answer."""
     answers = {"c": {"cpu": "Xeon"}, "d": {"cpu": "Xeon"}}
 
     def check(host, _directory):
@@ -177,18 +168,14 @@ def test_all_hosts_of_a_fleet_are_asked_before_anything_begins(tmp_path, monkeyp
     [
         ("me@there: Permission denied (publickey).", RefusedError, "there refuses the login"),
         ("ssh: Could not resolve hostname there: Name or service not known", RefusedError, "no machine of this name"),
-        (
-            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @",
-            RefusedError,
-            "another host key than the one you have",
-        ),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", RefusedError, "another host key than the one you"),
         ("ssh: connect to host there port 22: No route to host", NoConnectionError, "No route to host"),
         ("kex_exchange_identification: Connection closed by remote host", NoConnectionError, "see that this works"),
         ("", NoConnectionError, "no reason given"),
     ],
 )
 def test_what_ssh_says_becomes_a_sentence(said, kind, sentence):
-    """Only what may pass is a broken connection, which is tried again."""
+    """Only errors that may pass are NoConnectionError, which is tried again."""
     error = Host("there").failure(said)
     assert type(error) is kind
     assert sentence in str(error)
@@ -201,7 +188,7 @@ def variant(name, source, **where):
 
 
 class TestPack:
-    """What is brought to the other machine."""
+    """The files for the other machine."""
 
     @staticmethod
     def run_of(directory, *variants):
@@ -211,7 +198,7 @@ class TestPack:
         return directory
 
     def test_the_same_files_make_the_same_archive(self, tmp_path):
-        """Else a second Ansible run would find it changed; scripts stay executable."""
+        """A second Ansible run finds no change; scripts stay executable."""
         packed = []
         for number in range(2):
             pack.main(self.run_of(tmp_path / str(number), variant("baseline", "module")))
@@ -224,7 +211,7 @@ class TestPack:
         assert {"plan/experiment.json", "plan/blocks.tsv", "project/ansible/build.py"} <= set(modes)
 
     def test_a_checkout_comes_with_its_changes_and_one_commit(self, tmp_path):
-        """Changed, new and deleted files arrive as git sees them; the build there compares them with the plan's."""
+        """Changed, new and deleted files arrive, so that the build there can compare them with the plan."""
         repository = Repository(tmp_path / "db")
         for name in ("kept", "changed", "deleted"):
             repository.write(name, name)
@@ -243,7 +230,7 @@ class TestPack:
         assert sorted(done.stdout.split("\n")) == ["", " D deleted", " M changed", "?? new"]
 
     def test_a_binary_comes_as_it_is_and_a_repository_on_this_machine_does_not(self, tmp_path):
-        """Nothing is built from what cannot be brought whole."""
+        """A repository on this machine is refused."""
         (tmp_path / "server").write_bytes(b"\x7fELF")
         run = self.run_of(tmp_path / "run", variant("baseline", "binary", path=str(tmp_path / "server")))
         pack.main(run)
@@ -255,7 +242,7 @@ class TestPack:
 
 @pytest.fixture
 def link(project, tmp_path, monkeypatch):
-    """Give a run of the fake database whose other machine is this one, behind a fake ssh."""
+    """Return a function that makes a run of the fake database on 'another' machine, by a fake ssh."""
     (tmp_path / "bin").mkdir()
     ssh = tmp_path / "bin/ssh"
     ssh.write_text(FAKE_SSH)
@@ -266,7 +253,7 @@ def link(project, tmp_path, monkeypatch):
     monkeypatch.setattr(attend, "LONGEST_PAUSE_S", 0.1)
 
     def make(**parts):
-        # Blocks are only to be short here.
+        # For short blocks.
         project.plan(**{"duel": {"enabled": False}} | parts)
         home = tmp_path / "home"
         shutil.copytree(project.run_dir, home)
@@ -277,15 +264,15 @@ def link(project, tmp_path, monkeypatch):
 
 
 def attendant(link, **more):
-    """Return who attends a run, and prints plain lines."""
+    """Return an attendant that prints plain lines."""
     return attend.Attendant(link, show.View({}, lambda _: None), **more)
 
 
 class TestAttendant:
-    """A run that goes on detached, with a fake database, and is attended by the real code."""
+    """A detached run with a fake database, and the real attendant."""
 
     def test_it_is_started_once_and_its_blocks_are_fetched_as_they_are_published(self, link, project, capsys):
-        """All files come home as they are, a damaged one again; no name that was not planned is taken."""
+        """All files come home unchanged, damaged ones again; a block that is not planned is refused."""
         attended = link(design={"blocks": 2})
         assert attendant(attended).attend() == 0
         assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == project.blocks() == ["001", "002"]
@@ -312,7 +299,7 @@ class TestAttendant:
                 attended.fetch_block(name)
 
     def test_the_exit_code_and_the_last_words_come_home(self, link, capsys):
-        """Too many failed blocks there are exit code 3 here, with the reason."""
+        """Too many failed blocks there give exit code 3 here, with the reason."""
         broken = {"source": "binary", "path": str(FAKES / "database"), "env": {"FAKE_MODE": "bad-flag"}}
         attended = link(variants={"baseline": broken, "candidate": broken}, design={"max_failed_blocks": 0})
         assert attendant(attended).attend() == 3
@@ -320,7 +307,7 @@ class TestAttendant:
         assert not is_home(attended.run_dir)
 
     def test_a_machine_that_stays_away_is_given_up_with_the_way_back(self, link, tmp_path):
-        """Bounded; at the first contact there is no patience at all."""
+        """After a limited time; without a first contact at once."""
         attended = link()
         (tmp_path / "away").touch()
         follower = attendant(attended, patience_s=0.5)
@@ -331,23 +318,26 @@ class TestAttendant:
             follower.attend()
 
     def test_what_is_killed_or_stopped_there_leaves_nothing_and_is_gone_on_with(self, link, project, monkeypatch):
-        """`kill -9` of the driver is no success; asked twice to stop, nothing is left; the next command goes on.
+        """A killed run is an error; stop waits for its driver and leaves nothing; the next command continues.
 
-        However it ended, hosts that were lent to it are taken back.
+        Lent hosts are taken back in all cases.
         """
         attended, taken = link(), []
         monkeypatch.setattr(attend.lent, "take_back", taken.append)
         attended.start()
         pid = int((Path(attended.there) / "control/pid").read_text().split()[0])
-        os.kill(pid, 9)
+        (driver,) = (int(p) for of in Path(f"/proc/{pid}/task").glob("*/children") for p in of.read_text().split())
+        os.kill(driver, signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
         wait_for(lambda: attended.state().word == "lost")
         follower = attendant(attended)
         follower.started = True  # it was there when that happened
         with pytest.raises(UserError, match="ended without a last word"):
             follower.attend()
         assert taken == [attended.run_dir]
+        threading.Timer(2, os.kill, (driver, signal.SIGCONT)).start()
         attended.ask("stop")
-        assert project.alive(patience_s=20) == []
+        assert project.alive() == []
 
         attended.start()
         wait_for(project.begun)
@@ -359,7 +349,7 @@ class TestAttendant:
         assert taken == [attended.run_dir] * 2
 
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
-        """Neither without a record of the build, nor where somebody has emptied the cache there."""
+        """Without a record of the build, or without the program there, nothing runs."""
         attended = link()
         for missing in ("", "/no/such/tsduel-host"):
             assert replace(attended, agent=missing).state().word == "none"
@@ -368,7 +358,7 @@ class TestAttendant:
 
 
 class TestSecondView:
-    """`make follow` of a run on another machine: it reads, and never writes what comes home."""
+    """`make follow` of a run on another machine, which copies nothing home."""
 
     @staticmethod
     def follow(attended, tmp_path, capsys):
@@ -388,10 +378,10 @@ class TestSecondView:
     def expected(attended):
         """Return all lines of a run that is over."""
         events = Tail(Path(attended.there) / "raw/events.jsonl").read()
-        return [line for event in events if (line := lines.plain(event))]
+        return [line for event in events if (line := event.line())]
 
     def test_a_run_that_nobody_attends_is_followed_over_ssh(self, link, tmp_path, capsys, monkeypatch):
-        """All is shown, nothing is written at home, and who attends it later brings home each line once."""
+        """All lines are shown, nothing is written here, and a later attendant copies each line once."""
         attended = link()
         monkeypatch.setattr(follow.Link, "all", lambda _: {"host1": attended})
         attended.start()
@@ -402,12 +392,12 @@ class TestSecondView:
         assert attendant(attended).attend() == 0
         there = Path(attended.there) / "raw/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
-        # It is over: shown from what is here.
+        # The run is over, so the files here are shown.
         monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
         assert self.follow(attended, tmp_path, capsys) == said
 
     def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
-        """The other machine is not asked; a second one that would attend is refused with how to watch."""
+        """The other machine is not asked; a second attendant is refused, and told how to follow."""
         attended = link()
         monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 
@@ -418,12 +408,8 @@ class TestSecondView:
         thread = threading.Thread(target=watch)
         thread.start()
         wait_for(lambda: stream.is_attended(attended.run_dir))
-        with (
-            pytest.raises(
-                UserError, match="is attended already, in another terminal; to watch it here, too: make follow"
-            ),
-            stream.attending(attended.run_dir),
-        ):
+        refusal = "is attended already, in another terminal; to watch it here, too: make follow"
+        with pytest.raises(UserError, match=refusal), stream.attending(attended.run_dir):
             pass
         said = self.follow(attended, tmp_path, capsys)
         thread.join()

@@ -5,18 +5,21 @@ import json
 import re
 import shutil
 
+import pandas as pd
 import pytest
 import synthetic
 from goldens import golden
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import NAME, edit_plan, made, text
+from reports import NAME, compared, edit_plan, made, text
 
-from plots import comment, markup, numbers, pictures, report
+from plots import comment, markup, numbers, pictures, report, sections
 from plots.sections.blocks import values_of
 from plots.sentences import SUBJECTS, sentence
 from plots.source import open_source
 from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS, Metric
+from tsduel.stats import compare
 from tsduel.stats.verdict import VERDICTS
 from tsduel.tidy.read import read_table
 
@@ -261,7 +264,7 @@ def test_an_estimate_of_nothing_is_a_sentence(tmp_path):
 def test_a_terminal_shows_what_markdown_means():
     """Marks are left out, and so is what keeps other letters from being marks."""
     said = f"**{markup.text('a*b_c [::1] <nil> & $5')}** is `x`"
-    assert report._plain(said) == "a*b_c [::1] <nil> & $5 is x"
+    assert report.plain(said) == "a*b_c [::1] <nil> & $5 is x"
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -352,6 +355,46 @@ def test_where_the_noise_is_has_advice(tmp_path):
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_sittings_that_scatter_ask_for_more_of_them(tmp_path):
+    """The spread has three levels, and what would help most is the largest of them."""
+    found = text(made(tmp_path, exchanges=200, within=0.01, sitting=0.08, between=0.0, factors={}))
+    table = found.split("Where the noise is")[1].split("\n\n")[0]
+    assert re.search(r"typical, double-groupby-1 .*\| more sittings", table)
+    assert "what the exchanges of a block alone make of it" in found
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
+    """design.load: duel: ingestion in turn answers, and the large load is told with its rate."""
+    found = text(made(tmp_path, load="duel", alone_s=20.0))
+    section = found.split("\n## Load\n")[1].split("\n## ")[0]
+    assert "Ingestion of a batch, typical" in section
+    assert "CPU an ingested sample, until acknowledged" in section
+    assert "loaded 21,600,000 samples of 1,500 hosts alone, in the warm-up block" in section
+    assert "This is one load of each, for a picture: it is not judged." in section
+    assert re.search(r"v1.133.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", section)
+    assert "**Ingestion (a batch of lines)**" in found
+    assert re.search(r"Checked ([\d,]+) of \1, none failed", found)
+    assert "load rate over time" not in text(made(tmp_path / "other", load="duel")).split("Not drawn")[-1]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_places_and_the_environment_are_told(tmp_path):
+    """In a sentence each; where nobody can read frames, that is said."""
+
+    def unknown(run):
+        for path in run.glob("raw/0*/block.json"):
+            duel = json.loads(path.read_text())["duel"]
+            places = [place | {"frames": -1} for place in duel["places"]]
+            synthetic.edit(path, duel=duel | {"places": places})
+
+    found = text(made(tmp_path))
+    assert "in memory each lay in 40 to 41 runs of frames." in found
+    assert "the environment of servers: `HOME`, `LANG`, `PATH`" in found
+    assert "where that lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_many_candidates_have_a_table_each(tmp_path):
     """Few candidates stand side by side with the evidence folded; four are too wide."""
     for count, folded in ((2, 3), (4, 0)):
@@ -359,6 +402,62 @@ def test_many_candidates_have_a_table_each(tmp_path):
         found = text(made(tmp_path / str(count), blocks=2, variants=names, load_s=5.0))
         assert found.count("Intervals and p of these") == folded
         assert found.count("**Answer.**") == count
+
+
+NEW = {
+    Metric("compactions", "settle", "runs", "lower", 5.0, "secondary", "Compactions", counter="runs"): ("",),
+    Metric(
+        "duel_p75_ms", "exchange", "ms", "lower", 5.0, "shown", "", per_type=True, column="p75"
+    ): synthetic.TWO_TYPES,
+}
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_metric_is_in_the_report_once_the_registry_has_it(tmp_path, monkeypatch):
+    """A row of its phase, a column of query types, a counter beside what a verdict confirms: a line in the registry."""
+    run = compared(tmp_path)
+    table = read_table(run, "measurements")
+    sides = table[table["metric"] == "disk_bytes"]
+    for metric, types in NEW.items():
+        monkeypatch.setitem(METRICS, metric.name, metric)
+        values = 4.0 + (sides["variant"] == "candidate") + sides["block"] / 1000
+        rows = sides.assign(metric=metric.name, part=metric.part, phase=metric.phase, unit=metric.unit, value=values)
+        table = pd.concat([table, *(rows.assign(query_type=name) for name in types)])
+    table.to_csv(run / "tidy/measurements.csv", index=False)
+    compare.main(run)
+    report.main(run)
+    parts = dict(part.split("\n", 1) for part in text(run).split("\n## ")[1:])
+    assert re.search(r"\| Compactions +\|.*\| +4\.\d+ +\| +5\.\d+ \|", parts["The server's process and its database"])
+    assert "**p75**" in parts["Queries, asked of both in turn"]
+    assert "shift at p75, ms (95 % CI)" in parts["Queries, asked of both in turn"]
+    assert "Compactions 4.00" in parts["What moved with it"]
+
+
+SECTION = """
+from plots.sections import heading, tables
+
+@heading("Settling", 61, "tsbs")
+def settling(source, pictures):
+    return tables.by_metric(source, tables.measured(source, "solo", "settle"))
+
+@heading("Of other runs", 62, "gobench")
+def of_others(source, pictures):
+    return "It is not here."
+"""
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
+    """It stands where it says, with tables of the registry, and in the reports that it names."""
+    run = made(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/settling.py").write_text(SECTION)
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path / "more")])
+    monkeypatch.setattr(sections, "_SECTIONS", list(sections._SECTIONS))
+    report.main(run)
+    titles = re.findall(r"^## (.*)$", text(run), re.MULTILINE)
+    assert titles == [*SECTIONS[:5], "Settling", *SECTIONS[5:]]
+    assert "| Drain time after the load " in text(run).partition("## Settling")[2].partition("\n## ")[0]
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -418,7 +517,7 @@ def test_changes(value, printed):
 
 @pytest.mark.parametrize(
     ("p", "printed"),
-    [(1, "1"), (0.0497, "0.05"), (0.001953125, "0.002"), (0.0001, "1e-04"), (None, "–")],  # noqa: RUF001 - numbers.MISSING
+    [(1, "1"), (0.0497, "0.05"), (0.001953125, "0.002"), (0.0001, "1e-04"), (None, numbers.MISSING)],
 )
 def test_probabilities(p, printed):
     """Two digits."""
@@ -426,7 +525,8 @@ def test_probabilities(p, printed):
 
 
 ROW = {
-    "baseline_median": 0.238712, "candidate_median": 0.243581, "change_pct": 2.0412, "lo_pct": 1.84, "hi_pct": 2.24,
+    "baseline_pseudomedian": 0.238712, "candidate_pseudomedian": 0.243581,
+    "change_pct": 2.0412, "lo_pct": 1.84, "hi_pct": 2.24,
     "p_adj": 0.002, "blocks": 10, "mde_pct": 3.2, "blocks_needed": 24, "verdict": "regression", "clear": False,
     "threshold_pct": 2.0, "warnings": "", "unit": "ms", "range_pct": None, "lo90_pct": -0.6, "hi90_pct": 1.9,
 }  # fmt: skip
@@ -460,7 +560,8 @@ def test_digits_follow_the_interval(low, high, sides, change, interval):
 )
 def test_both_sides_share_a_unit(unit, values, printed):
     """That of the larger; time, bytes and counts of Go benchmarks as benchstat prints them."""
-    row = {"unit": unit, "lo_pct": None, "hi_pct": None, "baseline_median": values[0], "candidate_median": values[1]}
+    sides = dict(zip(("baseline_pseudomedian", "candidate_pseudomedian"), values, strict=True))
+    row = {"unit": unit, "lo_pct": None, "hi_pct": None, **sides}
     assert numbers.sides(row) == printed
 
 

@@ -1,4 +1,4 @@
-"""run.log: one a run, from every stage, in UTC with levels; and the last words of what failed, which stand in it."""
+"""run.log: one log a run, from every stage, in UTC with levels; it has the last words of programs that failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def log(run_dir):
 
 
 def test_what_a_stage_prints_is_kept_and_how_it_failed(tmp_path, capsys):
-    """Appended by each stage; half a line waits for its other half; the terminal gets what it always got."""
+    """Each stage appends; half a line waits for its other half; the terminal gets the same as without a log."""
     run_dir = tmp_path / "run"
 
     def stage():
@@ -64,7 +64,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
 
 
 def test_the_go_program_writes_the_same_lines_over_several_sessions(project):
-    """A run that was refused, one that a power cut ended in the middle of a line, and the one that went on with it."""
+    """A session that was refused, one that a power cut ended within a line, and the one that finished the run."""
     project.plan(duel={"enabled": False})
     built = project.run_dir / "build" / "candidate.json"
     built.rename(project.root / "candidate.json")
@@ -89,8 +89,8 @@ def test_the_go_program_writes_the_same_lines_over_several_sessions(project):
         ("503", ("the server answers HTTP status 503", "info: serving (its log: ")),
     ],
 )
-def test_a_failed_block_carries_both_sides_words(project, mode, sentences):
-    """The client's and the server's, in one printable line."""
+def test_a_failed_block_has_the_words_of_client_and_server(project, mode, sentences):
+    """In one printable line."""
     side = {"source": "binary", "path": str(FAKES / "database"), "env": {"FAKE_MODE": mode}}
     project.plan(variants={"baseline": side, "candidate": side}, watchdog={"load_stall_s": 2}, duel={"enabled": False})
     project.run()

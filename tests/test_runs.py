@@ -16,7 +16,7 @@ EARLIER = "2026-11-19T09:00:00Z"
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """Make three runs: two alike, the last on another CPU and with other data; another is a smoke run."""
+    """Make two runs that are alike, one on another CPU with other data, and a smoke run."""
 
     def elsewhere(run):
         changes = {"raw/host1.json": ("cpu_model", "AMD EPYC <7B13>"), "plan/experiment.json": ("created", EARLIER)}
@@ -27,23 +27,18 @@ def stored(tmp_path, monkeypatch):
         plan["workload"]["data"][0]["key"] = "e" * 16
         (run / "plan/experiment.json").write_text(json.dumps(plan))
 
-    for name, edit, more in (
-        ("a", None, {}),
-        ("b", None, {"seed": 2}),
-        ("c", elsewhere, {}),
-        ("smoke", None, {"smoke": True}),
-    ):
-        compared(tmp_path / f"made-{name}", edit, **more).rename(tmp_path / name)
     (tmp_path / "results").mkdir()
-    for name in ("a", "b", "c", "smoke"):
-        (tmp_path / name).rename(tmp_path / "results" / name)
+    more = {"a": {}, "b": {"seed": 2}, "c": {}, "smoke": {"smoke": True}}
+    for name, options in more.items():
+        made = compared(tmp_path / f"made-{name}", elsewhere if name == "c" else None, **options)
+        made.rename(tmp_path / "results" / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "results"
 
 
 @pytest.mark.usefixtures("stored")
 def test_runs_stand_side_by_side_where_they_are_comparable():
-    """Two alike share a table; the third has one of its own, and it is said that CPU and data differ."""
+    """Two that are alike share a table; the third has its own, with the reason: CPU and data differ."""
     found = runs.compare({"RUNS": "a b c"})
     assert found.count("| Load rate, samples/s") == 2
     assert "| a: v1.133.0 against v1.132.0, 6 blocks | b: v1.133.0" in " ".join(found.split())
@@ -62,7 +57,7 @@ def test_runs_stand_side_by_side_where_they_are_comparable():
 
 
 def test_a_trend_is_of_comparable_results(stored):
-    """Runs stand in the order of their making, a table for what is comparable; what is no result is left out."""
+    """Runs are in the order of their creation, comparable runs in one table, without smoke runs."""
     found = runs.trend({"METRIC": "duel_typical_ms"}, stored)
     tables = [block for block in found.split("\n\n") if block.startswith("| Created")]
     assert [sum(line.startswith("| 2026") for line in table.splitlines()) for table in tables] == [1, 2]
@@ -85,7 +80,7 @@ def test_what_is_compared_in_its_own_unit_has_a_trend_without_a_picture(stored):
 
 
 def test_a_unit_of_benchmarks_has_a_slash_of_its_own(tmp_path, monkeypatch):
-    """METRIC=sec/op is their mean over rows, and a row is behind one more slash."""
+    """METRIC=sec/op is the mean over rows; the name of a row follows one more slash."""
     run = synthetic_gobench.write_run(tmp_path / "results/a", synthetic_gobench.Spec())
     tidy.main(run)
     compare.main(run)

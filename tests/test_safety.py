@@ -1,4 +1,4 @@
-"""What a run must never do: show its files to others, listen for others, wipe what is not ours."""
+"""A run shows its files to nobody else, and listens to nobody else."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def mode(path):
 
 
 class TestPrivate:
-    """Directories of a run are their user's alone, however generous his umask is."""
+    """Only the user can read a run's directories, with any umask."""
 
     def test_a_run_and_its_scratch_are_the_user_s_alone(self, project):
-        """What lies in them is closed with them; a directory that was there is as its user left it."""
+        """New directories are private; an existing directory keeps its mode."""
         before = os.umask(0)
         try:
             project.plan(duel={"enabled": False})
@@ -38,7 +38,7 @@ class TestPrivate:
         assert mode(project.run_dir) == 0o755
 
     def test_the_cache_is_made_for_its_user_alone(self, tmp_path, monkeypatch):
-        """By the first stage already, which may put a private repository into it."""
+        """The first stage makes it private, since it may hold a private repository."""
         monkeypatch.chdir(tmp_path)
         variant = {"source": "binary", "path": "/no/such"}
         asked = tmp_path / "asked.yml"
@@ -50,7 +50,7 @@ class TestPrivate:
 
 
 def test_the_test_of_listening_sees_who_listens():
-    """An address of all interfaces is found, 127.0.0.1 is not."""
+    """It finds a listener on all interfaces, and ignores 127.0.0.1."""
     with socket.create_server(("", 0)) as open_to_all, socket.create_server(("127.0.0.1", 0)) as ours:
         found = not_loopback([os.getpid()])
         assert f"0.0.0.0:{open_to_all.getsockname()[1]}" in found

@@ -1,4 +1,4 @@
-"""The designs on an imagined machine: a small part of what `python tests/simulate.py` prints."""
+"""The designs on a simulated machine: a small part of the tables of `python tests/simulate.py`."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ SESSIONS = 300
 
 
 def test_solo_parts_go_where_they_belong():
-    """Block by block, the candidate first or second as drawn; second as often as first, as the plan draws it."""
+    """Block by block, the candidate is first or second as drawn, and equally often."""
     baseline, candidate = interleave(np.arange(8.0)[:, None], [True, False, False, True])
     assert baseline[:, 0].tolist() == [0, 3, 5, 6]
     assert candidate[:, 0].tolist() == [1, 2, 4, 7]
@@ -19,7 +19,7 @@ def test_solo_parts_go_where_they_belong():
 
 
 def test_the_same_seed_is_the_same_session():
-    """What is in the documentation can be printed again; a duel's spread has its two parts."""
+    """The tables of the documentation can be printed again; a duel's spread has its two parts."""
     one, other = (session(np.random.default_rng(7), Machine(), 8) for _ in range(2))
     assert [j.p_adj for j in one] == [j.p_adj for j in other]
     assert {j.findings.within is not None for j in one} == {True, False}

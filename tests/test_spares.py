@@ -1,4 +1,4 @@
-"""Spare blocks in the tables and verdicts: they count in place of what was spoilt; host/run has when they are run."""
+"""Spare blocks in tables and verdicts: they count in place of spoilt blocks. host/run tests when they run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SURPLUS = "a spare block, and no block was left for it to replace"
     ids=["one spoilt", "its spare, too", "void", "none"],
 )
 def test_a_spare_counts_in_place_of_what_was_spoilt(made, spoilt, void, count, surplus):
-    """As many blocks count as were planned; what does not is named with its cause."""
+    """As many blocks count as were planned; each other block has a reason."""
     run = made(*spoilt, void=void)
     blocks, reasons = counted(run)
     assert blocks == count
@@ -68,7 +68,7 @@ def test_a_spare_counts_in_place_of_what_was_spoilt(made, spoilt, void, count, s
 
 
 def test_fewer_blocks_than_planned_are_no_verdict(made):
-    """Three spoilt and two spares: what would have been judged says why it is not."""
+    """Three spoilt blocks and two spares: the judged metrics say why they have no verdict."""
     assert verdicts(made(1, 2, 3)) == {"inconclusive: environment", "shown"}
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: what a matrix becomes, what is refused, the order of blocks, how figures grow, and what the report says."""
+"""Sweeps: cells of a matrix, what is refused, the order of blocks, growth of figures, and the report."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TestCells:
         ]
 
     def test_without_a_matrix_there_is_one_cell_without_a_name(self):
-        """So it is with a matrix of a single combination, which is as if it had been written."""
+        """A matrix with a single combination is the same as an experiment with these values."""
         assert [(one.name, one.set) for one in read.expand(written(), "x.yml")] == [("", {})]
         (one,) = expanded({"workload.scale": [7]})
         assert (one.name, one.asked.workload.scale) == ("", 7)
@@ -137,10 +137,10 @@ class TestCells:
 
 
 class TestPlan:
-    """What a sweep is in the plan."""
+    """A sweep in the plan."""
 
     def test_a_cell_has_what_it_changes_and_the_plan_gives_it_whole(self):
-        """Sections that are the same are not there twice; data and queries have keys of their own where they differ."""
+        """A cell has only the sections that differ; data and queries that differ have their own keys."""
         plan = planned({"workload.scale": [2, 20], "duel.in_flight": [1, 2]})
         first, _, _, last = plan.cells
         assert (first.workload, first.duel, first.queries) == (None, None, None)
@@ -152,19 +152,17 @@ class TestPlan:
         assert plan.model_validate_json(plan.model_dump_json()) == plan
 
     def test_components_are_started_with_other_flags(self):
-        """Flags and environment are of the cell, what is built is the run's."""
+        """Each cell has its own flags and environment; builds are the same for the run."""
         plan = planned({"variants.candidate.flags": [[], ["-x"]], "variants.baseline.env": [{}, {"A": "1"}]})
         last = plan.at(plan.cells[-1].name)
         assert [(v.server.flags, v.server.env) for v in last.variants] == [((), {"A": "1"}), (("-x",), {})]
         assert [v.server.flags for v in plan.variants] == [(), ()]
 
     def test_the_estimate_is_of_all_cells_and_the_largest_database(self):
-        """Data that cells share is there once; blocks of all cells take their time."""
+        """Data that cells share counts once; the blocks of all cells count."""
         one = planned({"workload.scale": [2000]})
-        both, shared = (
-            planned({"workload.scale": [20, 2000]}),
-            planned({"workload.batch_size": [1, 2], "workload.scale": [2000]}),
-        )
+        both = planned({"workload.scale": [20, 2000]})
+        shared = planned({"workload.batch_size": [1, 2], "workload.scale": [2000]})
         assert both.estimate.database_bytes == one.estimate.database_bytes == shared.estimate.database_bytes
         assert both.estimate.data_bytes > one.estimate.data_bytes == shared.estimate.data_bytes
         assert cells.memory(both) == cells.memory(one)
@@ -202,7 +200,7 @@ class TestPlan:
         assert len({tuple(row.cell for row in rows[i : i + 3]) for i in range(0, len(rows), 3)}) == 6
         alone = order.draw(SIDES, {"": ("t", "u")}, Design(blocks=6, spare_blocks=0), {"": ["h"]})
         assert [row.order[0] for row in alone] == [
-            "baseline", "candidate", "baseline", "candidate", "baseline", "baseline", "candidate",
+            "baseline", "baseline", "candidate", "candidate", "baseline", "baseline", "candidate",
         ]  # fmt: skip
 
 
@@ -218,7 +216,7 @@ class TestExponents:
         return np.exp(of_round + beta * np.log(self.X) + noise * draw.standard_normal((rounds, len(self.X))))
 
     def test_a_known_exponent_is_found_through_drift(self):
-        """What moves a whole round, by a third, is not taken for growth."""
+        """A drift of whole rounds by a third is not growth."""
         found = sweep.exponent(self.X, self.law(0.12))
         assert found["exponent"] == pytest.approx(0.12, abs=0.005)
         assert found["lo"] < 0.12 < found["hi"]
@@ -235,7 +233,7 @@ class TestExponents:
         assert 0.93 < inside / 400 < 0.99
 
     def test_what_is_no_power_law_says_so(self):
-        """Flat, then linear: the exponents at both ends are told."""
+        """Flat, then linear: it has the exponents at both ends."""
         values = self.law(0.0) * np.array([1, 1, 1, 10])
         found = sweep.exponent(self.X, values)
         assert found["bent"]
@@ -247,7 +245,7 @@ class TestExponents:
         assert (found["lo"], found["exponent"]) == (None, pytest.approx(1, abs=0.02))
 
     def test_lines_are_cells_that_differ_in_one_number(self):
-        """The volume is told in samples where nothing else changes it; what is no number makes no line."""
+        """The volume is in samples if one key alone changes it; values that are no numbers make no line."""
         (line,) = sweep.lines(planned({"workload.interval": ["1h", "30m", "2h"]}))
         assert (line.name, line.cells) == ("samples", ("interval=2h", "interval=1h", "interval=30m"))
         assert line.at[2] == 2 * line.at[1]
@@ -333,7 +331,7 @@ class TestReport:
         assert text.count("| scale=1000 ") >= 2
 
     def test_what_feeds_alerts_is_not_written(self, run):
-        """A sweep is asked once, and has no series; the points have their cell."""
+        """A sweep runs once, and has no series; its points have their cell."""
         assert "a sweep is asked once" in exports.main(run)
         assert {path.name for path in (run / "exports").iterdir()} == {
             "baseline.bench.txt", "candidate.bench.txt", "openmetrics.txt",
@@ -342,7 +340,7 @@ class TestReport:
         assert "BenchmarkTSBS/scale=100/phase=load/" in (run / "stats/candidate.bench.txt").read_text()
 
     def test_a_run_without_a_sweep_has_none_of_it(self, run, tmp_path):
-        """One that was left by another plan is removed."""
+        """It removes the file of another plan."""
         alone = sweeps.synthetic.write_run(tmp_path / "r", replace(sweeps.SPEC, blocks=2))
         tidy.main(alone)
         (alone / "stats").mkdir()

@@ -96,23 +96,34 @@ def test_values_are_differences_over_the_phase(run):
 def test_a_duel_is_one_ratio_a_block_with_its_error(run):
     """Trimmed mean of the log ratios, log of the ratio of sums, CPU an operation: from the exchanges as written."""
     block = open_run(run).blocks[1]
-    ns = read_exchanges(block.path / "duel/exchanges.csv.gz")["double-groupby-1"]
-    d = np.log(ns["candidate"] / ns["baseline"])
+    sat = read_exchanges(block.path / "duel/exchanges.csv.gz")["double-groupby-1"]
+    ratios = [np.log(ns["candidate"] / ns["baseline"]) for ns in sat.values()]
     pairs = {(row["metric"], row["query_type"]): row for row in table(run, "pairs") if row["block"] == "1"}
     typical = pairs["duel_typical_ms", "double-groupby-1"]
-    assert float(typical["log_ratio"]) == pytest.approx(scipy_stats.trim_mean(d, 0.1))
-    assert float(typical["se"]) == pytest.approx(float(mstats.trimmed_stde(d, (0.1, 0.1))), rel=0.02)
+    means = [scipy_stats.trim_mean(d, 0.1) for d in ratios]
+    assert float(typical["log_ratio"]) == pytest.approx(np.mean(means))
+    assert float(typical["sitting_sd"]) == pytest.approx(np.std(means, ddof=1))
+    errors = [float(mstats.trimmed_stde(d, (0.1, 0.1))) for d in ratios]
+    assert float(typical["se"]) == pytest.approx(math.hypot(*errors) / 2, rel=0.02)
+    assert (typical["sittings"], len(sat)) == ("2", 2)
     total = pairs["duel_total_ms", "double-groupby-1"]
-    assert float(total["log_ratio"]) == pytest.approx(math.log(ns["candidate"].sum() / ns["baseline"].sum()))
-    cpu = {variant: sum(one.cpu_ns[variant] for one in block.duel.types) for variant in ("baseline", "candidate")}
+    sums = [math.log(ns["candidate"].sum() / ns["baseline"].sum()) for ns in sat.values()]
+    assert float(total["log_ratio"]) == pytest.approx(np.mean(sums))
+    cpu = {
+        (at, variant): sum(one.cpu_ns[variant] for one in block.duel.types if one.sitting == at)
+        for at in sat for variant in ("baseline", "candidate")
+    }  # fmt: skip
     assert float(pairs["duel_cpu_us", "all"]["log_ratio"]) == pytest.approx(
-        math.log(cpu["candidate"] / cpu["baseline"])
+        np.mean([math.log(cpu[at, "candidate"] / cpu[at, "baseline"]) for at in sat])
     )
+    of_types = [float(pairs["duel_typical_ms", name]["log_ratio"]) for name in SPEC.query_types]
+    assert float(pairs["duel_typical_ms", "geomean"]["log_ratio"]) == pytest.approx(np.mean(of_types))
     assert pairs["duel_cpu_us", "all"]["se"] == ""
     assert {row["n"] for row in pairs.values() if row["query_type"] == "cpu-max-all-1"} == {"60"}
     values = values_of(run, 1, "baseline")
-    assert values["duel_p50_ms", "double-groupby-1"] == pytest.approx(np.median(ns["baseline"]) / 1e6)
-    assert values["duel_cpu_us", "all"] == pytest.approx(cpu["baseline"] / 120 / 1e3)
+    whole = np.concatenate([ns["baseline"] for ns in sat.values()])
+    assert values["duel_p50_ms", "double-groupby-1"] == pytest.approx(np.median(whole) / 1e6)
+    assert values["duel_cpu_us", "all"] == pytest.approx(sum(cpu[at, "baseline"] for at in sat) / 120 / 1e3)
     assert values["duel_idle_cpu_ms", ""] == pytest.approx(
         sum(idle.cpu_ns["baseline"] for idle in block.duel.idle) / 2 / 1e6
     )
@@ -142,7 +153,11 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
     assert {row["n"] for row in rows} == {"120"}
     mine = [row for row in rows if row["variant"] == "candidate"]
     pooled = np.concatenate(
-        [read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"]["candidate"] for block in (1, 3)]
+        [
+            sat["candidate"]
+            for block in (1, 3)
+            for sat in read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"].values()
+        ]
     )
     by_quantile = {float(row["quantile"]): float(row["value_ms"]) for row in mine}
     assert by_quantile[0.95] == pytest.approx(np.quantile(pooled, 0.95) / 1e6, rel=1e-6)
@@ -195,7 +210,7 @@ class TestBlocks:
     """blocks.csv, the one place that decides which blocks count."""
 
     def test_a_crash_of_another_candidate_matters_to_nobody_else(self, tmp_path):
-        """A block that the third variant failed in counts for the others; in a spoilt one nothing is owed for it."""
+        """A block in which the third variant failed counts for the others; if it is spoilt, no spare is owed."""
         run = made(
             tmp_path, blocks=8, spare_blocks=2, variants=THREE,
             failed={2: ("third", "solo", "it died"), 3: ("third", "duel", "it died again")}, spoilt={3: "a build"},
@@ -242,12 +257,22 @@ class TestBlocks:
         assert causes(run) == {0: "warmup", 1: "", 2: "unplanned"}
 
     def test_who_came_second(self, tmp_path):
-        """By the order of the solo parts of each block."""
+        """By each coin of a block, as it was run."""
         run = made(tmp_path, blocks=4)
-        seconds = {row["block"]: row["second"] for row in table(run, "blocks") if row["counts"] == "true"}
-        orders = {block.block: block.order for block in open_run(run).blocks if block.block}
-        assert seconds == {str(n): str(order[1] == "candidate").lower() for n, order in orders.items()}
-        assert set(seconds.values()) == {"true", "false"}
+        blocks = {block.block: block for block in open_run(run).blocks if block.block}
+        for coin in tables.COINS:
+            seconds = {row["block"]: row[coin] for row in table(run, "blocks") if row["counts"] == "true"}
+            assert seconds == {str(n): str(getattr(of, coin)[1] == "candidate").lower() for n, of in blocks.items()}
+            assert set(seconds.values()) == {"true", "false"}
+
+    def test_what_a_block_has_no_coin_for_is_not_known(self, tmp_path):
+        """A record of a kind that draws nothing for starts."""
+        run = synthetic.write_run(tmp_path / "run", SPEC)
+        synthetic.edit(run / "raw/001/block.json", start=[])
+        tidy.main(run)
+        assert [row["start"] for row in table(run, "blocks") if row["block"] == "1"] == [""]
+        typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
+        assert {row["second_effect"] for row in typical} == {""}
 
 
 def test_a_variant_that_failed_early_gives_what_is_known(tmp_path):
@@ -258,7 +283,7 @@ def test_a_variant_that_failed_early_gives_what_is_known(tmp_path):
 
 
 def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):
-    """A candidate that takes no connection any more: the block has failed, and the others are tidied as ever."""
+    """A candidate refuses connections: its block has failed, and the others are tidied as usual."""
     run = synthetic.write_run(
         tmp_path / "run",
         synthetic.Spec(**(vars(SPEC) | {"duel_load": True, "failed": {1: ("candidate", "duel", "gone")}})),
@@ -271,7 +296,7 @@ def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):
         for name, head in (("load", "k,order,lines"), ("exchanges", "query_type,k,order,bytes")):
             text = f"{head},baseline_ns,candidate_ns\n{rows if name == 'load' else ''}"
             (path / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
-        nothing = duel | {"types": [], "idle": None, "load": lost | {"cpu_ns_by_role": {"baseline": None}}}
+        nothing = duel | {"types": [], "idle": None, "load": [lost | {"cpu_ns_by_role": {"baseline": None}}]}
         synthetic.edit(run / "raw/001/block.json", duel=nothing)
         tidy.main(run)
         of = {row["block"] for row in table(run, "pairs") if row["metric"] == "duel_load_typical_ms"}
@@ -304,19 +329,73 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
 
 
 def test_a_half_written_exchange_is_left_out(tmp_path):
-    """Of a variant that died on the way: rows that not all have."""
+    """Rows that a variant lacks because it died."""
     path = tmp_path / "exchanges.csv.gz"
     path.write_bytes(gzip.compress(b"query_type,k,order,bytes,a_ns,b_ns\nx,0,01,9,5,6\nx,1,10,9,7,\ny,0,01,9,0,3\n"))
     found = read_exchanges(path)
-    assert {query_type: {name: ns.tolist() for name, ns in of.items()} for query_type, of in found.items()} == {
+    assert {query_type: {name: ns.tolist() for name, ns in of[0].items()} for query_type, of in found.items()} == {
         "x": {"a": [5.0], "b": [6.0]},
         "y": {"a": [], "b": []},
     }
 
 
+class TestSittings:
+    """A block is the mean of its sittings."""
+
+    @pytest.mark.parametrize(("sittings", "effect"), [(2, 0.02), (3, 0.02), (4, -0.01)])
+    def test_who_is_started_second_takes_longer_and_the_mean_does_not_know(self, tmp_path, sittings, effect):
+        """B C C B: the effect is found again, and an even number of sittings is without it."""
+        spec = {"within": 0.0, "between": 0.0, "factors": {}, "exchanges": 60}
+        run = made(tmp_path, sittings=sittings, second_effect=effect, **spec)
+        for row in table(run, "pairs"):
+            if row["metric"] not in {"duel_typical_ms", "duel_total_ms", "duel_cpu_us"}:
+                continue
+            assert int(row["sittings"]) == sittings
+            assert float(row["second_effect"]) == pytest.approx(effect, rel=0.01)
+            if sittings % 2 == 0:
+                assert float(row["log_ratio"]) == pytest.approx(0.0, abs=1e-4)
+
+    def test_one_sitting_has_no_spread(self, tmp_path):
+        """And nobody was started second in another one."""
+        rows = [row for row in table(made(tmp_path, sittings=1), "pairs") if row["metric"] == "duel_typical_ms"]
+        assert {(row["sittings"], row["sitting_sd"], row["second_effect"]) for row in rows} == {("1", "", "")}
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory):
+    """Tidy a run in which all data go to both in turn, with one large load of each in the warm-up block."""
+    return made(tmp_path_factory.mktemp("tidy"), load="duel", alone_s=5.0, load_sittings=2)
+
+
+class TestLoadInTurn:
+    """design.load: duel."""
+
+    def test_a_measured_block_has_ingestion_in_turn_and_sizes(self, in_turn):
+        """CPU is that until nothing was left to do; that until the last batch was acknowledged is beside it."""
+        found = values_of(in_turn, 1, "baseline")
+        assert {metric for metric, _ in found if not metric.startswith("duel_")} == {"disk_bytes", "rss_peak_bytes"}
+        load = open_run(in_turn).blocks[1].duel.load
+        samples = sum(one.samples for one in load)
+        for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
+            of = [getattr(one, clock) for one in load]
+            assert found[metric, ""] == pytest.approx(sum(one["baseline"] for one in of) / samples / 1e3)
+            row = next(r for r in table(in_turn, "pairs") if (r["metric"], r["block"]) == (metric, "1"))
+            assert row["sittings"] == "2"
+            expected = np.mean([math.log(one["candidate"] / one["baseline"]) for one in of])
+            assert float(row["log_ratio"]) == pytest.approx(expected)
+
+    def test_the_large_load_is_there_to_be_drawn(self, in_turn):
+        """Its course and its rate, of the warm-up block; nothing else of it is kept."""
+        rates = [row for row in table(in_turn, "timeseries") if (row["metric"], row["phase"]) == ("load_rate", "load")]
+        assert {(row["block"], row["variant"]) for row in rates} == {("0", "baseline"), ("0", "candidate")}
+        found = values_of(in_turn, 0, "candidate")
+        assert ("load_rate", "") in found
+        assert ("disk_bytes", "") not in found
+
+
 def test_both_workloads_are_readers():
-    """What tidy and stats know of them."""
-    for kind in ("tsbs", "gobench", "logs"):
+    """They have what tidy and stats call."""
+    for kind in ("tsbs", "gobench"):
         of = reader(kind)
         assert {"read_block", "rows", "metrics", "bench_name", "bench_unit"} <= set(dir(of))
 

@@ -1,4 +1,4 @@
-"""make uninstall: a fresh clone is as it was, here and on another machine; results stay, and what stays is said."""
+"""make uninstall: it removes all of ours, here and on another machine; results stay, and it prints what stays."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from test_remote import FAKE_SSH
 
 
 def git(*words, cwd):
-    """Run git there and return what it prints."""
+    """Run git in a directory and return its output."""
     name = ("-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "safe.directory=*")
     return subprocess.run(["git", *name, *words], cwd=cwd, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
 def clone(tmp_path):
-    """Return a fresh clone of this checkout as it is now, with all that work in it leaves behind."""
+    """Return a fresh clone of this checkout with its uncommitted changes."""
     files = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=PROJECT).split("\0")
     made = tmp_path / "a clone"
     for name in filter(None, files):
@@ -37,32 +37,27 @@ def clone(tmp_path):
 
 
 def use(clone):
-    """Leave in a clone what a run, and the tests, leave: the real tools where that is quick."""
+    """Leave in a clone the files of a run and of the tests, by the real tools where these are quick."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone / ".venv"], check=True)
     subprocess.run([sys.executable, "-m", "compileall", "-q", "tsduel", "tests"], cwd=clone, check=True)
     subprocess.run([clone / "scripts/mark-cache"], check=True, env=clean_environment())
     fill(clone / ".cache")
     write(clone / ".cache/installed-packages").write_text("zstd\nno-such-package\n$(touch pwned)\ntar\ntar\n")
-    for name in (
-        ".mypy_cache/x",
-        ".pytest_cache/x",
-        ".ruff_cache/x",
-        ".hypothesis/x",
-        "results/plot-load/load-rate.svg",
-    ):
+    for name in (".mypy_cache/x", ".pytest_cache/x", ".ruff_cache/x", ".hypothesis/x"):
         write(clone / name)
+    write(clone / "results/plot-load/load-rate.svg")
     write(clone / "results/20261121T000000Z-local/plan/experiment.json")
 
 
 def make(clone, *words, user, code=0, **more):
-    """Call make in a clone as a user who owns it; return all that was said."""
+    """Run make in a clone as its owner; return its output."""
     give_to(user, clone.parent)
     become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
     return said([*become, "make", *words], code=code, cwd=clone, HOME=str(clone.parent / "home"), **more)
 
 
 def left(clone):
-    """Return what is in a clone that git did not put there."""
+    """Return the files of a clone that git does not track."""
     return git("status", "--porcelain", "--ignored", cwd=clone).splitlines()
 
 
@@ -71,7 +66,7 @@ class TestHere:
     """On this machine."""
 
     def test_a_clone_is_as_fresh_as_before_but_for_its_results(self, clone):
-        """As a user, with SSH's sockets: everything goes but results/, and how to remove those is said."""
+        """All but results/ is removed, SSH's sockets too; it prints how to remove results/."""
         use(clone)
         sockets = Path("/tmp") / f"tsduel-ssh-{NOBODY}"  # noqa: S108 - where they are
         write(sockets / "socket")
@@ -86,10 +81,8 @@ class TestHere:
         assert not sockets.exists()
         for text in (dry, told):
             assert "  2.0 MB  workload/     data and query files\n" in text
-            assert (
-                "in the checkout: .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results/plot-load tests/"
-                in text
-            )
+            caches = ".mypy_cache .pytest_cache .ruff_cache .hypothesis"
+            assert f"in the checkout: .venv {caches} results/plot-load tests/" in text
             assert "apt-get purge tar zstd" in text
             assert f"rm -rf '{clone}'/results" in text
         assert not (clone / "pwned").exists()
@@ -97,7 +90,7 @@ class TestHere:
         assert "apt-get" not in make(clone, "uninstall", user=NOBODY)
 
     def test_nothing_is_removed_while_a_run_is_going_on(self, clone):
-        """The cache is asked first; a cache elsewhere and the clone's own are both looked at."""
+        """A run in the clone's cache, or a TSDUEL_CACHE that is not ours, prevents any removal."""
         use(clone)
         before = left(clone)
         with (clone / ".cache/run.lock").open("a") as lock:
@@ -113,22 +106,13 @@ class TestHere:
         assert left(clone) == ["!! results/20261121T000000Z-local/"]
 
     def test_a_rented_machine_and_another_machine_are_named(self, clone):
-        """Neither is touched; what is to be typed is said last. A machine that was given back is not named."""
+        """Neither is changed; the commands to type come last. A machine that was given back is not named."""
+        bench, other = {"address": "bench", "user": None}, {"address": "bench", "user": "me", "port": 22}
         for run, outputs in (
             ("r-out", {"target": "gcp", "provisioned": True, "hosts": {"host1": {"instance": "tsduel-r-out"}}}),
             ("r-back", {"target": "gcp", "provisioned": False, "hosts": {}}),
-            ("r-old", {"target": "ssh", "provisioned": False, "host": {"address": "bench", "user": None}}),
-            (
-                "r-two",
-                {
-                    "target": "ssh",
-                    "provisioned": False,
-                    "hosts": {
-                        "host1": {"address": "bench", "user": None},
-                        "host2": {"address": "bench", "user": "me", "port": 22},
-                    },
-                },
-            ),
+            ("r-one", {"target": "ssh", "provisioned": False, "hosts": {"host1": bench}}),
+            ("r-two", {"target": "ssh", "provisioned": False, "hosts": {"host1": bench, "host2": other}}),
         ):
             path = write(clone / "results" / run / "host/outputs.json")
             path.write_text(json.dumps(outputs, indent=2))
@@ -142,14 +126,14 @@ class TestHere:
         assert "make uninstall TARGET=ssh SSH_HOST=me@bench:22 (and " in told
 
     def test_other_places_are_told_where_to_go(self, clone):
-        """A rented machine is given back, not uninstalled."""
+        """TARGET=gcp is refused."""
         assert "TARGET: nothing of ours is installed on 'gcp'" in make(
             clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=2
         )
 
 
 def test_packages_are_written_down_with_what_came_with_them(tmp_path):
-    """What was there before is not; a second installation adds to the list."""
+    """Packages from before are not listed; a second installation adds to the list."""
     tools = tmp_path / "tools"
     state = write(tmp_path / "state")
     state.write_text("installed base\nconfig-files jq\n")
@@ -169,11 +153,11 @@ def test_packages_are_written_down_with_what_came_with_them(tmp_path):
 
 
 class TestThere:
-    """On another machine, which is this one behind a fake ssh."""
+    """On another machine, by a fake ssh."""
 
     @pytest.fixture
     def there(self, tmp_path, monkeypatch):
-        """Return our directory there, as a run has left it."""
+        """Return our directory there, as a run leaves it."""
         ssh = write(tmp_path / "bin/ssh")
         ssh.write_text(FAKE_SSH)
         ssh.chmod(0o755)
@@ -189,12 +173,12 @@ class TestThere:
 
     @staticmethod
     def remove(there, *, code=0, **knobs):
-        """Run what `make uninstall TARGET=ssh` runs."""
+        """Run the program of `make uninstall TARGET=ssh`."""
         named = {"TARGET": "ssh", "SSH_HOST": "me@bench", "REMOTE_DIR": str(there)} | knobs
         return said([sys.executable, "-m", "tsduel.places.uninstall"], code=code, **named)
 
     def test_our_directory_goes(self, there):
-        """Runs and cache, said before; a second call finds nothing."""
+        """It lists and removes runs and cache; a second call finds nothing."""
         write(there / "cache/installed-packages").write_text("tar\n")
         dry = self.remove(there, DRY="1")
         assert (there / f"workload/{KEY}").parent.parent.exists()
@@ -207,7 +191,7 @@ class TestThere:
         assert "nothing of ours is there" in self.remove(there)
 
     def test_not_while_a_run_is_going_on_there(self, there):
-        """Its lock is held there."""
+        """A run there holds the lock."""
         with (there / "cache/run.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             assert "me@bench: tsduel: a run is using " in self.remove(there, code=2)
@@ -215,7 +199,7 @@ class TestThere:
 
     @pytest.mark.parametrize("word", ["exit", "pid"])
     def test_blocks_that_are_not_at_home_are_not_thrown_away(self, there, word):
-        """Unless somebody says so."""
+        """YES=1 removes them."""
         write(there / "runs/r/control" / word)
         assert "the blocks of r were not all brought home: make tsbs RUN=r does it" in self.remove(there, code=2)
         assert (there / "runs/r/raw").exists()
@@ -223,7 +207,7 @@ class TestThere:
         assert not there.exists()
 
     def test_what_is_not_ours_stays(self, there):
-        """Files beside, a run that is none, a directory that others may read, and a link."""
+        """Other files, a directory without a plan, a directory that others may read, and a link stay."""
         write(there / "precious")
         write(there / "runs/mine/file")
         assert "kept, since it is not ours" in self.remove(there)
@@ -235,7 +219,7 @@ class TestThere:
         assert "is not a directory of ours" in self.remove(there.with_name("link"), code=2)
 
     def test_a_machine_that_is_away_is_a_sentence(self, there):
-        """And no stack trace."""
+        """The error has no stack trace."""
         (there.parent / "away").touch()
         assert "tsduel: me@bench cannot be reached" in self.remove(there, code=2)
         assert (there / "runs/r").exists()

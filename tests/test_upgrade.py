@@ -15,7 +15,8 @@ from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.record import Downgrade
 from tsduel.core.rundir import open_run
-from tsduel.plan import outlook
+from tsduel.plan.forecast import estimate
+from tsduel.plan.forecast.spread import Forecast
 from tsduel.stats import compare
 from tsduel.stats.outcome import outcome
 from tsduel.tidy import tables as tidy
@@ -54,10 +55,10 @@ def test_too_little_disk_for_the_copies_is_said_before_anything_is_made(project)
     scale = shutil.disk_usage(project.root).free // 26 // 14400
     size = {"scale": scale, "interval": "1m"}
     fits = project.plan(workload=size, queries={"max_count": 20})
-    lines = outlook.lines(project.run_dir, fits, project.cache)
+    lines = estimate.lines(project.run_dir, fits, project.cache)
     assert not [line for line in lines if line.startswith("disk") and "TOO LITTLE" in line]
     plan = project.plan(workload=size, queries={"max_count": 20}, design={"start_from": "baseline"})
-    said = "\n".join(outlook.lines(project.run_dir, plan, project.cache))
+    said = "\n".join(estimate.lines(project.run_dir, plan, project.cache))
     assert "are free in" in said
     assert "that is TOO LITTLE: free some, or point TSDUEL_CACHE to a larger disk" in said
     assert re.search(
@@ -78,7 +79,7 @@ def test_an_upgrade_from_plan_to_report(project):
     run = open_run(project.run_dir)
     assert [block.status for block in run.blocks] == ["ok"]
     # What the forecast goes by, of the one that went all the way: every primary metric of the plan.
-    wanted = {of["metric"] for of in run.json("plan/forecast.json")["metrics"]}
+    wanted = {metric.name for metric, _ in Forecast(run.plan, (), {}).metrics}
     assert len(wanted) == 8
     assert set(project.block("001")["ratios"]["later"]) == wanted
     tidy.main(run.path)
@@ -124,5 +125,5 @@ def test_a_way_back_on_which_nothing_was_answered_is_not_open():
         ([good, {"starts": False}], "fails at times", f"1 of 2 blocks; {of} 8 of 8 are answered the same."),
         ([good], "is open", f"1 of 1 block; {of} 8 of 8 are answered the same."),
     ):
-        found = upgrade._back([Downgrade.model_validate(one) for one in down], "a", "b")
+        found = upgrade._downgrade([Downgrade.model_validate(one) for one in down], "a", "b")
         assert found == f"**The way back {how}**: a starts on what b leaves, in {said}"

@@ -36,8 +36,8 @@ def test_an_upgrade_and_the_way_back(project):
         assert copy["copied"] > 0
         assert upgrade["ingest"][name]["written_bytes"] > 0
     asked = [of for duel in ("before", "after") for of in upgrade[duel]["types"]]
-    assert len(asked) == 6
-    assert all(of["exchanges"] == of["compared"] >= 8 and of["differences"] == of["empty"] == 0 for of in asked)
+    assert len(asked) == 6 * 2  # in two sittings
+    assert all(of["exchanges"] == of["compared"] >= 4 and of["differences"] == of["empty"] == 0 for of in asked)
     back = upgrade["downgrade"]["candidate"]
     assert back["starts"] or back["said"]
     assert [of["asked"] for of in back["answers"]] == [16] * 3 * back["starts"]

@@ -1,4 +1,4 @@
-"""The ladder rung by rung, and every edge case of MEASUREMENT.md 5."""
+"""The ladder rung by rung, and every edge case of docs/method.md."""
 
 import math
 
@@ -24,8 +24,8 @@ def sample(shift=0.0, noise=NOISE, **changes):
     """Make a sample whose candidate is `shift` (log ratio) above a baseline of 100."""
     pairs = [(100.0, 100 * math.exp(shift + d)) for d in noise]
     second = (SECOND * 2)[: len(pairs)]
-    given = {"pairs": pairs, "second": second, "better": "lower", "family": "primary", "threshold": 5.0, "unit": "s"}
-    return Sample(**(given | changes))
+    given = {"pairs": pairs, "second": {"order": second}, "better": "lower", "family": "primary", "threshold": 5.0}
+    return Sample(**(given | {"unit": "s"} | changes))
 
 
 def alone(*args, **changes):
@@ -49,13 +49,13 @@ def alone(*args, **changes):
     ],
 )
 def test_the_ladder(shift, scale, better, verdict, clear):
-    """From a clear regression to nothing that can be said."""
+    """From a clear regression to inconclusive."""
     judged = alone(shift, [d * scale for d in NOISE], better=better)
     assert (judged.verdict, judged.clear) == (verdict, clear)
 
 
 def test_a_failed_check_comes_first_and_leaves_the_family():
-    """However large the change; the others pay nothing for it."""
+    """However large the change; p of the others stays the same."""
     failed, good = judge([sample(0.2, failed="failed checks (1): answers"), sample(0.1)], seed=1)
     assert (failed.verdict, failed.p_adj) == ("failed", None)
     assert good.p_adj == alone(0.1).p_adj
@@ -87,7 +87,7 @@ def test_identical_is_equivalent():
     ("shift", "verdict"), [(0.1, "regression"), (-0.1, "improvement"), (0.01, "negligible"), (-0.01, "negligible")]
 )
 def test_no_variance_is_judged_by_the_threshold(shift, verdict):
-    """The same ratio in each block has no test; nobody needs one."""
+    """The same ratio in each block needs no test."""
     judged = alone(shift, [0.0] * 10)
     assert (judged.verdict, judged.findings.p, judged.p_adj) == (verdict, None, None)
     assert judged.clear == (verdict != "negligible")
@@ -128,7 +128,7 @@ def test_a_metric_of_one_side_is_not_comparable():
 
 
 def test_shown_metrics_have_an_interval_but_no_verdict():
-    """What another metric says already takes no part in a family; neither does what has no direction."""
+    """A shown metric is in no family; neither is a metric without a direction."""
     shown, none = judge([sample(0.3, family="shown"), sample(0.3, better="none")], seed=1)
     assert (shown.verdict, shown.p_adj, none.verdict, none.p_adj) == ("shown", None, "shown", None)
     assert shown.findings.ci95 is not None
@@ -136,7 +136,7 @@ def test_shown_metrics_have_an_interval_but_no_verdict():
 
 def test_no_block_at_all():
     """A run whose blocks have all failed has no verdict and no crash."""
-    judged = judge([sample(pairs=[], second=[])], seed=1)[0]
+    judged = judge([sample(pairs=[], second={})], seed=1)[0]
     assert (judged.verdict, judged.findings.n) == ("inconclusive (n < 6)", 0)
 
 
@@ -157,7 +157,7 @@ def test_an_order_effect_is_a_warning():
 
 
 def test_no_order_effect_where_there_is_nothing():
-    """A baseline of zero has no limit to be beyond, so only p can warn; and an effect of nothing never does."""
+    """A baseline of zero has no limit, so only p can warn; an effect of zero never does."""
     rare = [(0.0, 0.0)] * 9 + [(0.0, 4.0)]
     assert not any("order effect" in note for note in alone(pairs=rare).notes)
     always = [(0.0, 5.0 + (4.0 if second else 0.1 * i)) for i, second in enumerate(SECOND)]
@@ -165,7 +165,7 @@ def test_no_order_effect_where_there_is_nothing():
 
 
 def test_ratios_of_exchanges_and_their_errors():
-    """They are the differences, whatever the values say; the spread is split into within and between blocks."""
+    """Ratios come before values; the spread is split into within and between blocks."""
     ratios = [0.03 + d for d in NOISE]
     judged = alone(pairs=[(1.0, 1.0)] * 10, ratios=ratios, errors=[0.006] * 10, threshold=2.0)
     assert (judged.verdict, judged.findings.estimate) == ("regression", pytest.approx(0.03, abs=0.002))
@@ -179,7 +179,7 @@ def test_ratios_of_exchanges_and_their_errors():
 
 
 def test_a_floor_in_the_metrics_own_unit():
-    """A tenth of next to nothing is not what matters: below the floor it is equivalent."""
+    """A tenth of a tiny value does not matter: below the floor it is equivalent."""
     pairs = [(4.0 + d, 4.5 + 2 * d) for d in NOISE]
     assert alone(pairs=pairs, threshold=10.0, native=True).verdict == "regression"
     judged = alone(pairs=pairs, threshold=10.0, native=True, floor=1.0)
@@ -216,7 +216,7 @@ def judged_of(values, *, mirror=False, factor=1.0):
     for pairs in values:
         sides = [(c, b) if mirror else (b, c) for b, c in pairs]
         scaled = [(b * factor, c * factor) for b, c in sides]
-        samples.append(Sample(scaled, (SECOND * 2)[: len(pairs)], "lower", "primary", 5.0))
+        samples.append(Sample(scaled, {"order": (SECOND * 2)[: len(pairs)]}, "lower", "primary", 5.0))
     return judge(samples, seed=1)
 
 

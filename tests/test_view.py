@@ -1,20 +1,23 @@
-"""The view of a run: what is made of its events, and that no line can harm it."""
+"""The view of a run: events -> state -> screen and lines, and that no line can harm it."""
 
 from __future__ import annotations
 
 import io
 import json
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pytest
+from asking import planned
 from goldens import golden
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from tsduel.core.errors import UserError
-from tsduel.rounds.view import lines, model, screen, show
+from tsduel.plan.forecast.spread import Forecast
+from tsduel.rounds.view import model, screen, show
 from tsduel.rounds.view.events import Tail, clean, parse
 
 DATA = Path(__file__).parent / "data" / "events.jsonl"
@@ -37,7 +40,7 @@ def moment(word):
 
 def after(found):
     """Return the state after these lines."""
-    return model.after(event for event in map(parse, found) if event)
+    return reduce(model.advance, filter(None, map(parse, found)), model.State())
 
 
 MOMENTS = {
@@ -52,8 +55,8 @@ MOMENTS = {
 
 def failing(**more):
     """Return a block that has failed, as an event."""
-    failures = [{"variant": "candidate", "part": "solo", "phase": "load", "query_type": "", "message": "why"}]
-    fields = {"block": 1, "kind": "measured", "status": "failed", "failures": failures, "seconds": 3, **more}
+    said = {"status": "failed", "line": "block 1 FAILED in candidate load after 3 s: why"}
+    fields = {"block": 1, "kind": "measured", "seconds": 3, **said, **more}
     return parse(json.dumps({"t": 1.0, "event": "block-end", **fields}).encode())
 
 
@@ -70,7 +73,7 @@ class TestScreen:
         golden("view.txt", text)
 
     def test_what_else_there_is_to_say(self):
-        """A price, a forecast, a failed block, and that it ends after this block."""
+        """A price, a forecast, a failed block, and the end after this block."""
         found, t = moment(MOMENTS["load"])
         start = json.loads(found[0]) | {"place": "gcp", "price_h": 0.42, "machine_since": t - 7200}
         more = json.dumps({"t": t, "event": "stop-requested"}).encode()
@@ -84,12 +87,12 @@ class TestScreen:
         state = model.advance(state, failing())
         assert "1 block failed" in drawn(state, t, 80)
         assert "FAILED in candidate load after 3 s: why" in screen.history(failing(), state).plain
-        spoilt = failing(status="ok", failures=[], causes=["foreign CPU 52 %"])
+        spoilt = failing(status="ok", causes=["foreign CPU 52 %"])
         assert "does not count: foreign CPU 52 %" in screen.history(spoilt, model.advance(state, spoilt)).plain
 
     @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 300])
     def test_nothing_is_wider_than_the_terminal(self, width):
-        """Whatever its width: a line that the terminal breaks would be counted wrong."""
+        """At any width: we count a line that the terminal breaks as one."""
         for words in MOMENTS.values():
             found, t = moment(words)
             assert max(map(len, drawn(after(found), t, width).splitlines())) < width
@@ -106,10 +109,10 @@ class TestScreen:
 
 
 class TestModel:
-    """What a run is doing, and how long it still takes."""
+    """The state of a run, and its remaining time."""
 
     def test_remaining_time_comes_from_the_plan_and_then_from_finished_blocks(self):
-        """The median of what blocks of this kind took; before there is one, what the plan says."""
+        """The median of such blocks; before the first, the time of the plan."""
         start = after(RECORDED[:1])
         assert model.remaining(start, start.last) == start.planned * start.block_s
         found, t = moment(MOMENTS["between two blocks"])
@@ -118,31 +121,31 @@ class TestModel:
         assert state.planned - state.finished == 1
         assert model.remaining(state, t) == took
 
-    def test_data_that_is_made_is_waited_for_as_long_as_its_rate_says(self):
-        """As the plan says before there is a rate."""
+    def test_the_time_to_make_the_data_comes_from_its_rate(self):
+        """Or from the plan, before there is a rate."""
         start = after([*RECORDED[:1], b'{"t": 1795253880, "event": "phase-start", "phase": "data"}'])
         blocks = start.planned * start.block_s
         assert model.remaining(start, 1795253883) == blocks + start.workload_s - 3
         line = b'{"t": %d, "event": "progress", "phase": "data", "done": %d, "total": 1000}'
         more = [line % (1795253880 + n, 10 * n) for n in (2, 4)]
-        assert model.remaining(model.after(map(parse, more), start), 1795253885) == blocks + (1000 - 40) / 10
+        assert model.remaining(reduce(model.advance, map(parse, more), start), 1795253885) == blocks + (1000 - 40) / 10
 
-    def test_a_run_that_is_gone_on_with_counts_what_was_finished(self):
-        """A second run-start begins the clock anew; a block whose end was not written counts all the same."""
+    def test_a_resumed_run_counts_finished_blocks(self):
+        """A second run-start sets the clock to 0; a block whose end was not written counts, too."""
         found, t = moment(MOMENTS["between two blocks"])
         again = json.loads(RECORDED[0]) | {"t": t + 1000, "finished": 3}
         state = after([*found, b'{"t": 17', b"\n", json.dumps(again).encode()])
         assert (state.finished, state.begin, state.block, state.over) == (3, t + 1000, None, "")
 
-    def test_a_replaced_block_is_one_more_to_run_and_counts_no_more(self):
-        """That the spare one takes its place is what shows that it is spoilt, whatever was known at its end."""
+    def test_a_replaced_block_does_not_count_and_adds_one_to_run(self):
+        """The replacement shows that it is spoilt, also if its end did not."""
         event = b'{"t": 1.0, "event": "block-replaced", "block": 1, "spare": 7, "message": "foreign CPU"}'
         state = after([*RECORDED, event])
         assert state.planned == after(RECORDED).planned + 1
         assert [block.causes for block in state.ended] == [(), ("foreign CPU",), ()]
 
     def test_live_rate_is_of_late(self):
-        """Of the last ten seconds, and of the phase that runs."""
+        """It is of the last ten seconds, and of the running phase."""
         start = {"t": 100.0, "event": "phase-start", "phase": "load"}
         step = {"event": "progress", "phase": "load", "total": 1e6}
         steps = [step | {"t": 100.0 + 2 * n, "done": 10 * n * n} for n in range(1, 20)]
@@ -153,64 +156,28 @@ class TestModel:
 
 
 class TestLines:
-    """Plain lines, for where there is no terminal."""
+    """Plain lines, without a terminal."""
 
     def test_a_whole_run(self):
-        """One line a phase; nothing that a terminal would obey. host/record has a test with the same golden file."""
-        said = [line for event in filter(None, map(parse, RECORDED)) if (line := lines.plain(event))]
+        """One printable line a phase. host/record tests its words."""
+        said = [line for event in filter(None, map(parse, RECORDED)) if (line := event.line())]
         golden("view-lines.txt", "\n".join(said) + "\n")
         assert all(line.isprintable() for line in said)
 
-    @pytest.mark.parametrize(
-        ("name", "fields", "said"),
-        [
-            ("stop-requested", {"block": 3}, "stop requested: block 3 is finished first"),
-            ("phase-end", {"phase": "load", "exit": 2, "seconds": 3.14}, "load ended with exit code 2 after 3.1 s"),
-            (
-                "block-replaced",
-                {"block": 3, "spare": 9, "message": "steal 7 %"},
-                "block 3 does not count, spare block 9 is run instead: steal 7 %",
-            ),
-            ("block-end", {"block": 3, "status": "ok", "void": "unequal"}, "block 3 does not count: unequal"),
-            ("progress", {"phase": "load"}, None),
-            ("what", {"message": "x"}, None),
-        ],
-    )
-    def test_what_seldom_happens(self, name, fields, said):
-        """A request to stop, a client that failed, a spoilt block; an event that is unknown says nothing."""
-        event = parse(json.dumps({"t": 1.0, "event": name, **fields}).encode())
-        assert lines.plain(event) == (said and f"00:00:01 {said}")
-
-    @pytest.mark.parametrize(
-        ("fields", "said"),
-        [
-            ({"status": "ok"}, "all blocks are run"),
-            (
-                {"status": "interrupted", "message": "stopped as asked", "kind": "gobench", "run": "r"},
-                "stopped as asked; finished blocks are kept. To go on: make gobench RUN=r",
-            ),
-            ({"status": "failed", "message": "3 blocks have failed"}, "the run has stopped: 3 blocks have failed"),
-        ],
-    )
-    def test_how_a_run_ends(self, fields, said):
-        """With what to do next."""
-        event = parse(json.dumps({"t": 1.0, "event": "run-end", **fields}).encode())
-        assert lines.plain(event) == f"00:00:01 {said}"
-
-    def test_where_the_go_program_says_them_itself_only_the_forecast_is_printed(self, capsys):
-        """Once, at the end of its block, and not of those before; elsewhere all lines are."""
-        section = {"blocks": 2, "fewest_blocks": 6, "from_blocks": 3, "metrics": [], "reach": [], "seen": []}
+    def test_if_the_go_program_prints_the_lines_the_view_prints_only_forecasts(self, capsys):
+        """One after each new block; else all lines."""
+        expected = Forecast(planned(), (), {})
         found = [event for event in map(parse, RECORDED) if event]
         first = next(n for n, event in enumerate(found) if event.name == "block-end") + 1
-        for said in (True, False):
-            view = show.View(section, lambda _: None, said=said)
+        for printed_by_go in (True, False):
+            view = show.View(expected, printed=printed_by_go)
             view.catch_up(found[:first])
             view.take(found[first:])
             printed = capsys.readouterr().out.splitlines()
             foreseen = [line for line in printed if " forecast after block " in line]
             assert len(foreseen) == 2
-            own = [line for event in found[first:] if (line := lines.plain(event))]
-            assert [line for line in printed if line not in foreseen] == ([] if said else own)
+            own = [line for event in found[first:] if (line := event.line())]
+            assert [line for line in printed if line not in foreseen] == ([] if printed_by_go else own)
 
 
 ATOMS = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
@@ -228,31 +195,31 @@ EVENTS = st.builds(
 
 
 class TestAnything:
-    """A reader of a file that others write, on a machine that can lose its power."""
+    """Files that another program writes, on a machine that can lose its power."""
 
     @given(st.lists(st.binary() | EVENTS | st.sampled_from(RECORDED), max_size=12), st.floats(1, 2e11))
     def test_no_line_can_harm_it(self, found, now):
-        """Whatever is in the file: a state, a panel and lines come out, and nothing that a terminal would obey."""
+        """Any file gives a state, a panel and lines that are printable."""
         events = [event for event in map(parse, found) if event]
         state = model.State()
         for event in events:
             state = model.advance(state, event)
-            line, stays = lines.plain(event), screen.history(event, state)
-            assert line is None or line.isprintable()
+            line, stays = event.line(), screen.history(event, state)
+            assert line == "" or line.isprintable()
             assert stays is None or stays.plain.isprintable()
         said = drawn(state, now, 80)
         assert all(line.isprintable() and len(line) < 80 for line in said.splitlines())
 
     @given(st.data())
     def test_a_torn_line_loses_itself_alone(self, data):
-        """Cut anywhere, and the next one begun on a line of its own: all others are there."""
+        """A cut line does not affect the others."""
         at = data.draw(st.integers(1, len(RECORDED) - 1))
         cut = data.draw(st.integers(0, len(RECORDED[at]) - 2))
         torn = [*RECORDED[:at], RECORDED[at][:cut], *RECORDED[at + 1 :]]
         assert after(torn) == after([*RECORDED[:at], *RECORDED[at + 1 :]])
 
     def test_a_line_is_read_once_and_when_it_is_whole(self, tmp_path):
-        """Also where it is written in two parts, or not there yet."""
+        """Also if it is written in two parts, or not written yet."""
         path = tmp_path / "events.jsonl"
         tail = Tail(path)
         assert tail.read() == []
@@ -261,7 +228,7 @@ class TestAnything:
         path.write_bytes(RECORDED[0] + RECORDED[1] + RECORDED[2])
         assert len(tail.read()) == 2
         assert tail.read() == []
-        # Known from elsewhere, and now here as well.
+        # A line that is known from elsewhere.
         tail.lines += 1
         path.write_bytes(b"".join(RECORDED[:5]))
         assert tail.read() == [parse(RECORDED[4])]

@@ -1,4 +1,4 @@
-"""The screen on a real pseudo-terminal, above the real program with a fake database: what is seen, and how it ends."""
+"""The screen on a pseudo-terminal, with the real Go program and a fake database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from fakeproject import FAKES, wait_for
 from terminal import Terminal
 
 from tsduel.rounds import control
-from tsduel.rounds.view import lines
 from tsduel.rounds.view.events import Tail
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -29,7 +28,7 @@ SHORT = {"duel": {"enabled": False}}
 
 @pytest.fixture
 def terminal(project):
-    """Return how to start a piece of Python on a terminal, and end what is left of it."""
+    """Return a function that starts Python code on a terminal; the fixture ends what is left."""
     started = []
 
     def start(code, *words, columns=80, **env):
@@ -38,11 +37,11 @@ def terminal(project):
         return started[-1]
 
     yield start
-    for one in started:
-        if one.code is None:
-            os.kill(one.pid, signal.SIGKILL)
-            os.waitpid(one.pid, 0)
-        os.close(one.master)
+    for process in started:
+        if process.code is None:
+            os.kill(process.pid, signal.SIGKILL)
+            os.waitpid(process.pid, 0)
+        os.close(process.master)
 
 
 def loading(project):
@@ -58,7 +57,7 @@ def last_event(project):
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_what_is_left_of_a_whole_run(project, terminal, columns):
-    """Below each other: a line a block, the reason of one that failed, how it ended; no line broken, nothing hidden."""
+    """A line a block, the reason of a failure, and the end; no line is broken, and the cursor is not hidden."""
     project.plan(variants={"baseline": BROKEN, "candidate": BINARY}, design={"blocks": 2, "seed": 3}, **SHORT)
     shown = terminal(RUN, project.run_dir, columns=columns, FAKE_LOAD_S="3")
     assert shown.wait() == 0
@@ -67,7 +66,7 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
     assert "flag provided but not defined: -nonsense" in seen
     assert "tsduel: 2 of the blocks failed; the report says which and why" in seen
     assert "all 2 blocks are run, 2 failed, in 0:" in seen
-    # What moved is gone.
+    # The foot is gone.
     assert "the whole run" not in seen
     assert "the whole run" in shown.raw.decode()
     assert shown.seen.wrapped == 0
@@ -81,7 +80,7 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
 
 @pytest.mark.parametrize("how", ["ctrl-c", "term", "hang-up", "kill"])
 def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
-    """Ctrl-C, a signal to the parent alone, a window that is closed, kill -9: nothing is left, and it can go on."""
+    """Ctrl-C, a signal to the parent alone, a closed window, kill -9: no process is left, and the run can resume."""
     project.plan(**SHORT)
     shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="60")
     shown.until("the whole run")
@@ -91,17 +90,14 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
         os.write(shown.master, b"\x03")
     elif how == "hang-up":
         os.close(shown.master)
-        # So that the fixture has one to close.
+        # The fixture closes this one.
         shown.master = os.open("/dev/null", os.O_RDWR)
     else:
         os.kill(shown.pid, signal.SIGTERM if how == "term" else signal.SIGKILL)
-    if how == "kill":
-        assert shown.wait() == -9
-    else:
-        assert shown.wait() == 130
+    assert shown.wait() == (-9 if how == "kill" else 130)
     assert project.alive(patience_s=15) == []
     assert time.monotonic() - begin < 30
-    # The driver outlives a parent that was killed by as much as it takes to end the rest.
+    # After kill -9 of its parent, the driver lives until it has ended the other processes.
     wait_for(lambda: not control.local_driver(project.run_dir, project.env))
     assert last_event(project) == ("run-end", "interrupted")
     if how in {"ctrl-c", "term"}:
@@ -112,21 +108,19 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
 
 
 def test_a_screen_that_breaks_does_not_end_the_run(project, terminal):
-    """What is wrong with it is in run.log; the blocks are run, and what the program said at the end is shown."""
+    """run.log has the error; the blocks run, and the program's last words are shown."""
     project.plan(variants={"baseline": BROKEN, "candidate": BINARY}, **SHORT)
     broken = RUN.replace("sys.exit", "from tsduel.rounds.view import screen; screen.panel = lambda *_: 1 / 0; sys.exit")
     shown = terminal(broken, project.run_dir)
     assert shown.wait() == 0
     assert "tsduel: 1 of the blocks failed; the report says which and why" in " ".join(shown.seen.lines)
-    assert (
-        "ERROR   view: the view broke, and the run goes on without: ZeroDivisionError"
-        in (project.run_dir / "run.log").read_text()
-    )
+    log = (project.run_dir / "run.log").read_text()
+    assert "ERROR   view: the view broke, and the run goes on without: ZeroDivisionError" in log
     assert project.blocks() == ["001"]
 
 
 def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
-    """`make follow` on a terminal and in a pipe, from the middle on; it says how the run ended, and after it too."""
+    """`make follow` from the middle on a terminal, and plain after the end; both say how the run ended."""
     project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="4")
     wait_for(lambda: loading(project))
@@ -140,11 +134,11 @@ def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     assert plain.wait() == 0
     events = Tail(project.run_dir / "raw/events.jsonl").read()
     seen = [line for line in plain.seen.lines if line and " forecast after " not in line]
-    assert seen == [line for e in events if (line := lines.plain(e))]
+    assert seen == [line for e in events if (line := e.line())]
 
 
 def test_a_second_view_can_leave_and_knows_a_run_that_was_killed(project, terminal):
-    """Ctrl-C ends the view alone; a run that nobody runs any more is told as such."""
+    """Ctrl-C ends the view alone; after the driver was killed, the view says that the run does not run."""
     project.plan(**SHORT)
     driver = project.start(FAKE_LOAD_S="60")
     wait_for(lambda: loading(project))

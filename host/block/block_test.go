@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// TestMain lets the test's binary be tsduel-host, as far as adapters ask it.
+// TestMain makes the test's binary answer the adapters' calls of tsduel-host.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "get" {
 		body, err := scrape.Fetch(context.Background(), os.Args[len(os.Args)-1])
@@ -32,11 +34,15 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		_, _ = os.Stdout.Write(body)
-		return
+		// Not os.Exit, at which the race detector sleeps for a second while other goroutines live.
+		syscall.Exit(0)
 	}
 	_ = proc.Subreaper()
 	scrape.CacheAge, scrape.Timeout = time.Millisecond, 2*time.Second
-	machine.TakeCanary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1}, nil }
+	machine.TakeCanary = func(string) (*record.Canary, error) {
+		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1},
+			nil
+	}
 	code := m.Run()
 	proc.Leave()
 	os.Exit(code)
@@ -46,31 +52,44 @@ var types = []string{"single-groupby-1-1-1", "cpu-max-all-1"}
 
 const lines48 = 48 // of ten samples
 
-// fakes is a project whose adapters are the real ones behind a log of their calls, with a fake database and fake commands of TSBS.
+var shortDuel = record.Duel{Enabled: true, Seconds: 0.1, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05,
+	MostDifferences: 10}
+
+// fakes is a project with the real adapters, which log their calls, a fake database and fake commands of
+// TSBS.
 func fakes(t *testing.T) (record.Spec, func() []string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts databases")
+	}
 	root, project := t.TempDir(), must(filepath.Abs("../.."))
 	tsbs := filepath.Join(project, "tests", "fakes")
 	targets := filepath.Join(root, "scripts", "targets", "fake")
 	calls := filepath.Join(root, "calls")
-	check(t, os.MkdirAll(targets, 0o755), os.MkdirAll(filepath.Join(root, "raw", "001.partial"), 0o755), os.MkdirAll(filepath.Join(root, "scratch"), 0o755))
+	check(t, os.MkdirAll(targets, 0o755), os.MkdirAll(filepath.Join(root, "raw", "001.partial"), 0o755),
+		os.MkdirAll(filepath.Join(root, "scratch"), 0o755))
 	real := filepath.Join(project, "scripts", "targets", "victoriametrics")
 	for _, e := range must(os.ReadDir(real)) {
-		body := fmt.Sprintf("#!/usr/bin/env bash\nprintf '%%s\\n' %q >>%q\nexec %q \"$@\"\n", e.Name()+" $DB_ROLE", calls, filepath.Join(real, e.Name()))
+		body := fmt.Sprintf("#!/usr/bin/env bash\nprintf '%%s\\n' %q >>%q\n. %q\n", e.Name()+" $DB_ROLE", calls,
+			filepath.Join(real, e.Name()))
 		body = strings.Replace(body, `\$DB_ROLE`, "$DB_ROLE", 1)
 		check(t, os.WriteFile(filepath.Join(targets, e.Name()), []byte(body), 0o755))
 	}
 	t.Setenv("TSDUEL_PROJECT", root)
 	plan := &record.Plan{
 		Run: "r", Kind: "tsbs", Targets: map[string]record.Target{"fake": {
-			DataFormat: "f", QueryFormat: "f", Answers: "prometheus", Volatile: `"executionTimeMsec":\s*\d+`, Trouble: `\bpanic\b`, Ticks: "^vm_rows$|^vm_http_requests_total$",
+			DataFormat: "f", QueryFormat: "f", Answers: "prometheus", Volatile: `"executionTimeMsec":\s*\d+`,
+			Trouble: `\bpanic\b`, Ticks: "^vm_rows$|^vm_http_requests_total$",
 			Quiet: []string{"active_merges"}, Still: []string{"merges"},
 			Counters: map[string]record.Counter{
-				"inserted": {Name: "vm_rows_inserted_total", Labels: map[string]string{"type": "influx"}}, "stored": {Name: "vm_rows_added_to_storage_total"},
-				"ignored": {Name: "vm_rows_ignored_total"}, "invalid": {Name: "vm_rows_invalid_total"}, "rows_read": {Name: "vm_rows_read_per_query_sum"},
-				"active_merges": {Name: "vm_active_merges"}, "merges": {Name: "vm_merges_total"}, "requests": {Name: "vm_http_requests_total", Labels: map[string]string{"path": "/api/v1/query_range"}},
+				"inserted": {Name: "vm_rows_inserted_total", Labels: map[string]string{"type": "influx"}},
+				"stored":   {Name: "vm_rows_added_to_storage_total"},
+				"ignored":  {Name: "vm_rows_ignored_total"}, "invalid": {Name: "vm_rows_invalid_total"},
+				"rows_read":     {Name: "vm_rows_read_per_query_sum"},
+				"active_merges": {Name: "vm_active_merges"}, "merges": {Name: "vm_merges_total"},
+				"requests": {Name: "vm_http_requests_total", Labels: map[string]string{"path": "/api/v1/query_range"}},
 			}}},
-		Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20},
+		Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20, IdleTimeoutS: 5},
 		Host:     record.HostSettings{Port: freePortOf(t)},
 		Workload: &record.WorkloadPlan{Workers: 1, BatchSize: 10000, Lines: lines48, Samples: lines48 * 10},
 		Queries:  record.Queries{Solo: true, Workers: 1, Count: new(int), Cache: "as-loaded", Seconds: 0.2, MaxCount: 70},
@@ -79,18 +98,22 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 		Noise:    &record.Limits{CanaryPct: new(float64)},
 	}
 	*plan.Queries.Count = 20
-	spec := record.Spec{Plan: plan, Row: record.BlockRow{Block: 1, Kind: "measured", QueryTypes: types[:1]}, RunDir: root, Dir: filepath.Join(root, "raw", "001.partial"),
-		Scratch: filepath.Join(root, "scratch"), Events: record.NewEvents(root, true), Builds: &record.Builds{TSBSBin: tsbs, Variants: map[string]record.Build{}}, Workload: &record.Workload{}}
+	spec := record.Spec{Plan: plan, Row: record.BlockRow{Block: 1, Kind: "measured", QueryTypes: types[:1]},
+		RunDir: root, Dir: filepath.Join(root, "raw", "001.partial"),
+		Scratch: filepath.Join(root, "scratch"), Events: record.NewEvents(root, true),
+		Builds: &record.Builds{TSBSBin: tsbs, Variants: map[string]record.Build{}}, Workload: &record.Workload{}}
 	for _, name := range []string{"baseline", "candidate"} {
 		addVariant(spec, name)
 	}
 	data := filepath.Join(root, "data")
-	check(t, os.WriteFile(data, generate(t, tsbs, "data", "--scale=2", "--timestamp-start=2025-06-10T00:00:00Z", "--timestamp-end=2025-06-11T00:00:00Z", "--log-interval=1h"), 0o644))
+	check(t, os.WriteFile(data, generate(t, tsbs, "data", "--scale=2", "--timestamp-start=2025-06-10T00:00:00Z",
+		"--timestamp-end=2025-06-11T00:00:00Z", "--log-interval=1h"), 0o644))
 	spec.Workload.Data = []record.DataFile{{Format: "f", Path: data, FeedPath: data, Samples: lines48 * 10}}
 	for _, name := range types {
 		path := filepath.Join(root, name+".gob")
 		check(t, os.WriteFile(path, generate(t, tsbs, "queries", "--query-type="+name, "--queries=400", "--seed=1"), 0o644))
-		spec.Workload.Queries = append(spec.Workload.Queries, record.QueryFile{Format: "f", Type: name, Path: path, Count: 400})
+		spec.Workload.Queries = append(spec.Workload.Queries,
+			record.QueryFile{Format: "f", Type: name, Path: path, Count: 400})
 	}
 	return spec, func() []string {
 		return strings.Fields(strings.ReplaceAll(string(must(os.ReadFile(calls))), " server", ""))
@@ -99,11 +122,20 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 
 func generate(t *testing.T, tsbs, what string, args ...string) []byte {
 	t.Helper()
-	return must(exec.Command(filepath.Join(tsbs, "tsbs_generate_"+what), args...).Output())
+	key := what + strings.Join(args, " ")
+	if _, made := generated.Load(key); !made {
+		generated.Store(key, must(exec.Command(filepath.Join(tsbs, "tsbs_generate_"+what), args...).Output()))
+	}
+	made, _ := generated.Load(key)
+	return made.([]byte)
 }
 
+var generated sync.Map // once for all tests: command line -> its output
+
 func addVariant(spec record.Spec, name string) {
-	spec.Plan.Variants = append(spec.Plan.Variants, record.Variant{Name: name, Target: "fake", Components: []record.Component{{Role: "server", Env: map[string]string{}}}})
+	spec.Plan.Variants = append(spec.Plan.Variants,
+		record.Variant{Name: name, Target: "fake", Components: []record.Component{{Role: "server",
+			Env: map[string]string{}}}})
 	spec.Builds.Variants[name] = record.Build{Binary: filepath.Join(spec.Builds.TSBSBin, "database")}
 }
 
@@ -125,11 +157,25 @@ func run(t *testing.T, spec record.Spec) *record.Block {
 		}
 	}
 	b, err := Run(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	nothingLeft(t, spec)
 	return b
+}
+
+func succeeded(t *testing.T, b *record.Block) {
+	t.Helper()
+	if b.Status != record.OK || b.Void != "" {
+		t.Fatalf("%+v, void: %q", b.Failures, b.Void)
+	}
+}
+
+func checksPassed(t *testing.T, b *record.Block) {
+	t.Helper()
+	for _, c := range b.Checks {
+		if !c.OK {
+			t.Errorf("%+v", c)
+		}
+	}
 }
 
 func nothingLeft(t *testing.T, spec record.Spec) {
@@ -173,13 +219,13 @@ func logged(t *testing.T, spec record.Spec, variant, word string) (found []strin
 	return found
 }
 
-// A whole block goes through adapters and phases in order, all is checked, and what an experiment says reaches the
-// database as it is written.
+// A whole block calls adapters and phases in order and checks all. Flags and environment arrive unchanged.
 func TestWholeBlock(t *testing.T) {
 	spec, calls := fakes(t)
 	nasty := []string{"-a=with space", "-b=$(touch x)", "-c='\"`id`", "-d=two\nlines", "-e=*"}
 	spec.Plan.Variants[0].Components[0].Flags = nasty
-	spec.Plan.Variants[0].Components[0].Env = map[string]string{"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e", "PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "1.6"}
+	spec.Plan.Variants[0].Components[0].Env = map[string]string{"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e",
+		"PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "1.6"}
 	spec.Row.QueryTypes = types
 	spec.Plan.Queries.Count = nil
 	spec.Plan.Settle.Polls = 3
@@ -190,10 +236,12 @@ func TestWholeBlock(t *testing.T) {
 	var phases []string
 	for _, p := range b.Phases {
 		phases = append(phases, strings.TrimSpace(p.Variant+" "+p.Phase+" "+p.QueryType))
-		if p.Phase == "load" && p.Count != lines48*10 || p.Phase == "query" && (p.Count < 20 || p.Count > 70) || p.End < p.Begin {
+		if p.Phase == "load" && p.Count != lines48*10 || p.Phase == "query" && (p.Count < 20 || p.Count > 70) ||
+			p.End < p.Begin {
 			t.Errorf("%+v", p)
 		}
-		if timed := p.Phase == "load" || p.Phase == "settle" || p.Phase == "query"; timed != (p.Noise != nil) || timed && p.Noise.ForeignS == nil {
+		if timed := p.Phase == "load" || p.Phase == "settle" || p.Phase == "query"; timed != (p.Noise != nil) ||
+			timed && p.Noise.ForeignS == nil {
 			t.Errorf("noise of %s: %+v", p.Phase, p.Noise)
 		}
 	}
@@ -206,13 +254,16 @@ func TestWholeBlock(t *testing.T) {
 	if !slices.Equal(phases, want) {
 		t.Errorf("phases %q", phases)
 	}
-	one := []string{"start", "endpoints", "load", "settle", "stop", "size", "forget", "start", "endpoints", "query", "query", "query", "query", "stop"}
-	if seen := slices.DeleteFunc(calls(), func(c string) bool { return c == "ready" }); !slices.Equal(seen, slices.Concat(one, one)) {
+	one := []string{"start", "endpoints", "load", "settle", "stop", "size", "forget", "start", "endpoints", "query",
+		"query", "query", "query", "stop"}
+	if seen := slices.DeleteFunc(calls(), func(c string) bool { return c == "ready" }); !slices.Equal(seen,
+		slices.Concat(one, one)) {
 		t.Errorf("calls %q", seen)
 	}
 	for name, solo := range b.Solo {
 		if solo.Sizes["data_bytes"] < 8192 || solo.Restarts != 1 ||
-			solo.CPUNS["load"] <= 0 || solo.CPUNS["drained"] < solo.CPUNS["load"] || solo.CPUNS["query:"+types[0]] <= 0 || solo.Canary.CPUS <= 0 {
+			solo.CPUNS["load"] <= 0 || solo.CPUNS["drained"] < solo.CPUNS["load"] || solo.CPUNS["query:"+types[0]] <= 0 ||
+			solo.Canary.CPUS <= 0 {
 			t.Errorf("%s: %+v", name, solo)
 		}
 	}
@@ -228,17 +279,13 @@ func TestWholeBlock(t *testing.T) {
 	if env := logged(t, spec, "baseline", "env")[0]; !strings.Contains(env, `"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e"`) {
 		t.Errorf("env %s", env)
 	}
-	for _, c := range b.Checks {
-		if !c.OK {
-			t.Errorf("%+v", c)
-		}
-	}
+	checksPassed(t, b)
 	if len(b.Checks) != 2*(12+2*4+1) {
 		t.Errorf("%d checks: %+v", len(b.Checks), b.Checks)
 	}
 }
 
-// queries.cache says in what state the database's caches are when a type is timed.
+// queries.cache decides the state of the database's caches when a type is timed.
 func TestCaches(t *testing.T) {
 	for cache, want := range map[string]struct {
 		starts  int
@@ -275,26 +322,32 @@ func TestCaches(t *testing.T) {
 	}
 }
 
-// What can go wrong with a database: the block fails within seconds, with a sentence, in the phase where it happens.
+// If a database misbehaves, the block fails within seconds, with a sentence, in the right phase.
 func TestMisbehaviour(t *testing.T) {
 	for _, c := range []struct {
 		mode, phase, sentence string
 		change                func(*record.Plan)
 	}{
-		{"unhealthy", "start", "the server did not become healthy within 1s: ", func(p *record.Plan) { p.Watchdog.HealthS = 1 }},
+		{"unhealthy", "start", "the server did not become healthy within 1s: ",
+			func(p *record.Plan) { p.Watchdog.HealthS = 1 }},
 		{"bad-flag", "start", "died: flag provided but not defined: -nonsense (its log: ", nil},
 		{"open", "start", "candidate listens for others, at 0.0.0.0:", nil},
 		{"die-in-load", "load", ") died: ", nil},
-		{"503", "load", "no sample was acknowledged for 2 s: the server answers HTTP status 503; ", func(p *record.Plan) { p.Watchdog.LoadStallS = 2 }},
-		{"hang-metrics", "settle", "the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:", func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
-		{"merging", "settle", "the database did not settle within 4 s: 1 still to do", func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
+		{"503", "load", "no sample was acknowledged for 2 s: the server answers HTTP status 503; ",
+			func(p *record.Plan) { p.Watchdog.LoadStallS = 2 }},
+		{"hang-metrics", "settle",
+			"the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:",
+			func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
+		{"merging", "settle", "the database did not settle within 4 s: 1 still to do",
+			func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
 		{"drop", "settle", "the database stored 0 samples of 480 (vm_rows_added_to_storage_total)", nil},
 		{"ignore-term", "stop", "had to be killed: it did not stop within 1s", func(p *record.Plan) { p.Watchdog.StopS = 1 }},
 		{"blow-up", "stop", "the server's log has a panic or a fatal error: panic: BUG: at the very end", nil},
 		{"query-error", "query", "ended with exit code 2: panic: http request did not return status 200", nil},
 		{"hang-query", "query", "no query was answered for 2 s", func(p *record.Plan) { p.Watchdog.QueryStallS = 2 }},
 		{"die-in-query", "query", ") died: ", nil},
-		{"no-rows", "query", "the queries of single-groupby-1-1-1 read no data: vm_rows_read_per_query_sum did not move", nil},
+		{"no-rows", "query", "the queries of single-groupby-1-1-1 read no data: vm_rows_read_per_query_sum did not move",
+			nil},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
 			spec, _ := fakes(t)
@@ -308,36 +361,40 @@ func TestMisbehaviour(t *testing.T) {
 				t.Fatalf("%s: %+v", b.Status, b.Failures)
 			}
 			f := b.Failures[0]
-			if f.Variant != "candidate" || f.Part != record.Solo || f.Phase != c.phase || !strings.Contains(f.Message, c.sentence) || strings.Contains(f.Message, ".partial") {
+			if f.Variant != "candidate" || f.Part != record.Solo || f.Phase != c.phase ||
+				!strings.Contains(f.Message, c.sentence) || strings.Contains(f.Message, ".partial") {
 				t.Errorf("%+v", f)
 			}
-			if took := time.Since(begin); took > 40*time.Second {
+			if took := time.Since(begin); took > 100*time.Second {
 				t.Errorf("took %v", took)
 			}
 			// The baseline, whose turn would have come, is not tried.
 			if _, tried := b.Solo["baseline"]; tried {
 				t.Error("the baseline was run")
 			}
-			if last := b.Checks[len(b.Checks)-1]; last.Check != "block_finished" || last.OK || last.Variant != "candidate" || last.Message != f.Message {
+			if last := b.Checks[len(b.Checks)-1]; last.Check != "block_finished" || last.OK || last.Variant != "candidate" ||
+				last.Message != f.Message {
 				t.Errorf("%+v", last)
 			}
 		})
 	}
 }
 
-// Commands of TSBS misbehave as well.
+// Commands of TSBS may misbehave, too.
 func TestClients(t *testing.T) {
 	t.Run("samples that were not sent", func(t *testing.T) {
 		spec, _ := fakes(t)
 		t.Setenv("FAKE_LOST_SAMPLES", "10")
-		if f := run(t, spec).Failures[0]; f.Phase != "load" || f.Message != "the loader says it sent 470 samples, and the plan has 480" {
+		if f := run(t, spec).Failures[0]; f.Phase != "load" ||
+			f.Message != "the loader says it sent 470 samples, and the plan has 480" {
 			t.Errorf("%+v", f)
 		}
 	})
 	t.Run("batches that a server put off", func(t *testing.T) {
 		spec, _ := fakes(t)
 		t.Setenv("FAKE_BACKOFF", "1.00")
-		if f := run(t, spec).Failures[0]; f.Phase != "load" || f.Message != "the loader complained on 1 lines, the first: [worker 0] backoff took 1.00sec" {
+		if f := run(t, spec).Failures[0]; f.Phase != "load" ||
+			f.Message != "the loader complained on 1 lines, the first: [worker 0] backoff took 1.00sec" {
 			t.Errorf("%+v", f)
 		}
 	})
@@ -346,6 +403,7 @@ func TestClients(t *testing.T) {
 		hangs := filepath.Join(spec.RunDir, "hangs")
 		check(t, os.WriteFile(hangs, []byte("once\n"), 0o644))
 		t.Setenv("FAKE_HANGS", hangs)
+		spec.Plan.Watchdog.QueryStallS = 60 // long after the client is given up (5 s)
 		spec.Row.Order = []string{"baseline"}
 		b := run(t, spec)
 		attempts := map[string]int{}
@@ -357,7 +415,8 @@ func TestClients(t *testing.T) {
 		if b.Status != record.OK || attempts["baseline"] != 2 {
 			t.Errorf("%v %+v", attempts, b.Failures)
 		}
-		if events := string(must(os.ReadFile(filepath.Join(spec.RunDir, "raw", "events.jsonl")))); !strings.Contains(events, "fault of the client") {
+		if events := string(must(os.ReadFile(filepath.Join(spec.RunDir, "raw", "events.jsonl")))); !strings.Contains(events,
+			"fault of the client") {
 			t.Error(events)
 		}
 	})
@@ -376,8 +435,7 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// With three variants the one that fails is left out, and the others go on; without the baseline there is nothing to
-// compare.
+// Of three variants the one that fails is left out. Without the baseline nothing is compared.
 func TestThreeVariants(t *testing.T) {
 	for broken, want := range map[string][]string{"second": {"candidate", "baseline"}, "baseline": {}} {
 		spec, _ := fakes(t)
@@ -413,7 +471,8 @@ func TestReloadOnce(t *testing.T) {
 		t.Errorf("%q", again)
 	}
 	// Each block worked on a copy: the loaded one has kept the cache that its load left.
-	if _, err := os.Stat(filepath.Join(spec.Scratch, "data", "loaded", "baseline", "server", "cache", "rollup")); err != nil {
+	places := layout{scratch: spec.Scratch, plan: spec.Plan}
+	if _, err := os.Stat(filepath.Join(places.dataDir("loaded", "baseline"), "server", "cache", "rollup")); err != nil {
 		t.Error(err)
 	}
 	spec.Plan.Run = "another run"
@@ -434,14 +493,14 @@ func TestInterrupted(t *testing.T) {
 			t.Errorf("%v %v", b, err)
 		}
 		cancel()
-		if took := time.Since(begin) - moment; took > 5*time.Second {
+		if took := time.Since(begin) - moment; took > 30*time.Second {
 			t.Errorf("took %v", took)
 		}
 		nothingLeft(t, spec)
 	}
 }
 
-// What is not marked as ours is not wiped.
+// A directory that is not marked as ours is not wiped.
 func TestPrecious(t *testing.T) {
 	spec, _ := fakes(t)
 	file := filepath.Join(spec.Scratch, "data", "precious")
@@ -459,12 +518,13 @@ func TestWantOfMemory(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	check(t, os.WriteFile(filepath.Join(root, "vmstat"), []byte("pgfault 9\noom_kill 3\n"), 0o644))
-	f := &frame{oomKills: 3, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "")}}
-	if said := f.wantOfMemory(); said != "" {
+	m := &machines{oomKills: 3, hosts: map[string]machine.Machine{"": machine.NewHere(t.Context(), "")}}
+	if said := m.outOfMemory(); said != "" {
 		t.Error(said)
 	}
-	f.oomKills = 2
-	if said := f.wantOfMemory(); !strings.Contains(said, "the kernel has ended a process for want of memory in this block") {
+	m.oomKills = 2
+	if said := m.outOfMemory(); !strings.Contains(said,
+		"the kernel has ended a process for want of memory in this block") {
 		t.Error(said)
 	}
 }

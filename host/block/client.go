@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
@@ -17,10 +20,11 @@ import (
 // watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
 const watchEvery = time.Second
 
-// client is a command of TSBS that is watched. progress is any number that changes while it works; hung says that it never
-// will, which is its own fault and no database's.
+// client is a command of TSBS that is watched. progress changes while it works. stalled is the fault if it
+// has not changed for stallS. hung (nil: never) says to start the client again.
 type client struct {
 	verb
+	stdin          *os.File
 	stdout, stderr string
 	stallS         float64
 	progress       func(pid int) (float64, error)
@@ -28,32 +32,27 @@ type client struct {
 	hung           func(quiet time.Duration) bool
 }
 
-// errHung is a client that has to be started again.
+// errHung says that a client has to be started again.
 var errHung = errors.New("the client hangs")
 
-// drive runs a client to its end, or to the fault of who does not go on.
-func (f *frame) drive(ctx context.Context, v *variant, c *client) (exit proc.Exit, err error) {
-	for _, out := range []struct {
-		path string
-		file **os.File
-	}{{c.stdout, &c.verb.stdout}, {c.stderr, &c.verb.stderr}} {
-		if *out.file, err = os.Create(out.path); err != nil {
-			return exit, err
-		}
-		defer (*out.file).Close()
+// drive runs a client to its end, or until it or a server fails.
+func (c *client) drive(ctx context.Context, v *variant) (exit proc.Exit, err error) {
+	stdout, err := os.Create(c.stdout)
+	stderr, failed := os.Create(c.stderr)
+	defer func() { _, _ = stdout.Close(), stderr.Close() }()
+	if err := errors.Join(err, failed); err != nil {
+		return exit, err
 	}
 	s := v.front()
 	if c.name == "load" {
 		s = v.written()
 	}
-	p, err := f.start(v, s, c.verb)
+	p, err := machine.Execute(s.command(c.verb), c.stdin, stdout, stderr)
 	if err != nil {
 		return exit, err
 	}
-	if c.stdin != nil {
-		_ = c.stdin.Close() // the client's now: with ours open the feed would not see it end
-	}
-	return f.watch(ctx, v, c, p, p.Pid)
+	_ = c.stdin.Close() // only the client has it now, so that the feed sees when the client ends
+	return c.watch(ctx, v, p, p.Pid)
 }
 
 // working is a client at work, or several.
@@ -63,8 +62,8 @@ type working interface {
 	Kill() error
 }
 
-// watch waits for the end of a client, or for the fault of who does not go on.
-func (f *frame) watch(ctx context.Context, v *variant, c *client, p working, pid int) (exit proc.Exit, err error) {
+// watch waits for the end of a client, or kills it once it or a server fails.
+func (c *client) watch(ctx context.Context, v *variant, p working, pid int) (exit proc.Exit, err error) {
 	clock := time.NewTicker(watchEvery)
 	defer clock.Stop()
 	for last, moved := -1.0, time.Now(); ; {
@@ -74,47 +73,240 @@ func (f *frame) watch(ctx context.Context, v *variant, c *client, p working, pid
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-clock.C:
-			if err = f.died(v); err != nil {
+			if err = v.died(); err != nil {
 				break
 			}
-			var at float64
-			if at, err = c.progress(pid); err == nil && at != last {
-				last, moved = at, time.Now()
-			} else if quiet := time.Since(moved); err == nil && quiet >= record.Seconds(c.stallS) {
+			var now float64
+			if now, err = c.progress(pid); err != nil {
+				break
+			}
+			if now != last {
+				last, moved = now, time.Now()
+			} else if quiet := time.Since(moved); quiet >= record.Seconds(c.stallS) {
 				err = c.stalled()
-			} else if err == nil && c.hung != nil && c.hung(quiet) {
+			} else if c.hung != nil && c.hung(quiet) {
 				err = errHung
 			}
 		}
 		if err != nil {
-			if killed := p.Kill(); killed != nil {
-				return exit, killed
-			}
-			return exit, err
+			return exit, cmp.Or(p.Kill(), err)
 		}
 	}
 }
 
-// acknowledged is the third field of the last whole line of a loader's CSV, of all of them: samples so far.
+var csvLine = regexp.MustCompile(`^[^,]*,[^,]*,([0-9.eE+]+)[,\n]`)
+
+// acknowledged is how many samples loaders have sent so far: the third field of each CSV's last line.
 func acknowledged(csvs ...string) (samples float64) {
 	for _, csv := range csvs {
-		last := 0.0
-		lines(func(line string) {
-			if field := strings.Split(line, ","); strings.HasSuffix(line, "\n") && len(field) > 2 {
-				if n, err := strconv.ParseFloat(field[2], 64); err == nil {
-					last = n
-				}
-			}
-		}, csv)
-		samples += last
+		n, _ := strconv.ParseFloat(lastMatch(csvLine, csv), 64)
+		samples += n
 	}
 	return samples
 }
 
-var status = regexp.MustCompile(`HTTP status \d+`)
+// sleep waits for so long, unless ctx ends before.
+func sleep(ctx context.Context, length time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(length):
+		return nil
+	}
+}
 
-func httpStatus(stderr ...string) string {
-	last := "nothing"
-	lines(func(line string) { last = cmp.Or(status.FindString(line), last) }, stderr...)
-	return last
+// loaders are TSBS's loaders, one a client. Several begin at one instant and load a group of the data each.
+type loaders struct {
+	all    []*loader
+	agreed time.Time     // when several begin
+	ended  chan struct{} // all have
+	failed *loader       // the first that did
+}
+
+type loader struct {
+	host           string
+	on             machine.Machine
+	ahead          float64 // by so many seconds is its host's clock
+	call           verb
+	feed           string
+	prefix, remote string // its files begin with this, here and on its own host
+	pid            int
+	ran            machine.Ran
+	err            error
+}
+
+// loaders prepares one loader a file. Several are held. Kill has to be called, also after an error.
+func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
+	l := &loaders{ended: make(chan struct{})}
+	for _, data := range files {
+		next := &loader{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load"),
+			feed: cmp.Or(data.FeedPath, data.Path)}
+		if len(files) > 1 {
+			next.prefix += "-" + data.Host
+		}
+		next.remote = next.prefix
+		if remote, ok := a.hosts[data.Host].(*machine.There); ok {
+			next.on, next.remote = remote, filepath.Join(a.dataDir("logs", a.Name), filepath.Base(next.prefix))
+			var err error
+			if _, next.ahead, err = remote.Clock(clockQuestions); err != nil {
+				return l, err
+			}
+		}
+		path := next.feed
+		if strings.HasSuffix(path, ".zst") {
+			path = "-" // it is unpacked into stdin
+		}
+		w := a.Plan.Workload
+		next.call = verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
+			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
+			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
+		if len(files) > 1 {
+			held := machine.Held{Command: a.written().command(next.call), Feed: next.feed, Out: next.remote + ".csv",
+				Complaints: next.remote + ".stderr"}
+			if err := next.on.Hold(held, &next.pid); err != nil {
+				return l, err
+			}
+		}
+		l.all = append(l.all, next)
+	}
+	return l, nil
+}
+
+// work runs the loaders to their end. fed waits until their files are complete here.
+func (a *alone) work(ctx context.Context, c *client, l *loaders) (exit proc.Exit, fed func() error, err error) {
+	if len(l.all) > 1 {
+		l.letGo()
+		exit, err = c.watch(ctx, a.variant, l, 0)
+		return exit, func() error { return l.bring(".csv", ".stderr", ".json") }, err
+	}
+	loader := l.all[0]
+	c.verb, c.stdout, c.stderr = loader.call, loader.prefix+".csv", loader.prefix+".stderr"
+	if c.stdin, fed, err = machine.Unpacked(loader.feed); err != nil {
+		return exit, func() error { return nil }, err
+	}
+	exit, err = c.drive(ctx, a.variant)
+	return exit, fed, err
+}
+
+// letGo lets all loaders begin at one instant. It kills the others if one fails.
+func (l *loaders) letGo() {
+	l.agreed = time.Now().Add(leadTime)
+	ended := make(chan *loader)
+	for _, loader := range l.all {
+		at := machine.Instant{Client: loader.pid, At: l.agreed.UnixNano() + int64(loader.ahead*1e9)}
+		go func() {
+			loader.err = loader.on.LetGo(at, &loader.ran)
+			ended <- loader
+		}()
+	}
+	go func() {
+		for range l.all {
+			if loader := <-ended; l.failed == nil && (loader.err != nil || loader.ran.Exit.Code != 0) {
+				l.failed = loader
+				_ = l.Kill()
+			}
+		}
+		close(l.ended)
+	}()
+}
+
+// Ended is closed when all loaders have ended.
+func (l *loaders) Ended() <-chan struct{} { return l.ended }
+
+// Wait returns the first failed loader's code, the CPU of all, and when the last one ended by this host's
+// clock.
+func (l *loaders) Wait(ctx context.Context) (exit proc.Exit, err error) {
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+		return exit, ctx.Err()
+	}
+	if l.failed != nil {
+		exit.Code, err = l.failed.ran.Exit.Code, l.failed.err
+	}
+	for _, loader := range l.all {
+		exit.User, exit.System = exit.User+loader.ran.Exit.User, exit.System+loader.ran.Exit.System
+		if at := loader.ran.Exit.At.Add(-record.Seconds(loader.ahead)); at.After(exit.At) {
+			exit.At = at
+		}
+	}
+	return exit, err
+}
+
+// clients are the records of several loaders that have ended.
+func (l *loaders) clients() (all []record.Client) {
+	for _, loader := range l.all {
+		exit, began := loader.ran.Exit, time.Unix(0, loader.ran.Began)
+		after := began.Add(-record.Seconds(loader.ahead)).Sub(l.agreed)
+		c := clientOf(loader.host, after, exit.At.Sub(began), exit.User+exit.System, loader.ran.CPUs)
+		c.Samples, _ = samplesSent(loader.prefix + ".csv")
+		all = append(all, c)
+	}
+	return all
+}
+
+// files are the local paths of all loaders' files with a suffix.
+func (l *loaders) files(suffix string) (paths []string) {
+	for _, loader := range l.all {
+		paths = append(paths, loader.prefix+suffix)
+	}
+	return paths
+}
+
+// bring brings the files of all loaders up to date here.
+func (l *loaders) bring(suffixes ...string) (err error) {
+	for _, loader := range l.all {
+		for _, suffix := range suffixes {
+			err = errors.Join(err, bring(loader.on, loader.remote+suffix, loader.prefix+suffix))
+		}
+	}
+	return err
+}
+
+// words name the loader that failed, with its last words.
+func (l *loaders) words() (name, words string) {
+	if l.failed != nil {
+		return "the loader on " + l.failed.host, clientWords(l.failed.prefix + ".stderr")
+	}
+	return "the loader", clientWords(l.files(".stderr")...)
+}
+
+// Kill ends the loaders that are held or at work.
+func (l *loaders) Kill() (err error) {
+	select {
+	case <-l.ended:
+		return nil
+	default:
+	}
+	for _, loader := range l.all {
+		if loader.pid != 0 {
+			err = errors.Join(err, loader.on.Kill(loader.pid, &machine.None{}))
+		}
+	}
+	return err
+}
+
+// bring brings the local copy of a remote file up to date. If the paths are equal, the file is local.
+func bring(on machine.Machine, remote, local string) error {
+	if remote == local {
+		return nil
+	}
+	copied, err := os.OpenFile(local, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer copied.Close()
+	for {
+		info, err := copied.Stat()
+		if err != nil {
+			return err
+		}
+		var more []byte
+		if err := on.Log(machine.Piece{Path: remote, From: info.Size()}, &more); err != nil || len(more) == 0 {
+			return err
+		}
+		if _, err := copied.Write(more); err != nil {
+			return err
+		}
+	}
 }

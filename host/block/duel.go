@@ -9,71 +9,62 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"tsduel/host/exchange"
-	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
-// bottleneck is the share of its CPUs from which on a client is what is measured.
+// bottleneck is the share of its CPUs from which on a client, and not a server, is measured.
 const bottleneck = 0.8
 
-// duel is the part of a block in which all variants are resident and are asked the same in turn.
+// duel is the part of a block in which all variants are resident and every operation goes to each in turn.
 type duel struct {
 	*frame
-	when        string   // before or after, of an upgrade; else empty
-	types       []string // of queries, in this order
-	record      *record.DuelRecord
-	exchanges   *exchangeFile
-	differences []record.Difference
-	typical     map[[2]string][]float64 // by candidate and state, one a query type
-	counted     map[string]*exchange.Instructions
-	bodies      map[string][]byte  // of /metrics, when they were last asked for
-	marks       map[string][]usage // CPU at the edges of the last phase
-	asked       time.Time
+	record       *record.DuelRecord
+	part         string   // of its phases
+	when         string   // before or after, in an upgrade
+	types        []string // of queries, in this order
+	sent         map[string]int
+	exchanges    *table
+	differences  []record.Difference
+	typical      map[[2]string][]float64 // ln ratios by candidate and state, one a query type and sitting
+	index        int                     // of the sitting, from 0
+	loading      bool                    // the sitting loads in turn
+	instructions map[string]*exchange.Instructions
+	bodies       map[string][]byte  // of /metrics, as last read
+	countersRead time.Time          // when bodies were read
+	marks        map[string][]usage // CPU at the edges of the last phase
 }
 
-// runDuel runs it for the variants that are left. A fault of one variant is its own; the others go on while two are left.
 func runDuel(ctx context.Context, f *frame) error {
-	return newDuel(f, "", f.Row.QueryTypes, &f.block.Duel).whole(ctx)
+	return newDuel(f, record.InDuel, "", f.Row.QueryTypes, &f.block.Duel).whole(ctx)
 }
 
-// newDuel begins the record of a duel, which is put where it belongs.
-func newDuel(f *frame, when string, types []string, to **record.DuelRecord) *duel {
-	d := &duel{frame: f, when: when, types: types, differences: []record.Difference{}, typical: map[[2]string][]float64{},
-		counted: map[string]*exchange.Instructions{}, bodies: map[string][]byte{}, marks: map[string][]usage{}}
-	d.record = &record.DuelRecord{Start: map[string]record.DuelStart{}, Idle: []record.DuelIdle{}, Types: []record.DuelType{},
+// newDuel makes a duel whose record is at to.
+func newDuel(f *frame, part, when string, types []string, to **record.DuelRecord) *duel {
+	*to = &record.DuelRecord{Start: map[string]record.DuelStart{}, Places: []record.DuelPlace{},
+		Idle: []record.DuelIdle{}, Types: []record.DuelType{}, Load: []record.DuelLoad{},
 		Counters: map[string]map[string]float64{}, RSSBytes: map[string]int64{}, RSSPeakBytes: map[string]int64{}}
-	*to = d.record
-	return d
+	return &duel{frame: f, record: *to, part: part, when: when, types: types, sent: map[string]int{},
+		differences: []record.Difference{}, typical: map[[2]string][]float64{}}
 }
 
+// whole runs the duel. A variant that fails leaves it; the others go on while two are alive.
 func (d *duel) whole(ctx context.Context) (err error) {
 	if err := os.MkdirAll(d.path(""), 0o777); err != nil {
 		return err
 	}
-	if client := d.Host.Pin.Client; len(client) > 0 {
-		undo, err := proc.Pin(client)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, undo()) }()
-	}
-	if d.exchanges, err = createExchanges(d.path("exchanges.csv.gz"), "query_type,k,order,bytes", d.Plan.Variants); err != nil {
+	columns := "query_type,sitting,k,order,bytes"
+	if d.exchanges, err = createTable(d.path("exchanges.csv.gz"), columns, d.Plan.Variants...); err != nil {
 		return err
 	}
-	if d.Plan.Duel.Load {
-		err = d.ingest(ctx)
-	}
-	if err == nil && !d.decided() {
-		err = d.run(ctx)
-	}
-	for _, count := range d.counted {
-		count.Close()
-	}
+	err = pinned(d.Host.Pin.Client, func() error {
+		if d.Plan.Duel.Load {
+			return d.steps(func() error { return d.ingest(ctx) }, func() error { return d.run(ctx) })
+		}
+		return d.run(ctx)
+	})
 	if err = errors.Join(err, d.exchanges.close()); err != nil {
 		return err
 	}
@@ -81,111 +72,74 @@ func (d *duel) whole(ctx context.Context) (err error) {
 	return record.WriteJSON(d.path("differences.json"), d.differences)
 }
 
-func (d *duel) path(name string) string { return filepath.Join(d.Dir, d.part(), d.when, name) }
-
-// part is what its phases belong to.
-func (d *duel) part() string {
-	if d.when == "" {
-		return record.InDuel
-	}
-	return record.InUpgrade
-}
-
-// phase is the name of one of its phases: an upgrade has two duels.
-func (d *duel) phase(name string) string {
-	switch {
-	case d.when == "":
-		return name
-	case name == "exchange":
-		return d.when
-	}
-	return d.when + "-" + name
-}
+func (d *duel) path(name string) string { return filepath.Join(d.Dir, d.part, d.when, name) }
 
 func (d *duel) run(ctx context.Context) error {
-	if err := d.start(ctx); err != nil || d.decided() {
-		return err
-	}
-	if err := d.idle(ctx, "before"); err != nil || d.decided() {
-		return err
-	}
-	before := maps.Clone(d.bodies)
-	for i, queryType := range d.types {
-		if d.Plan.Queries.Cache == "cold" && i > 0 {
-			if err := d.stop(ctx); err != nil || d.decided() {
-				return err
-			}
-			if err := d.start(ctx); err != nil || d.decided() {
-				return err
-			}
-		}
-		if err := d.exchange(ctx, queryType); err != nil || d.decided() {
+	d.record.Sittings = d.sittings(d.Plan.Duel.Sittings)
+	for index := range d.record.Sittings {
+		if err := d.sit(ctx, index); err != nil || d.decided() {
 			return err
 		}
 	}
-	if d.countsTogether() {
-		if err := d.countTogether(ctx, before); err != nil || d.decided() {
-			return err
-		}
+	if d.when != "" {
+		return nil
 	}
-	if err := d.idle(ctx, "after"); err != nil || d.decided() {
-		return err
-	}
-	for _, v := range d.alive() {
-		rss := usage{}
-		for _, s := range v.servers {
-			if c, err := s.kernel(); err == nil { // else it has died, as stop will say
-				rss[s.role] = int64(c.RSS)
-				d.record.RSSPeakBytes[v.Name] += int64(c.PeakRSS)
-			}
-		}
-		d.record.RSSBytes[v.Name] = rss.sum()
-		d.byRole(&d.record.RSSByRole, v.Name, rss)
-	}
-	if err := d.stop(ctx); err != nil || d.when != "" {
-		return err
-	}
-	// What lies on disk is what was merged; before, it was as many parts as chance had it.
+	// If the duel merged or loaded the data, their size is known only now.
 	return d.all(func(v *variant) (err error) {
-		if solo, has := d.block.Solo[v.Name]; has && d.mergesLater(v) {
-			err = d.keepSizes(ctx, v, &solo)
+		solo, has := d.block.Solo[v.Name]
+		if has && v.mergesLater() || !has && d.loads() {
+			err = (&alone{variant: v, record: &solo}).keepSizes(ctx)
 			d.block.Solo[v.Name] = solo
 		}
 		return err
 	})
 }
 
-// decided says that there is nothing to compare any more.
-func (d *duel) decided() bool { return d.block.Void != "" || len(d.alive()) < 2 }
-
-// enter begins a phase of all variants, to which their faults are put down.
-func (d *duel) enter(phase, queryType string) *span {
-	s := d.begin(nil, d.part(), d.phase(phase), queryType)
-	for _, v := range d.alive() {
-		v.part, v.phase = s.Part, s.Phase
+// sittings is how many there are: as planned, or one in a warm-up block and in a profile.
+func (d *duel) sittings(planned int) int {
+	if d.Row.Kind == "warmup" || d.profiler != nil {
+		return 1
 	}
-	return s
+	return max(1, planned)
 }
 
-// timed is a phase over which the host is looked at, too.
-func (d *duel) timed(phase, queryType string) *span {
-	s := d.enter(phase, queryType)
-	s.listen(d.servers()...)
-	return s
-}
-
-func (d *duel) servers() (all []*server) {
-	for _, v := range d.alive() {
-		all = append(all, v.servers...)
+// sit is one sitting: it starts all variants, exchanges its share of every type, and stops all.
+func (d *duel) sit(ctx context.Context, index int) error {
+	d.next(index, false)
+	defer d.close()
+	steps := []func() error{func() error { return d.start(ctx) }}
+	if index == 0 {
+		steps = append(steps, func() error { return d.idle(ctx, "before") })
 	}
-	return all
+	var before map[string][]byte
+	steps = append(steps, func() error { before = maps.Clone(d.bodies); return nil })
+	for place, queryType := range d.types {
+		if d.Plan.Queries.Cache == "cold" && place > 0 {
+			steps = append(steps, func() error { return d.stop(ctx) }, func() error { return d.start(ctx) })
+		}
+		steps = append(steps, func() error { return d.exchange(ctx, queryType, place) })
+	}
+	if d.countsTogether() {
+		steps = append(steps, func() error { return d.countTogether(ctx, before) })
+	}
+	if index == d.record.Sittings-1 {
+		steps = append(steps, func() error { return d.idle(ctx, "after") }, d.keepRSS)
+	}
+	return d.steps(append(steps, func() error { return d.stop(ctx) })...)
 }
 
-// idle is a phase in which nobody asks.
+func (d *duel) keepRSS() error {
+	for _, v := range d.alive() {
+		sum, rss := v.kernel()
+		d.record.RSSBytes[v.Name], d.record.RSSPeakBytes[v.Name] = rss.sum(), int64(sum.PeakRSS)
+		d.byRole(&d.record.RSSByRole, v.Name, rss)
+	}
+	return nil
+}
+
 func (d *duel) idle(ctx context.Context, when string) error {
 	s := d.timed("idle", when)
 	used, seconds, err := d.watch(ctx, record.Seconds(d.Plan.Duel.IdleS))
-	s.over()
 	s.close(0, 0)
 	if err == nil {
 		d.record.Idle = append(d.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
@@ -193,51 +147,35 @@ func (d *duel) idle(ctx context.Context, when string) error {
 	return err
 }
 
-// stop stops all gracefully, and looks whether they are who was started.
-func (d *duel) stop(ctx context.Context) error {
-	s := d.enter("stop", "")
-	defer func() { s.close(0, 0) }()
-	return d.all(func(v *variant) error {
-		if err := d.died(v); err != nil {
-			return err
-		}
-		if err := d.sameProcess(v); err != nil {
-			return err
-		}
-		_, err := d.shutdown(ctx, v)
-		return err
-	})
-}
-
-// exchange is the phase of one query type.
-func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
-	rule := d.Plan.Duel
-	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS), MostDifferences: rule.MostDifferences,
-		Until: exchange.Until{Lasts: record.Seconds(rule.Seconds), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}}
-	first, times := 0, 1
+// exchange is this sitting's share of the exchanges of one query type, which has that place among the types.
+func (d *duel) exchange(ctx context.Context, queryType string, place int) (err error) {
+	rule, n := d.Plan.Duel, d.record.Sittings
+	share := func(whole int) int { return (whole + n - 1) / n }
+	job := exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(d.Plan.Watchdog.QueryStallS),
+		MostDifferences: rule.MostDifferences, Until: exchange.Until{Lasts: record.Seconds(rule.Seconds / float64(n)),
+			Longest: record.Seconds(rule.LongestS / float64(n)), Least: share(rule.Least), Fewest: share(rule.Fewest)}}
+	first, times := d.sent[queryType], 1
 	if d.Calibration != nil && d.Calibration.Counts[queryType] > 0 {
-		job.Until = exchange.Until{Count: d.Calibration.Counts[queryType]}
-		first = d.Row.Turn * job.Until.Count
-		times = d.more(queryType, job.Until.Count)
-		job.Until.Count *= times
+		count := d.Calibration.Counts[queryType]
+		first += d.Row.Turn * count
+		times = d.repeats(queryType, count)
+		job.Until = exchange.Until{Count: share(count) * times}
 	}
 	open := func(target *record.Target) (source exchange.Source, reading exchange.Reading, err error) {
-		file, err := d.Workload.QueriesFor(*target, queryType)
-		if err != nil {
-			return nil, reading, err
-		}
-		if reading, err = d.reading(queryType, target); err != nil {
-			return nil, reading, err
-		}
-		source, err = exchange.OpenQueries(file.Path, first, target.QueryArguments)
-		return source, reading, err
+		return d.open(queryType, target, func(count int) int {
+			if d.Calibration == nil { // a phase that lasts its time may reach the end of the file
+				first = d.index * count / n
+			}
+			return first
+		})
 	}
-	// Opened before the phase begins: finding this block's slice takes its time.
+	// Opened before the phase begins, since it takes time to find this block's slice.
 	if job.Sides, err = d.sides(open); err != nil {
 		return err
 	}
+	job.Ask = indices(job.Sides, d.askOrder(place))
 	if d.Plan.Queries.Cache == "warm" {
-		warmed, _, _, err := d.send(ctx, job)
+		warmed, err := d.send(ctx, job)
 		if err == nil {
 			err = d.readCounters(ctx)
 		}
@@ -249,136 +187,136 @@ func (d *duel) exchange(ctx context.Context, queryType string) (err error) {
 			return err
 		}
 	}
-	// A quarter more than it takes, so that one window is enough.
-	read := d.profile(ctx, "queries", record.Seconds(1.25*rule.Seconds*float64(times)), d.alive()...)
-	defer read(0)
-	before, s := maps.Clone(d.bodies), d.timed("exchange", queryType) // nothing was asked of them since
-	result, names, places, err := d.send(ctx, job)
+	// A quarter longer than the phase, so that one window of a profile is enough.
+	expect := record.Seconds(1.25 * rule.Seconds * float64(times))
+	endProfile := d.profiler.read(ctx, "queries", expect, d.alive()...)
+	defer endProfile(0)
+	before := maps.Clone(d.bodies) // no query was sent since they were read
+	s := d.timed("exchange", queryType)
+	result, err := d.send(ctx, job)
 	if err != nil {
 		return err
 	}
-	read(int64(len(result.Exchanges)))
-	s.done(result)
-	if err := d.exchanges.add(queryType+",", places, len(d.Plan.Variants), result.Exchanges); err != nil {
+	endProfile(int64(len(result.Exchanges)))
+	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
+	prefix := fmt.Sprintf("%s,%d,", queryType, d.index)
+	if err := d.exchanges.add(prefix, d.sent[queryType], job.Sides, d.Plan.Variants, result.Exchanges); err != nil {
 		return err
 	}
-	d.keep(queryType, first, names, result)
-	asked := max(1, job.Until.Count, len(result.Exchanges))
+	d.sent[queryType] += len(result.Exchanges)
+	d.keep(queryType, first, job.Sides, result)
 	if !d.countsTogether() {
 		if err := d.readCounters(ctx); err != nil {
 			return err
 		}
 	}
-	return d.judge(ctx, names, result, func(v *variant, i int) error {
-		side := result.Sides[i]
-		check := func(name string, expected, actual int, wrong string) error {
-			return d.equal(v, name, float64(expected), float64(actual), wrong)
-		}
-		if i > 0 {
-			what := ""
-			if result.First != nil {
-				what = fmt.Sprintf(", first in exchange %d: %s", result.First.K, result.First.What)
-			}
-			if err := check("exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s (%s/differences.json has both)",
-				side.Differences, side.Compared, queryType, names[0], what, filepath.Join(d.part(), d.when))); err != nil {
-				return err
-			}
-			if err := check("exchanges_answered", asked, side.Compared, fmt.Sprintf("%d of %d exchanges of %s were compared: %s", side.Compared, asked, queryType, result.Stopped)); err != nil {
-				return err
-			}
-		}
-		empty := side.Empty
-		if empty < len(result.Exchanges) && d.Plan.MayBeEmpty(queryType) {
-			empty = 0
-		}
-		if err := check("exchanges_empty", 0, empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty, len(result.Exchanges), queryType)); err != nil {
+	planned := max(1, job.Until.Count, len(result.Exchanges))
+	return d.judge(ctx, job.Sides, result, func(v *variant, i int) error {
+		if err := d.checkAnswers(v, queryType, planned, i, result); err != nil || d.countsTogether() {
 			return err
 		}
-		if d.countsTogether() {
-			return nil
-		}
-		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
-		return d.rowsRead(v, queryType, before[v.Name], d.bodies[v.Name])
+		d.record.Types[len(d.record.Types)-1].Counters[v.Name] = grown(v.target, before[v.Name], d.bodies[v.Name])
+		return v.rowsRead(queryType, before[v.Name], d.bodies[v.Name])
 	})
 }
 
-// countsTogether says that counters are read once for all query types: a database that gives its last answer again for a
-// second makes every reading wait for that.
+// checkAnswers checks that the i-th side answered all planned exchanges, like the first side, with data.
+func (d *duel) checkAnswers(v *variant, queryType string, planned, i int, result *exchange.Result) error {
+	side, difference := result.Sides[i], ""
+	if result.First != nil {
+		difference = fmt.Sprintf(", first in exchange %d: %s", result.First.K, result.First.What)
+	}
+	empty := side.Empty
+	if empty < len(result.Exchanges) && d.Plan.MayBeEmpty(queryType) {
+		empty = 0
+	}
+	for _, c := range []struct {
+		check            string
+		expected, actual int
+		wrong            string
+	}{
+		{"exchanges_same", 0, side.Differences, fmt.Sprintf("%d of %d answers to %s are not the same as %s's%s "+
+			"(%s/differences.json has both)", side.Differences, side.Compared, queryType, d.Plan.Variants[0].Name, difference,
+			filepath.Join(d.part, d.when))},
+		{"exchanges_answered", planned, side.Compared, fmt.Sprintf("%d of %d exchanges of %s were compared: %s",
+			side.Compared, planned, queryType, result.Stopped)},
+		{"exchanges_empty", 0, empty, fmt.Sprintf("%d of %d answers to %s have no data", side.Empty,
+			len(result.Exchanges), queryType)},
+	} {
+		if i == 0 && c.check != "exchanges_empty" {
+			continue // the first side is compared with none
+		}
+		if err := v.equal(c.check, int64(c.expected), int64(c.actual), "%s", c.wrong); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeats is how often a profile repeats the exchanges of a type to fill its time, as far as the files reach.
+func (d *duel) repeats(queryType string, count int) int {
+	if d.profiler == nil {
+		return 1
+	}
+	all := profileFor.Seconds() * float64(len(d.Plan.Variants))
+	times := int(math.Ceil(all / d.Plan.Duel.Seconds / float64(len(d.Row.QueryTypes))))
+	for _, file := range d.Workload.Queries {
+		if file.Type == queryType {
+			times = min(times, file.Count/count)
+		}
+	}
+	return max(1, times)
+}
+
+// countsTogether says to read counters once for all types: some databases repeat an answer for a second.
 func (d *duel) countsTogether() bool { return d.Plan.Duel.Counters == "duel" }
 
-// countTogether keeps how far the counters have moved over all query types.
+// countTogether keeps the growth of the counters over all query types.
 func (d *duel) countTogether(ctx context.Context, before map[string][]byte) error {
 	if err := d.readCounters(ctx); err != nil {
 		return err
 	}
 	return d.all(func(v *variant) error {
-		d.record.Counters[v.Name] = v.grown(before[v.Name], d.bodies[v.Name])
-		return d.rowsRead(v, "", before[v.Name], d.bodies[v.Name])
+		sum := grown(v.target, before[v.Name], d.bodies[v.Name])
+		for name, earlier := range d.record.Counters[v.Name] {
+			sum[name] += earlier
+		}
+		d.record.Counters[v.Name] = sum
+		return v.rowsRead("", before[v.Name], d.bodies[v.Name])
 	})
 }
 
-// reading says how a target's answers are read, and how far they are compared with the baseline's.
-func (f *frame) reading(queryType string, target *record.Target) (r exchange.Reading, err error) {
-	r = exchange.Reading{Answers: target.Answers, Prefix: target.NamePrefix}
+// open opens the queries of a type as a target is asked them. first is the first one, from the number of all. reading
+// says how far the answers are compared with the baseline's.
+func (f *frame) open(queryType string, target *record.Target, first func(count int) int) (source exchange.Source,
+	reading exchange.Reading, err error) {
+	file, err := f.Workload.QueriesFor(*target, queryType)
+	if err != nil {
+		return nil, reading, err
+	}
+	reading = exchange.Reading{Answers: target.Answers, Prefix: target.NamePrefix}
 	if target.Volatile != "" {
-		if r.Volatile, err = regexp.Compile(target.Volatile); err != nil {
-			return r, fmt.Errorf("the target's volatile: %w", err)
+		if reading.Volatile, err = regexp.Compile(target.Volatile); err != nil {
+			return nil, reading, fmt.Errorf("the target's volatile: %w", err)
 		}
 	}
 	for _, t := range f.Plan.Queries.Types {
-		if t.Name != queryType {
-			continue
-		}
-		r.Level = exchange.Level(t.Compared[target.Name].Level)
-		if target.Windows == "start" {
-			r.Shift = t.WindowS
-		}
-	}
-	return r, nil
-}
-
-// sides are the variants that are left, each with what it is asked; open is called once for each target.
-func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side, err error) {
-	opened := map[string]exchange.Side{}
-	for _, v := range d.alive() {
-		side, is := opened[v.Target]
-		if !is {
-			if side.Source, side.Reading, err = open(&v.target); err != nil {
-				closeAll(sides)
-				return nil, err
+		if t.Name == queryType {
+			reading.Level = exchange.Level(t.Compared[target.Name].Level)
+			if target.Windows == "start" {
+				reading.Shift = t.WindowS
 			}
-			opened[v.Target] = side
 		}
-		side.Name, side.URL = v.Name, v.url()
-		if side.Reading.Answers == "" {
-			side.URL = v.written().writes
-		}
-		side.Used = func() (exchange.Used, error) {
-			cpu, err := v.cpuByRole()
-			d.marks[v.Name] = append(d.marks[v.Name], cpu)
-			instructions, failed := d.counted[v.Name].Read()
-			return exchange.Used{CPU: cpu.sum(), Instructions: instructions}, errors.Join(err, failed)
-		}
-		sides = append(sides, side)
 	}
-	return sides, nil
+	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments)
+	return source, reading, err
 }
 
-func closeAll(sides []exchange.Side) {
-	for _, s := range sides {
-		s.Source.Close() // those of one target are one: closing it again does nothing
-	}
-}
-
-// send exchanges what a job's sources give between its sides, and closes them; places are the sides' columns in files.
-func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Result, names []string, places []int, err error) {
+// send runs a job and closes its sources.
+func (d *duel) send(ctx context.Context, job exchange.Job) (*exchange.Result, error) {
 	defer closeAll(job.Sides)
 	clear(d.marks)
-	for place, v := range d.Plan.Variants {
-		if slices.ContainsFunc(job.Sides, func(s exchange.Side) bool { return s.Name == v.Name }) {
-			names, places = append(names, v.Name), append(places, place)
-		}
-	}
+	job.Read = indices(job.Sides, d.readOrder())
 	job.Progress = func(done int, elapsed time.Duration) {
 		total := job.Until.Count
 		if total == 0 {
@@ -386,112 +324,17 @@ func (d *duel) send(ctx context.Context, job exchange.Job) (result *exchange.Res
 		}
 		d.Events.Progress(d.phase("exchange"), int64(done), int64(total))
 	}
-	result, err = exchange.Run(ctx, job)
-	return result, names, places, err
+	return exchange.Run(ctx, job)
 }
 
-// used is what a variant has used between the edges of the last phase.
-func (d *duel) used(name string) usage {
-	marks := d.marks[name]
-	if len(marks) < 2 {
-		return nil
-	}
-	return marks[len(marks)-1].since(marks[0])
-}
-
-// done ends a phase of exchanges.
-func (s *span) done(result *exchange.Result) {
-	s.over()
-	s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
-}
-
-// keep records what a phase gave.
-func (d *duel) keep(queryType string, first int, names []string, result *exchange.Result) {
-	kept := record.DuelType{QueryType: queryType, Exchanges: len(result.Exchanges), Compared: len(result.Exchanges), Differences: result.Differences,
-		FirstQuery: first, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}, ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
-	if d.Host.Instructions {
-		kept.Instructions = map[string]int64{}
-	}
-	for i, name := range names {
-		side := result.Sides[i]
-		kept.CPUNS[name] = side.CPU
-		d.byRole(&kept.CPUNSByRole, name, d.used(name))
-		if kept.Instructions != nil {
-			kept.Instructions[name] = side.Instructions
-		}
-		kept.Empty += side.Empty
-		if side.Failure != "" {
-			kept.Errors++
-		}
-		if i > 0 {
-			kept.Compared = min(kept.Compared, side.Compared)
-			if t, ok := typical(result.Exchanges, i); ok {
-				of := [2]string{name, d.state(queryType)}
-				d.typical[of] = append(d.typical[of], t)
-			}
-		}
-	}
-	d.record.Types = append(d.record.Types, kept)
-	if x := result.First; x != nil {
-		d.differences = append(d.differences, record.Difference{QueryType: queryType, K: x.K, Query: x.Query, Variants: x.Sides[:], Bodies: x.Bodies[:], What: x.What})
-	}
-	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
-	if share > bottleneck {
-		d.Events.Note(d.block.Block, "", queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
-	}
-}
-
-// judge makes the checks of a phase, for each variant that took part.
-func (d *duel) judge(ctx context.Context, names []string, result *exchange.Result, checks func(v *variant, side int) error) error {
+// judge makes the checks of a phase for each variant that took part; i is its side.
+func (d *duel) judge(ctx context.Context, sides []exchange.Side, result *exchange.Result,
+	checks func(v *variant, i int) error) error {
 	return d.all(func(v *variant) error {
-		i := slices.Index(names, v.Name)
+		i := indices(sides, []string{v.Name})[0]
 		if failure := result.Sides[i].Failure; failure != "" {
 			return d.noAnswer(ctx, v, failure)
 		}
 		return checks(v, i)
 	})
-}
-
-// noAnswer is the fault of a variant that answers no more: of a process that has died its own last words.
-func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
-	if err := d.leftBy(ctx, 1, v); err != nil {
-		return err
-	}
-	return faultf("%s; %s", failure, lastWords(v.front()))
-}
-
-// ratios are what the forecast goes by.
-func (d *duel) ratios() {
-	baseline, types := d.Plan.Variants[0].Name, map[string]int{}
-	for _, queryType := range d.types {
-		types[d.state(queryType)]++
-	}
-	for _, v := range d.Plan.Variants[1:] {
-		for state, n := range types {
-			logs := d.typical[[2]string{v.Name, state}]
-			if d.variants[v.Name].failed || len(logs) < n {
-				continue
-			}
-			var cpu [2]float64
-			for _, t := range d.record.Types {
-				if d.state(t.QueryType) == state {
-					cpu[0] += float64(t.CPUNS[baseline])
-					cpu[1] += float64(t.CPUNS[v.Name])
-				}
-			}
-			d.block.Ratio(v.Name, state+"_typical_ms", mean(logs))
-			d.block.Ratio(v.Name, state+"_cpu_us", math.Log(cpu[1]/cpu[0]))
-		}
-	}
-}
-
-// state is what the metrics of a query type begin with: those of an upgrade have the window that it is over.
-func (d *duel) state(queryType string) string {
-	if d.when == "" {
-		return "duel"
-	}
-	if _, window, _ := strings.Cut(queryType, "@"); window != "" {
-		return "upgrade_" + window
-	}
-	return "upgrade_right_after"
 }

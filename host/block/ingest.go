@@ -6,126 +6,191 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
-	"slices"
+	"time"
 
 	"tsduel/host/exchange"
-	"tsduel/host/machine"
 	"tsduel/host/record"
 )
 
-// ingest is exchanged ingestion: the data in batches to all in turn, on directories that are empty before and gone after.
+// putOff is how long a server is watched after the last batch: databases put work off by two seconds.
+var putOff = 2500 * time.Millisecond
+
+// ingest loads in turn, each sitting into empty directories. They are removed unless the queries need them.
 func (d *duel) ingest(ctx context.Context) (err error) {
 	loaded := map[*variant]string{}
-	defer func() {
-		for v, dir := range loaded {
-			err = errors.Join(err, d.everywhere(v, func(m machine.Machine) error {
-				return m.Prepare(machine.Directories{Remove: []string{v.data}}, &machine.None{})
-			}))
-			v.data = dir
-		}
-		d.record.Start = map[string]record.DuelStart{}
-	}()
 	for _, v := range d.alive() {
-		loaded[v], v.data = v.data, v.data+".exchanged"
-		// One that was killed may have left its own.
-		fresh := machine.Directories{Remove: []string{v.data}}
-		for _, c := range v.Components {
-			fresh.Make = append(fresh.Make, filepath.Join(v.data, c.Role))
-		}
-		if err := d.everywhere(v, func(m machine.Machine) error { return m.Prepare(fresh, &machine.None{}) }); err != nil {
-			return err
+		if loaded[v] = v.data; !d.loads() {
+			v.data = d.dataDir("exchanged", v.Name)
 		}
 	}
-	if err := d.start(ctx); err != nil || d.decided() {
+	file, err := createTable(d.path("load.csv.gz"), "sitting,k,order,lines", d.Plan.Variants...)
+	if err != nil {
 		return err
 	}
+	for index := range d.sittings(d.Plan.Duel.LoadSittings) {
+		if err = d.ingestOnce(ctx, file, index); err != nil || d.decided() {
+			break
+		}
+	}
+	err = errors.Join(err, file.close())
+	for v, dir := range loaded {
+		if v.data != dir {
+			err = errors.Join(err, v.empty(false))
+			v.data = dir
+		}
+	}
+	d.record.Start = map[string]record.DuelStart{}
+	return err
+}
+
+// ingestOnce is one sitting. CPU counts until all acknowledged samples are on the disk.
+func (d *duel) ingestOnce(ctx context.Context, file *table, index int) error {
+	d.next(index, true)
+	defer d.close()
+	rule, planned := d.Plan.Duel, d.Plan.Workload.Lines
+	kept := record.DuelLoad{Sitting: d.index, CPUNS: map[string]int64{}, DrainedCPUNS: map[string]int64{},
+		RSSPeakBytes: map[string]int64{}}
+	endProfile := func(int64) {}
+	defer func() { endProfile(0) }()
+	var ended time.Time
+	var before map[string][]byte
+	began, running := map[string]usage{}, map[string]servers{}
+	return d.steps(
+		func() error { return d.all(func(v *variant) error { return v.empty(true) }) },
+		func() error { return d.start(ctx) },
+		func() error {
+			job, err := d.ingestJob()
+			if err != nil {
+				return err
+			}
+			expect := max(firstWindow, record.Seconds(1.25*rule.LoadS))
+			endProfile = d.profiler.read(ctx, "ingestion", expect, d.alive()...)
+			before = maps.Clone(d.bodies)
+			s := d.timed("exchange", "load")
+			result, err := d.send(ctx, job)
+			if err != nil {
+				return err
+			}
+			ended = time.Now()
+			kept.Exchanges, kept.Seconds = len(result.Exchanges), result.Elapsed.Seconds()
+			for _, x := range result.Exchanges {
+				kept.Lines += int64(x.Lines)
+			}
+			if kept.Lines == planned { // the end of the data is no early end
+				result.Stopped = ""
+			}
+			kept.Samples = kept.Lines * d.Plan.Workload.Samples / max(1, planned)
+			for i, side := range result.Sides {
+				kept.CPUNS[job.Sides[i].Name] = side.CPU
+			}
+			s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
+			prefix := fmt.Sprintf("%d,", d.index)
+			if err := file.add(prefix, 0, job.Sides, d.Plan.Variants, result.Exchanges); err != nil {
+				return err
+			}
+			return d.judge(ctx, job.Sides, result, func(v *variant, _ int) error {
+				expected := planned
+				if rule.LoadS > 0 && result.Stopped == "" {
+					expected = kept.Lines
+				}
+				return v.equal("lines_exchanged", expected, kept.Lines, "%d of %d lines were exchanged: %s", kept.Lines,
+					expected, result.Stopped)
+			})
+		},
+		func() error { return d.drain(ctx, ended, kept.Samples, before) },
+		func() error {
+			kept.DrainS = time.Since(ended).Seconds()
+			endProfile(kept.Samples)
+			return d.all(func(v *variant) error {
+				return v.stored(kept.Samples, before[v.Name], d.bodies[v.Name])
+			})
+		},
+		func() error {
+			for _, v := range d.alive() {
+				began[v.Name], running[v.Name] = d.marks[v.Name][0], v.servers
+				sum, _ := v.kernel()
+				kept.RSSPeakBytes[v.Name] = int64(sum.PeakRSS)
+			}
+			return d.stop(ctx)
+		},
+		func() error {
+			for _, v := range d.alive() {
+				used := running[v.Name].spent().since(began[v.Name])
+				kept.DrainedCPUNS[v.Name] = used.sum()
+				d.byRole(&kept.CPUNSByRole, v.Name, used)
+			}
+			d.record.Load = append(d.record.Load, kept)
+			return nil
+		},
+	)
+}
+
+// ingestJob sends the data in batches, or as many as fit into this sitting's time.
+func (d *duel) ingestJob() (job exchange.Job, err error) {
 	rule := d.Plan.Duel
-	job := exchange.Job{Timeout: record.Seconds(d.Plan.Watchdog.LoadStallS)}
+	job.Timeout = record.Seconds(d.Plan.Watchdog.LoadStallS)
 	if rule.LoadS > 0 {
-		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS), Longest: record.Seconds(rule.LongestS), Least: rule.Least, Fewest: rule.Fewest}
+		n := d.sittings(rule.LoadSittings)
+		job.Until = exchange.Until{Lasts: record.Seconds(rule.LoadS / float64(n)),
+			Longest: record.Seconds(rule.LongestS), Least: (rule.Least + n - 1) / n, Fewest: rule.Fewest}
 	}
 	job.Sides, err = d.sides(func(target *record.Target) (source exchange.Source, none exchange.Reading, err error) {
 		data, ok := d.Workload.DataFor(target.DataFormat)
 		if !ok || target.WritePath == "" {
-			return nil, none, record.UserError("duel.load: %s has no lines that could be sent to it in turn: SET=\"duel.load=false\"", target.Name)
+			return nil, none, record.UserError("duel.load: %s has no lines that could be sent to it in turn: "+
+				"SET=\"duel.load=false\"", target.Name)
 		}
-		source, err = exchange.OpenBatches(cmp.Or(data.FeedPath, data.Path), target.WritePath, d.Plan.Workload.BatchSize)
+		path := cmp.Or(data.FeedPath, data.Path)
+		source, err = exchange.OpenBatches(path, target.WritePath, d.Plan.Workload.BatchSize)
 		return source, none, err
 	})
-	if err != nil {
-		return err
-	}
-	read := d.profile(ctx, "ingestion", max(firstWindow, record.Seconds(1.25*rule.LoadS)), d.alive()...)
-	defer read(0)
-	before, s := maps.Clone(d.bodies), d.timed("exchange", "load")
-	result, names, places, err := d.send(ctx, job)
-	if err != nil {
-		return err
-	}
-	lines := int64(0)
-	for _, x := range result.Exchanges {
-		lines += int64(x.Lines)
-	}
-	if lines == d.Plan.Workload.Lines { // all there are: it ended well, if before its time
-		result.Stopped = ""
-	}
-	samples := lines * d.Plan.Workload.Samples / max(1, d.Plan.Workload.Lines)
-	if err := d.arrived(ctx, samples, before); err != nil || d.decided() {
-		return err
-	}
-	read(samples)
-	s.done(result)
-	file, err := createExchanges(d.path("load.csv.gz"), "k,order,lines", d.Plan.Variants)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(file.add("", places, len(d.Plan.Variants), result.Exchanges), file.close()); err != nil {
-		return err
-	}
-	kept := &record.DuelLoad{Exchanges: len(result.Exchanges), Lines: lines, Samples: samples, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}}
-	for i, name := range names {
-		kept.CPUNS[name] = cmp.Or(d.used(name).sum(), result.Sides[i].CPU)
-		d.byRole(&kept.CPUNSByRole, name, d.used(name))
-	}
-	d.record.Load = kept
-	planned := d.Plan.Workload.Lines
-	if err := d.readCounters(ctx); err != nil {
-		return err
-	}
-	err = d.judge(ctx, names, result, func(v *variant, _ int) error {
-		asked := planned
-		if rule.LoadS > 0 && result.Stopped == "" {
-			asked = kept.Lines
-		}
-		wrong := fmt.Sprintf("%d of %d lines were exchanged: %s", kept.Lines, asked, result.Stopped)
-		if err := d.equal(v, "lines_exchanged", float64(asked), float64(kept.Lines), wrong); err != nil {
+	job.Ask = indices(job.Sides, d.askOrder(0))
+	return job, err
+}
+
+// drain waits until all samples are flushed and the servers idle; with settle.drain also until merges end.
+func (d *duel) drain(ctx context.Context, ended time.Time, samples int64, before map[string][]byte) error {
+	s := d.enter("settle", "")
+	defer s.close(0, 0)
+	err := d.all(func(v *variant) error {
+		if err := v.arrive(ctx, samples, before[v.Name]); err != nil {
 			return err
 		}
-		return d.stored(v, kept.Samples, before[v.Name], d.bodies[v.Name])
+		return v.askToSettle(ctx, "natural")
 	})
 	if err != nil || d.decided() {
 		return err
 	}
-	return d.stop(ctx)
-}
-
-// arrived waits until what was exchanged is stored on all sides, where one acknowledges it before, and has the CPU clocks of
-// all run until then.
-func (d *duel) arrived(ctx context.Context, samples int64, before map[string][]byte) error {
-	if !slices.ContainsFunc(d.alive(), func(v *variant) bool { return len(v.queues()) > 0 }) {
-		return nil
-	}
-	err := d.all(func(v *variant) error { return d.arrive(ctx, v, samples, before[v.Name]) })
-	if err != nil {
+	if err := sleep(ctx, time.Until(ended.Add(putOff-idleLook))); err != nil {
 		return err
 	}
-	return d.all(func(v *variant) error {
-		cpu, err := v.cpuByRole()
-		if err != nil {
-			return d.noAnswer(ctx, v, err.Error())
+	deadline, seen := ended.Add(record.Seconds(d.Plan.Settle.TimeoutS)), looks{}
+	for waiting := true; waiting; {
+		err := d.addLook(ctx, seen)
+		if err == nil && d.Plan.Settle.Drain {
+			err = d.readCounters(ctx)
 		}
-		d.marks[v.Name] = append(d.marks[v.Name], cpu)
-		return nil
-	})
+		if err != nil || d.decided() {
+			return err
+		}
+		late := time.Now().After(deadline)
+		waiting = false
+		err = d.all(func(v *variant) (err error) {
+			left := 0.0
+			if d.Plan.Settle.Drain {
+				left, _, err = leftToDo(v.target, d.bodies[v.Name], v.target.Quiet)
+			}
+			rests := seen.rests(v.Name) && left == 0
+			if err == nil && late && !rests {
+				d.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
+					"%.0f merges and the like)", time.Since(ended).Seconds(), 100*seen.last(v.Name), left))
+			}
+			waiting = waiting || !rests && !late
+			return cmp.Or(err, v.died())
+		})
+		if err != nil || d.decided() {
+			return err
+		}
+	}
+	return d.readCounters(ctx)
 }

@@ -1,6 +1,8 @@
 package block
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,8 +13,7 @@ import (
 	"tsduel/host/record"
 )
 
-// Equip adds to what a machine is what duels take from it: the CPUs of the servers and of the client, and whether
-// instructions are counted. An error is the user's: CPUs that are not there.
+// Equip adds to facts the CPUs of servers and client, and whether the kernel counts instructions.
 func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 	facts.Pin, err = pins(wanted, proc.Siblings(), facts.CPULimit)
 	if client := facts.Pin.Client; err == nil && len(client) > 0 {
@@ -23,7 +24,8 @@ func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 		case wanted.Mode == "fixed":
 			err = record.UserError("host.pin: %v", refused)
 		default:
-			facts.Pin.Server, facts.Pin.Client, facts.Pin.Reason = []int{}, []int{}, "nothing is pinned: "+refused.Error()
+			facts.Pin.Server, facts.Pin.Client = []int{}, []int{}
+			facts.Pin.Reason = "nothing is pinned: " + refused.Error()
 		}
 	}
 	count, why := exchange.CountInstructions(os.Getpid())
@@ -34,20 +36,19 @@ func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 	return err
 }
 
-// pins chooses: a quarter of the CPUs for the client, whole cores where there are two (MEASUREMENT.md 3). A control
-// group that allows fewer CPUs than there are makes that the number.
+// pins gives a quarter of the CPUs that a control group allows to the client, in whole cores
+// (docs/method.md).
 func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) {
 	pin := record.Pin{Mode: wanted.Mode, Server: []int{}, Client: []int{}}
-	if wanted.Mode == "off" {
+	allowed := slices.Concat(cores...)
+	switch wanted.Mode {
+	case "off":
 		pin.Reason = "host.pin is off"
 		return pin, nil
-	}
-	allowed := slices.Concat(cores...)
-	if wanted.Mode == "apart" {
+	case "apart":
 		pin.Client, pin.Reason = allowed, "nothing is pinned: no component shares this host with the client"
 		return pin, nil
-	}
-	if wanted.Mode == "fixed" {
+	case "fixed":
 		for _, cpu := range slices.Concat(wanted.Server, wanted.Client) {
 			if !slices.Contains(allowed, cpu) {
 				return pin, record.UserError("host.pin names CPU %d, and this machine lets us have %v", cpu, allowed)
@@ -58,7 +59,8 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 	}
 	if limit != nil && *limit < float64(len(allowed)) {
 		most := int(math.Max(1, *limit))
-		pin.Reason = fmt.Sprintf("a control group allows %.3g of %d CPUs, and %d was taken as their number", *limit, len(allowed), most)
+		pin.Reason = fmt.Sprintf("a control group allows %.3g of %d CPUs, and %d was taken as their number", *limit,
+			len(allowed), most)
 		var fewer [][]int
 		for _, core := range cores {
 			if core = core[:min(len(core), most)]; len(core) > 0 {
@@ -67,21 +69,27 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 		}
 		cores = fewer
 	}
-	if len(cores) == 1 { // half a core for each is worse than whole ones, and better than none
-		whole := cores[0]
-		cores = nil
-		for _, cpu := range whole {
-			cores = append(cores, []int{cpu})
-		}
+	if len(cores) == 1 { // half a core for each is better than none
+		cores = slices.Collect(slices.Chunk(cores[0], 1))
 	}
 	server, client, why := proc.Split(cores)
 	if why != "" {
-		if pin.Reason != "" {
-			why = pin.Reason
-		}
-		pin.Reason = "nothing is pinned: " + why
+		pin.Reason = "nothing is pinned: " + cmp.Or(pin.Reason, why)
 		return pin, nil
 	}
 	pin.Server, pin.Client = server, client
 	return pin, nil
+}
+
+// pinned does something while this process is on the client's CPUs, if there are any.
+func pinned(client []int, do func() error) (err error) {
+	if len(client) == 0 {
+		return do()
+	}
+	undo, err := proc.Pin(client)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, undo()) }()
+	return do()
 }

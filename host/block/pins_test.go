@@ -23,8 +23,10 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 		{record.Pin{Mode: "auto"}, [][]int{{0, 1}, {2, 3}}, nil, "[0 1]", "[2 3]", ""},
 		{record.Pin{Mode: "auto"}, [][]int{{0, 1}}, nil, "[0]", "[1]", ""},
 		{record.Pin{Mode: "auto"}, [][]int{{0}}, nil, "[]", "[]", "nothing is pinned: there is one core"},
-		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(2.5), "[0]", "[1]", "a control group allows 2.5 of 4 CPUs, and 2 was taken as their number"},
-		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(1.5), "[]", "[]", "nothing is pinned: a control group allows 1.5 of 4 CPUs"},
+		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(2.5), "[0]", "[1]",
+			"a control group allows 2.5 of 4 CPUs, and 2 was taken as their number"},
+		{record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, limit(1.5), "[]", "[]",
+			"nothing is pinned: a control group allows 1.5 of 4 CPUs"},
 		{record.Pin{Mode: "off"}, [][]int{{0}, {1}}, nil, "[]", "[]", "host.pin is off"},
 		{record.Pin{Mode: "fixed", Server: []int{1}, Client: []int{0}}, [][]int{{0}, {1}}, nil, "[1]", "[0]", ""},
 	} {

@@ -20,26 +20,27 @@ import (
 )
 
 const (
-	// profileFor is how long the exchanges of a profiled block take in all, as far as the query files reach.
-	profileFor = 30 * time.Second
-	// Between two windows of CPU time a tenth of a second is not seen, so that they grow; in the last one nobody asks any more.
+	// profileFor is how long each side is asked in a profiled block, as far as the query files reach.
+	profileFor = 15 * time.Second
+	// Windows of CPU time grow, since a tenth of a second between two of them is not seen.
 	firstWindow, longestWindow = 5 * time.Second, 30 * time.Second
 )
 
-// profiler reads the servers' pprof endpoints while they work; nil in the blocks that are measured, in which nobody reads along.
+// profiler reads the servers' pprof endpoints while they work. It is nil in measured blocks.
 type profiler struct {
+	kinds   []string
 	works   []string
-	entries []*profileEntry
+	entries map[record.Profile]*profileEntry // by variant, work, role and kind
 }
 
-// profileEntry is one profile as it comes together. A sentence in Why ends that.
+// profileEntry is one profile while it is read. Why ends that.
 type profileEntry struct {
 	record.Profile
 	sum profiles.Sum
 }
 
-// Profile runs, after all blocks, one more that nobody measures, with the profiles that the plan asks for: raw/profiles, once. All
-// variants do the same work, as in any block. What cannot be read is no error, and is said in profiles.json and to who watches.
+// Profile runs one more block, which is not measured, and profiles its servers into raw/profiles. It is no
+// error if a profile cannot be read: profiles.json and a note say why.
 func Profile(ctx context.Context, spec record.Spec) error {
 	final := filepath.Join(spec.RunDir, "raw", "profiles")
 	if len(spec.Plan.Profile) == 0 {
@@ -48,7 +49,7 @@ func Profile(ctx context.Context, spec record.Spec) error {
 	plan, events := *spec.Plan, spec.Events
 	plan.Noise, plan.Mixed, plan.Capacity, plan.Queries.Solo = nil, nil, nil, false
 	spec.Plan, spec.Dir = &plan, final+".partial"
-	spec.Events = record.NewEvents(spec.Dir, true) // a log of its own; who watches is told of the whole
+	spec.Events = record.NewEvents(spec.Dir, true) // the block's own log; the run's events show it as one phase
 	spec.Row = record.BlockRow{Host: spec.Host.Host, Kind: "profile"}
 	for _, v := range plan.Variants {
 		spec.Row.Order = append(spec.Row.Order, v.Name)
@@ -59,13 +60,16 @@ func Profile(ctx context.Context, spec record.Spec) error {
 	if err := errors.Join(record.RemoveTree(spec.Dir), os.Mkdir(spec.Dir, 0o755)); err != nil {
 		return err
 	}
-	p := &profiler{}
-	for work, planned := range map[string]bool{"load": plan.Design.Reload != "once", "ingestion": plan.Duel.Enabled && plan.Duel.Load, "queries": plan.Duel.Enabled} {
-		if planned {
-			p.works = append(p.works, work)
-		}
+	p := &profiler{kinds: plan.Profile, entries: map[record.Profile]*profileEntry{}}
+	if plan.Duel.Enabled && plan.Duel.Load {
+		p.works = append(p.works, "ingestion")
 	}
-	slices.Sort(p.works)
+	if plan.Design.Reload != "once" {
+		p.works = append(p.works, "load")
+	}
+	if plan.Duel.Enabled {
+		p.works = append(p.works, "queries")
+	}
 	phase := record.Phase{Part: "servers", Phase: "profile", Begin: record.Epoch(time.Now())}
 	events.Emit("phase-start", record.PhaseFields(phase))
 	b, err := runBlock(ctx, spec, p)
@@ -73,26 +77,29 @@ func Profile(ctx context.Context, spec record.Spec) error {
 		return err
 	}
 	kept, err := p.keep(&plan, spec.Dir, b)
-	for _, one := range kept {
-		if one.Why != "" {
-			events.Emit("note", record.Fields{"variant": one.Variant, "message": fmt.Sprintf("there is no %s profile of its %s (%s): %s", one.Kind, one.Work, one.Role, one.Why)})
+	for _, e := range kept {
+		if e.Why != "" {
+			events.Emit("note", record.Fields{"variant": e.Variant, "message": fmt.Sprintf(
+				"there is no %s profile of its %s (%s): %s", e.Kind, e.Work, e.Role, e.Why)})
 		}
 	}
 	phase.End = record.Epoch(time.Now())
 	events.Emit("phase-end", record.PhaseFields(phase))
-	err = errors.Join(err, record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b), record.WriteJSON(filepath.Join(spec.Dir, "profiles.json"), record.Profiles{Schema: 1, Profiles: kept}))
+	index := record.Profiles{Schema: 1, Profiles: kept}
+	err = errors.Join(err, record.WriteJSON(filepath.Join(spec.Dir, "block.json"), b),
+		record.WriteJSON(filepath.Join(spec.Dir, "profiles.json"), index))
 	if err != nil {
 		return err
 	}
 	return record.Publish(spec.Dir, final)
 }
 
-// keep writes the profiles, and returns one record for each that was planned, in the plan's order.
+// keep writes the profiles and returns a record of each planned one, in the plan's order.
 func (p *profiler) keep(plan *record.Plan, dir string, b *record.Block) (kept []record.Profile, err error) {
 	for _, v := range plan.Variants {
 		for _, work := range p.works {
 			for _, c := range v.Components {
-				for _, kind := range plan.Profile {
+				for _, kind := range p.kinds {
 					e := p.entry(v.Name, work, c.Role, kind)
 					e.judge(b)
 					if e.Why == "" {
@@ -111,7 +118,7 @@ func (p *profiler) keep(plan *record.Plan, dir string, b *record.Block) (kept []
 	return kept, err
 }
 
-// judge says why there is no profile where its work was not done, or its variant has failed in the block.
+// judge says why there is no profile if the work was not done or the variant has failed in the block.
 func (e *profileEntry) judge(b *record.Block) {
 	if e.Why == "" && e.Operations == 0 {
 		e.Why = undone
@@ -136,46 +143,33 @@ var empty = map[string]string{
 
 func (p *profiler) entry(variant, work, role, kind string) *profileEntry {
 	key := record.Profile{Variant: variant, Work: work, Role: role, Kind: kind}
-	for _, e := range p.entries {
-		if e.Variant == variant && e.Work == work && e.Role == role && e.Kind == kind {
-			return e
-		}
+	if p.entries[key] == nil {
+		p.entries[key] = &profileEntry{Profile: key}
 	}
-	p.entries = append(p.entries, &profileEntry{Profile: key})
-	return p.entries[len(p.entries)-1]
+	return p.entries[key]
 }
 
-// more is how many times the exchanges of a type are done where they are read: such that all types fill the time of a profile, as
-// far as the shortest file reaches.
-func (f *frame) more(queryType string, count int) int {
-	if f.profiler == nil {
-		return 1
-	}
-	times := int(math.Ceil(profileFor.Seconds() / f.Plan.Duel.Seconds / float64(len(f.Row.QueryTypes))))
-	for _, file := range f.Workload.Queries {
-		if file.Type == queryType {
-			times = min(times, file.Count/count)
-		}
-	}
-	return max(1, times)
-}
-
-// profile begins to read the pprof endpoints of variants that are about to work, for about as long as it expects that to take. What it
-// returns ends that, and says how many operations it were; called again it does nothing, and 0 is of work that was not finished.
-func (f *frame) profile(ctx context.Context, work string, expect time.Duration, of ...*variant) func(operations int64) {
-	if f.profiler == nil || !slices.Contains(f.profiler.works, work) {
+// read profiles variants that will work for about so long. end stops that and says how many operations were
+// done, 0 if the work was not finished. Only its first call counts.
+func (p *profiler) read(ctx context.Context, work string, expect time.Duration,
+	variants ...*variant) (end func(operations int64)) {
+	if p == nil || !slices.Contains(p.works, work) {
 		return func(int64) {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
-	var begun []*profileEntry
+	var entries []*profileEntry
 	var reading sync.WaitGroup
-	for _, v := range of {
+	for _, v := range variants {
 		for _, s := range v.servers {
-			at := "http://" + hostOf(cmp.Or(s.metrics, s.queries, s.writes)) + v.target.Pprof + "/"
-			for _, kind := range f.Plan.Profile {
-				e := f.profiler.entry(v.Name, work, s.role, kind)
-				begun = append(begun, e)
+			var host string
+			if u, err := url.Parse(cmp.Or(s.metrics, s.queries, s.writes)); err == nil {
+				host = u.Host
+			}
+			at := "http://" + host + v.target.Pprof + "/"
+			for _, kind := range p.kinds {
+				e := p.entry(v.Name, work, s.role, kind)
+				entries = append(entries, e)
 				if kind == "cpu" {
 					reading.Go(func() { e.windows(ctx, at+"profile", expect, over) })
 					continue
@@ -191,32 +185,23 @@ func (f *frame) profile(ctx context.Context, work string, expect time.Duration, 
 		}
 	}
 	begin := time.Now()
+	var once sync.Once
 	return func(operations int64) {
-		if begun == nil {
-			return
-		}
-		if operations == 0 {
-			cancel()
-		}
-		seconds := time.Since(begin).Seconds()
-		close(over)
-		reading.Wait()
-		cancel()
-		for _, e := range begun {
-			if e.Operations, e.Seconds = e.Operations+operations, e.Seconds+seconds; operations == 0 {
-				e.Why = undone
+		once.Do(func() {
+			if operations == 0 {
+				cancel()
 			}
-		}
-		begun = nil
+			seconds := time.Since(begin).Seconds()
+			close(over)
+			reading.Wait()
+			cancel()
+			for _, e := range entries {
+				if e.Operations, e.Seconds = e.Operations+operations, e.Seconds+seconds; operations == 0 {
+					e.Why = undone
+				}
+			}
+		})
 	}
-}
-
-// hostOf is HOST:PORT of an address that an adapter has named.
-func hostOf(address string) string {
-	if u, err := url.Parse(address); err == nil {
-		return u.Host
-	}
-	return ""
 }
 
 // windows reads one window of CPU time after the other until the work is over.
@@ -237,7 +222,7 @@ func (e *profileEntry) windows(ctx context.Context, at string, length time.Durat
 	}
 }
 
-// fetch reads an endpoint that takes so long for its answer, unless that has failed before.
+// fetch reads an endpoint that takes so long for its answer, unless an earlier read has failed.
 func (e *profileEntry) fetch(ctx context.Context, at string, takes time.Duration) []byte {
 	if e.Why != "" {
 		return nil
@@ -249,7 +234,7 @@ func (e *profileEntry) fetch(ctx context.Context, at string, takes time.Duration
 	return text
 }
 
-// blame keeps the first reason for which there is no profile.
+// blame keeps the first reason why there is no profile.
 func (e *profileEntry) blame(err error) {
 	if err != nil && e.Why == "" {
 		e.Why = "its pprof endpoint cannot be used: " + err.Error()

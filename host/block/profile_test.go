@@ -12,13 +12,15 @@ import (
 	"tsduel/host/record"
 )
 
-// pprofs is a directory of what a fake database answers below /debug/pprof.
+// pprofs is a directory of a fake database's answers below /debug/pprof.
 func pprofs(t *testing.T, files map[string]int64) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, value := range files {
-		types := map[string][]string{"profile": {"samples", "cpu"}, "heap": {"alloc_space", "inuse_space"}, "block": {"contentions", "delay"}}
-		p := &profile.Profile{Period: 1, PeriodType: &profile.ValueType{Type: "x", Unit: "x"}, Function: []*profile.Function{{ID: 1, Name: "pkg.f"}}}
+		types := map[string][]string{"profile": {"samples", "cpu"}, "heap": {"alloc_space", "inuse_space"},
+			"block": {"contentions", "delay"}}
+		p := &profile.Profile{Period: 1, PeriodType: &profile.ValueType{Type: "x", Unit: "x"},
+			Function: []*profile.Function{{ID: 1, Name: "pkg.f"}}}
 		p.Location = []*profile.Location{{ID: 1, Line: []profile.Line{{Function: p.Function[0]}}}}
 		for _, of := range types[strings.SplitN(name, ".", 2)[0]] {
 			p.SampleType = append(p.SampleType, &profile.ValueType{Type: of, Unit: "x"})
@@ -32,7 +34,7 @@ func pprofs(t *testing.T, files map[string]int64) string {
 	return dir
 }
 
-// profiled runs the profiles of two fake databases, with what FAKE_PPROF of each is, and returns what there is of each by its name.
+// profiled profiles two fake databases with these values of FAKE_PPROF. It returns the profiles by name.
 func profiled(t *testing.T, baseline, candidate string) (record.Spec, map[string]record.Profile) {
 	t.Helper()
 	spec, _ := fakes(t)
@@ -40,8 +42,7 @@ func profiled(t *testing.T, baseline, candidate string) (record.Spec, map[string
 	target.Pprof = "/debug/pprof"
 	spec.Plan.Targets["fake"] = target
 	spec.Plan.Profile, spec.Plan.Queries.Solo = []string{"cpu", "heap", "block"}, false
-	spec.Plan.Duel = record.Duel{Enabled: true, Seconds: 0.1, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}
-	spec.Plan.Watchdog.IdleTimeoutS = 5
+	spec.Plan.Duel = shortDuel
 	spec.Plan.Queries.Types = []record.QueryType{{Name: types[0]}, {Name: types[1]}}
 	spec.Calibration = &record.Calibration{Counts: map[string]int{types[0]: 40, types[1]: 160}}
 	for i, where := range []string{baseline, candidate} {
@@ -58,7 +59,7 @@ func profiled(t *testing.T, baseline, candidate string) (record.Spec, map[string
 	return spec, by
 }
 
-// One more block is read, of as many operations on every side; a measured one never is.
+// One more block is profiled, with as many operations on every side. A measured block never is.
 func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
 	files := map[string]int64{"profile.1": 5, "heap.1": 100, "heap.2": 130, "block.1": 7, "block.2": 9}
 	spec, found := profiled(t, pprofs(t, files), pprofs(t, files))
@@ -91,8 +92,7 @@ func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
 	}
 }
 
-// A server without an endpoint, one that wants a password, and a profile with nothing in it are told in a sentence each, and the other
-// side's are kept.
+// A sentence says why a profile is missing, and the other side's profile is kept.
 func TestProfilesThatCannotBeHad(t *testing.T) {
 	_, found := profiled(t, "401", pprofs(t, map[string]int64{"profile.1": 5, "heap.1": 0, "block.1": 0}))
 	for name, sentence := range map[string]string{
@@ -103,7 +103,8 @@ func TestProfilesThatCannotBeHad(t *testing.T) {
 		"candidate queries cpu":   "",
 		"candidate queries block": "runtime.SetBlockProfileRate",
 	} {
-		if one := found[name]; !strings.Contains(one.Why, sentence) || (one.Why == "") != (sentence == "") || (one.File == "") == (sentence == "") {
+		if one := found[name]; !strings.Contains(one.Why, sentence) || (one.Why == "") != (sentence == "") ||
+			(one.File == "") == (sentence == "") {
 			t.Errorf("%s: %+v", name, one)
 		}
 	}

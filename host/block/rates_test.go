@@ -1,6 +1,7 @@
 package block
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,7 +9,8 @@ import (
 )
 
 func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
-	stream := record.RateStream{Operation: "query", Planned: 1000, Started: 1000, Late: 5, Connections: 64, LatenessNS: map[string]int64{"p999": 2_500_000}}
+	stream := record.RateStream{Operation: "query", Planned: 1000, Started: 1000, Late: 5, Connections: 64,
+		LatenessNS: map[string]int64{"p999": 2_500_000}}
 	for _, c := range []struct {
 		name   string
 		change func(*record.RatePhase)
@@ -17,19 +19,56 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 		{"it kept the rate", func(*record.RatePhase) {}, ""},
 		{"the server was behind", func(p *record.RatePhase) { p.Streams[0].Queued, p.Streams[0].Unstarted = 900, 90 }, ""},
 		{"starts were late", func(p *record.RatePhase) { p.Streams[0].Late = 11 },
-			"the client does not keep this rate: 1.1 % of 1000 operations (query) began over 1 ms late though a connection was free (p99.9 of lateness 2.5 ms), and 1 % are allowed"},
+			"the client does not keep this rate: 1.1 % of 1000 operations (query) began over 1 ms late though a connection " +
+				"was free (p99.9 of lateness 2.5 ms), and 1 % are allowed"},
 		{"its CPU was used up", func(p *record.RatePhase) { p.ClientShare = 0.93 },
 			"the client does not keep this rate: it used 93 % of its CPUs, and is what was measured above 80 %"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &frame{Spec: record.Spec{Events: record.NewEvents(t.TempDir(), false)}, block: record.NewBlock(record.BlockRow{Block: 1})}
+			spec := record.Spec{Plan: &record.Plan{Variants: []record.Variant{{}}}, Row: record.BlockRow{Block: 1},
+				Events: record.NewEvents(t.TempDir(), false)}
 			phase := record.RatePhase{Streams: []record.RateStream{stream}}
 			c.change(&phase)
-			r := &rates{variant: &variant{}, rule: record.Rates{LateMS: 1, LatePct: 1}}
-			f.judgeRate(f.begin(r.variant, record.InMixed, "mixed", ""), r, &phase, "the client")
+			r := &rates{variant: newVariant(newFrame(spec, nil, nil), record.Variant{}),
+				rule: record.Rates{LateMS: 1, LatePct: 1}}
+			r.judge(r.begin(record.InMixed, "mixed", ""), &phase, "the client")
 			if phase.Void != c.void {
 				t.Errorf("%q", strings.TrimSpace(phase.Void))
 			}
 		})
+	}
+}
+
+// One client sends each operation of a phase once, and a ladder goes on where the rung before ended.
+func TestOneClientAtRates(t *testing.T) {
+	spec, _ := fakes(t)
+	target := spec.Plan.Targets["fake"]
+	target.WritePath = "/write"
+	spec.Plan.Targets["fake"] = target
+	spec.Plan.Queries.Solo = false
+	rates := record.Rates{Seconds: 1, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 500, LatePct: 90}
+	spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
+	spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{10, 20}, Percentile: "p99", WithinMS: 9000}
+	spec.Workload.Mixed = spec.Workload.Data
+	b := run(t, spec)
+	succeeded(t, b)
+	checksPassed(t, b)
+	for _, name := range []string{"baseline", "candidate"} {
+		mixed, rungs := b.Mixed[name].Phases, b.Capacity[name].Phases
+		if len(mixed) != 1 || len(mixed[0].Streams) != 2 || len(rungs) != 2 {
+			t.Fatalf("%+v %+v", mixed, rungs)
+		}
+		planned := []int{}
+		for _, phase := range append(mixed, rungs...) {
+			for _, stream := range phase.Streams {
+				planned = append(planned, stream.Planned)
+				if stream.Answered != stream.Planned || stream.Connections != 4 || phase.Clients != nil || phase.Void != "" {
+					t.Errorf("%+v of %+v", stream, phase)
+				}
+			}
+		}
+		if !slices.Equal(planned, []int{21, 8, 10, 20}) || mixed[0].Samples != 160 || !rungs[0].Held || !rungs[1].Held {
+			t.Errorf("%v, %d samples, %+v", planned, mixed[0].Samples, rungs)
+		}
 	}
 }

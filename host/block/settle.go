@@ -5,96 +5,63 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
 
-// arriveEvery is how often it is looked whether the last sample has arrived; what is looked at may be a second old.
+// arriveEvery is how often to look whether the last sample has arrived. The counter may be a second old.
 const arriveEvery = 100 * time.Millisecond
 
-// drain is how long after the last acknowledged sample the database was quiet, and what its servers had used and written to
-// storage since they were started.
+// drain is when a database was quiet after the last acknowledged sample, with its CPU and writes until then.
 type drain struct {
 	seconds float64
 	cpu     usage
 	written int64
 }
 
-// settle asks the database to come to rest, and polls until it is: the first of so many quiet polls in a row counts.
-func (f *frame) settle(ctx context.Context, v *variant, part string, loadEnd time.Time) (at drain, err error) {
-	s := f.begin(v, part, "settle", "")
-	s.listen(v.servers...)
-	deadline := time.Now().Add(record.Seconds(f.Plan.Settle.TimeoutS))
-	natural, polls := v.target.Quiet, f.Plan.Settle.Polls
-	if f.mergesLater(v) && part == record.Solo {
-		natural, polls = v.target.BeforeMerge, 1
-	}
-	rest := func(mode string, quiet []string, polls int) (drain, error) {
-		if err := f.askToSettle(ctx, v, mode); err != nil {
-			return drain{}, err
-		}
-		return f.waitQuiet(ctx, v, quiet, polls, loadEnd, deadline)
-	}
-	if at, err = rest("natural", natural, polls); err != nil {
-		return at, err
-	}
-	v.drained()
-	if f.Plan.Settle.Mode == "merged" && v.merges() && !f.mergesLater(v) {
-		v.snapshots.Mark("settle", "begin", "")
-		// Merging because we ask for it is no part of the load's work; one look may come before it has begun.
-		if _, err := rest("merged", v.target.Quiet, max(2, f.Plan.Settle.Polls)); err != nil {
-			return at, err
-		}
-	}
-	s.over()
-	s.close(0, 0)
-	return at, nil
-}
-
-// askToSettle asks every component.
-func (f *frame) askToSettle(ctx context.Context, v *variant, mode string) error {
+func (v *variant) askToSettle(ctx context.Context, mode string) error {
 	for _, s := range v.servers {
-		if _, err := f.ask(ctx, v, s, record.Seconds(f.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode); err != nil {
+		_, err := s.ask(ctx, record.Seconds(v.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// arrive waits until so many samples are stored, where a component acknowledges them before that: it gives up once no more
-// has arrived for as long as a load may stand still. How many did is for stored to say.
-func (f *frame) arrive(ctx context.Context, v *variant, samples int64, before []byte) error {
+// arrive waits until so many samples are stored, if a component acknowledges samples earlier. It gives up if
+// none has arrived for as long as a load may stall: stored then tells the number.
+func (v *variant) arrive(ctx context.Context, samples int64, before []byte) error {
 	counter, has := v.target.Counters["stored"]
 	if !has || len(v.queues()) == 0 {
 		return nil
 	}
-	for arrived, moved := -1.0, time.Now(); ; {
+	for last, since := -1.0, time.Now(); ; {
 		body := v.metrics(ctx)
-		now, _, err := v.moved("samples_stored", counter, before, body)
+		now, _, err := moved("samples_stored", counter, before, body)
 		switch {
 		case err != nil:
 			return err
 		case len(body) > 0 && now*max(1, v.target.SamplesPerRow) >= float64(samples):
 			return nil
-		case len(body) > 0 && now != arrived:
-			arrived, moved = now, time.Now()
-		case time.Since(moved) >= record.Seconds(f.Plan.Watchdog.LoadStallS):
+		case len(body) > 0 && now != last:
+			last, since = now, time.Now()
+		case time.Since(since) >= record.Seconds(v.Plan.Watchdog.LoadStallS):
 			return nil
 		}
-		if err := f.died(v); err != nil {
+		if err := v.died(); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(arriveEvery):
+		if err := sleep(ctx, arriveEvery); err != nil {
+			return err
 		}
 	}
 }
 
-// queues are the components that acknowledge samples before those are stored.
+// queues are the roles that acknowledge samples before these are stored.
 func (v *variant) queues() (roles []string) {
 	for _, c := range v.Components {
 		if slices.Contains(v.target.Queues, c.Role) {
@@ -104,37 +71,40 @@ func (v *variant) queues() (roles []string) {
 	return roles
 }
 
-// mergesLater says that the duel's processes merge, right after their start: a part in memory is not merged, and the
-// graceful stop has written those that the load left, which would otherwise be waited for. Not where the page cache is to be
-// cold: what was just merged is in it.
-func (f *frame) mergesLater(v *variant) bool {
-	return f.Plan.Settle.Mode == "merged" && v.merges() && !f.Plan.Settle.Drain && f.Plan.Duel.Enabled && f.Plan.Queries.Cache != "cold"
+// mergesLater says that the duel's processes merge and not the load's: only data that a graceful stop has
+// written can be merged. With a cold cache the load's process merges, since merges fill the page cache.
+func (v *variant) mergesLater() bool {
+	return v.Plan.Settle.Mode == "merged" && v.merges() && !v.Plan.Settle.Drain && v.Plan.Duel.Enabled &&
+		v.Plan.Queries.Cache != "cold"
 }
 
-// merges says that the database can be asked to: its target says when.
+// merges says that the database can be asked to merge.
 func (v *variant) merges() bool { return len(v.target.BeforeMerge) > 0 }
 
-// waitQuiet polls until the counters in quiet are 0, and those that have to stand still do, so many times in a row.
-func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, polls int, loadEnd, deadline time.Time) (at drain, err error) {
+// waitQuiet polls until the counters are 0 and the target's still ones unchanged. The first quiet poll
+// counts.
+func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
+	loadEnd, deadline time.Time) (at drain, err error) {
 	quiet, lastStill := 0, -1.0
-	// The first look ends the snapshot of the load's end, and is not older than that.
+	// The first poll ends the snapshot of the load's end, and is not older than that.
 	body, err := v.snapshots.Body(ctx, true)
 	for {
 		if err != nil {
 			return at, err
 		}
 		now := time.Now()
-		busy, still, err := v.leftToDo(body, counters)
+		busy, still, err := leftToDo(v.target, body, counters)
 		switch {
 		case err != nil:
 			return at, err
 		case len(body) > 0 && busy == 0 && (still == lastStill || quiet == 0):
 			if quiet++; quiet == 1 {
 				at.seconds = now.Sub(loadEnd).Seconds()
-				if at.cpu, err = v.cpuByRole(); err != nil {
-					return at, f.died(v)
+				if at.cpu, err = v.cpu(); err != nil {
+					return at, v.died()
 				}
-				at.written = v.storageWritten()
+				sum, _ := v.kernel()
+				at.written = int64(sum.StorageWritten)
 			}
 		default:
 			quiet = 0
@@ -142,7 +112,7 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 		if lastStill = still; quiet >= polls && len(body) > 0 {
 			return at, nil
 		}
-		if err := f.died(v); err != nil {
+		if err := v.died(); err != nil {
 			return at, err
 		}
 		if now.After(deadline) {
@@ -150,48 +120,100 @@ func (f *frame) waitQuiet(ctx context.Context, v *variant, counters []string, po
 			if len(body) == 0 {
 				left = v.unread()
 			}
-			return at, faultf("the database did not settle within %v s: %s; %s", f.Plan.Settle.TimeoutS, left, lastWords(v.front()))
+			return at, faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
+				lastWords(v.front()))
 		}
-		select {
-		case <-ctx.Done():
-			return at, ctx.Err()
-		case <-time.After(record.Seconds(f.Plan.Settle.PollS)):
+		if err := sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
+			return at, err
 		}
 		body = v.metrics(ctx)
 	}
 }
 
-// metrics are the texts of all components; empty where one does not answer.
-func (v *variant) metrics(ctx context.Context) (all []byte) {
-	for _, s := range v.servers {
-		body, err := s.counters(ctx)
-		if err != nil {
-			v.silent = s
-			return nil
+// leftToDo sums the counters that are 0 once nothing is left to do, and those that then stand still.
+func leftToDo(target record.Target, body []byte, quiet []string) (busy, still float64, err error) {
+	sum := func(names []string) (sum float64) {
+		for _, name := range names {
+			value, _, failed := scrape.Sum(body, target.Counters[name])
+			sum, err = sum+value, cmp.Or(err, failed)
 		}
-		all = append(append(all, body...), '\n')
+		return sum
+	}
+	busy, still = sum(quiet), sum(target.Still)
+	return busy, still, err
+}
+
+// moved is the growth of a counter, from 0 if it is new. missing says that there is no such counter.
+func moved(check string, counter record.Counter, before, after []byte) (grown float64, missing string, err error) {
+	from, _, err := scrape.Sum(before, counter)
+	if err != nil {
+		return 0, "", err
+	}
+	to, found, err := scrape.Sum(after, counter)
+	if !found {
+		from, missing = to, fmt.Sprintf("%s could not be checked: %s is not in /metrics", check, counter.Name)
+	}
+	return to - from, missing, err
+}
+
+// grown is the growth of each counter of the target that the server has.
+func grown(target record.Target, before, after []byte) map[string]float64 {
+	all := map[string]float64{}
+	for name, counter := range target.Counters {
+		if growth, missing, err := moved(name, counter, before, after); err == nil && missing == "" {
+			all[name] = growth
+		}
 	}
 	return all
 }
 
-// unread is for a sentence where metrics gave nothing.
-func (v *variant) unread() string {
-	return "its counters cannot be read at " + cmp.Or(cmp.Or(v.silent, v.front()).metrics, v.Target+"/metrics")
-}
-
-// leftToDo is how much a database has still to do, and the counters that stand still once it does nothing.
-func (v *variant) leftToDo(body []byte, quiet []string) (busy, still float64, err error) {
-	for _, names := range []struct {
-		of  []string
-		sum *float64
-	}{{quiet, &busy}, {v.target.Still, &still}} {
-		for _, name := range names.of {
-			value, _, err := scrape.Sum(body, v.target.Counters[name])
-			if err != nil {
-				return 0, 0, err
-			}
-			*names.sum += value
+// stored checks that the database accepted and stored so many samples, and dropped none.
+func (v *variant) stored(samples int64, before, after []byte) error {
+	planned := float64(samples)
+	for _, c := range []struct {
+		check, counter, did string
+		expected            float64
+	}{
+		{"samples_inserted", "inserted", "accepted", planned}, {"samples_stored", "stored", "stored", planned},
+		{"samples_ignored", "ignored", "ignored", 0}, {"samples_invalid", "invalid", "called invalid", 0},
+	} {
+		counter, has := v.target.Counters[c.counter]
+		if !has {
+			continue
+		}
+		rows, missing, err := moved(c.check, counter, before, after)
+		if err != nil {
+			return err
+		}
+		actual := rows * max(1, v.target.SamplesPerRow)
+		wrong := fmt.Sprintf("the database %s %.0f samples of %.0f (%s)", c.did, actual, planned, counter.Name)
+		if queues := v.queues(); len(queues) > 0 && actual < planned {
+			wrong += fmt.Sprintf("; %s acknowledged them, and nothing came for %v s", strings.Join(queues, " and "),
+				v.Plan.Watchdog.LoadStallS)
+		}
+		if missing != "" {
+			actual, wrong = -max(1, v.target.SamplesPerRow), missing
+		}
+		if err := v.check(record.Check{Check: c.check, Phase: v.phase, QueryType: v.queryType, Expected: c.expected,
+			Actual: actual, OK: c.expected == actual, Message: wrong}); err != nil {
+			return err
 		}
 	}
-	return busy, still, nil
+	return nil
+}
+
+// rowsRead checks that queries read data, if the target has a counter for that.
+func (v *variant) rowsRead(queryType string, before, after []byte) error {
+	counter, has := v.target.Counters["rows_read"]
+	if !has {
+		return nil
+	}
+	rows, missing, err := moved("rows_read", counter, before, after)
+	if err != nil {
+		return err
+	}
+	wrong := cmp.Or(missing, fmt.Sprintf("the queries of %s read no data: %s did not move",
+		cmp.Or(queryType, "all types"), counter.Name))
+	return v.check(record.Check{Check: "rows_read", Phase: v.phase, QueryType: queryType, Expected: 1, Actual: rows,
+		OK: rows >= 1, Message: wrong})
 }

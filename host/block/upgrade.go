@@ -1,11 +1,17 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,35 +21,43 @@ import (
 	"tsduel/host/scrape"
 )
 
-// downgradeAsked is how many queries of each type and window the baseline is asked on what a candidate has left.
+// downgradeAsked is how many queries of each type and window the baseline is asked after a downgrade.
 const downgradeAsked = 8
 
-// upgrade is the part in which every variant starts on a copy of what the baseline has left: alone, in the block's order, then all
-// resident; then with as much again on top (design.start_from).
+// upgrade starts every variant on a copy of what the baseline has loaded (design.start_from: baseline):
+// alone, then all together, then all together with as much again on top.
 type upgrade struct {
 	*frame
-	record *record.UpgradeRecord
-	source string // what the baseline has left
-	sums   map[string]sum
+	record   *record.UpgradeRecord
+	baseline *variant
+	source   string            // the baseline's data
+	sums     map[string]string // of source
 }
 
 func runUpgrade(ctx context.Context, f *frame) (err error) {
-	u := &upgrade{frame: f, source: f.variants[f.Plan.Variants[0].Name].data, record: &record.UpgradeRecord{Copies: map[string]record.CopyRecord{},
-		Start: map[string]record.UpgradeStart{}, Ingest: map[string]record.SoloRecord{}, Sizes: map[string]map[string]int64{}, Downgrade: map[string]record.Downgrade{}}}
+	baseline := f.variants[f.Plan.Variants[0].Name]
+	u := &upgrade{frame: f, baseline: baseline, source: baseline.data, record: &record.UpgradeRecord{
+		Copies: map[string]record.CopyRecord{}, Start: map[string]record.UpgradeStart{},
+		Ingest: map[string]record.SoloRecord{}, Sizes: map[string]map[string]int64{},
+		Downgrade: map[string]record.Downgrade{}}}
 	f.block.Upgrade = u.record
-	if u.sums, err = sumsOf(ctx, u.source); err != nil {
+	if u.sums, err = checksums(ctx, u.source); err != nil {
 		return err
 	}
-	each := func(do func(context.Context, *variant) error) func(context.Context) error {
-		return func(ctx context.Context) error { return u.all(func(v *variant) error { return do(ctx, v) }) }
+	each := func(do func(context.Context, *variant) error) func() error {
+		return func() error { return u.all(func(v *variant) error { return do(ctx, v) }) }
 	}
-	for _, step := range []func(context.Context) error{each(u.copy), each(u.start), u.before, each(u.ingest), u.after} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-		if u.block.Void != "" || len(u.alive()) < 2 {
-			break
-		}
+	err = u.steps(
+		each(u.copy),
+		each(u.start),
+		func() error {
+			return newDuel(f, record.InUpgrade, "before", f.Row.QueryTypes, &u.record.Before).whole(ctx)
+		},
+		each(u.ingest),
+		func() error { return u.after(ctx) },
+	)
+	if err != nil {
+		return err
 	}
 	for _, v := range u.variants {
 		if err := v.close(true); err != nil {
@@ -56,10 +70,10 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 	return u.unchanged(ctx)
 }
 
-// copy gives a variant its own directories: of the data, and for its files.
+// copy gives a variant its own directories: a copy of the data, and one for its files.
 func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
-	s := u.begin(v, record.InUpgrade, "copy", "")
-	v.data, v.dir = filepath.Join(u.Scratch, "data", "copies", v.Name), filepath.Join(v.dir, "upgrade")
+	s := v.begin(record.InUpgrade, "copy", "")
+	v.data, v.dir = u.dataDir("copies", v.Name), filepath.Join(v.dir, "upgrade")
 	if err := os.MkdirAll(v.dir, 0o777); err != nil {
 		return err
 	}
@@ -71,57 +85,60 @@ func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
 	return err
 }
 
-// unchanged looks whether files that were shared are what they were: else the target's module is wrong, and so is all that was
-// measured.
+// unchanged checks that no copy has changed a shared file: then the target's module and the block are wrong.
 func (u *upgrade) unchanged(ctx context.Context) error {
-	now, err := sumsOf(ctx, u.source)
+	now, err := checksums(ctx, u.source)
 	if err != nil {
 		return err
 	}
-	if path := unlike(u.sums, now); path != "" {
-		_ = os.Remove(u.loadedMark()) // for it is not what was loaded any more
-		return record.FailedError("%s was changed through a copy that shared it by a hard link: `immutable` of tsduel/targets/%s.py must not name it; nothing of this block was kept",
-			path, u.Plan.Variants[0].Target)
+	for _, path := range slices.Sorted(maps.Keys(u.sums)) {
+		if now[path] != u.sums[path] {
+			_ = os.Remove(u.loadedMark()) // the data are not what was loaded any more
+			return record.FailedError("%s was changed through a copy that shared it by a hard link: `immutable` of "+
+				"tsduel/targets/%s.py must not name it; nothing of this block was kept", path, u.baseline.Target)
+		}
 	}
 	return nil
 }
 
-// start is the first start on the copy, alone, until nothing is left to do. A candidate that does not come up on it is a result.
+// start starts a variant on its copy, alone, until it is quiet. A candidate that does not start is a result.
 func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
-	s := u.begin(v, record.InUpgrade, "start", "")
+	s := v.begin(record.InUpgrade, "start", "")
 	begin := time.Now()
 	var rec record.UpgradeStart
 	defer func() { u.record.Start[v.Name] = rec }()
-	rec.StartS, err = u.launch(ctx, v, "", nil)
+	rec.StartS, err = v.launch(ctx, "", nil)
 	var refused *fault
-	if errors.As(err, &refused) && refused.unready && v.Name != u.Plan.Variants[0].Name {
+	if errors.As(err, &refused) && refused.unready && v != u.baseline {
 		rec.Refused, v.failed = refused.message, true
 		s.close(1, 0)
-		_ = u.equal(v, "upgrade_start", 1, 0, "it does not start on what the baseline has left: "+rec.Refused) // which is no fault of the block's
-		u.Events.Note(u.block.Block, v.Name, "", "it does not start on what the baseline has left: "+rec.Refused)
+		message := "it does not start on what the baseline has left: " + rec.Refused
+		_ = v.equal("upgrade_start", 1, 0, "%s", message) // the block does not fail
+		u.note(v.Name, "", message)
 		return v.close(true)
-	}
-	if err == nil {
-		err = u.equal(v, "upgrade_start", 1, 1, "")
-	}
-	if err == nil {
-		err = u.firstAnswer(ctx, v)
 	}
 	if err != nil {
 		return err
 	}
+	if err := v.equal("upgrade_start", 1, 1, ""); err != nil {
+		return err
+	}
+	if err := u.firstAnswer(ctx, v); err != nil {
+		return err
+	}
 	rec.FirstAnswerS = time.Since(begin).Seconds()
-	quiet, err := u.waitQuiet(ctx, v, v.target.Quiet, u.Plan.Settle.Polls, begin, begin.Add(record.Seconds(u.Plan.Settle.TimeoutS)))
+	deadline := begin.Add(record.Seconds(u.Plan.Settle.TimeoutS))
+	quiet, err := v.waitQuiet(ctx, v.target.Quiet, u.Plan.Settle.Polls, begin, deadline)
 	if err != nil {
 		return err
 	}
 	rec.QuietS, rec.CPUNS, rec.WrittenBytes = quiet.seconds, quiet.cpu.sum(), quiet.written
 	s.close(0, 0)
-	_, err = u.shutdown(ctx, v)
+	_, err = v.shutdown(ctx)
 	return err
 }
 
-// firstAnswer asks the first query of the duel that follows until there are data in its answer.
+// firstAnswer sends the first query of the duel that follows until its answer has data.
 func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 	for deadline := time.Now().Add(record.Seconds(u.Plan.Watchdog.QueryStallS)); ; {
 		result, err := u.send(ctx, u.Row.QueryTypes[0], 1, exchange.Side{Name: v.Name, URL: v.url()})
@@ -132,40 +149,28 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 		if side.Failure == "" && side.Empty == 0 {
 			return nil
 		}
-		if dead := u.died(v); dead != nil {
-			return dead
+		if err := v.died(); err != nil {
+			return err
 		}
 		if time.Now().After(deadline) {
-			why := side.Failure
-			if why == "" {
-				why = "the answers have no data"
-			}
-			return faultf("no query was answered with data within %v s of the start: %s; %s", u.Plan.Watchdog.QueryStallS, why, lastWords(v.front()))
+			return faultf("no query was answered with data within %v s of the start: %s; %s",
+				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.front()))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(readyEvery):
+		if err := sleep(ctx, readyEvery); err != nil {
+			return err
 		}
 	}
 }
 
-// send exchanges the first queries of this block's slice between some servers of one target.
-func (u *upgrade) send(ctx context.Context, queryType string, count int, sides ...exchange.Side) (*exchange.Result, error) {
-	target := u.variants[u.Plan.Variants[0].Name].target
-	file, err := u.Workload.QueriesFor(target, queryType)
-	if err != nil {
-		return nil, err
-	}
-	reading, err := u.reading(queryType, &target)
-	if err != nil {
-		return nil, err
-	}
-	first := 0
-	if u.Calibration != nil {
-		first = u.Row.Turn * u.Calibration.Counts[queryType]
-	}
-	source, err := exchange.OpenQueries(file.Path, first, target.QueryArguments)
+// send exchanges the first queries of this block's slice between servers of the baseline's target.
+func (u *upgrade) send(ctx context.Context, queryType string, count int,
+	sides ...exchange.Side) (*exchange.Result, error) {
+	source, reading, err := u.open(queryType, &u.baseline.target, func(int) int {
+		if u.Calibration == nil {
+			return 0
+		}
+		return u.Row.Turn * u.Calibration.Counts[queryType]
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -173,14 +178,11 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int, sides .
 	for i := range sides {
 		sides[i].Source, sides[i].Reading = source, reading
 	}
-	return exchange.Run(ctx, exchange.Job{Sides: sides, Timeout: record.Seconds(u.Plan.Watchdog.QueryStallS), Until: exchange.Until{Count: count}})
+	return exchange.Run(ctx, exchange.Job{Sides: sides, Timeout: record.Seconds(u.Plan.Watchdog.QueryStallS),
+		Until: exchange.Until{Count: count}})
 }
 
-func (u *upgrade) before(ctx context.Context) error {
-	return newDuel(u.frame, "before", u.Row.QueryTypes, &u.record.Before).whole(ctx)
-}
-
-// ingest is as much again on top of the first window, alone, until nothing is left to do with it.
+// ingest loads as much again on top of the first window, alone, until nothing is left to do.
 func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 	data, ok := u.Workload.ContinuedFor(v.target.DataFormat)
 	if !ok {
@@ -188,74 +190,77 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	defer func() { u.record.Ingest[v.Name] = rec }()
-	v.part, v.phase = record.InUpgrade, record.Phase{Phase: "ingest"}
-	if rec.StartS, err = u.launch(ctx, v, "", nil); err != nil {
+	v.enter(record.InUpgrade, "ingest", "")
+	if rec.StartS, err = v.launch(ctx, "", nil); err != nil {
 		return err
 	}
-	if err := u.load(ctx, v, &rec, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
+	a := &alone{variant: v, record: &rec}
+	if err := a.load(ctx, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
-	rec.StopS, err = u.shutdown(ctx, v)
+	rec.StopS, err = v.shutdown(ctx)
 	return err
 }
 
-// after asks over both windows and over the new one; who comes first changes from block to block.
+// after is the duel over both windows and over the new one. Which is first changes from block to block.
 func (u *upgrade) after(ctx context.Context) error {
 	var types []string
-	for _, queryType := range u.Row.QueryTypes {
-		windows := []string{queryType + "@half", queryType + "@new"}
-		if u.Row.Block%2 == 1 {
-			slices.Reverse(windows)
-		}
-		types = append(types, windows...)
+	windows := []string{"@half", "@new"}
+	if u.Row.Block%2 == 1 {
+		slices.Reverse(windows)
 	}
-	if err := newDuel(u.frame, "after", types, &u.record.After).whole(ctx); err != nil {
+	for _, queryType := range u.Row.QueryTypes {
+		types = append(types, queryType+windows[0], queryType+windows[1])
+	}
+	if err := newDuel(u.frame, record.InUpgrade, "after", types, &u.record.After).whole(ctx); err != nil {
 		return err
 	}
 	return u.all(func(v *variant) (err error) {
-		u.record.Sizes[v.Name], err = u.sizes(ctx, v)
+		_, u.record.Sizes[v.Name], err = v.sizes(ctx)
 		return err
 	})
 }
 
-// downgrades start the baseline on what each candidate has left, of one that did not start on it, too; beside it runs the baseline on
-// its own directory. Whatever comes of that is a result.
+// downgrades start the baseline on what each candidate has left, also one that did not start. The baseline on
+// its own data runs next to it. Any outcome is a result.
 func (u *upgrade) downgrades(ctx context.Context) (err error) {
-	own, rest := u.variants[u.Plan.Variants[0].Name], []*variant{}
+	var left []*variant
 	for _, name := range u.Row.Order {
-		if v := u.variants[name]; v != own && (!v.failed || u.block.Refused(name) != "") {
-			rest = append(rest, v)
+		if v := u.variants[name]; v != u.baseline && (!v.failed || u.block.Refused(name) != "") {
+			left = append(left, v)
 		}
 	}
-	if own.failed || len(rest) == 0 || u.block.Void != "" {
+	if u.baseline.failed || len(left) == 0 || u.block.Void != "" {
 		return nil
 	}
-	if err := u.forget(ctx, own); err != nil {
-		return u.blame(own, err)
+	if err := u.baseline.forget(ctx); err != nil {
+		return u.blame(u.baseline, err)
 	}
-	own.part, own.phase = record.InUpgrade, record.Phase{Phase: "downgrade"}
-	if _, err := u.launch(ctx, own, "downgrade-", nil); err != nil {
-		return u.blame(own, err)
+	u.baseline.enter(record.InUpgrade, "downgrade", "")
+	if _, err := u.baseline.launch(ctx, "downgrade-", nil); err != nil {
+		return u.blame(u.baseline, err)
 	}
-	for _, v := range rest {
-		if err := u.downgrade(ctx, own, v); err != nil {
+	for _, v := range left {
+		if err := u.downgrade(ctx, v); err != nil {
 			return err
 		}
 	}
-	return own.close(true) // nobody needs what it has
+	return u.baseline.close(true) // its data are not needed any more
 }
 
-func (u *upgrade) downgrade(ctx context.Context, own, left *variant) (err error) {
-	s := u.begin(left, record.InUpgrade, "downgrade", "")
+func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error) {
+	s := candidate.begin(record.InUpgrade, "downgrade", "")
 	var rec record.Downgrade
-	defer func() { u.record.Downgrade[left.Name] = rec }()
-	v := &variant{Variant: own.Variant, target: own.target, dir: left.dir, data: left.data, part: record.InUpgrade, phase: s.Phase}
+	defer func() { u.record.Downgrade[candidate.Name] = rec }()
+	v := newVariant(u.frame, u.baseline.Variant)
+	v.dir, v.data = candidate.dir, candidate.data
+	v.enter(record.InUpgrade, "downgrade", "")
 	defer func() { err = errors.Join(err, v.close(true)) }()
-	if err := u.forget(ctx, v); err != nil {
-		return u.blame(left, err)
+	if err := v.forget(ctx); err != nil {
+		return u.blame(candidate, err)
 	}
 	var broken *fault
-	if rec.StartS, err = u.launch(ctx, v, "downgrade-", nil); errors.As(err, &broken) {
+	if rec.StartS, err = v.launch(ctx, "downgrade-", nil); errors.As(err, &broken) {
 		rec.Said = broken.message
 		s.close(1, 0)
 		return nil
@@ -263,44 +268,118 @@ func (u *upgrade) downgrade(ctx context.Context, own, left *variant) (err error)
 		return err
 	}
 	rec.Starts = true
-	asked, windows := 0, []string{"old", "half", "new"}
-	if u.block.Refused(left.Name) != "" {
-		windows = windows[:1] // it has nothing else
+	exchanges, windows := 0, []string{"", "@half", "@new"}
+	if u.block.Refused(candidate.Name) != "" {
+		windows = windows[:1] // it has no other data
 	}
 	for _, window := range windows {
-		of := record.DowngradeAnswers{Window: window}
+		answers := record.DowngradeAnswers{Window: cmp.Or(strings.TrimPrefix(window, "@"), "old")}
 		for _, queryType := range u.Row.QueryTypes {
-			if window != "old" {
-				queryType += "@" + window
-			}
-			result, err := u.send(ctx, queryType, downgradeAsked, exchange.Side{Name: own.Name, URL: own.url()},
+			result, err := u.send(ctx, queryType+window, downgradeAsked,
+				exchange.Side{Name: u.baseline.Name, URL: u.baseline.url()},
 				exchange.Side{Name: "the downgraded one", URL: v.url()})
 			if err != nil {
 				return err
 			}
 			side := result.Sides[1]
-			of.Asked += len(result.Exchanges)
-			of.Same += side.Compared - side.Differences
-			of.Empty += side.Empty
-			if of.What == "" && result.First != nil {
-				of.What = strings.TrimSuffix(queryType, "@"+window) + ": " + result.First.What
+			answers.Asked += len(result.Exchanges)
+			answers.Same += side.Compared - side.Differences
+			answers.Empty += side.Empty
+			if answers.What == "" && result.First != nil {
+				answers.What = queryType + ": " + result.First.What
 			}
-			if of.What == "" {
-				of.What = result.Stopped
-			}
+			answers.What = cmp.Or(answers.What, result.Stopped)
 		}
-		asked += of.Asked
-		rec.Answers = append(rec.Answers, of)
+		exchanges += answers.Asked
+		rec.Answers = append(rec.Answers, answers)
 	}
 	for _, server := range v.servers {
-		if rec.Said == "" {
-			lines(func(line string) {
-				if rec.Said == "" && (crash.MatchString(line) || complains.MatchString(line)) {
-					rec.Said = scrape.OneLine(line)
-				}
-			}, server.log)
-		}
+		lines(func(line string) {
+			if rec.Said == "" && (crash.MatchString(line) || complains.MatchString(line)) {
+				rec.Said = scrape.OneLine(line)
+			}
+		}, server.log)
 	}
-	s.close(0, int64(asked))
+	s.close(0, int64(exchanges))
 	return nil
+}
+
+// duplicate copies the directory of a stopped database. immutable is a pattern of paths below a component's
+// directory: these files become hard links.
+func duplicate(ctx context.Context, from, to, immutable string) (how record.CopyRecord, err error) {
+	begin := time.Now()
+	shared, err := regexp.Compile("^(?:" + immutable + ")$")
+	if err != nil {
+		return how, fmt.Errorf("the target's immutable: %w", err)
+	}
+	if err := record.RemoveTree(to); err != nil {
+		return how, err
+	}
+	err = filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(from, path)
+		target := filepath.Join(to, name)
+		switch mode := entry.Type(); {
+		case mode.IsDir():
+			return os.MkdirAll(target, 0o777)
+		case mode&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			return errors.Join(err, os.Symlink(link, target))
+		case !mode.IsRegular():
+			return nil // the database makes its sockets and pipes again
+		}
+		_, below, _ := strings.Cut(name, string(filepath.Separator)) // the first part is the component's role
+		return duplicateFile(path, target, shared.MatchString(below), &how)
+	})
+	how.Seconds = time.Since(begin).Seconds()
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("copy the database in %s: %w", from, err)
+	}
+	return how, err
+}
+
+func duplicateFile(path, target string, shared bool, how *record.CopyRecord) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	how.Bytes += info.Size()
+	if shared && os.Link(path, target) == nil { // links are not possible between disks, and not allowed everywhere
+		how.Linked++
+		return nil
+	}
+	to, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
+	if err != nil {
+		return err
+	}
+	how.Copied++
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// checksums are the size and the CRC-32C of each file below a directory, by path.
+func checksums(ctx context.Context, dir string) (map[string]string, error) {
+	sums, table := map[string]string{}, crc32.MakeTable(crc32.Castagnoli)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		hash := crc32.New(table)
+		size, err := io.Copy(hash, file)
+		sums[path] = fmt.Sprint(size, hash.Sum32())
+		return err
+	})
+	return sums, err
 }

@@ -10,12 +10,11 @@ import (
 	"tsduel/host/record"
 )
 
-// upgrading is a block in which all start on what the baseline has loaded.
+// upgrading is a block in which all variants start on what the baseline has loaded.
 func upgrading(t *testing.T) (record.Spec, func() []string) {
 	spec, calls := fakes(t)
 	spec.Plan.Design.StartFrom, spec.Plan.Queries.Solo = "baseline", false
-	spec.Plan.Duel = record.Duel{Enabled: true, Seconds: 0.05, Least: 8, LongestS: 1, Fewest: 4, InFlight: 1, IdleS: 0.05, MostDifferences: 10}
-	spec.Plan.Watchdog.IdleTimeoutS = 5
+	spec.Plan.Duel = shortDuel
 	target := spec.Plan.Targets["fake"]
 	target.Immutable = "data/small/[a-z]+"
 	spec.Plan.Targets["fake"] = target
@@ -30,7 +29,7 @@ func upgrading(t *testing.T) (record.Spec, func() []string) {
 	return spec, calls
 }
 
-// Everybody starts on a copy, which is not what it was copied from; both duels and the way back are on record.
+// All variants start on copies, and both duels and the downgrade are recorded.
 func TestAnUpgradeStartsOnCopies(t *testing.T) {
 	spec, calls := upgrading(t)
 	b := run(t, spec)
@@ -42,11 +41,14 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 		phases = append(phases, strings.TrimSpace(p.Part+" "+p.Phase+" "+p.QueryType+" "+p.Variant))
 	}
 	q := types[0]
-	want := []string{"solo canary  baseline", "solo start  baseline", "solo load  baseline", "solo settle  baseline", "solo stop  baseline",
+	want := []string{"solo canary  baseline", "solo start  baseline", "solo load  baseline", "solo settle  baseline",
+		"solo stop  baseline",
 		"upgrade copy  candidate", "upgrade copy  baseline", "upgrade start  candidate", "upgrade start  baseline",
-		"upgrade before-start", "upgrade before-idle before", "upgrade before " + q, "upgrade before-idle after", "upgrade before-stop",
+		"upgrade before-start", "upgrade before-idle before", "upgrade before " + q, "upgrade before-idle after",
+		"upgrade before-stop",
 		"upgrade ingest  candidate", "upgrade settle  candidate", "upgrade ingest  baseline", "upgrade settle  baseline",
-		"upgrade after-start", "upgrade after-idle before", "upgrade after " + q + "@new", "upgrade after " + q + "@half", "upgrade after-idle after", "upgrade after-stop",
+		"upgrade after-start", "upgrade after-idle before", "upgrade after " + q + "@new", "upgrade after " + q + "@half",
+		"upgrade after-idle after", "upgrade after-stop",
 		"upgrade downgrade  candidate"}
 	if !slices.Equal(phases, want) {
 		t.Errorf("%q", phases)
@@ -56,17 +58,20 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 	}
 	u := b.Upgrade
 	for _, name := range []string{"baseline", "candidate"} {
-		if c, s, i := u.Copies[name], u.Start[name], u.Ingest[name]; c.Linked != 1 || c.Copied == 0 || s.StartS <= 0 || s.FirstAnswerS < s.StartS || s.QuietS <= 0 || s.CPUNS <= 0 ||
+		if c, s, i := u.Copies[name], u.Start[name], u.Ingest[name]; c.Linked != 1 || c.Copied == 0 || s.StartS <= 0 ||
+			s.FirstAnswerS < s.StartS || s.QuietS <= 0 || s.CPUNS <= 0 ||
 			s.Refused != "" || i.CPUNS["drained"] <= 0 || i.DrainS == nil || u.Sizes[name]["disk_bytes"] == 0 {
 			t.Errorf("%s: %+v %+v %+v %+v", name, c, s, i, u.Sizes)
 		}
-		for _, file := range []string{"upgrade/load.csv", "upgrade/metrics.prom.gz", "upgrade/server.log", "upgrade/before-server.log", "upgrade/after-server.log"} {
+		for _, file := range []string{"upgrade/load.csv", "upgrade/metrics.prom.gz", "upgrade/server.log",
+			"upgrade/before-server.log", "upgrade/after-server.log"} {
 			if _, err := os.Stat(filepath.Join(spec.Dir, name, file)); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if len(u.Before.Types) != 1 || u.Before.Types[0].Compared < 8 || len(u.After.Types) != 2 || u.After.Types[0].CPUNS["candidate"] <= 0 {
+	if len(u.Before.Types) != 1 || u.Before.Types[0].Compared < 8 || len(u.After.Types) != 2 ||
+		u.After.Types[0].CPUNS["candidate"] <= 0 {
 		t.Errorf("%+v %+v", u.Before, u.After)
 	}
 	d := u.Downgrade["candidate"]
@@ -80,21 +85,24 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 	}
 }
 
-// A directory that a candidate refuses is a result with its own last words: the block does not fail, the others go on, and the
-// way back is looked at.
+// If a candidate refuses the directory, the block does not fail: that is a result with the candidate's last
+// words.
 func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 	spec, _ := upgrading(t)
 	addVariant(spec, "third")
 	does(spec, "candidate", "refuse")
 	b := run(t, spec)
 	said := b.Upgrade.Start["candidate"].Refused
-	if b.Status != record.OK || !strings.Contains(said, ") died: panic: FATAL: cannot open the index: unknown version 7 (its log: ") {
+	if b.Status != record.OK || !strings.Contains(said,
+		") died: panic: FATAL: cannot open the index: unknown version 7 (its log: ") {
 		t.Errorf("%+v %q", b.Failures, said)
 	}
-	if len(b.Upgrade.After.Types) != 2 || b.Upgrade.After.Types[0].CPUNS["third"] <= 0 || b.Upgrade.After.Types[0].CPUNS["candidate"] != 0 {
+	if len(b.Upgrade.After.Types) != 2 || b.Upgrade.After.Types[0].CPUNS["third"] <= 0 ||
+		b.Upgrade.After.Types[0].CPUNS["candidate"] != 0 {
 		t.Errorf("%+v", b.Upgrade.After)
 	}
-	if d := b.Upgrade.Downgrade; !d["candidate"].Starts || len(d["candidate"].Answers) != 1 || len(d["third"].Answers) != 3 {
+	if d := b.Upgrade.Downgrade; !d["candidate"].Starts || len(d["candidate"].Answers) != 1 ||
+		len(d["third"].Answers) != 3 {
 		t.Errorf("%+v", d)
 	}
 	failed := []string{}
@@ -109,36 +117,42 @@ func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 	// Nobody is left to compare with.
 	spec, _ = upgrading(t)
 	does(spec, "candidate", "refuse")
-	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 || !b.Upgrade.Downgrade["candidate"].Starts {
+	if b := run(t, spec); b.Status != record.OK || b.Upgrade.Before != nil || b.Upgrade.Start["baseline"].QuietS <= 0 ||
+		!b.Upgrade.Downgrade["candidate"].Starts {
 		t.Errorf("%+v %+v", b.Failures, b.Upgrade)
 	}
 }
 
-// The way back is a result, too, whatever it is.
+// Any outcome of a downgrade is a result.
 func TestTheWayBack(t *testing.T) {
 	spec, _ := upgrading(t)
 	does(spec, "candidate", "leave-newer")
 	b := run(t, spec)
-	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || d.Starts || !strings.Contains(d.Said, "the index is of a newer version") {
+	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || d.Starts ||
+		!strings.Contains(d.Said, "the index is of a newer version") {
 		t.Errorf("%+v %+v", b.Failures, d)
 	}
 	spec, _ = upgrading(t)
 	does(spec, "candidate", "leave-other")
 	// Of a fleet blocks are counted over all hosts, and queries are those of this one's turn.
-	spec.Row.Block, spec.Calibration = 100_000, &record.Calibration{Counts: map[string]int{types[0]: 8, types[0] + "@half": 8, types[0] + "@new": 8}}
+	spec.Row.Block, spec.Calibration = 100_000, &record.Calibration{Counts: map[string]int{types[0]: 8,
+		types[0] + "@half": 8, types[0] + "@new": 8}}
 	b = run(t, spec)
-	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || !d.Starts || d.Answers[0].Same != 0 || !strings.Contains(d.Answers[0].What, ": the values are") && !strings.Contains(d.Answers[0].What, "the values are") {
+	if d := b.Upgrade.Downgrade["candidate"]; b.Status != record.OK || !d.Starts || d.Answers[0].Same != 0 ||
+		!strings.Contains(d.Answers[0].What, ": the values are") && !strings.Contains(d.Answers[0].What, "the values are") {
 		t.Errorf("%+v %+v", b.Failures, d)
 	}
 }
 
-// A file that the module calls immutable, and that is written to all the same, ends the run: nothing of it can be trusted.
+// A changed file that the module calls immutable ends the run.
 func TestASharedFileThatIsWrittenTo(t *testing.T) {
 	spec, _ := upgrading(t)
 	does(spec, "candidate", "rewrite")
 	spec.Row.Order = []string{"candidate", "baseline"}
 	b, err := Run(t.Context(), spec)
-	if b != nil || err == nil || !strings.Contains(err.Error(), "data/small/part was changed through a copy that shared it by a hard link: `immutable` of tsduel/targets/fake.py must not name it") {
+	if b != nil || err == nil || !strings.Contains(err.Error(),
+		"data/small/part was changed through a copy that shared it by a hard link: `immutable` of tsduel/targets/fake.py "+
+			"must not name it") {
 		t.Errorf("%+v %v", b, err)
 	}
 	// Not called immutable it is copied.

@@ -12,26 +12,29 @@ import (
 	"strings"
 )
 
-// Tolerance is how far two values of one point may lie apart, relative to the larger one: sums in another order.
+// Tolerance is the relative difference of two equal values: sums may be in another order.
 const Tolerance = 1e-9
 
-// format reads one API's answers.
-type format struct {
+// formats reads the answers of each API. parse runs off the clock; it needs the operation for an API whose
+// answers do not name their fields. Answers of one database are parsed only if their bytes differ.
+var formats = map[string]struct {
 	empty func(body []byte) (bool, error)
-	// parse is off the clock, and done of answers of the same database only where their bytes differ. asked is what was
-	// asked, for an API whose answers do not name everything.
-	parse func(body []byte, asked *Operation) (*answer, error)
+	parse func(body []byte, operation *Operation) (*answer, error)
+}{
+	"prometheus": {emptyPrometheus, parsePrometheus},
+	"influxql":   {emptyInfluxQL, parseInfluxQL},
 }
 
-var formats = map[string]format{"prometheus": {emptyPrometheus, parsePrometheus}, "influxql": {emptyInfluxQL, parseInfluxQL}}
+// Empty returns the function that says whether an answer of a format has no data.
+func Empty(answers string) func(body []byte) (bool, error) { return formats[answers].empty }
 
-// answer is what any API's answer says.
+// answer is an answer of any API.
 type answer struct {
-	kind   string             // what it says of itself, beside the series
+	kind   string             // all that the API says beside the series
 	series map[string][]point // by tags in alphabetical order, {a="x",b="y"}; the metric's name is the tag __name__
 }
 
-// point is a value as it was written, at a time in seconds since the epoch.
+// point is a value as the answer writes it, at a time in seconds since the epoch.
 type point struct {
 	seconds float64
 	value   string
@@ -40,16 +43,16 @@ type point struct {
 // Level is how far the answers of two sides are compared.
 type Level string
 
-// Levels, from everything that the answers of one database say down to whether there is data.
+// Levels, from the strictest to the loosest.
 const (
 	Whole  Level = ""       // answers of the same database: equal bytes, or else all that the API says
 	Values Level = "values" // the same series, and in each the same values at the same times
-	Points Level = "points" // the same series, and in each as many points
+	Points Level = "points" // the same series, and in each the same number of points
 	Series Level = "series" // the same series
-	Data   Level = "data"   // there is data in both, which is counted beside all levels
+	Data   Level = "data"   // both have data: this is counted at every level
 )
 
-// equalBut says whether two bodies have the same bytes once what the pattern finds is taken out of both.
+// equalBut says whether two bodies have the same bytes, apart from what the pattern matches.
 func equalBut(volatile *regexp.Regexp, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -67,20 +70,17 @@ func equalBut(volatile *regexp.Regexp, a, b []byte) bool {
 	return bytes.Equal(a, b)
 }
 
-var resultKey = []byte(`"result":`)
+const space = " \t\r\n"
 
-// emptyPrometheus looks for the first series only: it sees every answer, and answers can be 100 MB.
+// emptyPrometheus looks only for the first series: it sees every answer, and an answer can have 100 MB.
 func emptyPrometheus(body []byte) (bool, error) {
-	at := bytes.Index(body, resultKey)
-	if at < 0 {
+	_, result, _ := bytes.Cut(body, []byte(`"result":`))
+	series, isList := bytes.CutPrefix(bytes.TrimLeft(result, space), []byte("["))
+	if !isList {
 		return false, fmt.Errorf("no answer of Prometheus' API: %s", firstLine(body))
 	}
-	result := bytes.TrimLeft(body[at+len(resultKey):], " \t\r\n")
-	if len(result) == 0 || result[0] != '[' {
-		return false, fmt.Errorf("no answer of Prometheus' API: %s", firstLine(body))
-	}
-	result = bytes.TrimLeft(result[1:], " \t\r\n")
-	return len(result) == 0 || result[0] == ']', nil
+	series = bytes.TrimLeft(series, space)
+	return len(series) == 0 || series[0] == ']', nil
 }
 
 type prometheusAnswer struct {
@@ -98,7 +98,7 @@ type prometheusSeries struct {
 	Values points
 }
 
-// points are read by hand, which takes a tenth of the time: an answer can have millions of them.
+// points are not parsed by encoding/json, which takes ten times as long: an answer can have millions of them.
 type points []point
 
 // UnmarshalJSON reads [[1749513600,"0.5"],...].
@@ -106,103 +106,99 @@ func (all *points) UnmarshalJSON(text []byte) error {
 	*all = make(points, 0, bytes.Count(text, []byte("\",")))
 	rest := text[min(1, len(text)):]
 	for {
-		end := bytes.Index(rest, []byte(`"]`)) // a value is a number: there are no quotes in it
+		end := bytes.Index(rest, []byte(`"]`)) // a value is a number: it has no quotes in it
 		if end < 0 {
 			return nil
 		}
-		var one point
-		if err := one.UnmarshalJSON(rest[max(0, bytes.IndexByte(rest, '[')) : end+2]); err != nil {
+		var p point
+		if err := p.UnmarshalJSON(rest[max(0, bytes.IndexByte(rest, '[')) : end+2]); err != nil {
 			return err
 		}
-		*all, rest = append(*all, one), rest[end+2:]
+		*all, rest = append(*all, p), rest[end+2:]
 	}
 }
 
 // UnmarshalJSON reads [1749513600,"0.5"].
 func (p *point) UnmarshalJSON(text []byte) (err error) {
-	at, value, _ := bytes.Cut(bytes.Trim(text, "[] \t\r\n"), []byte{','})
+	at, value, _ := bytes.Cut(bytes.Trim(text, "[]"+space), []byte{','})
 	if p.seconds, err = strconv.ParseFloat(string(bytes.TrimSpace(at)), 64); err != nil {
 		return fmt.Errorf("%s is no point of an answer", firstLine(text))
 	}
-	p.value = string(bytes.Trim(value, "\" \t\r\n"))
+	p.value = string(bytes.Trim(value, `"`+space))
 	return nil
 }
 
 func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
-	var said prometheusAnswer
-	if err := json.Unmarshal(body, &said); err != nil {
+	var reply prometheusAnswer
+	if err := json.Unmarshal(body, &reply); err != nil {
 		return nil, fmt.Errorf("the answer is no JSON: %w", err)
 	}
-	read := &answer{kind: fmt.Sprintf("%s of status %s, partial: %t", said.Data.ResultType, said.Status, said.IsPartial)}
-	if said.Data.ResultType == "scalar" || said.Data.ResultType == "string" {
-		var one point
-		err := json.Unmarshal(said.Data.Result, &one)
-		read.series = map[string][]point{"{}": {one}}
-		return read, err
+	data := reply.Data
+	parsed := &answer{kind: fmt.Sprintf("%s of status %s, partial: %t", data.ResultType, reply.Status, reply.IsPartial)}
+	if data.ResultType == "scalar" || data.ResultType == "string" {
+		var p point
+		err := json.Unmarshal(data.Result, &p)
+		parsed.series = map[string][]point{"{}": {p}}
+		return parsed, err
 	}
-	var all []prometheusSeries
-	if err := json.Unmarshal(said.Data.Result, &all); err != nil {
+	var list []prometheusSeries
+	if err := json.Unmarshal(data.Result, &list); err != nil {
 		return nil, fmt.Errorf("the answer's result is no list of series: %w", err)
 	}
-	read.series = make(map[string][]point, len(all))
-	for _, one := range all {
-		if one.Value != nil {
-			one.Values = append(one.Values, *one.Value)
+	parsed.series = make(map[string][]point, len(list))
+	for _, series := range list {
+		if series.Value != nil {
+			series.Values = append(series.Values, *series.Value)
 		}
-		key := keyOf(one.Metric)
-		if _, twice := read.series[key]; twice {
+		key := keyOf(series.Metric)
+		if _, twice := parsed.series[key]; twice {
 			return nil, fmt.Errorf("the answer has series %s twice", key)
 		}
-		read.series[key] = one.Values
+		parsed.series[key] = series.Values
 	}
-	return read, nil
+	return parsed, nil
 }
 
-// keyOf is the name of a series by its tags.
+// keyOf names a series by its tags.
 func keyOf(tags map[string]string) string {
-	var key strings.Builder
-	for i, name := range slices.Sorted(maps.Keys(tags)) {
-		fmt.Fprintf(&key, "%s%s=%q", []string{"", ","}[min(i, 1)], name, tags[name])
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", name, tags[name]))
 	}
-	return "{" + key.String() + "}"
+	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// differ says in a phrase what answers of the same operation to two sides do not share, "" for nothing.
+// differ compares the answers of two sides to operation i: it says in a phrase how they differ, or "".
 func differ(a, b *side, i int) string {
 	if b.Level == Data || b.Level == Whole && equalBut(b.Volatile, a.bodies[i], b.bodies[i]) {
 		return ""
 	}
-	var both [2]*answer
-	names := [2]string{a.Name, b.Name}
-	for n, s := range [2]*side{a, b} {
+	sides, both := [2]*side{a, b}, [2]*answer{}
+	for n, s := range sides {
 		var err error
 		if both[n], err = formats[s.Answers].parse(s.bodies[i], &s.operations[i]); err != nil {
 			return fmt.Sprintf("%s: %v", s.Name, err)
 		}
-	}
-	if b.Level != Whole {
-		both[0], both[1] = common(both[0], a.Reading), common(both[1], b.Reading)
-		if both[0].nameless() != both[1].nameless() {
-			both[0], both[1] = both[0].unnamed(), both[1].unnamed()
+		if b.Level != Whole {
+			both[n] = common(both[n], s.Reading)
 		}
 	}
-	return differAnswers(names, both, b.Level)
-}
-
-func differAnswers(names [2]string, both [2]*answer, level Level) string {
+	if b.Level != Whole && both[0].nameless() != both[1].nameless() {
+		both[0], both[1] = both[0].unnamed(), both[1].unnamed()
+	}
 	x, y := both[0], both[1]
 	if x.kind != y.kind {
 		return fmt.Sprintf("one is %s, the other %s", x.kind, y.kind)
 	}
-	for i, one := range both {
-		for _, key := range slices.Sorted(maps.Keys(one.series)) {
-			if _, has := both[1-i].series[key]; !has {
-				return fmt.Sprintf("series %s is only in the answer of %s", key, names[i])
+	for n := range both {
+		for _, key := range slices.Sorted(maps.Keys(both[n].series)) {
+			if _, has := both[1-n].series[key]; !has {
+				return fmt.Sprintf("series %s is only in the answer of %s", key, sides[n].Name)
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(x.series)) {
-		if what := differPoints(x.series[key], y.series[key], level); what != "" {
+		if what := differPoints(x.series[key], y.series[key], b.Level); what != "" {
 			return fmt.Sprintf("series %s: %s", key, what)
 		}
 	}
@@ -211,8 +207,8 @@ func differAnswers(names [2]string, both [2]*answer, level Level) string {
 
 var nameTag = regexp.MustCompile(`^\{__name__="([^"]*)",?`)
 
-// common is an answer in words that databases share: fields by their names alone, points at the end of their windows. What
-// kind of answer an API calls it is its own.
+// common translates an answer so that databases can be compared: fields without the prefix of their database,
+// points at the end of their windows, and no kind, since each API has its own.
 func common(from *answer, r Reading) *answer {
 	to := &answer{series: make(map[string][]point, len(from.series))}
 	for key, points := range from.series {
@@ -227,17 +223,12 @@ func common(from *answer, r Reading) *answer {
 	return to
 }
 
-// nameless says whether no series has a name: PromQL's functions drop it, as a rule.
+// nameless says whether there are series and none has a name: most of PromQL's functions drop it.
 func (a *answer) nameless() bool {
-	for key := range a.series {
-		if nameTag.MatchString(key) {
-			return false
-		}
-	}
-	return len(a.series) > 0
+	return len(a.series) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(a.series)), nameTag.MatchString)
 }
 
-// unnamed is an answer without the names of its series, or as it is where that would make two of them one.
+// unnamed drops the names of the series, unless two series would become the same.
 func (a *answer) unnamed() *answer {
 	to := &answer{kind: a.kind, series: make(map[string][]point, len(a.series))}
 	for key, points := range a.series {

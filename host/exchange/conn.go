@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,26 +10,35 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// conn is one connection to one side, kept open. net/http's client hands each request to two goroutines and back, which
-// is noise on a CPU of one's own; here the goroutine that takes the time writes and reads itself.
+// Conn is one connection to one server, kept open. Two goroutines must not use it at once.
+type Conn = *conn
+
+// net/http's client hands each request to two goroutines and back, which is noise on a pinned CPU. Here the
+// goroutine that measures the time writes and reads itself.
 type conn struct {
 	host, prefix string
 	timeout      time.Duration
 	socket       net.Conn
-	answers      *bufio.Reader
-	used         bool // something was asked over this connection
+	reader       *bufio.Reader
+	used         bool // an operation was sent over this socket
 	forget       func() bool
 	request      []byte
-	// The last answer: valid until the next one.
-	body []byte
-	ns   int64 // from before the request's first byte to after the answer's last
+	body         []byte // of the last answer: valid until the next one
+	ns           int64  // from before the request's first byte to after the last byte of its answer
+}
+
+// Dial connects; the timeout is for one operation. If it fails, the first operation connects again.
+func Dial(ctx context.Context, url string, timeout time.Duration) (Conn, error) {
+	c, err := newConn(url, timeout)
+	if err == nil {
+		_ = c.connect(ctx)
+	}
+	return c, err
 }
 
 func newConn(address string, timeout time.Duration) (*conn, error) {
@@ -36,7 +46,8 @@ func newConn(address string, timeout time.Duration) (*conn, error) {
 	if err != nil || u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no address of the form http://HOST:PORT", address)
 	}
-	return &conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout, answers: bufio.NewReaderSize(nil, 1<<16)}, nil
+	return &conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout,
+		reader: bufio.NewReaderSize(nil, 1<<16)}, nil
 }
 
 func (c *conn) connect(ctx context.Context) error {
@@ -49,12 +60,14 @@ func (c *conn) connect(ctx context.Context) error {
 		return fmt.Errorf("connecting to %s: %w", c.host, plain(err))
 	}
 	c.socket, c.used = socket, false
-	c.forget = context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) }) // who waits for an answer is woken
-	c.answers.Reset(socket)
+	// The end of ctx wakes a goroutine that waits for an answer.
+	c.forget = context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })
+	c.reader.Reset(socket)
 	return nil
 }
 
-func (c *conn) close() {
+// Close ends the connection.
+func (c *conn) Close() {
 	if c.socket != nil {
 		c.forget()
 		c.socket.Close()
@@ -62,38 +75,33 @@ func (c *conn) close() {
 	}
 }
 
-// do sends one operation and takes its time; body and ns are set when it returns nil. An answer that is not `success` is
-// an error with the start of its text.
-func (c *conn) do(ctx context.Context, o *Operation, success func(status int) bool) error {
-	r := append(c.request[:0], o.Method...)
-	r = append(r, ' ')
-	r = append(r, c.prefix...)
-	r = append(r, o.Path...)
-	r = append(r, " HTTP/1.1\r\nHost: "...)
-	r = append(r, c.host...)
-	r = append(r, "\r\nUser-Agent: tsduel\r\n"...) // no Accept-Encoding: packing answers is not what is compared
+// Do sends one operation, measures its time (c.ns), and returns the body of its answer, valid until the next
+// one. An answer that is not `success` is an error with the start of its text.
+func (c *conn) Do(ctx context.Context, o *Operation, success func(status int) bool) ([]byte, error) {
+	// No Accept-Encoding: how fast a server packs its answers is not compared.
+	r := fmt.Appendf(c.request[:0], "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tsduel\r\n",
+		o.Method, c.prefix, o.Path, c.host)
 	if len(o.Body) > 0 {
-		r = append(r, "Content-Length: "...)
-		r = strconv.AppendInt(r, int64(len(o.Body)), 10)
-		r = append(r, "\r\n"...)
+		r = fmt.Appendf(r, "Content-Length: %d\r\n", len(o.Body))
 	}
 	c.request = append(append(r, "\r\n"...), o.Body...)
 
 	fresh := !c.used
 	status, err := c.once(ctx)
-	if !fresh && o.Lines == 0 && (errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
-		// The server has given up an idle connection just now. A batch of data could be stored twice, a query can be asked again.
+	gone := errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+	if gone && !fresh && o.Lines == 0 {
+		// The server has closed an idle connection just now. A query is sent again; a batch could be stored twice.
 		status, err = c.once(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return c.body, ctx.Err()
 	case err != nil:
-		return err
+		return c.body, err
 	case !success(status):
-		return fmt.Errorf("HTTP %d: %s", status, firstLine(c.body))
+		return c.body, fmt.Errorf("HTTP %d: %s", status, firstLine(c.body))
 	}
-	return nil
+	return c.body, nil
 }
 
 func (c *conn) once(ctx context.Context) (status int, err error) {
@@ -103,7 +111,7 @@ func (c *conn) once(ctx context.Context) (status int, err error) {
 	if err := c.socket.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
-	if ctx.Err() != nil { // just before the deadline was set anew
+	if ctx.Err() != nil { // it may have ended just before the deadline was set
 		return 0, ctx.Err()
 	}
 	begin := time.Now()
@@ -111,10 +119,9 @@ func (c *conn) once(ctx context.Context) (status int, err error) {
 	if _, err = c.socket.Write(c.request); err == nil {
 		status, last, err = c.receive()
 	}
-	c.ns = int64(time.Since(begin))
-	c.used = true
+	c.ns, c.used = int64(time.Since(begin)), true
 	if err != nil || last {
-		c.close()
+		c.Close()
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -124,35 +131,23 @@ func (c *conn) once(ctx context.Context) (status int, err error) {
 }
 
 func (c *conn) receive() (status int, last bool, err error) {
-	if _, err := c.answers.Peek(1); err != nil {
+	if _, err := c.reader.Peek(1); err != nil {
 		return 0, true, plain(err)
 	}
-	answer, err := http.ReadResponse(c.answers, nil)
+	answer, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
 		return 0, true, fmt.Errorf("not an HTTP answer: %w", err)
 	}
-	body := c.body[:0]
-	if answer.ContentLength > int64(cap(body)) {
-		body = make([]byte, 0, answer.ContentLength)
+	body := bytes.NewBuffer(c.body[:0])
+	body.Grow(max(1<<14, int(answer.ContentLength)+bytes.MinRead))
+	if _, err := body.ReadFrom(answer.Body); err != nil {
+		return 0, true, fmt.Errorf("an answer that breaks off after %d bytes: %v", body.Len(), plain(err))
 	}
-	for {
-		if len(body) == cap(body) && int64(len(body)) != answer.ContentLength {
-			body = slices.Grow(body, max(1<<14, len(body)/2))
-		}
-		n, err := answer.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if err == io.EOF || int64(len(body)) == answer.ContentLength {
-			break
-		}
-		if err != nil {
-			return 0, true, fmt.Errorf("an answer that breaks off after %d bytes: %v", len(body), plain(err))
-		}
-	}
-	c.body = body
+	c.body = body.Bytes()
 	return answer.StatusCode, answer.Close, nil
 }
 
-// plain leaves the addresses out of a network error, which names them twice.
+// plain removes the addresses from a network error, which has them twice.
 func plain(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && !op.Timeout() {

@@ -1,5 +1,5 @@
-// Package exchange sends each operation to several resident servers, one after the other, from one client: the timed half
-// of a duel. It compares every answer, and knows nothing of blocks, phases and adapters.
+// Package exchange sends each operation to several resident servers, one after the other, from one client:
+// the timed half of a duel. It compares every answer, and knows nothing of blocks, phases and adapters.
 package exchange
 
 import (
@@ -21,44 +21,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Side is one of the servers. The first of a job's sides is the one that the others are compared with.
+// Side is one of the servers. The answers of all sides are compared with those of a job's first side.
 type Side struct {
 	Name   string
-	URL    string // http://HOST:PORT, and a prefix of paths if it has one
-	Source Source // what it is asked, operation by operation; sides that are asked the very same share one
+	URL    string // http://HOST:PORT, with a prefix of paths if there is one
+	Source Source // its operations; sides that get the same operations share a source
 	Reading
-	// Used reads what its processes have used so far; nil where nobody wants to know.
-	Used func() (Used, error)
+	Used func() (Used, error) // reads what its processes have used so far; may be nil
 }
 
 // Reading is how a side's answers are read, and how far they are compared with the first side's.
 type Reading struct {
-	// Answers names their format; "" compares nothing (batches of data) and wants any 2xx.
-	Answers  string
+	Answers  string         // their format; "" for batches of data: nothing is compared, and any status 2xx is right
 	Volatile *regexp.Regexp // what may differ in the bytes of two equal answers of the same database, or nil
 	Level    Level
-	// Of different databases: what stands before the names of its fields, and how many seconds behind the time of a point
-	// its window ends.
+	// Of different databases: the prefix of fields' names, and the seconds from a point to its window's end.
 	Prefix string
 	Shift  float64
 }
 
-// Used is CPU time in ns and the instructions that were retired, 0 where they are not counted.
+// Used is CPU time in ns, and retired instructions, 0 where they are not counted.
 type Used struct{ CPU, Instructions int64 }
 
-// Job is one phase: operations of one kind, exchanged until Until says so or a source ends.
+// Job is one phase: exchanges of one kind of operation, until Until ends it or a source ends.
 type Job struct {
 	Sides           []Side
+	Ask, Read       []int // indices of Sides: who is asked first, and whose clock is read first; nil: as in Sides
 	Until           Until
-	InFlight        int           // operations at once, to one side; more than one go in bursts of 4 x InFlight
+	InFlight        int           // operations at once to one side; if more than one, in bursts of 4 x InFlight
 	Timeout         time.Duration // of one operation
-	MostDifferences int           // the phase stops behind this many
+	MostDifferences int           // the phase stops after this many
 	Progress        func(done int, elapsed time.Duration)
 }
 
-// Until ends a phase. With a Count it lasts that many exchanges. Without one it lasts Lasts and at least Least
-// exchanges, unless those take longer than Longest: then as many as fit, and at least Fewest.
-// The zero Until is the end of a source.
+// Until ends a phase: with a Count, after that many exchanges. Without, after Lasts and at least Least
+// exchanges; if Least would take longer than Longest, after Longest and at least Fewest. The zero Until ends
+// with the source.
 type Until struct {
 	Count          int
 	Lasts, Longest time.Duration
@@ -72,7 +70,7 @@ func (u Until) over(done int, elapsed time.Duration) bool {
 	return u.Lasts > 0 && (done >= u.Least && elapsed >= u.Lasts || done >= u.Fewest && elapsed >= u.Longest)
 }
 
-// room is how many more exchanges may follow.
+// room returns how many more exchanges may follow.
 func (u Until) room(done int) int {
 	if u.Count > 0 {
 		return u.Count - done
@@ -80,81 +78,80 @@ func (u Until) room(done int) int {
 	return math.MaxInt
 }
 
-// Exchange is one operation, sent to every side in its own words.
+// Exchange is one operation, sent to every side in its own query language.
 type Exchange struct {
-	Order string  // the sides' indices as they were asked
+	Order string  // the sides' indices in the order in which they were asked
 	Bytes int     // of the first side's answer
 	Lines int     // of a batch of data
 	NS    []int64 // service time of each side, 0 where it did not answer
 }
 
-// Difference is a pair of answers that do not say the same.
+// Difference is a pair of answers that differ.
 type Difference struct {
-	K      int
-	Query  string // the first side's, and the other's behind it where that is not the same
+	K      int    // index of the exchange
+	Query  string // the first side's, then the other's if it is another
 	Sides  [2]string
-	Bodies [2]string // their first BodyMost bytes
+	Bodies [2]string // their first bodyMost bytes
 	What   string
 }
 
-// BodyMost is how much of a differing answer is kept.
-const BodyMost = 64 << 10
+const bodyMost = 64 << 10
 
 // Tally is one side's part of a result.
 type Tally struct {
-	Used               // between the phase's edges
-	Compared    int    // answers held against the first side's
-	Differences int    // answers unlike the first side's
+	Used               // in the phase
+	Compared    int    // answers that were compared with the first side's
+	Differences int    // answers that differ from the first side's
 	Empty       int    // answers without data
-	Failure     string // why it takes no part any more, "" if it does
+	Failure     string // why it is out, "" if it is not
 }
 
-// Result is what a phase gave.
+// Result is the result of a phase.
 type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally
 	Differences int // exchanges in which a side differs
 	First       *Difference
 	Elapsed     time.Duration
-	ClientCPU   int64  // ns of this process between the edges
-	Stopped     string // why the phase ended before its time, "" if it did not
+	ClientCPU   int64  // ns of this process in the phase
+	Stopped     string // why the phase ended early, "" if it did not
 }
 
-// orders are the sequences in which the sides are asked, one after the other and from the start again: each row of a
-// Williams square (every side as often in every place, and before every other one), its mirror, its mirror, itself.
-// For two sides that is the first side first, second, second, first.
-func orders(sides int) (all [][]int) {
-	rows := sides
-	if sides%2 == 0 {
-		rows = sides / 2 // the mirrors are the other half of the square
+// orders returns the sequences in which the sides are asked; after the last one follows the first. They are
+// the rows of a Williams square (each side is equally often in each place and before each other side), each
+// row as: row, mirror, mirror, row. For two sides: B C, C B, C B, B C.
+func orders(sides []int) (all [][]int) {
+	rows := len(sides)
+	if rows%2 == 0 {
+		rows /= 2 // the mirrors are the other rows of the square
 	}
 	for shift := range rows {
-		row, mirror := make([]int, sides), make([]int, sides)
+		row, mirror := make([]int, len(sides)), make([]int, len(sides))
 		for i := range row {
 			step := (i + 1) / 2 // 0 1 -1 2 -2 ...
 			if i%2 == 0 {
-				step = sides - step
+				step = len(sides) - step
 			}
-			row[i] = (step + shift) % sides
-			mirror[sides-1-i] = row[i]
+			row[i] = sides[(step+shift)%len(sides)]
+			mirror[len(sides)-1-i] = row[i]
 		}
 		all = append(all, row, mirror, mirror, row)
 	}
 	return all
 }
 
-// Cycle is how many exchanges it takes until every side has been asked as often in every place.
-func Cycle(sides, inFlight int) int { return len(orders(sides)) * burst(inFlight) }
+// Cycle returns after how many exchanges each side was asked equally often in each place.
+func Cycle(sides, inFlight int) int { return len(orders(inOrder(nil, sides))) * Burst(inFlight) }
 
-// burst is how many operations go to a side before the next one is asked.
-func burst(inFlight int) int {
+// Burst returns how many operations a side gets before it is the next side's turn.
+func Burst(inFlight int) int {
 	if inFlight > 1 {
 		return 4 * inFlight
 	}
 	return 1
 }
 
-// side is a Side at work: its connections, and a slot for each operation of a burst.
+// side is a Side in a phase: its connections, and a slot for each operation of a burst.
 type side struct {
 	Side
 	tally      *Tally
@@ -166,26 +163,28 @@ type side struct {
 }
 
 const (
-	// Nothing of ours is collected within a phase, unless it has bodies so big that a collection is lost in their time.
+	// No garbage collection within a phase, unless answers are so large that a collection is short beside them.
 	heapLimit  = 1 << 30
 	bodiesMost = heapLimit / 4
 )
 
-// Run exchanges a job's operations. An error is none of the servers' doing: ctx has ended, or the source cannot be read.
-// A side that does not answer, or answers an error, takes no further part; the phase stops when that leaves nothing to
-// compare with.
+// Run exchanges a job's operations. A side that does not answer, or answers an error, is out; the phase stops
+// when nothing is left to compare. An error of Run is not a server's fault: ctx has ended, or a source cannot
+// be read.
 func Run(ctx context.Context, job Job) (*Result, error) {
 	result := &Result{Sides: make([]Tally, len(job.Sides))}
-	burst := burst(job.InFlight)
+	burst := Burst(job.InFlight)
 	sides := make([]*side, len(job.Sides))
-	for i := range sides {
-		s := &side{Side: job.Sides[i], tally: &result.Sides[i], bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst)}
+	read := inOrder(job.Read, len(sides))
+	for _, i := range read {
+		s := &side{Side: job.Sides[i], tally: &result.Sides[i],
+			bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst)}
 		for range max(1, job.InFlight) {
 			c, err := newConn(s.URL, job.Timeout)
 			if err != nil {
 				return nil, err
 			}
-			defer c.close()
+			defer c.Close()
 			s.workers = append(s.workers, c)
 			if err := c.connect(ctx); err != nil {
 				s.tally.Failure = err.Error()
@@ -196,7 +195,7 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	runtime.GC()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heapLimit))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	before, err := edge(sides)
+	before, err := readUsed(sides, read)
 	if err != nil {
 		return nil, err
 	}
@@ -205,12 +204,12 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 		return nil, err
 	}
 	result.Elapsed = time.Since(begin)
-	after, err := edge(sides)
+	after, err := readUsed(sides, read)
 	if err != nil {
 		return nil, err
 	}
 	for i := range sides {
-		if after[i] != (Used{}) { // else it is gone
+		if after[i] != (Used{}) { // else its processes have ended
 			result.Sides[i].Used = Used{after[i].CPU - before[i].CPU, after[i].Instructions - before[i].Instructions}
 		}
 	}
@@ -218,10 +217,19 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	return result, nil
 }
 
-// edge reads what all sides have used, and we. A side that is gone has failed.
-func edge(sides []*side) ([]Used, error) {
+// inOrder returns the order, or 0 1 2 ... if it is nil.
+func inOrder(order []int, sides int) []int {
+	for i := len(order); i < sides; i++ {
+		order = append(order, i)
+	}
+	return order
+}
+
+// readUsed reads what the sides have used, in this order, then this process. An unreadable side is out.
+func readUsed(sides []*side, order []int) ([]Used, error) {
 	used := make([]Used, len(sides)+1)
-	for i, s := range sides {
+	for _, i := range order {
+		s := sides[i]
 		if s.Side.Used == nil {
 			continue
 		}
@@ -239,15 +247,7 @@ func edge(sides []*side) ([]Used, error) {
 }
 
 func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst int, begin time.Time) error {
-	sequence := orders(len(sides))
-	names := make([]string, len(sequence))
-	for i, order := range sequence {
-		for _, index := range order {
-			names[i] += strconv.Itoa(index)
-		}
-	}
-	times := make([]int64, 0, 1<<16) // cut into the exchanges' NS: one allocation for thousands
-	told := begin
+	sequence, told := orders(inOrder(job.Ask, len(sides))), begin
 	for turn := 0; ; turn++ {
 		if result.Stopped = stopped(sides); result.Stopped != "" {
 			return ctx.Err()
@@ -262,29 +262,31 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 			}
 			return nil
 		}
-		order := sequence[turn%len(sequence)]
-		for _, index := range order {
+		order := ""
+		for _, index := range sequence[turn%len(sequence)] {
+			order += strconv.Itoa(index)
 			if s := sides[index]; s.tally.Failure == "" {
-				s.answer(ctx, s.operations)
+				s.ask(ctx, s.operations)
 			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// All of this is off the clock.
+		// The rest is off the clock.
 		for i := range operations {
-			if len(times)+len(sides) > cap(times) {
-				times = make([]int64, 0, 1<<16)
+			e := Exchange{Order: order, Bytes: len(sides[0].bodies[i]), Lines: sides[0].operations[i].Lines,
+				NS: make([]int64, len(sides))}
+			for n, s := range sides {
+				e.NS[n] = s.ns[i]
 			}
-			from := len(times)
-			for _, s := range sides {
-				times = append(times, s.ns[i])
-			}
-			result.Exchanges = append(result.Exchanges, Exchange{Order: names[turn%len(sequence)], Bytes: len(sides[0].bodies[i]),
-				Lines: sides[0].operations[i].Lines, NS: times[from:len(times):len(times)]})
+			result.Exchanges = append(result.Exchanges, e)
 			compare(sides, i, result)
 		}
+		size := 0
 		for _, s := range sides {
+			for _, body := range s.bodies {
+				size += cap(body)
+			}
 			for i, err := range s.errs[:operations] {
 				if err != nil && s.tally.Failure == "" {
 					k := len(result.Exchanges) - operations + i
@@ -292,31 +294,29 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 				}
 			}
 			if s.tally.Failure != "" {
-				clear(s.ns) // it is asked no more, and the others go on
+				clear(s.ns) // it is not asked again, and the others go on
 			}
 		}
-		now := time.Now()
-		elapsed := now.Sub(begin)
-		if turn == 0 && held(sides) > bodiesMost {
+		now, done := time.Now(), len(result.Exchanges)
+		if turn == 0 && size > bodiesMost {
 			debug.SetMemoryLimit(math.MaxInt64)
 			debug.SetGCPercent(100)
 		}
 		if job.Progress != nil && now.Sub(told) > 500*time.Millisecond {
 			told = now
-			job.Progress(len(result.Exchanges), elapsed)
+			job.Progress(done, now.Sub(begin))
 		}
 		if job.MostDifferences > 0 && result.Differences >= job.MostDifferences {
-			result.Stopped = fmt.Sprintf("%d of %d answers differ", result.Differences, len(result.Exchanges))
+			result.Stopped = fmt.Sprintf("%d of %d answers differ", result.Differences, done)
 			return nil
 		}
-		if job.Until.over(len(result.Exchanges), elapsed) {
+		if job.Until.over(done, now.Sub(begin)) {
 			return nil
 		}
 	}
 }
 
-// next has every side's next operations ready, at most so many, and returns how many every side has. A source that sides
-// share is read once.
+// next reads the next operations of all sides, at most so many. Sides with the same source get the same.
 func next(sides []*side, most int) (int, error) {
 	for i, s := range sides {
 		if owner := slices.IndexFunc(sides, func(o *side) bool { return o.Source == s.Source }); owner < i {
@@ -341,19 +341,12 @@ func next(sides []*side, most int) (int, error) {
 	return most, nil
 }
 
-// stopped says why no exchange is possible any more: the first side is gone, or all others are.
+// stopped says why no exchange is possible any more: the first side is out, or all others are.
 func stopped(sides []*side) string {
-	left := 0
-	for _, s := range sides[1:] {
-		if s.tally.Failure == "" {
-			left++
+	for _, group := range [][]*side{sides[:1], sides[1:]} {
+		if len(group) > 0 && !slices.ContainsFunc(group, func(s *side) bool { return s.tally.Failure == "" }) {
+			return group[0].Name + " is out: " + group[0].tally.Failure
 		}
-	}
-	if first := sides[0]; first.tally.Failure != "" {
-		return first.Name + " is out: " + first.tally.Failure
-	}
-	if left == 0 && len(sides) > 1 {
-		return sides[1].Name + " is out: " + sides[1].tally.Failure
 	}
 	return ""
 }
@@ -362,35 +355,31 @@ func (s *side) success(status int) bool {
 	return status == http.StatusOK || s.Answers == "" && status/100 == 2
 }
 
-// answer sends a burst of operations to one side by all of its workers, and returns when all are answered.
-func (s *side) answer(ctx context.Context, operations []Operation) {
-	one := func(c *conn, i int) {
-		c.body = s.bodies[i]
-		s.errs[i] = c.do(ctx, &operations[i], s.success)
-		s.bodies[i], s.ns[i] = c.body, c.ns
-		if s.errs[i] != nil {
-			s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
+// ask sends a burst of operations to one side by all of its workers, and returns when all are answered.
+func (s *side) ask(ctx context.Context, operations []Operation) {
+	var next atomic.Int64
+	work := func(c *conn) {
+		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
+			c.body = s.bodies[i]
+			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i], s.success)
+			s.ns[i] = c.ns
+			if s.errs[i] != nil {
+				s.bodies[i], s.ns[i] = s.bodies[i][:0], 0
+			}
 		}
 	}
-	if len(s.workers) == 1 {
-		for i := range operations {
-			one(s.workers[0], i)
-		}
+	if len(s.workers) == 1 { // no other goroutine: it would be noise
+		work(s.workers[0])
 		return
 	}
-	var next atomic.Int64
 	var all sync.WaitGroup
 	for _, c := range s.workers {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
-				one(c, int(i))
-			}
-		})
+		all.Go(func() { work(c) })
 	}
 	all.Wait()
 }
 
-// compare holds every side's answer to operation i against the first side's.
+// compare compares every side's answer to operation i with the first side's.
 func compare(sides []*side, i int, result *Result) {
 	first := sides[0]
 	differs := false
@@ -421,8 +410,8 @@ func compare(sides []*side, i int, result *Result) {
 			if other != query {
 				query += "\n" + other
 			}
-			result.First = &Difference{K: len(result.Exchanges) - 1, Query: query,
-				Sides: [2]string{first.Name, s.Name}, Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
+			result.First = &Difference{K: len(result.Exchanges) - 1, Query: query, Sides: [2]string{first.Name, s.Name},
+				Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
 		}
 	}
 	if differs {
@@ -430,13 +419,4 @@ func compare(sides []*side, i int, result *Result) {
 	}
 }
 
-func held(sides []*side) (bytes int) {
-	for _, s := range sides {
-		for _, body := range s.bodies {
-			bytes += cap(body)
-		}
-	}
-	return bytes
-}
-
-func cut(body []byte) string { return string(body[:min(len(body), BodyMost)]) }
+func cut(body []byte) string { return string(body[:min(len(body), bodyMost)]) }

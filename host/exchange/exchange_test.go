@@ -29,7 +29,8 @@ func queryFile(t testing.TB, count int) string {
 	}
 	encoder := gob.NewEncoder(file)
 	for n := range count {
-		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n), RawQuery: []byte("n of a")}
+		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n),
+			RawQuery: []byte("n of a")}
 		if err := encoder.Encode(&q); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,9 @@ func source(t testing.TB, count int) Source {
 }
 
 func matrix(value string, took int) string {
-	return fmt.Sprintf(`{"status":"success","isPartial":false,"data":{"resultType":"matrix","result":[{"metric":{"host":"a"},"values":[[60,"1"],[120,%q]]}]},"stats":{"seriesFetched": "1","executionTimeMsec":%d}}`, value, took)
+	return fmt.Sprintf(`{"status":"success","isPartial":false,"data":{"resultType":"matrix",`+
+		`"result":[{"metric":{"host":"a"},"values":[[60,"1"],[120,%q]]}]},`+
+		`"stats":{"seriesFetched": "1","executionTimeMsec":%d}}`, value, took)
 }
 
 var volatile = regexp.MustCompile(`"executionTimeMsec":\s*\d+`)
@@ -68,7 +71,13 @@ func steady(t testing.TB, name string) Side {
 	return serve(t, name, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("2", int(n.Add(1)))) })
 }
 
-// asking has sides of one database asked the same.
+// jobOf exchanges so many operations between sides of one database.
+func jobOf(t testing.TB, count int, sides ...Side) Job {
+	t.Helper()
+	return Job{Sides: asking(source(t, count), sides...), Until: Until{Count: count}}
+}
+
+// asking gives sides of one database the same operations.
 func asking(source Source, sides ...Side) []Side {
 	for i := range sides {
 		sides[i].Source, sides[i].Reading = source, Reading{Answers: "prometheus", Volatile: volatile}
@@ -110,7 +119,8 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
 		t.Errorf("asked %s", got)
 	}
-	if len(result.Exchanges) != 5 || result.Sides[1].Compared != 5 || result.Differences != 0 || result.Stopped != "" || result.ClientCPU <= 0 {
+	if len(result.Exchanges) != 5 || result.Sides[1].Compared != 5 || result.Differences != 0 ||
+		result.Stopped != "" || result.ClientCPU <= 0 {
 		t.Errorf("%+v", result)
 	}
 	for k, e := range result.Exchanges {
@@ -120,10 +130,34 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 	}
 }
 
+func TestWhoIsAskedAndReadFirstIsForTheCallerToSay(t *testing.T) {
+	var asked, read []string
+	logged := func(name string) Side {
+		side := serve(t, name, func(w http.ResponseWriter, _ *http.Request) {
+			asked = append(asked, name)
+			io.WriteString(w, matrix("2", 1))
+		})
+		side.Used = func() (Used, error) {
+			read = append(read, name)
+			return Used{CPU: int64(len(read))}, nil
+		}
+		return side
+	}
+	job := jobOf(t, 4, logged("B"), logged("C"))
+	job.Ask, job.Read = []int{1, 0}, []int{1, 0}
+	result := run(t, job)
+	if got := strings.Join(asked, ""); got != "CBBCBCCB" || result.Exchanges[0].Order != "10" {
+		t.Errorf("asked %s, %+v", got, result.Exchanges[0])
+	}
+	if got := strings.Join(read, ""); got != "CBCB" {
+		t.Errorf("read %s", got)
+	}
+}
+
 func TestOrdersAreBalanced(t *testing.T) {
 	for n := 2; n <= 5; n++ {
 		place, before := map[[2]int]int{}, map[[2]int]int{}
-		for _, order := range orders(n) {
+		for _, order := range orders(inOrder(nil, n)) {
 			for i, side := range order {
 				place[[2]int{side, i}]++
 				if i > 0 {
@@ -153,12 +187,16 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 		}
 		io.WriteString(w, matrix(value, 7))
 	})
-	result := run(t, Job{Sides: asking(source(t, 1000), steady(t, "baseline"), changed), Until: Until{Count: 1000}, MostDifferences: 100})
-	if result.Sides[1].Compared != 1000 || result.Differences != 1 || result.Sides[1].Differences != 1 || result.First == nil {
-		t.Fatalf("%d compared, %d differ", result.Sides[1].Compared, result.Differences)
+	job := jobOf(t, 1000, steady(t, "baseline"), changed)
+	job.MostDifferences = 100
+	result := run(t, job)
+	if candidate := result.Sides[1]; candidate.Compared != 1000 || candidate.Differences != 1 ||
+		result.Differences != 1 || result.First == nil {
+		t.Fatalf("%d compared, %d differ", candidate.Compared, result.Differences)
 	}
 	first := result.First
-	if first.K != 777 || first.Query != "GET /q?n=777" || first.What != `series {host="a"}: at 120 the values are 2 and 2.00001` ||
+	if first.K != 777 || first.Query != "GET /q?n=777" ||
+		first.What != `series {host="a"}: at 120 the values are 2 and 2.00001` ||
 		!strings.Contains(first.Bodies[0], `[120,"2"]`) || !strings.Contains(first.Bodies[1], `"2.00001"`) {
 		t.Errorf("%+v", first)
 	}
@@ -166,7 +204,9 @@ func TestOneAnswerInAThousandIsFoundAndKeptWithBothBodies(t *testing.T) {
 
 func TestAPhaseThatDiffersThroughoutStopsEarly(t *testing.T) {
 	wrong := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, matrix("3", 1)) })
-	result := run(t, Job{Sides: asking(source(t, 1000), steady(t, "baseline"), wrong), Until: Until{Count: 1000}, MostDifferences: 100})
+	job := jobOf(t, 1000, steady(t, "baseline"), wrong)
+	job.MostDifferences = 100
+	result := run(t, job)
 	if result.Differences != 100 || len(result.Exchanges) != 100 || result.Stopped != "100 of 100 answers differ" {
 		t.Errorf("%d differences, stopped: %q", result.Differences, result.Stopped)
 	}
@@ -176,7 +216,7 @@ func TestAnAnswerWithoutDataIsCounted(t *testing.T) {
 	empty := serve(t, "candidate", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result": [ ]}}`)
 	})
-	result := run(t, Job{Sides: asking(source(t, 3), steady(t, "baseline"), empty), Until: Until{Count: 3}})
+	result := run(t, jobOf(t, 3, steady(t, "baseline"), empty))
 	if result.Sides[0].Empty != 0 || result.Sides[1].Empty != 3 || result.Differences != 3 {
 		t.Errorf("%+v", result.Sides)
 	}
@@ -197,22 +237,26 @@ func TestASideThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 			io.WriteString(w, matrix("2", 1))
 		})
 	}
-	three := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), failing(), steady(t, "third")), Until: Until{Count: 10}})
+	three := run(t, jobOf(t, 10, steady(t, "baseline"), failing(), steady(t, "third")))
 	if three.Sides[1].Failure != "operation 3 (/q?n=3): HTTP 422: cannot allocate" || three.Stopped != "" ||
-		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 || three.Sides[1].Compared != 3 || three.Sides[2].Compared != 10 {
+		len(three.Exchanges) != 10 || three.Exchanges[9].NS[1] != 0 || three.Exchanges[9].NS[2] == 0 ||
+		three.Sides[1].Compared != 3 || three.Sides[2].Compared != 10 {
 		t.Errorf("%+v, stopped: %q", three.Sides, three.Stopped)
 	}
-	bursts := run(t, Job{Sides: asking(source(t, 40), steady(t, "baseline"), failing(), steady(t, "third")), Until: Until{Count: 40}, InFlight: 2})
+	job := jobOf(t, 40, steady(t, "baseline"), failing(), steady(t, "third"))
+	job.InFlight = 2
+	bursts := run(t, job)
 	for k, e := range bursts.Exchanges[8:] {
 		if e.NS[1] != 0 || e.NS[2] == 0 {
-			t.Errorf("exchange %d behind the failure is %+v", k+8, e)
+			t.Errorf("exchange %d after the failure is %+v", k+8, e)
 		}
 	}
-	two := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), failing()), Until: Until{Count: 10}})
-	if len(two.Exchanges) != 4 || two.Sides[1].Compared != 3 || !strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
+	two := run(t, jobOf(t, 10, steady(t, "baseline"), failing()))
+	if len(two.Exchanges) != 4 || two.Sides[1].Compared != 3 ||
+		!strings.HasPrefix(two.Stopped, "failing is out: operation 3") {
 		t.Errorf("%+v, stopped: %q", two.Sides, two.Stopped)
 	}
-	first := run(t, Job{Sides: asking(source(t, 10), failing(), steady(t, "second"), steady(t, "third")), Until: Until{Count: 10}})
+	first := run(t, jobOf(t, 10, failing(), steady(t, "second"), steady(t, "third")))
 	if len(first.Exchanges) != 4 || !strings.HasPrefix(first.Stopped, "failing is out") {
 		t.Errorf("%+v, stopped: %q", first.Sides, first.Stopped)
 	}
@@ -246,11 +290,15 @@ func breaking(t *testing.T, name string, connections, answers int) Side {
 }
 
 func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
-	dead := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), breaking(t, "candidate", 1, 5)), Until: Until{Count: 10}})
-	if f := dead.Sides[1].Failure; !strings.HasPrefix(f, "operation 5 (/q?n=5): connecting to 127.0.0.1:") || !strings.HasSuffix(f, "connection refused") {
+	dead := run(t, jobOf(t, 10, steady(t, "baseline"), breaking(t, "candidate", 1, 5)))
+	// Reset, if the kernel took the new connection just before the listener closed.
+	f := dead.Sides[1].Failure
+	refused := strings.Contains(f, "): connecting to 127.0.0.1:") && strings.HasSuffix(f, "connection refused")
+	if reset := strings.HasSuffix(f, "connection reset by peer"); !refused && !reset ||
+		!strings.HasPrefix(f, "operation 5 (/q?n=5): ") {
 		t.Errorf("failure: %q", f)
 	}
-	again := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), breaking(t, "candidate", 99, 2)), Until: Until{Count: 10}})
+	again := run(t, jobOf(t, 10, steady(t, "baseline"), breaking(t, "candidate", 99, 2)))
 	if again.Sides[1].Compared != 10 || again.Sides[1].Failure != "" {
 		t.Errorf("%+v", again.Sides)
 	}
@@ -262,7 +310,9 @@ func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
 	silent := func() Side {
 		return serve(t, "candidate", func(http.ResponseWriter, *http.Request) { <-block })
 	}
-	late := run(t, Job{Sides: asking(source(t, 10), steady(t, "baseline"), silent()), Until: Until{Count: 10}, Timeout: 50 * time.Millisecond})
+	job := jobOf(t, 10, steady(t, "baseline"), silent())
+	job.Timeout = 50 * time.Millisecond
+	late := run(t, job)
 	if f := late.Sides[1].Failure; f != "operation 0 (/q?n=0): no answer within 50ms" {
 		t.Errorf("failure: %q", f)
 	}
@@ -270,7 +320,7 @@ func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err := Run(ctx, Job{Sides: asking(source(t, 10), silent(), silent()), Timeout: time.Minute})
-	if err != context.DeadlineExceeded || time.Since(begin) > 5*time.Second {
+	if err != context.DeadlineExceeded || time.Since(begin) > 30*time.Second {
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
 }
@@ -300,7 +350,8 @@ func TestBurstsGoToOneSideAtATimeByItsWorkers(t *testing.T) {
 		})
 	}
 	result := run(t, Job{Sides: asking(source(t, 100), side(0), side(1)), Until: Until{Count: 42}, InFlight: 2})
-	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 || result.Sides[1].Compared != 42 {
+	if most != 2 || fmt.Sprint(turns) != "[0 1 0 1 0 1 0 1 0]" || len(result.Exchanges) != 42 ||
+		result.Sides[1].Compared != 42 {
 		t.Errorf("%d at once, turns %v, %d compared", most, turns, result.Sides[1].Compared)
 	}
 }
@@ -330,7 +381,8 @@ func TestAPhaseLastsAsLongAsItsRuleSays(t *testing.T) {
 	if short.Stopped != "there are no more than 7 operations" {
 		t.Errorf("stopped: %q", short.Stopped)
 	}
-	if _, err := OpenQueries(queryFile(t, 3), 5, ""); err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
+	_, err := OpenQueries(queryFile(t, 3), 5, "")
+	if err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
 		t.Error(err)
 	}
 }
@@ -363,90 +415,112 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got[0].String() != data.String() || got[1].String() != data.String() || len(result.Exchanges) != 3 || result.Exchanges[2].Lines != 50 {
+	if got[0].String() != data.String() || got[1].String() != data.String() || len(result.Exchanges) != 3 ||
+		result.Exchanges[2].Lines != 50 {
 		t.Errorf("%d exchanges, %d and %d bytes of %d", len(result.Exchanges), got[0].Len(), got[1].Len(), data.Len())
 	}
 }
 
-// differing is what the answers of two sides do not share.
+// differing compares two answers.
 func differing(r, q Reading, a, b []byte) string {
 	none := []Operation{{}}
 	return differ(&side{Side: Side{Name: "B", Reading: r}, operations: none, bodies: [][]byte{a}},
 		&side{Side: Side{Name: "C", Reading: q}, operations: none, bodies: [][]byte{b}}, 0)
 }
 
+// matrixOf is an answer with series like "h=1,x=2 60:5 120:6; h=2 60:7": tags, then points; "-" without tags.
+func matrixOf(text string) []byte {
+	var all []string
+	for _, series := range strings.Split(text, "; ") {
+		words := strings.Fields(series)
+		tags, points := []string{}, []string{}
+		for _, tag := range strings.Split(words[0], ",") {
+			if name, value, has := strings.Cut(tag, "="); has {
+				tags = append(tags, fmt.Sprintf("%q:%q", name, value))
+			}
+		}
+		for _, point := range words[1:] {
+			seconds, value, _ := strings.Cut(point, ":")
+			points = append(points, fmt.Sprintf("[%s,%q]", seconds, value))
+		}
+		all = append(all, fmt.Sprintf(`{"metric":{%s},"values":[%s]}`, strings.Join(tags, ","), strings.Join(points, ",")))
+	}
+	return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + strings.Join(all, ",") + `]}}`)
+}
+
 func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
 	plain := Reading{Answers: "prometheus"}
-	body := func(result string) []byte {
-		return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + result + `]}}`)
-	}
 	for _, c := range []struct{ a, b, what string }{
-		{`{"metric":{"x":"1"},"values":[[1,"0.3"]]},{"metric":{},"values":[[1,"NaN"]]}`, `{"metric":{},"values":[[1,"NaN"]]},{"metric":{"x":"1"},"values":[[1,"0.30000000000000004"]]}`, ""},
-		{`{"metric":{},"values":[[1,"1"]]}`, `{"metric":{},"values":[[1,"1.00000001"]]}`, `series {}: at 1 the values are 1 and 1.00000001`},
-		{`{"metric":{},"values":[[1,"+Inf"]]}`, `{"metric":{},"values":[[1,"1"]]}`, `series {}: at 1 the values are +Inf and 1`},
-		{`{"metric":{},"values":[[1,"1"],[2,"1"]]}`, `{"metric":{},"values":[[1,"1"]]}`, `series {}: it has 2 points and 1 points`},
-		{`{"metric":{},"values":[[1.5,"1"]]}`, `{"metric":{},"values":[[2,"1"]]}`, `series {}: point 1 is at 1.5 and at 2`},
-		{`{"metric":{"a":"b"},"values":[[1,"1"]]}`, `{"metric":{"a":"c"},"values":[[1,"1"]]}`, `series {a="b"} is only in the answer of B`},
+		{"x=1 1:0.3; - 1:NaN", "- 1:NaN; x=1 1:0.30000000000000004", ""},
+		{"- 1:1", "- 1:1.00000001", `series {}: at 1 the values are 1 and 1.00000001`},
+		{"- 1:+Inf", "- 1:1", `series {}: at 1 the values are +Inf and 1`},
+		{"- 1:1 2:1", "- 1:1", `series {}: it has 2 points and 1 points`},
+		{"- 1.5:1", "- 2:1", `series {}: point 1 is at 1.5 and at 2`},
+		{"a=b 1:1", "a=c 1:1", `series {a="b"} is only in the answer of B`},
 	} {
-		if got := differing(plain, plain, body(c.a), body(c.b)); got != c.what {
+		if got := differing(plain, plain, matrixOf(c.a), matrixOf(c.b)); got != c.what {
 			t.Errorf("%q and not %q", got, c.what)
 		}
 	}
-	for _, text := range []string{`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`} {
+	for _, data := range []string{`{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}`,
+		`{"resultType":"scalar","result":[1,"1"]}`} {
+		text := `{"status":"success","data":` + data + `}`
 		other := strings.Replace(text, `"1"]`, `"2"]`, 1)
 		if got := differing(plain, plain, []byte(text), []byte(other)); got != "series {}: at 1 the values are 1 and 2" {
 			t.Errorf("%q", got)
 		}
 	}
-	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) || !equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
+	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) ||
+		!equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
 		t.Error("only what is volatile may differ")
 	}
 }
 
 func TestAnswersOfDifferentDatabasesAreComparedAsFarAsTheyAgree(t *testing.T) {
-	body := func(result string) []byte {
-		return []byte(`{"status":"success","data":{"resultType":"matrix","result":[` + result + `]}}`)
-	}
-	here := Reading{Answers: "prometheus", Prefix: "cpu_"}
+	first := Reading{Answers: "prometheus", Prefix: "cpu_"}
 	for _, c := range []struct {
 		level      Level
 		shift      float64
 		a, b, what string
 	}{
-		{Values, 0, `{"metric":{"__name__":"cpu_x","h":"1"},"values":[[60,"1"]]}`, `{"metric":{"__name__":"x","h":"1"},"values":[[60,"1.0"]]}`, ""},
-		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]}`, `{"metric":{},"values":[[60,"1"]]}`, ""},
-		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]}`, `{"metric":{"__name__":"y"},"values":[[60,"1"]]}`, `series {__name__="x"} is only in the answer of B`},
-		{Values, 60, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"__name__":"x"},"values":[[0,"1"],[60,"2"]]}`, ""},
-		{Values, 60, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"__name__":"x"},"values":[[0,"1"],[60,"3"]]}`, `series {__name__="x"}: at 120 the values are 2 and 3`},
-		{Values, 0, `{"metric":{"__name__":"cpu_x"},"values":[[60,"1"]]},{"metric":{"__name__":"cpu_y"},"values":[[60,"1"]]}`, `{"metric":{},"values":[[60,"1"]]}`, `series {__name__="x"} is only in the answer of B`},
-		{Points, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"],[60,"6"]]}`, ""},
-		{Points, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"]]}`, `series {h="1"}: it has 2 points and 1 points`},
-		{Series, 0, `{"metric":{"h":"1"},"values":[[60,"1"],[120,"2"]]}`, `{"metric":{"h":"1"},"values":[[0,"5"]]}`, ""},
-		{Series, 0, `{"metric":{"h":"1"},"values":[[60,"1"]]}`, `{"metric":{"h":"1"},"values":[[60,"1"]]},{"metric":{"h":"2"},"values":[[60,"1"]]}`, `series {h="2"} is only in the answer of C`},
-		{Data, 0, `{"metric":{"h":"1"},"values":[[60,"1"]]}`, `{"metric":{"h":"2"},"values":[[60,"1"]]}`, ""},
+		{Values, 0, "__name__=cpu_x,h=1 60:1", "__name__=x,h=1 60:1.0", ""},
+		{Values, 0, "__name__=cpu_x 60:1", "- 60:1", ""},
+		{Values, 0, "__name__=cpu_x 60:1", "__name__=y 60:1", `series {__name__="x"} is only in the answer of B`},
+		{Values, 60, "__name__=cpu_x 60:1 120:2", "__name__=x 0:1 60:2", ""},
+		{Values, 60, "__name__=cpu_x 60:1 120:2", "__name__=x 0:1 60:3",
+			`series {__name__="x"}: at 120 the values are 2 and 3`},
+		{Values, 0, "__name__=cpu_x 60:1; __name__=cpu_y 60:1", "- 60:1",
+			`series {__name__="x"} is only in the answer of B`},
+		{Points, 0, "h=1 60:1 120:2", "h=1 0:5 60:6", ""},
+		{Points, 0, "h=1 60:1 120:2", "h=1 0:5", `series {h="1"}: it has 2 points and 1 points`},
+		{Series, 0, "h=1 60:1 120:2", "h=1 0:5", ""},
+		{Series, 0, "h=1 60:1", "h=1 60:1; h=2 60:1", `series {h="2"} is only in the answer of C`},
+		{Data, 0, "h=1 60:1", "h=2 60:1", ""},
 	} {
-		there := Reading{Answers: "prometheus", Level: c.level, Shift: c.shift}
-		if got := differing(here, there, body(c.a), body(c.b)); got != c.what {
+		second := Reading{Answers: "prometheus", Level: c.level, Shift: c.shift}
+		if got := differing(first, second, matrixOf(c.a), matrixOf(c.b)); got != c.what {
 			t.Errorf("%s: %q and not %q", c.level, got, c.what)
 		}
 	}
 }
 
 func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T) {
-	sides := asking(source(t, 10), steady(t, "baseline"), serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
+	candidate := serve(t, "candidate", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("n") == "2" {
 			io.WriteString(w, matrix("9", 1))
 			return
 		}
 		io.WriteString(w, matrix("2", 1))
-	}))
+	})
+	sides := asking(source(t, 10), steady(t, "baseline"), candidate)
 	other, err := OpenQueries(queryFile(t, 6), 2, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	sides[1].Source, sides[1].Level = other, Values
 	result := run(t, Job{Sides: sides, Until: Until{Count: 10}})
-	if len(result.Exchanges) != 4 || result.Stopped != "there are no more than 4 operations" || result.Sides[1].Compared != 4 {
+	if len(result.Exchanges) != 4 || result.Stopped != "there are no more than 4 operations" ||
+		result.Sides[1].Compared != 4 {
 		t.Errorf("%+v", result)
 	}
 	if result.Differences != 1 || result.First.Query != "GET /q?n=0\nGET /q?n=2" {
@@ -454,7 +528,7 @@ func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T)
 	}
 }
 
-// What a comparison costs, off the clock: of one database only what differs in its bytes is parsed, of two every answer.
+// The cost of a comparison, off the clock: answers of one database are parsed only if their bytes differ.
 func BenchmarkCompare(b *testing.B) {
 	answer := []byte(strings.Replace(matrix("2", 1), `[60,"1"],`, strings.Repeat(`[60,"1.2345"],`, 8000/14), 1))
 	for _, level := range []Level{Whole, Values, Data} {
@@ -469,7 +543,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// The driver's own cost: at most 15 microseconds an operation above a bare net/http loop, for answers under 10 kB.
+// The driver's own cost: at most 15 us an operation above a bare net/http loop, for answers under 10 kB.
 func BenchmarkOperation(b *testing.B) {
 	answer := strings.Replace(matrix("2", 1), `[60,"1"],`, strings.Repeat(`[60,"1.2345"],`, 8000/14), 1)
 	side := serve(b, "stub", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, answer) })
@@ -488,7 +562,7 @@ func BenchmarkOperation(b *testing.B) {
 	})
 	b.Run("client=exchange", func(b *testing.B) {
 		sides := []Side{side, side}
-		result := run(b, Job{Sides: asking(source(b, b.N), sides...), Until: Until{Count: b.N}})
+		result := run(b, jobOf(b, b.N, sides...))
 		var timed int64
 		for _, e := range result.Exchanges {
 			timed += e.NS[0] + e.NS[1]

@@ -27,24 +27,23 @@ type influxAnswer struct {
 	}
 }
 
-// emptyInfluxQL looks for an error first: InfluxDB says 200 before it knows. Quotes within values are escaped, so that no tag
-// can look like a key.
+// emptyInfluxQL looks for an error first: InfluxDB sends status 200 before it knows. InfluxDB escapes quotes
+// in values, so no tag can look like a key.
 func emptyInfluxQL(body []byte) (bool, error) {
-	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte(`{"results":`)) {
+	if !bytes.HasPrefix(bytes.TrimLeft(body, space), []byte(`{"results":`)) {
 		return false, fmt.Errorf("no answer of InfluxDB's /query: %s", firstLine(body))
 	}
 	if bytes.Contains(body, []byte(`"error":`)) {
-		var said influxAnswer
-		_, err := said.read(body)
+		_, err := new(influxAnswer).read(body)
 		return false, err
 	}
 	return !bytes.Contains(body, []byte(`"series":`)), nil
 }
 
-// read decodes a body, and returns the error that it names.
+// read decodes a body; an error that the body names is returned.
 func (a *influxAnswer) read(body []byte) (partial bool, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber() // values as they were written
+	decoder.UseNumber() // keeps a value as it is written
 	if err := decoder.Decode(a); err != nil {
 		return false, fmt.Errorf("the answer is no JSON: %w", err)
 	}
@@ -63,45 +62,47 @@ func (a *influxAnswer) read(body []byte) (partial bool, err error) {
 	return partial, nil
 }
 
-// parseInfluxQL makes a series of each column of numbers, called MEASUREMENT_FIELD; columns of text, which are tags (SELECT *),
-// are tags of their row. A null is no point.
-func parseInfluxQL(body []byte, asked *Operation) (*answer, error) {
-	var said influxAnswer
-	partial, err := said.read(body)
+// parseInfluxQL makes a series of each column of numbers, called MEASUREMENT_FIELD. A column of text (SELECT
+// *) is a tag of its row. A null is no point.
+func parseInfluxQL(body []byte, operation *Operation) (*answer, error) {
+	var reply influxAnswer
+	partial, err := reply.read(body)
 	if err != nil {
 		return nil, err
 	}
-	all := &answer{kind: fmt.Sprintf("%d results, partial: %t", len(said.Results), partial), series: map[string][]point{}}
-	fields := selected(asked)
-	for _, result := range said.Results {
+	kind := fmt.Sprintf("%d results, partial: %t", len(reply.Results), partial)
+	parsed := &answer{kind, map[string][]point{}}
+	fields := selected(operation)
+	for _, result := range reply.Results {
 		for _, series := range result.Series {
 			var keys []string
-			texts := "unseen"
+			tags := "unseen"
 			for _, row := range series.Values {
 				if len(row) != len(series.Columns) || len(row) == 0 {
-					return nil, fmt.Errorf("a row of %s has %d values for %d columns", series.Name, len(row), len(series.Columns))
+					return nil, fmt.Errorf("a row of %s has %d values for %d columns",
+						series.Name, len(row), len(series.Columns))
 				}
 				seconds, err := influxTime(row[0])
 				if err != nil {
 					return nil, err
 				}
-				if now := textsOf(row[1:]); now != texts {
-					keys, texts = influxKeys(series.Name, series.Columns[1:], series.Tags, row[1:], fields), now
+				if own := tagsOf(row[1:]); own != tags {
+					keys, tags = influxKeys(series.Name, series.Columns[1:], series.Tags, row[1:], fields), own
 				}
 				for i, value := range row[1:] {
 					switch value.(type) {
 					case json.Number, bool:
-						all.series[keys[i]] = append(all.series[keys[i]], point{seconds, fmt.Sprint(value)})
+						parsed.series[keys[i]] = append(parsed.series[keys[i]], point{seconds, fmt.Sprint(value)})
 					}
 				}
 			}
 		}
 	}
-	return all, nil
+	return parsed, nil
 }
 
-// textsOf tells rows of different tags apart.
-func textsOf(row []any) (all string) {
+// tagsOf is equal for rows with the same tags: it joins all texts of a row.
+func tagsOf(row []any) (all string) {
 	for _, value := range row {
 		if text, is := value.(string); is {
 			all += text + "\x00"
@@ -110,12 +111,10 @@ func textsOf(row []any) (all string) {
 	return all
 }
 
-// influxKeys are the series of a row's columns.
-func influxKeys(measurement string, columns []string, of map[string]string, row []any, fields []string) (keys []string) {
-	tags := maps.Clone(of)
-	if tags == nil {
-		tags = map[string]string{}
-	}
+// influxKeys returns the keys of the series that the columns of a row belong to.
+func influxKeys(measurement string, columns []string, shared map[string]string, row []any, fields []string) []string {
+	keys, tags := []string{}, map[string]string{}
+	maps.Copy(tags, shared)
 	for i, value := range row {
 		if text, is := value.(string); is {
 			tags[columns[i]] = text
@@ -132,29 +131,29 @@ func influxKeys(measurement string, columns []string, of map[string]string, row 
 }
 
 var (
-	selectClause = regexp.MustCompile(`(?is)^\s*SELECT (.*?) FROM `)
-	ofField      = regexp.MustCompile(`^\s*\w+\("?(\w+)"?\)\s*$`)
+	selectClause    = regexp.MustCompile(`(?is)^\s*SELECT (.*?) FROM `)
+	functionOfField = regexp.MustCompile(`^\s*\w+\("?(\w+)"?\)\s*$`)
 )
 
-// selected are the fields of a query's functions, in the order of its answer's columns; none of another query.
-func selected(asked *Operation) (fields []string) {
-	_, arguments, _ := strings.Cut(asked.Path, "?")
+// selected returns the fields of a query's functions, in the order of columns; nil for other queries.
+func selected(operation *Operation) (fields []string) {
+	_, arguments, _ := strings.Cut(operation.Path, "?")
 	values, _ := url.ParseQuery(arguments)
 	clause := selectClause.FindStringSubmatch(values.Get("q"))
 	if clause == nil {
 		return nil
 	}
-	for _, one := range strings.Split(clause[1], ",") {
-		found := ofField.FindStringSubmatch(one)
-		if found == nil {
+	for _, expression := range strings.Split(clause[1], ",") {
+		match := functionOfField.FindStringSubmatch(expression)
+		if match == nil {
 			return nil
 		}
-		fields = append(fields, found[1])
+		fields = append(fields, match[1])
 	}
 	return fields
 }
 
-// influxTime is a time in seconds since the epoch: RFC 3339, or a number of ns.
+// influxTime reads a time, RFC 3339 or a number of ns, as seconds since the epoch.
 func influxTime(value any) (float64, error) {
 	switch value := value.(type) {
 	case string:

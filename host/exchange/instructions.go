@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Instructions counts the hardware instructions that processes retire, in all threads that they have and will have.
+// Instructions counts the instructions that processes retire, in all present and future threads.
 type Instructions struct{ counters []int }
 
-// CountInstructions begins to count. The error says why the kernel does not: most clouds give their machines no counters.
+// CountInstructions begins to count. The error says why the kernel does not: most clouds hide the counters.
 func CountInstructions(pids ...int) (*Instructions, error) {
 	count := &Instructions{}
 	for _, pid := range pids {
@@ -26,7 +26,7 @@ func CountInstructions(pids ...int) (*Instructions, error) {
 		for _, thread := range threads {
 			tid, _ := strconv.Atoi(thread.Name())
 			counter, err := openCounter(tid)
-			if errors.Is(err, unix.ESRCH) { // it has ended meanwhile
+			if errors.Is(err, unix.ESRCH) { // this thread has ended
 				continue
 			}
 			if err != nil {
@@ -41,19 +41,21 @@ func CountInstructions(pids ...int) (*Instructions, error) {
 
 func openCounter(tid int) (int, error) {
 	attributes := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_INSTRUCTIONS, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_INSTRUCTIONS,
+		Size:        uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Bits:        unix.PerfBitInherit | unix.PerfBitExcludeHv,
 		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
 	}
 	counter, err := unix.PerfEventOpen(&attributes, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) { // perf_event_paranoid of 2: a process's own instructions, not the kernel's for it
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		// With perf_event_paranoid 2 the kernel counts a process's own instructions, but not its own work for it.
 		attributes.Bits |= unix.PerfBitExcludeKernel
 		counter, err = unix.PerfEventOpen(&attributes, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	}
 	return counter, err
 }
 
-// Read gives the instructions so far, scaled up where the kernel had to share its counters.
+// Read returns the instructions so far, scaled up where the kernel had to share its counters.
 func (c *Instructions) Read() (sum int64, err error) {
 	if c == nil {
 		return 0, nil
@@ -63,7 +65,8 @@ func (c *Instructions) Read() (sum int64, err error) {
 		if _, err := unix.Read(counter, value[:]); err != nil {
 			return 0, fmt.Errorf("reading the counter of instructions: %w", err)
 		}
-		n, enabled, running := binary.NativeEndian.Uint64(value[:]), binary.NativeEndian.Uint64(value[8:]), binary.NativeEndian.Uint64(value[16:])
+		u64 := binary.NativeEndian.Uint64
+		n, enabled, running := u64(value[:]), u64(value[8:]), u64(value[16:])
 		if running > 0 && running < enabled {
 			n = uint64(float64(n) * float64(enabled) / float64(running))
 		}

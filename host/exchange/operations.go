@@ -15,9 +15,9 @@ import (
 
 // Operation is one request.
 type Operation struct {
-	Method, Path string // the path with its arguments, as it goes over the wire
+	Method, Path string // the path with its arguments, as it is sent
 	Body         []byte
-	Lines        int // of a batch of data, 0 for a query
+	Lines        int // of a batch of data; 0 for a query
 }
 
 func (o *Operation) String() string { return o.Method + " " + o.Path }
@@ -29,20 +29,19 @@ type Source interface {
 }
 
 type queries struct {
-	file    io.ReadCloser
-	path    string
-	decoder *gob.Decoder
-	more    string
+	io.Closer
+	decoder         *gob.Decoder
+	path, arguments string
 }
 
-// OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) behind its first `skip` queries; arguments
-// are added to the path of each, as TSBS's own client does for some databases.
+// OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) and skips its first queries.
+// It adds the arguments to the path of each, as TSBS's own client does for some databases.
 func OpenQueries(path string, skip int, arguments string) (Source, error) {
 	file, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	q := &queries{file: file, path: path, decoder: gob.NewDecoder(bufio.NewReaderSize(file, 1<<20)), more: arguments}
+	q := &queries{file, gob.NewDecoder(bufio.NewReaderSize(file, 1<<20)), path, arguments}
 	for n := range skip {
 		if _, err := q.Next(); err != nil {
 			file.Close()
@@ -56,37 +55,98 @@ func OpenQueries(path string, skip int, arguments string) (Source, error) {
 }
 
 func (q *queries) Next() (Operation, error) {
-	var one query.HTTP // a fresh one each time: gob leaves fields that are not in the stream as they were
-	switch err := q.decoder.Decode(&one); {
+	var request query.HTTP // a new one each time: gob does not reset fields that the stream lacks
+	switch err := q.decoder.Decode(&request); {
 	case errors.Is(err, io.EOF):
 		return Operation{}, io.EOF
 	case err != nil:
 		return Operation{}, fmt.Errorf("%s is no file of TSBS's HTTP queries: %w", q.path, err)
 	}
-	path := string(one.Path)
-	if len(one.RawQuery) > 0 && !strings.Contains(path, "?") { // InfluxDB's path has all, and its query in plain words there
-		path += "?" + string(one.RawQuery)
+	path := string(request.Path)
+	if len(request.RawQuery) > 0 && !strings.Contains(path, "?") { // InfluxDB's path has its arguments already
+		path += "?" + string(request.RawQuery)
 	}
-	return Operation{Method: string(one.Method), Path: path + q.more, Body: one.Body}, nil
+	return Operation{Method: string(request.Method), Path: path + q.arguments, Body: request.Body}, nil
 }
 
-func (q *queries) Close() error { return q.file.Close() }
+// Around gives the queries of a file from number `first` on; after the last query follows the first.
+func Around(path string, first int, arguments string) (Source, error) {
+	source, err := OpenQueries(path, first, arguments)
+	return &around{source, path, arguments}, err
+}
+
+type around struct {
+	Source
+	path, arguments string
+}
+
+func (a *around) Next() (Operation, error) {
+	operation, err := a.Source.Next()
+	if !errors.Is(err, io.EOF) {
+		return operation, err
+	}
+	again, err := OpenQueries(a.path, 0, a.arguments)
+	if err != nil {
+		return operation, err
+	}
+	_, a.Source = a.Close(), again
+	return a.Source.Next()
+}
+
+// Turns gives one operation of each source in turn, and ends with the first source that ends.
+func Turns(sources ...Source) Source { return &turns{sources: sources} }
+
+type turns struct {
+	sources []Source
+	turn    int
+}
+
+func (t *turns) Next() (Operation, error) {
+	source := t.sources[t.turn%len(t.sources)]
+	t.turn++
+	return source.Next()
+}
+
+func (t *turns) Close() (err error) {
+	for _, source := range t.sources {
+		err = errors.Join(err, source.Close())
+	}
+	return err
+}
+
+// Every skips the first operations of a source, and then gives every step-th.
+func Every(source Source, first, step int) Source { return &every{source, first, step} }
+
+type every struct {
+	Source
+	skip, step int
+}
+
+func (e *every) Next() (Operation, error) {
+	for range e.skip {
+		if operation, err := e.Source.Next(); err != nil {
+			return operation, err
+		}
+	}
+	e.skip = e.step - 1
+	return e.Source.Next()
+}
 
 type batches struct {
-	file  io.ReadCloser
+	io.Closer
 	lines *bufio.Reader
 	path  string
 	size  int
 	last  int // bytes of the last batch
 }
 
-// OpenBatches reads a data file of lines (packed if its name ends in .zst) as POST requests to `path`, `size` lines each.
+// OpenBatches reads a file of lines, perhaps .zst, as POST requests to `path` of `size` lines each.
 func OpenBatches(file, path string, size int) (Source, error) {
 	data, err := open(file)
 	if err != nil {
 		return nil, err
 	}
-	return &batches{file: data, lines: bufio.NewReaderSize(data, 4<<20), path: path, size: size}, nil
+	return &batches{Closer: data, lines: bufio.NewReaderSize(data, 4<<20), path: path, size: size}, nil
 }
 
 func (b *batches) Next() (Operation, error) {
@@ -113,8 +173,6 @@ func (b *batches) Next() (Operation, error) {
 	b.last = len(body)
 	return Operation{Method: "POST", Path: b.path, Body: body, Lines: lines}, nil
 }
-
-func (b *batches) Close() error { return b.file.Close() }
 
 type packed struct {
 	*zstd.Decoder

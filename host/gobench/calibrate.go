@@ -1,6 +1,7 @@
 package gobench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -13,8 +14,8 @@ import (
 	"tsduel/host/record"
 )
 
-// A row is run in so many short turns if what each of its processes costs beside its timed work (its set-up) stays small: all of
-// them at most half of what is timed, and each turn at least a twentieth of a second.
+// A row runs in 8 or 4 short turns if the set-ups of its processes (their time beside the timed work) take
+// setupShare of the timed work at most, and each turn takes shortestTurn (seconds) at least.
 var turns = []int64{8, 4}
 
 const (
@@ -22,23 +23,23 @@ const (
 	shortestTurn = 0.05
 )
 
-// found is a benchmark of the warm-up.
-type found struct {
+// benchmark is a benchmark of the warm-up.
+type benchmark struct {
 	variant string
 	result
 	row   string
-	setup float64 // seconds; infinite where it was not looked at
+	setup float64 // seconds; infinite if it was not measured
 }
 
-// Calibrate reads the warm-up block: which benchmarks there are, which of them stand in one row, how many operations each does, and
-// which are run in short turns. What cannot be compared is said before anything is measured. dir is that of the block.
+// Calibrate reads the warm-up block in dir: which benchmarks there are, which of them form a row, how many
+// operations each does, and which run in short turns. It refuses benchmarks that cannot be compared.
 func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 	rename, err := renaming(plan.GoBench)
 	if err != nil {
 		return nil, err
 	}
 	cpu := cpus(plan)
-	var all []found
+	var all []benchmark
 	for _, v := range plan.Variants {
 		text, err := os.ReadFile(filepath.Join(dir, v.Name, "bench.txt"))
 		if err != nil {
@@ -50,7 +51,7 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 			if !ok {
 				seconds = math.Inf(1)
 			}
-			all = append(all, found{v.Name, r, rename(r.name), seconds})
+			all = append(all, benchmark{v.Name, r, rename(r.name), seconds})
 		}
 	}
 	if len(all) == 0 {
@@ -66,7 +67,7 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 	return c, err
 }
 
-// setups are seconds by name; nothing where the warm-up did not look.
+// setups reads the seconds of set-ups by name. Without the file there are none.
 func setups(path string) map[string]float64 {
 	known := map[string]float64{}
 	text, _ := os.ReadFile(path)
@@ -79,7 +80,7 @@ func setups(path string) map[string]float64 {
 	return known
 }
 
-// renaming makes the function from a name to its row.
+// renaming returns the function from a benchmark's name to its row.
 func renaming(g *record.GoBench) (func(string) string, error) {
 	patterns := make([]*regexp.Regexp, len(g.Rename))
 	for i, rule := range g.Rename {
@@ -95,60 +96,52 @@ func renaming(g *record.GoBench) (func(string) string, error) {
 					name = strings.Join(slices.Delete(parts, *rule.Drop, *rule.Drop+1), "/")
 				}
 			} else if at := patterns[i].FindStringSubmatchIndex(name); at != nil {
-				name = name[:at[0]] + filled(rule.To, name, at) + name[at[1]:]
+				to := group.ReplaceAllString(strings.ReplaceAll(rule.To, "$", "$$"), "$${$1}") // $1x is ${1}x
+				name = name[:at[0]] + string(patterns[i].ExpandString(nil, to, name, at)) + name[at[1]:]
 			}
 		}
 		return strings.TrimPrefix(name, "Benchmark")
 	}, nil
 }
 
-var group = regexp.MustCompile(`\$[1-9]`)
-
-// filled puts the groups of a match for $1 to $9.
-func filled(to, name string, at []int) string {
-	return group.ReplaceAllStringFunc(to, func(word string) string {
-		if g := 2 * int(word[1]-'0'); g+1 < len(at) && at[g] >= 0 {
-			return name[at[g]:at[g+1]]
-		}
-		return ""
-	})
-}
+// group matches $1 to $9 in a text whose dollars are doubled.
+var group = regexp.MustCompile(`\$\$([1-9])`)
 
 // rows joins the variants' benchmarks, in the order in which they were printed.
-func rows(all []found, plan *record.Plan) ([]record.CalibrationRow, error) {
-	var order []string
-	by := map[string][]found{}
-	for _, f := range all {
-		for _, other := range by[f.row] {
-			if other.variant == f.variant {
-				return nil, record.UserError("gobench.rename: %s and %s of %s would both be the row %s", other.name, f.name, f.variant, f.row)
+func rows(all []benchmark, plan *record.Plan) ([]record.CalibrationRow, error) {
+	var rows []record.CalibrationRow
+	byRow := map[string][]benchmark{}
+	for _, b := range all {
+		for _, other := range byRow[b.row] {
+			if other.variant == b.variant {
+				return nil, record.UserError("gobench.rename: %s and %s of %s would both be the row %s",
+					other.name, b.name, b.variant, b.row)
 			}
 		}
-		if by[f.row] == nil {
-			order = append(order, f.row)
+		if byRow[b.row] == nil {
+			rows = append(rows, record.CalibrationRow{Row: b.row, Names: map[string]string{}, Parts: 1})
 		}
-		by[f.row] = append(by[f.row], f)
+		byRow[b.row] = append(byRow[b.row], b)
 	}
-	var rows []record.CalibrationRow
-	for _, name := range order {
-		row := record.CalibrationRow{Row: name, Names: map[string]string{}, Parts: 1}
-		for _, f := range by[name] {
-			row.Names[f.variant] = f.name
-			row.Count = max(row.Count, f.count)
+	for i := range rows {
+		row := &rows[i]
+		benchmarks := byRow[row.Row]
+		for _, b := range benchmarks {
+			row.Names[b.variant] = b.name
+			row.Count = max(row.Count, b.count)
 		}
-		if len(by[name]) > 1 && (plan.GoBench.Alternate == nil || *plan.GoBench.Alternate) {
-			splitIntoTurns(&row, by[name])
+		if len(benchmarks) > 1 && (plan.GoBench.Alternate == nil || *plan.GoBench.Alternate) {
+			splitIntoTurns(row, benchmarks)
 		}
-		rows = append(rows, row)
 	}
 	return rows, rowsInCommon(rows, plan)
 }
 
-// splitIntoTurns splits a row's operations over short turns where its set-up allows that.
-func splitIntoTurns(row *record.CalibrationRow, of []found) {
+// splitIntoTurns splits a row's operations into short turns if its set-ups allow that.
+func splitIntoTurns(row *record.CalibrationRow, benchmarks []benchmark) {
 	timed, setup := math.Inf(1), 0.0
-	for _, f := range of {
-		timed, setup = min(timed, float64(row.Count)*f.seconds()), max(setup, f.setup)
+	for _, b := range benchmarks {
+		timed, setup = min(timed, float64(row.Count)*b.seconds()), max(setup, b.setup)
 	}
 	if !math.IsInf(setup, 1) {
 		row.SetupS = setup
@@ -161,7 +154,7 @@ func splitIntoTurns(row *record.CalibrationRow, of []found) {
 	}
 }
 
-// rowsInCommon says which candidate has no row in common with the baseline.
+// rowsInCommon is the error of a candidate that has no row in common with the baseline.
 func rowsInCommon(rows []record.CalibrationRow, plan *record.Plan) error {
 	baseline := plan.Variants[0].Name
 	first := func(variant string) string {
@@ -172,41 +165,39 @@ func rowsInCommon(rows []record.CalibrationRow, plan *record.Plan) error {
 		return rows[i].Row
 	}
 	for _, v := range plan.Variants[1:] {
-		if !slices.ContainsFunc(rows, func(r record.CalibrationRow) bool { return r.Names[baseline] != "" && r.Names[v.Name] != "" }) {
-			return record.UserError("no benchmark of %s has the row of one of %s (%s and %s): see gobench.rename", v.Name, baseline, first(v.Name), first(baseline))
+		common := func(r record.CalibrationRow) bool { return r.Names[baseline] != "" && r.Names[v.Name] != "" }
+		if !slices.ContainsFunc(rows, common) {
+			return record.UserError("no benchmark of %s has the row of one of %s (%s and %s): see gobench.rename",
+				v.Name, baseline, first(v.Name), first(baseline))
 		}
 	}
 	return nil
 }
 
-// pivot gives every row its cell: which row and which column of the table it is.
+// pivot gives every row its cell, a row and a column of the table. Rows without the column are removed.
 func pivot(c *record.Calibration, keys []string, column string) error {
-	key := func(part string) string {
-		if name, _, ok := strings.Cut(part, "="); ok {
-			return name
-		}
-		return ""
-	}
 	example := c.Rows[0].Row
 	most, taken := map[string]int64{}, map[record.TableCell]string{}
 	c.Rows = slices.DeleteFunc(c.Rows, func(row record.CalibrationRow) bool {
-		return !slices.ContainsFunc(strings.Split(row.Row, "/"), func(part string) bool { return key(part) == column })
+		return !strings.Contains("/"+row.Row, "/"+column+"=")
 	})
 	for i, row := range c.Rows {
 		cell, kept := record.TableCell{}, []string{}
-		for _, part := range strings.Split(row.Row, "/") {
-			switch k := key(part); {
-			case k == column && cell.Column == "":
-				_, cell.Column, _ = strings.Cut(part, "=")
-			case k != column && (len(keys) == 0 || k == "" || slices.Contains(keys, k)):
+		for part := range strings.SplitSeq(row.Row, "/") {
+			switch key, value, has := strings.Cut(part, "="); {
+			case has && key == column:
+				cell.Column = cmp.Or(cell.Column, value)
+			case !has || key == "" || len(keys) == 0 || slices.Contains(keys, key):
 				kept = append(kept, part)
 			}
 		}
 		cell.Row = strings.Join(kept, "/")
 		if other, ok := taken[cell]; ok {
-			return record.UserError("gobench.pivot: %s and %s would be one cell: name more keys in gobench.pivot.rows", other, row.Row)
+			return record.UserError("gobench.pivot: %s and %s would be one cell: name more keys in gobench.pivot.rows",
+				other, row.Row)
 		}
-		taken[cell], c.Rows[i].Cell, most[cell.Row] = row.Row, &cell, max(most[cell.Row], row.Count)
+		taken[cell], c.Rows[i].Cell = row.Row, &cell
+		most[cell.Row] = max(most[cell.Row], row.Count)
 		if !slices.Contains(c.Columns, cell.Column) {
 			c.Columns = append(c.Columns, cell.Column)
 		}

@@ -13,7 +13,7 @@ import (
 	"tsduel/host/record"
 )
 
-// calibrated calibrates what variants have printed: lines of NAME COUNT [NS/OP [SET-UP SECONDS]], by variant in order.
+// calibrated calibrates the output of variants: lines of NAME COUNT [NS/OP [SET-UP SECONDS]].
 func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Calibration, error) {
 	t.Helper()
 	one := 1
@@ -43,15 +43,11 @@ func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Cal
 	return Calibrate(plan, dir)
 }
 
-type rename = struct {
-	Match string `json:"match"`
-	To    string `json:"to"`
-	Drop  *int   `json:"drop"`
-}
+type rename = record.Rename
 
 func drop(n int) rename { return rename{Drop: &n} }
 
-// The first match is exchanged, $1 to $9 stand for its groups; drop counts from the first element below.
+// A rule replaces the first match; $1 to $9 are its groups. drop counts elements from 0, the name itself.
 func TestRename(t *testing.T) {
 	for _, c := range []struct {
 		rules []rename
@@ -72,11 +68,13 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// Every variant does as many operations as the one that does most in the time; a row is split into turns where all set-ups are short.
+// All variants do as many operations as the fastest one. A row runs in turns if all of its set-ups are short.
 func TestRowsAndTurns(t *testing.T) {
 	got, err := calibrated(t, record.GoBench{},
-		"BenchmarkS/x 1000 1000000 0.01\nBenchmarkS/y 1000 1000000 0.3\nBenchmarkS/z 1000 1000000\nBenchmarkS/old 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01",
-		"BenchmarkS/x 1100 900000 0.02\nBenchmarkS/y 1000 1000000 0.01\nBenchmarkS/z 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01")
+		"BenchmarkS/x 1000 1000000 0.01\nBenchmarkS/y 1000 1000000 0.3\n"+
+			"BenchmarkS/z 1000 1000000\nBenchmarkS/old 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01",
+		"BenchmarkS/x 1100 900000 0.02\nBenchmarkS/y 1000 1000000 0.01\n"+
+			"BenchmarkS/z 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,16 +91,12 @@ func TestRowsAndTurns(t *testing.T) {
 	}
 }
 
-const keys = "BenchmarkG/series=1/noise=1/batch=1 1\nBenchmarkG/series=1/noise=1/batch=10 10\nBenchmarkG/none 1\nBenchmarkG/series=2/noise=1/batch=1 1\nBenchmarkG/series=2/noise=1/batch=10 10"
+const keys = "BenchmarkG/series=1/noise=1/batch=1 1\nBenchmarkG/series=1/noise=1/batch=10 10\n" +
+	"BenchmarkG/none 1\nBenchmarkG/series=2/noise=1/batch=1 1\nBenchmarkG/series=2/noise=1/batch=10 10"
 
-type pivots = struct {
-	Rows   []string `json:"rows"`
-	Column string   `json:"column"`
-}
-
-// Columns in the order they were printed; one number of operations a row; only the keys that are asked for.
+// Columns are in the order of the output. A row has one number of operations, and only the wanted keys.
 func TestPivot(t *testing.T) {
-	got, err := calibrated(t, record.GoBench{Pivot: &pivots{[]string{"series"}, "batch"}}, keys)
+	got, err := calibrated(t, record.GoBench{Pivot: &record.Pivot{Rows: []string{"series"}, Column: "batch"}}, keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,20 +109,26 @@ func TestPivot(t *testing.T) {
 	}
 }
 
-// What cannot be compared is refused in a sentence, before anything is measured.
+// Benchmarks that cannot be compared are refused with a sentence.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		go_      record.GoBench
 		variants []string
 		want     string
 	}{
-		{record.GoBench{Pivot: &pivots{nil, "size"}}, []string{keys}, "gobench.pivot: the names hold fewer than two values of size=, as in G/series=1/noise=1/batch=1"},
-		{record.GoBench{Pivot: &pivots{nil, "noise"}}, []string{keys}, "fewer than two values of noise="},
-		{record.GoBench{Pivot: &pivots{[]string{"noise"}, "batch"}}, []string{keys}, "would be one cell: name more keys in gobench.pivot.rows"},
-		{record.GoBench{Rename: []rename{drop(1)}}, []string{"BenchmarkW/a 1\nBenchmarkW/b 1"}, "gobench.rename: BenchmarkW/a and BenchmarkW/b of baseline would both be the row W"},
-		{record.GoBench{Rename: []rename{{Match: "(?<=x)"}}}, []string{keys}, `gobench.rename: "(?<=x)" is no regular expression of Go`},
-		{record.GoBench{Pivot: &pivots{nil, "batch"}}, []string{"nothing 1"}, "the warm-up block found no benchmark: see "},
-		{record.GoBench{}, []string{"BenchmarkA 1", "BenchmarkB 1"}, "no benchmark of candidate has the row of one of baseline (B and A): see gobench.rename"},
+		{record.GoBench{Pivot: &record.Pivot{Column: "size"}}, []string{keys},
+			"gobench.pivot: the names hold fewer than two values of size=, as in G/series=1/noise=1/batch=1"},
+		{record.GoBench{Pivot: &record.Pivot{Column: "noise"}}, []string{keys}, "fewer than two values of noise="},
+		{record.GoBench{Pivot: &record.Pivot{Rows: []string{"noise"}, Column: "batch"}}, []string{keys},
+			"would be one cell: name more keys in gobench.pivot.rows"},
+		{record.GoBench{Rename: []rename{drop(1)}}, []string{"BenchmarkW/a 1\nBenchmarkW/b 1"},
+			"gobench.rename: BenchmarkW/a and BenchmarkW/b of baseline would both be the row W"},
+		{record.GoBench{Rename: []rename{{Match: "(?<=x)"}}}, []string{keys},
+			`gobench.rename: "(?<=x)" is no regular expression of Go`},
+		{record.GoBench{Pivot: &record.Pivot{Column: "batch"}}, []string{"nothing 1"},
+			"the warm-up block found no benchmark: see "},
+		{record.GoBench{}, []string{"BenchmarkA 1", "BenchmarkB 1"},
+			"no benchmark of candidate has the row of one of baseline (B and A): see gobench.rename"},
 	} {
 		_, err := calibrated(t, c.go_, c.variants...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What was divided by nothing is no value: JSON has no such number, and the block could not be written.
+// NaN and infinity are no values, since JSON cannot hold them.
 func TestWhatIsNoNumberIsNoValue(t *testing.T) {
 	text := "BenchmarkX 1 NaN ns/op 5 B/op +Inf rows/op\nrows=NaN\n"
 	found := results(text, 1)
@@ -151,9 +151,10 @@ func TestWhatIsNoNumberIsNoValue(t *testing.T) {
 	}
 }
 
-// Any text can be read: a benchmark prints what it likes.
+// Any text can be read, since a benchmark may print anything.
 func FuzzResults(f *testing.F) {
-	f.Add("BenchmarkX/a=1-8 \t 100\t 123.5 ns/op\t 10.00 MB/s\nBenchmarkX\nBenchmarkX/b-8 not a result\nBenchmarkY 1 NaN ns/op 5")
+	f.Add("BenchmarkX/a=1-8 \t 100\t 123.5 ns/op\t 10.00 MB/s\n" +
+		"BenchmarkX\nBenchmarkX/b-8 not a result\nBenchmarkY 1 NaN ns/op 5")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, r := range results(text, 8) {
 			if !strings.HasPrefix(r.name, "Benchmark") {

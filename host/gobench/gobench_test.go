@@ -44,6 +44,8 @@ func TestMain(m *testing.M) {
 		panic("the directory or the environment is not clean")
 	}
 	fmt.Printf("at=%d\n", time.Now().UnixNano())
+	file, _ := os.Stat(os.Args[0])
+	fmt.Printf("file=%s %d\n", os.Args[0], file.ModTime().UnixNano())
 	os.Exit(m.Run())
 }
 
@@ -90,10 +92,13 @@ func BenchmarkTurns(b *testing.B) {
 }
 `
 
+// built is the directory of the binaries, "" before they are built.
+var built string
+
 // binaries are the test binaries of two revisions, which differ in ALLOCS.
 var binaries = sync.OnceValues(func() (found map[int]string, err error) {
 	root, err := os.MkdirTemp("", "gobench-")
-	found = map[int]string{}
+	built, found = root, map[int]string{}
 	for _, allocs := range []int{10, 11} {
 		source, out := filepath.Join(root, "source"), filepath.Join(root, strconv.Itoa(allocs))
 		for path, text := range map[string]string{
@@ -116,13 +121,13 @@ var binaries = sync.OnceValues(func() (found map[int]string, err error) {
 func TestMain(m *testing.M) {
 	canary = func(string) (*record.Canary, error) { return &record.Canary{CPUS: 1}, nil }
 	code := m.Run()
-	if found, _ := binaries(); found != nil {
-		os.RemoveAll(filepath.Dir(filepath.Dir(found[10])))
+	if built != "" {
+		os.RemoveAll(built)
 	}
 	os.Exit(code)
 }
 
-// run is a run directory with a baseline and candidates of a pattern.
+// run is a run of a baseline and candidates with the benchmarks of a pattern.
 type run struct {
 	*testing.T
 	record.Spec
@@ -130,6 +135,9 @@ type run struct {
 
 func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int) *run {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts benchmarks")
+	}
 	t.Setenv("GOGC", "50") // nothing of ours may shape what is measured
 	found, err := binaries()
 	if err != nil {
@@ -143,7 +151,8 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 	for i, n := range allocs {
 		name := []string{"baseline", "candidate", "third"}[i]
 		order = append(order, name)
-		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench, Components: []record.Component{{Role: "bench"}}})
+		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench,
+			Components: []record.Component{{Role: "bench"}}})
 		builds.Variants[name] = record.Build{Binary: found[n]}
 	}
 	if change != nil {
@@ -156,10 +165,10 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 		}
 	}
 	return &run{t, record.Spec{Plan: plan, RunDir: dir, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
-		Row: record.BlockRow{Order: order}, Events: record.NewEvents(dir, true)}}
+		Row: record.BlockRow{Coins: record.Coins{Order: order}}, Events: record.NewEvents(dir, true)}}
 }
 
-// block runs one, as the driver does.
+// block runs a block as the driver does.
 func (r *run) block(number int, kind string) *record.Block {
 	r.Helper()
 	r.Row.Block, r.Row.Kind = number, kind
@@ -201,8 +210,8 @@ func (r *run) text(name string) string {
 	return string(text)
 }
 
-// Each benchmark runs once in a process and a clean directory of its own, with the same operations on both sides, in an order drawn
-// for the block; what only one side has is run too.
+// Each benchmark runs once in its own process and clean directory, with equal operations for all variants, in
+// an order drawn for the block. Benchmarks of one variant alone run too.
 func TestMeasuredBlock(t *testing.T) {
 	r := newRun(t, "^Benchmark(Work|Reads)$", nil, 10, 11).begin()
 	counts := map[string]int64{}
@@ -241,10 +250,13 @@ func TestMeasuredBlock(t *testing.T) {
 		}
 		orders[strings.Join(order, " ")] = true
 		text, err := json.Marshal(b)
-		if missing := regexp.MustCompile(`"[a-z_]+":null`).FindAllString(strings.ReplaceAll(string(text), `"duel":null`, ""), -1); err != nil || strings.Contains(strings.Join(missing, ""), "pids") || strings.Contains(string(text), `"query_types":null`) {
+		missing := regexp.MustCompile(`"[a-z_]+":null`).FindAllString(strings.ReplaceAll(string(text), `"duel":null`, ""), -1)
+		if err != nil || strings.Contains(strings.Join(missing, ""), "pids") ||
+			slices.Contains(missing, `"query_types":null`) {
 			t.Errorf("the record lacks %v", missing)
 		}
-		if len(b.Checks) != 16 || b.Solo["candidate"].Canary == nil || len(b.Ratios["candidate"]) == 0 || b.BootID == "" || b.TimedS <= 0 {
+		if len(b.Checks) != 16 || b.Solo["candidate"].Canary == nil || len(b.Ratios["candidate"]) == 0 || b.BootID == "" ||
+			b.TimedS <= 0 {
 			t.Errorf("block %+v", b)
 		}
 	}
@@ -256,10 +268,10 @@ func TestMeasuredBlock(t *testing.T) {
 	}
 }
 
-// A benchmark with a short set-up runs in short turns, B C C B; one with a long set-up does not, and the record says which.
+// A benchmark with a short set-up runs in short turns, B C C B. One with a long set-up does not.
 func TestTurns(t *testing.T) {
 	r := newRun(t, "^Benchmark(Work|SlowSetup)$", func(p *record.Plan) { p.GoBench.Seconds = 0.5 }, 10, 10).begin()
-	// How long a set-up takes was measured; on a machine that does other things, too, it is as long as it should be only when we say so.
+	// Replace the measured set-ups: on a busy machine they may be longer than they should be.
 	said := r.text("000/candidate/" + setupFile)
 	for name, seconds := range setups(filepath.Join(r.RunDir, "raw/000/candidate", setupFile)) {
 		if seconds <= 0 || name == "BenchmarkSlowSetup" && seconds < 0.15 {
@@ -271,7 +283,8 @@ func TestTurns(t *testing.T) {
 	}
 	for _, variant := range r.Row.Order {
 		path := filepath.Join(r.RunDir, "raw/000", variant, setupFile)
-		if err := os.WriteFile(path, []byte("BenchmarkWork/spin\t0.01\nBenchmarkWork/alloc\t0.01\nBenchmarkSlowSetup\t0.15\n"), 0o644); err != nil {
+		text := "BenchmarkWork/spin\t0.01\nBenchmarkWork/alloc\t0.01\nBenchmarkSlowSetup\t0.15\n"
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,7 +323,8 @@ func TestTurns(t *testing.T) {
 		t.Errorf("processes ran in the order %s", order)
 	}
 	i := slices.IndexFunc(b.Phases, func(p record.Phase) bool { return p.QueryType == "Work/spin" })
-	if first := b.Phases[i]; first.Variant != "" || first.Count != 2*int64(parts["Work/spin"])*r.Calibration.Rows[0].Count {
+	if first := b.Phases[i]; first.Variant != "" ||
+		first.Count != 2*int64(parts["Work/spin"])*r.Calibration.Rows[0].Count {
 		t.Errorf("phase of the turns: %+v", first)
 	}
 	off := false
@@ -320,16 +334,43 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What failed, skipped, was cut short or printed nothing has measured nothing, and each says why.
+// Each process runs its own copy of its binary, under the same path for all variants, even with one binary
+// (A/A).
+func TestEachProcessHasACopyOfItsOwn(t *testing.T) {
+	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Seconds = 0.05 }, 10, 10).begin()
+	r.good(r.block(1, "measured"))
+	files, place := map[string]bool{}, filepath.Join(r.Scratch, "places", "01", "01", "program")
+	for _, variant := range r.Row.Order {
+		for _, block := range []string{"000", "001"} {
+			found := regexp.MustCompile(`(?m)^file=(.*) \d+$`).FindAllStringSubmatch(r.text(block+"/"+variant+"/bench.txt"), -1)
+			for _, match := range found {
+				if match[1] != place || files[match[0]] {
+					t.Errorf("%s of %s", match[0], variant)
+				}
+				files[match[0]] = true
+			}
+		}
+	}
+	if len(files) < 2+2*2 {
+		t.Errorf("%v", files)
+	}
+	if _, err := os.Stat(filepath.Join(r.Scratch, "places")); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// A benchmark that fails, skips, ends early or prints nothing fails its variant, with the reason.
 func TestWhatMeasuredNothing(t *testing.T) {
 	for bench, want := range map[string]string{
-		"^BenchmarkFails$":   "the warm-up of ^BenchmarkFails$ ended with exit code 1: work_test.go:[0-9]+: the cluster is down",
-		"^BenchmarkSkips$":   "the warm-up of ^BenchmarkSkips$ was not measured: .*needs an S3 bucket",
-		"^BenchmarkPanics$":  "the warm-up of ^BenchmarkPanics$ ended with exit code 2: panic: index out of range",
-		"^BenchmarkLeaves$":  "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
-		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; there are: BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
-		"^BenchmarkSleeps$":  `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 1 s \(watchdog.idle_s\)`,
-		"^BenchmarkSpins$":   `the warm-up of ^BenchmarkSpins$ did not end: no output for 2 s \(watchdog.silent_s\)`,
+		"^BenchmarkFails$": "the warm-up of ^BenchmarkFails$ ended with exit code 1: " +
+			"work_test.go:[0-9]+: the cluster is down",
+		"^BenchmarkSkips$":  "the warm-up of ^BenchmarkSkips$ was not measured: .*needs an S3 bucket",
+		"^BenchmarkPanics$": "the warm-up of ^BenchmarkPanics$ ended with exit code 2: panic: index out of range",
+		"^BenchmarkLeaves$": "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
+		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; " +
+			"there are: BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
+		"^BenchmarkSleeps$": `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 1 s \(watchdog.idle_s\)`,
+		"^BenchmarkSpins$":  `the warm-up of ^BenchmarkSpins$ did not end: no output for 2 s \(watchdog.silent_s\)`,
 	} {
 		t.Run(bench, func(t *testing.T) {
 			r := newRun(t, bench, func(p *record.Plan) { p.Watchdog = record.Watchdog{IdleS: 1, SilentS: 2} }, 10)
@@ -338,20 +379,23 @@ func TestWhatMeasuredNothing(t *testing.T) {
 				t.Fatalf("block %+v", b)
 			}
 			got := b.Failures[0]
-			if !regexp.MustCompile(strings.NewReplacer("^", `\^`, "$", `\$`).Replace(want)).MatchString(got.Message) || got.Variant != "baseline" || got.Phase != "find" {
+			if !regexp.MustCompile(strings.NewReplacer("^", `\^`, "$", `\$`).Replace(want)).MatchString(got.Message) ||
+				got.Variant != "baseline" || got.Phase != "find" {
 				t.Errorf("got %+v, want %s", got, want)
 			}
-			if stacks := r.text("000/baseline/bench.stderr"); strings.Contains(want, "watchdog") && !strings.Contains(stacks, "goroutine ") {
+			if stacks := r.text("000/baseline/bench.stderr"); strings.Contains(want, "watchdog") &&
+				!strings.Contains(stacks, "goroutine ") {
 				t.Errorf("no stacks in %s", stacks)
 			}
-			if left, _ := exec.Command("pgrep", "-f", r.Builds.Variants["baseline"].Binary+" .*"+regexp.QuoteMeta(bench)).Output(); len(left) > 0 {
+			if left, _ := exec.Command("pgrep", "-f", placesDir(&r.Spec)+".*"+regexp.QuoteMeta(bench)).Output(); len(left) > 0 {
 				t.Errorf("still running: %s", left)
 			}
 		})
 	}
 }
 
-// A rule of require is checked where it happens: the block fails at once, and the check says what was not there.
+// A rule of require is checked after each process. The block fails at once, and the check says what is
+// missing.
 func TestRequired(t *testing.T) {
 	for _, rule := range []struct{ metric, output, want string }{
 		{"", "rows=([0-9]+)", ""},
@@ -367,7 +411,8 @@ func TestRequired(t *testing.T) {
 			continue
 		}
 		b := r.block(0, "warmup")
-		if c := b.Checks[2]; len(b.Failures) != 2 || b.Failures[0].Message != rule.want || c.Check != "bench_required" || c.OK || c.Message != rule.want {
+		if c := b.Checks[2]; len(b.Failures) != 2 || b.Failures[0].Message != rule.want || c.Check != "bench_required" ||
+			c.OK || c.Message != rule.want {
 			t.Errorf("%+v: failures %+v, checks %+v", rule, b.Failures, b.Checks)
 		}
 		r.Plan.GoBench.Require = nil
@@ -379,7 +424,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// A candidate that fails is out for the rest of the block; the others go on. Without a baseline nothing does.
+// A failed candidate leaves the block, and the others go on. After a failed baseline nothing goes on.
 func TestFailureIsItsVariantsAlone(t *testing.T) {
 	r := newRun(t, "^BenchmarkWork$/^(spin|alloc)$", nil, 10, 11, 10).begin()
 	for i, row := range r.Calibration.Rows {
@@ -388,7 +433,8 @@ func TestFailureIsItsVariantsAlone(t *testing.T) {
 		}
 	}
 	b := r.block(1, "measured")
-	if len(b.Failures) != 1 || b.Failures[0].Variant != "candidate" || len(b.Ratios["third"]) == 0 || len(b.Ratios["candidate"]) != 0 {
+	if len(b.Failures) != 1 || b.Failures[0].Variant != "candidate" || len(b.Ratios["third"]) == 0 ||
+		len(b.Ratios["candidate"]) != 0 {
 		t.Errorf("block %+v", b)
 	}
 	for i := range r.Calibration.Rows {
@@ -400,7 +446,7 @@ func TestFailureIsItsVariantsAlone(t *testing.T) {
 	}
 }
 
-// An interruption ends what runs and is no failure of a benchmark.
+// An interruption ends the processes, and is no failure of a benchmark.
 func TestInterrupted(t *testing.T) {
 	r := newRun(t, "^BenchmarkSpins$", nil, 10)
 	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
@@ -411,7 +457,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A directory that is not ours is not wiped, and that is the user's to mend.
+// A directory without our marker is not wiped, and is a UserError.
 func TestForeignDirectory(t *testing.T) {
 	r := newRun(t, "^BenchmarkWork$", nil, 10)
 	mine := filepath.Join(r.Scratch, "bench", "mine")
@@ -429,9 +475,11 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
-// Profiles are of the rows that all variants have, of as many operations, merged into one a variant and kind.
+// Profiles have the rows of all variants, with equal operations, merged into one by variant and kind.
 func TestProfiles(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Seconds, p.GoBench.Profile = 0.1, []string{"cpu", "mem"} }, 10, 11).begin()
+	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) {
+		p.GoBench.Seconds, p.GoBench.Profile = 0.1, []string{"cpu", "mem"}
+	}, 10, 11).begin()
 	if err := Profile(t.Context(), r.Spec); err != nil {
 		t.Fatal(err)
 	}

@@ -3,28 +3,29 @@ package gobench
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// result is one line as golang.org/design/14313-benchmark-format has them: the name without -GOMAXPROCS, values by unit as printed.
+// result is a line of golang.org/design/14313-benchmark-format. The name is without -GOMAXPROCS.
 type result struct {
 	name   string
 	count  int64
 	values map[string]float64
 }
 
-// seconds of one operation; 0 where the benchmark does not say.
+// seconds returns the time of one operation, 0 if the benchmark does not print it.
 func (r result) seconds() float64 { return r.values["ns/op"] / 1e9 }
 
-// finite reads a number; what a benchmark has divided by nothing is none, and no JSON has it.
+// finite reads a number. JSON has no NaN and no infinity, which a benchmark prints after a division by 0.
 func finite(text string) (float64, bool) {
 	value, err := strconv.ParseFloat(text, 64)
 	return value, err == nil && !math.IsNaN(value) && !math.IsInf(value, 0)
 }
 
-// results reads the result lines of a text; what is no such line is none.
-func results(text string, cpu int) (found []result) {
+// results reads the result lines of a text, and skips all others.
+func results(text string, cpu int) (all []result) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if !strings.HasPrefix(line, "Benchmark") || len(f) < 4 {
@@ -43,12 +44,12 @@ func results(text string, cpu int) (found []result) {
 				r.values[f[i+1]] = value
 			}
 		}
-		found = append(found, r)
+		all = append(all, r)
 	}
-	return found
+	return all
 }
 
-// tidied is a unit as benchstat calls it: ns/op is sec/op, MB/s is B/s.
+// tidied returns benchstat's name of a unit: ns/op is sec/op, MB/s is B/s.
 func tidied(unit string) string {
 	for _, rule := range []struct{ from, to string }{{"ns/op", "sec/op"}, {"ns", "sec"}, {"MB/s", "B/s"}, {"MB", "B"}} {
 		if head, ok := strings.CutSuffix(unit, rule.from); ok && (head == "" || strings.HasSuffix(head, "-")) {
@@ -58,45 +59,39 @@ func tidied(unit string) string {
 	return unit
 }
 
-// least is the smallest value that a text shows of what a rule requires, 0 where it shows none: one empty answer among full ones is
-// an empty answer.
-func (r requirement) least(text string, of []result) float64 {
-	var seen []float64
-	for _, one := range of {
-		for unit, value := range one.values {
-			if r.output == nil && tidied(unit) == tidied(r.what) {
-				seen = append(seen, value)
-			}
-		}
-	}
+// least returns the smallest value of what a rule requires, 0 if there is none. One empty answer is an error.
+func (r requirement) least(text string, printed []result) float64 {
+	var values []float64
 	if r.output != nil {
 		for _, match := range r.output.FindAllStringSubmatch(text, -1) {
 			value, ok := finite(match[1])
 			if !ok {
 				value = 0
 			}
-			seen = append(seen, value)
+			values = append(values, value)
+		}
+	} else {
+		for _, line := range printed {
+			for unit, value := range line.values {
+				if tidied(unit) == tidied(r.what) {
+					values = append(values, value)
+				}
+			}
 		}
 	}
-	if len(seen) == 0 {
+	if len(values) == 0 {
 		return 0
 	}
-	least := seen[0]
-	for _, value := range seen {
-		least = min(least, value)
-	}
-	return least
+	return slices.Min(values)
 }
 
 var (
 	trouble = regexp.MustCompile(`^(--- FAIL|--- SKIP|panic: |fatal error: )`)
-	// What says nothing of why.
+	// Lines that do not say why a benchmark failed.
 	usual = regexp.MustCompile(`^(FAIL|PASS|Benchmark\S*|exit status.*|(goos|goarch|pkg|cpu): .*)?$`)
 )
 
-const shownBytes = 400
-
-// troubleIn is what a test binary says around the first mark of a failed or skipped benchmark, in one line; empty without one.
+// troubleIn returns the output around the first mark of a failed or skipped benchmark, as one line, or "".
 func troubleIn(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -104,7 +99,7 @@ func troubleIn(text string) string {
 			continue
 		}
 		var words []string
-		// With -test.v a benchmark's own words stand before its mark.
+		// With -test.v the output of a benchmark is before its mark.
 		for _, near := range lines[max(0, i-4):min(len(lines), i+2)] {
 			if !usual.MatchString(near) {
 				words = append(words, strings.Fields(near)...)
@@ -121,11 +116,11 @@ func lastLine(text string) string {
 }
 
 func shown(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), shownBytes)], "")
+	return strings.ToValidUTF8(text[:min(len(text), 400)], "")
 }
 
-// alone is the pattern that matches this benchmark and no other.
-func alone(name string) string {
+// pattern returns the pattern that matches only this benchmark.
+func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"

@@ -12,9 +12,9 @@ import (
 	"tsduel/host/record"
 )
 
-// Profile runs, after all blocks, the benchmarks that all variants have once more, as often as in a block, with the profiles that
-// gobench.profile asks for: raw/profiles/VARIANT.KIND.pprof, once. The same work on every side, else a difference would be one of
-// operations; what profiling costs touches nothing that is compared.
+// Profile profiles, after all blocks, the benchmarks that all variants have, and writes
+// raw/profiles/VARIANT.KIND.pprof for each kind of gobench.profile. Every variant does as many operations as
+// in a block, so profiles can be compared.
 func Profile(ctx context.Context, spec record.Spec) error {
 	final := filepath.Join(spec.RunDir, "raw", "profiles")
 	if _, err := os.Stat(final); err == nil || len(spec.Plan.GoBench.Profile) == 0 {
@@ -29,16 +29,16 @@ func Profile(ctx context.Context, spec record.Spec) error {
 		p := record.Phase{Variant: v.Name, Part: record.Bench, Phase: "profile", Attempts: 1}
 		spec.Events.Emit("phase-start", record.PhaseFields(p))
 		p.Begin = record.Epoch(time.Now())
-		found, err := profileVariant(ctx, &spec, v.Name, partial)
+		made, err := profileVariant(ctx, &spec, v.Name, partial)
 		if err != nil {
 			return fmt.Errorf("profiling %s: %w", v.Name, err)
 		}
-		kept = append(kept, found...)
+		kept = append(kept, made...)
 		p.End = record.Epoch(time.Now())
 		spec.Events.Emit("phase-end", record.PhaseFields(p))
 	}
-	err := errors.Join(record.Wipe(filepath.Join(spec.Scratch, "bench")), record.WriteJSON(filepath.Join(partial, "profiles.json"), record.Profiles{Schema: 1, Profiles: kept}))
-	if err != nil {
+	all := record.Profiles{Schema: 1, Profiles: kept}
+	if err := errors.Join(tidyUp(&spec), record.WriteJSON(filepath.Join(partial, "profiles.json"), all)); err != nil {
 		return err
 	}
 	return record.Publish(partial, final)
@@ -61,8 +61,9 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 			continue
 		}
 		name := row.Names[variant]
-		// Finer than Go's own rate, since a short benchmark gives few samples, and nothing is timed here.
-		flags := []string{"-test.bench=" + alone(name), fmt.Sprintf("-test.benchtime=%dx", row.Count*int64(max(1, row.Parts))), "-test.memprofilerate=32768"}
+		// The memory profile is finer than Go's default, since a short benchmark has few samples.
+		flags := []string{"-test.bench=" + pattern(name), "-test.memprofilerate=32768",
+			fmt.Sprintf("-test.benchtime=%dx", row.Count*int64(row.Parts))}
 		for _, kind := range spec.Plan.GoBench.Profile {
 			flags = append(flags, "-test."+kind+"profile="+filepath.Join(single, kind))
 		}
@@ -80,13 +81,13 @@ func profileVariant(ctx context.Context, spec *record.Spec, variant, dir string)
 		}
 	}
 	for i, kind := range spec.Plan.GoBench.Profile {
-		one := record.Profile{Variant: variant, Kind: kind, File: variant + "." + kind}
-		if err := sums[i].Write(filepath.Join(dir, one.File)); errors.Is(err, profiles.ErrEmpty) {
-			one.File, one.Why = "", err.Error()+": the benchmarks are too short for it"
+		p := record.Profile{Variant: variant, Kind: kind, File: variant + "." + kind}
+		if err := sums[i].Write(filepath.Join(dir, p.File)); errors.Is(err, profiles.ErrEmpty) {
+			p.File, p.Why = "", err.Error()+": the benchmarks are too short for it"
 		} else if err != nil {
 			return nil, err
 		}
-		kept = append(kept, one)
+		kept = append(kept, p)
 	}
 	return kept, os.Remove(filepath.Join(dir, "outputs.tsv"))
 }

@@ -1,4 +1,4 @@
-// Package gobench runs blocks of Go benchmarks: each benchmark of each variant in processes and clean directories of its own.
+// Package gobench runs blocks of Go benchmarks, each in its own processes and clean directories.
 package gobench
 
 import (
@@ -25,28 +25,29 @@ const (
 	setupFile = "setup.tsv"
 )
 
-var canary = noise.Canary // tests have no time for it
+var canary = noise.Canary // tests set a short one
 
-// requirement is a rule of gobench.require; output is nil where it is about a metric.
+// requirement is a rule of gobench.require, of the metric what, or of a pattern in the output.
 type requirement struct {
 	what   string
-	output *regexp.Regexp
+	output *regexp.Regexp // nil for a metric
 }
 
-// block is one that runs.
+// block is the block that runs.
 type block struct {
 	record.Spec
 	*record.Block
 	sides   map[string]*side
 	require []requirement
 	out     map[string]bool               // variants that have failed
-	seconds map[string]map[string]float64 // by row and variant, of all its processes
+	seconds map[string]map[string]float64 // by row and variant, of all processes
 }
 
-// Run runs one block: the warm-up finds out which benchmarks there are, the others measure them. What a benchmark does wrong fails
-// its variant in the record; an error is not a benchmark's doing.
+// Run runs one block: the warm-up finds the benchmarks, the other blocks measure them. A benchmark that fails
+// is a failure of its variant in the record, and not an error.
 func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
-	b := &block{Spec: spec, Block: record.NewBlock(spec.Row), sides: map[string]*side{}, out: map[string]bool{}, seconds: map[string]map[string]float64{}}
+	b := &block{Spec: spec, Block: record.NewBlock(spec.Row), sides: map[string]*side{}, out: map[string]bool{},
+		seconds: map[string]map[string]float64{}}
 	for _, rule := range spec.Plan.GoBench.Require {
 		r := requirement{what: cmp.Or(rule.Metric, rule.Output)}
 		if rule.Output != "" {
@@ -62,9 +63,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	for _, s := range b.sides {
 		err = errors.Join(err, s.close())
 	}
-	if wiped := record.Wipe(filepath.Join(spec.Scratch, "bench")); err == nil {
-		err = wiped
-	}
+	err = cmp.Or(err, tidyUp(&spec))
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -72,6 +71,11 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 	b.Ratios = b.ratios()
 	b.Finish(b.Plan.Variants)
 	return b.Block, err
+}
+
+// tidyUp removes the directories of processes.
+func tidyUp(spec *record.Spec) error {
+	return errors.Join(record.Wipe(filepath.Join(spec.Scratch, "bench")), record.RemoveTree(placesDir(spec)))
 }
 
 func (b *block) run(ctx context.Context) error {
@@ -83,7 +87,7 @@ func (b *block) run(ctx context.Context) error {
 		b.sides[name] = s
 	}
 	if b.Row.Kind == "warmup" {
-		for _, name := range b.Row.Order { // all of them, so that all that is wrong is said at once
+		for _, name := range b.Row.Order { // all variants, even if one has failed, to report all failures at once
 			if err := b.canary(name); err != nil {
 				return err
 			}
@@ -96,7 +100,7 @@ func (b *block) run(ctx context.Context) error {
 	return b.measure(ctx)
 }
 
-// failing records what is a benchmark's own failure; the rest is returned.
+// failing records the failure of a benchmark, and returns any other error.
 func (b *block) failing(variant, phase, row string, err error) error {
 	var own failure
 	if !errors.As(err, &own) {
@@ -108,12 +112,12 @@ func (b *block) failing(variant, phase, row string, err error) error {
 }
 
 func (b *block) canary(variant string) error {
-	found, err := canary(b.Scratch)
-	b.Solo[variant] = record.SoloRecord{Canary: found, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
+	taken, err := canary(b.Scratch)
+	b.Solo[variant] = record.SoloRecord{Canary: taken, Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
 	return err
 }
 
-// phase runs what is measured between two looks at the machine.
+// phase measures between two edges of the machine's counters.
 func (b *block) phase(p record.Phase, measure func(*record.Phase) error) error {
 	p.Part, p.Attempts = record.Bench, 1
 	b.Events.PhaseStart(b.Row.Block, p)
@@ -130,48 +134,48 @@ func (b *block) phase(p record.Phase, measure func(*record.Phase) error) error {
 }
 
 func counted(p *record.Phase, o output) {
-	p.ClientUserS, p.ClientSystemS = p.ClientUserS+o.user.Seconds(), p.ClientSystemS+o.system.Seconds()
-	p.Exit = cmp.Or(p.Exit, o.code)
+	p.ClientUserS += o.User.Seconds()
+	p.ClientSystemS += o.System.Seconds()
+	p.Exit = cmp.Or(p.Exit, o.Code)
 }
 
-// find runs the whole pattern of a variant in one process, then, where it can be short, what every process of one benchmark costs
-// beside its timed work: setup.tsv.
+// find runs all benchmarks of a variant in one process, and measures their set-ups unless that takes long.
 func (b *block) find(ctx context.Context, s *side) error {
 	what, g := "the warm-up of "+s.pattern, b.Plan.GoBench
 	benchtime := strconv.FormatFloat(g.Seconds, 'f', -1, 64) + "s"
 	if g.Count != nil {
 		benchtime = fmt.Sprintf("%dx", *g.Count)
 	}
-	var found output
+	var o output
 	err := b.phase(record.Phase{Variant: s.name, Phase: "find"}, func(p *record.Phase) (err error) {
-		found, err = s.bench(ctx, what, "-test.bench="+s.pattern, "-test.benchtime="+benchtime)
-		counted(p, found)
+		o, err = s.bench(ctx, what, "-test.bench="+s.pattern, "-test.benchtime="+benchtime)
+		counted(p, o)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(found.results) == 0 {
+	if len(o.results) == 0 {
 		return failed("the pattern %s matches no benchmark of %s; there are: %s", s.pattern, s.name, b.benchmarks(ctx, s))
 	}
-	for _, r := range found.results {
-		row := record.CalibrationRow{Row: strings.TrimPrefix(r.name, "Benchmark"), Count: r.count, Names: map[string]string{s.name: r.name}}
-		if err := b.checks(s.name, row, output{text: found.text, results: []result{r}}, nil); err != nil {
+	untimed := o.seconds
+	for _, r := range o.results {
+		row := record.CalibrationRow{Row: strings.TrimPrefix(r.name, "Benchmark"), Count: r.count,
+			Names: map[string]string{s.name: r.name}}
+		if err := b.checks(s.name, row, output{text: o.text, results: []result{r}}, nil); err != nil {
 			return err
 		}
-	}
-	untimed := found.seconds
-	for _, r := range found.results {
 		untimed -= float64(r.count) * r.seconds()
 	}
-	// Searching for the count repeats the set-up some five times.
-	if len(b.Plan.Variants) == 1 || untimed > 3*g.Seconds*float64(len(found.results)) {
+	// Go repeats the set-up about five times while it searches the number of operations.
+	if len(b.Plan.Variants) == 1 || untimed > 3*g.Seconds*float64(len(o.results)) {
 		return nil
 	}
-	return b.probe(ctx, s, found.results)
+	return b.probe(ctx, s, o.results)
 }
 
-func (b *block) probe(ctx context.Context, s *side, found []result) error {
+// probe measures the set-up of each benchmark, the time of its process beside the timed work: setup.tsv.
+func (b *block) probe(ctx context.Context, s *side, benchmarks []result) error {
 	dir := filepath.Join(b.Dir, s.name, "probe")
 	probed, err := open(&b.Spec, s.name, dir)
 	if err != nil {
@@ -180,9 +184,9 @@ func (b *block) probe(ctx context.Context, s *side, found []result) error {
 	defer os.RemoveAll(dir)
 	defer probed.close()
 	var table strings.Builder
-	for _, r := range found {
-		// As in a block: Go tries one operation, then does those that it was asked for.
-		o, err := probed.bench(ctx, r.name, "-test.bench="+alone(r.name), "-test.benchtime=2x")
+	for _, r := range benchmarks {
+		// As in a block, Go tries one operation first.
+		o, err := probed.bench(ctx, r.name, "-test.bench="+pattern(r.name), "-test.benchtime=2x")
 		if err != nil {
 			return err
 		}
@@ -193,11 +197,11 @@ func (b *block) probe(ctx context.Context, s *side, found []result) error {
 	return os.WriteFile(filepath.Join(b.Dir, s.name, setupFile), []byte(table.String()), 0o644)
 }
 
-// benchmarks are the benchmarks that there are: what the binary lists, and what the other variants have run below it.
+// benchmarks lists the benchmarks of the binary, and those that other variants have run.
 func (b *block) benchmarks(ctx context.Context, s *side) string {
 	var names []string
 	from := size(s.stdout)
-	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // it does not end with PASS
+	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // an error, since the list does not end with PASS
 	for line := range strings.Lines(section(s.stdout, from, size(s.stdout))) {
 		if strings.HasPrefix(line, "Benchmark") {
 			names = append(names, strings.TrimSpace(line))
@@ -206,16 +210,21 @@ func (b *block) benchmarks(ctx context.Context, s *side) string {
 	slices.Sort(names)
 	names = names[:min(len(names), 30)]
 	for _, other := range b.Row.Order {
-		seen := results(section(b.sides[other].stdout, 0, size(b.sides[other].stdout)), s.cpu)
-		for _, r := range seen[:min(len(seen), 20)] {
-			names = append(names, r.name)
-		}
+		all := results(section(b.sides[other].stdout, 0, size(b.sides[other].stdout)), s.cpu)
+		names = append(names, namesOf(all, 20)...)
 	}
 	return cmp.Or(strings.Join(slices.Compact(names), ", "), "none")
 }
 
-// measure runs all rows, in an order drawn for the block and the same for all variants: those with a short set-up in turn, then
-// what is left, variant by variant.
+// namesOf returns the names of the first results.
+func namesOf(results []result, most int) (names []string) {
+	for _, r := range results[:min(len(results), most)] {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// measure runs all rows in an order drawn for the block: those in short turns, then the others by variant.
 func (b *block) measure(ctx context.Context) error {
 	rows := slices.Clone(b.Calibration.Rows)
 	draw := rand.New(rand.NewPCG(uint64(b.Plan.Design.Seed), uint64(b.Row.Block)))
@@ -227,11 +236,10 @@ func (b *block) measure(ctx context.Context) error {
 		}
 	}
 	for _, row := range rows {
-		if row.Parts <= 1 {
-			continue
-		}
-		if err := b.alternate(ctx, row); err != nil || b.decided() {
-			return err
+		if row.Parts > 1 {
+			if err := b.alternate(ctx, row); err != nil || b.decided() {
+				return err
+			}
 		}
 	}
 	rows = slices.DeleteFunc(rows, func(r record.CalibrationRow) bool { return r.Parts > 1 })
@@ -248,7 +256,7 @@ func (b *block) measure(ctx context.Context) error {
 	return nil
 }
 
-// decided says that nothing is left in this block to compare.
+// decided says whether nothing is left to compare in this block.
 func (b *block) decided() bool {
 	candidates := slices.ContainsFunc(b.Plan.Variants[1:], func(v record.Variant) bool { return !b.out[v.Name] })
 	return b.out[b.Plan.Variants[0].Name] || len(b.Plan.Variants) > 1 && !candidates
@@ -261,7 +269,7 @@ func (b *block) alone(ctx context.Context, s *side, rows []record.CalibrationRow
 			continue
 		}
 		err := b.phase(record.Phase{Variant: s.name, Phase: phaseName, QueryType: row.Row}, func(p *record.Phase) error {
-			return b.one(ctx, p, s, row)
+			return b.process(ctx, p, s, row)
 		})
 		if err := b.failing(s.name, phaseName, row.Row, err); err != nil {
 			return err
@@ -278,7 +286,7 @@ func (b *block) alternate(ctx context.Context, row record.CalibrationRow) error 
 				if b.out[name] || row.Names[name] == "" {
 					continue
 				}
-				if err := b.failing(name, phaseName, row.Row, b.one(ctx, p, b.sides[name], row)); err != nil {
+				if err := b.failing(name, phaseName, row.Row, b.process(ctx, p, b.sides[name], row)); err != nil {
 					return err
 				}
 			}
@@ -287,7 +295,7 @@ func (b *block) alternate(ctx context.Context, row record.CalibrationRow) error 
 	})
 }
 
-// turn is the order of turn k: of two variants B C, C B, C B, B C and so on; of more each is as often first.
+// turn returns the order of turn k: B C, C B, C B, B C ... for two variants. Each is first equally often.
 func turn(order []string, k int) []string {
 	first := k / 2 % len(order)
 	turned := slices.Concat(order[first:], order[:first])
@@ -297,57 +305,57 @@ func turn(order []string, k int) []string {
 	return turned
 }
 
-// one runs one process of a row, and checks that it measured what was asked for.
-func (b *block) one(ctx context.Context, p *record.Phase, s *side, row record.CalibrationRow) error {
+// process runs one process of a row, and checks its result.
+func (b *block) process(ctx context.Context, p *record.Phase, s *side, row record.CalibrationRow) error {
 	name := row.Names[s.name]
-	o, err := s.bench(ctx, name, "-test.bench="+alone(name), fmt.Sprintf("-test.benchtime=%dx", row.Count))
+	o, err := s.bench(ctx, name, "-test.bench="+pattern(name), fmt.Sprintf("-test.benchtime=%dx", row.Count))
 	counted(p, o)
 	p.Count += row.Count
 	if err == nil {
 		_, err = fmt.Fprintf(s.index, "%s\t%d\t%d\n", row.Row, o.from, o.to)
 	}
 	if err = b.checks(s.name, row, o, err); err == nil {
-		b.timed(row.Row, s.name, o.results[0].seconds())
+		if b.seconds[row.Row] == nil {
+			b.seconds[row.Row] = map[string]float64{}
+		}
+		b.seconds[row.Row][s.name] += o.results[0].seconds()
 	}
 	return err
 }
 
-// checks are those of one process of a row.
+// checks checks one process of a row.
 func (b *block) checks(variant string, row record.CalibrationRow, o output, err error) error {
 	name := row.Names[variant]
-	if err = b.check("bench_exit", variant, row.Row, 0, float64(o.code), err); err != nil {
+	if err = b.check("bench_exit", variant, row.Row, 0, float64(o.Code), err); err != nil {
 		return err
 	}
 	if len(o.results) == 1 && o.results[0].name == name {
 		err = b.check("bench_result", variant, row.Row, float64(row.Count), float64(o.results[0].count), nil)
 	} else {
-		var names []string
-		for _, r := range o.results[:min(len(o.results), 5)] {
-			names = append(names, r.name)
-		}
 		err = b.check("bench_result", variant, row.Row, float64(row.Count), 0,
-			failed("%s printed no result, or more than one: %s", name, strings.Join(names, " ")))
+			failed("%s printed no result, or more than one: %s", name, strings.Join(namesOf(o.results, 5), " ")))
 	}
 	for _, rule := range b.require {
 		if err != nil {
 			return err
 		}
 		var missing error
-		found := rule.least(o.text, o.results)
-		if !(found > 0) {
+		least := rule.least(o.text, o.results)
+		if !(least > 0) {
 			missing = failed("%s: %s is not there, or not above zero", name, rule.what)
 		}
-		err = b.check("bench_required", variant, row.Row, 0, found, missing)
+		err = b.check("bench_required", variant, row.Row, 0, least, missing)
 	}
 	return err
 }
 
-// check keeps one line for a row and variant, the first or the one that failed, and returns what is wrong.
+// check records a check, for several processes of a row the first or the failed one, and returns its error.
 func (b *block) check(check, variant, row string, expected, actual float64, wrong error) error {
 	if wrong == nil && check != "bench_required" && expected != actual {
 		wrong = failed("%s printed a result of %g operations, and %g were asked for", row, actual, expected)
 	}
-	c := record.Check{Check: check, Variant: variant, Phase: phaseName, QueryType: row, Expected: expected, Actual: actual, OK: wrong == nil}
+	c := record.Check{Check: check, Variant: variant, Phase: phaseName, QueryType: row, Expected: expected,
+		Actual: actual, OK: wrong == nil}
 	if wrong != nil {
 		c.Message = wrong.Error()
 	}
@@ -362,16 +370,9 @@ func (b *block) check(check, variant, row string, expected, actual float64, wron
 	return wrong
 }
 
-func (b *block) timed(row, variant string, seconds float64) {
-	if b.seconds[row] == nil {
-		b.seconds[row] = map[string]float64{}
-	}
-	b.seconds[row][variant] += seconds
-}
-
-// ratios are, for the forecast, the mean over rows of the logs of candidate / baseline in time.
+// ratios returns the mean over rows of ln(candidate/baseline) in time, for the forecast.
 func (b *block) ratios() map[string]record.Ratios {
-	found := map[string]record.Ratios{}
+	means := map[string]record.Ratios{}
 	for _, v := range b.Plan.Variants[1:] {
 		var sum, n float64
 		for _, times := range b.seconds {
@@ -380,8 +381,8 @@ func (b *block) ratios() map[string]record.Ratios {
 			}
 		}
 		if n > 0 {
-			found[v.Name] = record.Ratios{"sec/op": sum / n}
+			means[v.Name] = record.Ratios{"sec/op": sum / n}
 		}
 	}
-	return found
+	return means
 }

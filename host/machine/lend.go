@@ -14,27 +14,28 @@ import (
 	"strconv"
 	"time"
 
+	"tsduel/host/openloop"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
-// A machine that is lent listens at its private address, and does what a driver asks that knows the run's token. What a driver has
-// started ends with its connection, and the lending ends where no driver comes for a while, however both have died.
+// A lent machine listens at its private address, and obeys a driver that knows the run's token. The
+// components of a driver end with its connection. The lending ends when no driver has come for a while.
 
 // Tests wait less.
 var (
 	aliveEvery = 2 * time.Second  // a driver asks whether the machine is there
-	silence    = 60 * time.Second // without a word: the other side is gone
+	silence    = 60 * time.Second // the other side is lost after so long without a word
 	handshake  = 5 * time.Second
 )
 
-// service is what a driver may ask: Machine, and these.
+// service is the methods that a driver may call: those of Machine, Alive and Release.
 type service struct {
 	*Here
 	release context.CancelFunc
 }
 
-// Alive answers with the time here, in ns since the epoch.
+// Alive returns the time, in ns since the epoch.
 func (*service) Alive(_ None, now *int64) error {
 	*now = time.Now().UnixNano()
 	return nil
@@ -46,7 +47,7 @@ func (s *service) Release(_ None, _ *None) error {
 	return nil
 }
 
-// Listen listens at the private address of a host, and at no other: whoever gets in may start programs there.
+// Listen listens at the private address of a host, and at no other: a driver may start any program here.
 func Listen(lent *record.Lent, host string) (*net.TCPListener, error) {
 	at, err := netip.ParseAddr(lent.Hosts[host])
 	if err != nil {
@@ -57,17 +58,18 @@ func Listen(lent *record.Lent, host string) (*net.TCPListener, error) {
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(at, uint16(lent.Port))))
 	if err != nil {
-		err = record.UserError("%s cannot be lent at its address: %v; see which program has the port, or choose others with SET=\"host.port=...\"", host, err)
+		err = record.UserError("%s cannot be lent at its address: %v; see which program has the port, "+
+			"or choose others with SET=\"host.port=...\"", host, err)
 	}
 	return l, err
 }
 
-// Lend serves one driver after the other until one releases the machine, ctx ends, or none has come for patience.
-func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.Duration, workload func(context.Context) (*record.Workload, error)) error {
+// Lend serves drivers in turn, until one releases the machine, ctx ends, or none has come for patience.
+func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.Duration,
+	workload func(context.Context) (*record.Workload, error)) error {
 	ctx, release := context.WithCancel(ctx)
 	defer release()
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	address, _, _ := net.SplitHostPort(l.Addr().String())
 	for deadline := time.Now().Add(patience); ctx.Err() == nil; {
 		if err := l.SetDeadline(deadline); err != nil {
@@ -81,7 +83,10 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 			return err
 		}
 		if admit(conn, token) {
-			serve(ctx, conn, address, release, workload)
+			connected, hangUp := context.WithCancel(ctx)
+			here := NewHere(connected, address)
+			here.workload = workload
+			serve(conn, &service{here, release}, hangUp)
 			if err := proc.EndAll(); err != nil {
 				return err
 			}
@@ -92,48 +97,46 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 	return nil
 }
 
-// admit reads a token, and says whether it is ours; it takes as long for any that is not.
+// admit says whether the driver has the token. The comparison takes equally long for every token.
 func admit(conn net.Conn, token string) bool {
 	_ = conn.SetDeadline(time.Now().Add(handshake))
-	said := make([]byte, len(token))
-	if _, err := io.ReadFull(conn, said); err != nil || len(token) == 0 || subtle.ConstantTimeCompare(said, []byte(token)) != 1 {
+	given := make([]byte, len(token))
+	if _, err := io.ReadFull(conn, given); err != nil || len(token) == 0 ||
+		subtle.ConstantTimeCompare(given, []byte(token)) != 1 {
 		return false
 	}
 	_, err := conn.Write([]byte{'y'})
 	return err == nil && conn.SetDeadline(time.Time{}) == nil
 }
 
-func serve(ctx context.Context, conn net.Conn, address string, release context.CancelFunc, workload func(context.Context) (*record.Workload, error)) {
-	ctx, hangUp := context.WithCancel(ctx)
+func serve(conn net.Conn, s *service, hangUp context.CancelFunc) {
 	defer hangUp()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	here := NewHere(ctx, address)
-	here.workload = workload
+	defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })()
 	server := rpc.NewServer()
-	if err := server.RegisterName("Machine", &service{here, release}); err != nil {
-		panic(err) // its methods are ours
+	if err := server.RegisterName("Machine", s); err != nil {
+		panic(err)
 	}
-	// In JSON, in which a figure that is 0 is not the same as none.
-	server.ServeCodec(jsonrpc.NewServerCodec(talking{conn, hangUp}))
+	// Not in gob, which cannot tell a pointer to 0 from nil.
+	server.ServeCodec(jsonrpc.NewServerCodec(watched{conn, hangUp}))
 }
 
-// talking is a connection on which the other side says something now and then; over is called when it does so no more.
-type talking struct {
+// watched is a connection whose other side has to send something within silence. Else it calls lost.
+type watched struct {
 	net.Conn
-	over func()
+	lost func()
 }
 
-func (t talking) Read(p []byte) (n int, err error) {
-	if err = t.SetReadDeadline(time.Now().Add(silence)); err == nil {
-		n, err = t.Conn.Read(p)
+func (w watched) Read(p []byte) (n int, err error) {
+	if err = w.SetReadDeadline(time.Now().Add(silence)); err == nil {
+		n, err = w.Conn.Read(p)
 	}
 	if err != nil {
-		t.over()
+		w.lost()
 	}
 	return n, err
 }
 
-// There is another machine, lent to us.
+// There is another machine, lent to this driver.
 type There struct {
 	Host string // its name
 	rpc  *rpc.Client
@@ -141,17 +144,19 @@ type There struct {
 	lose context.CancelCauseFunc
 }
 
-// Borrow reaches a machine that is lent; ctx ends with a sentence when it is lost.
+// Borrow connects to a lent machine. When the machine is lost, the returned ctx ends with a sentence as its
+// cause.
 func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, context.Context, error) {
 	at := net.JoinHostPort(lent.Hosts[host], strconv.Itoa(lent.Port))
 	failed := func(err error) error {
-		return record.FailedError("%s, which is to run components, cannot be reached at %s: %v; once it is up again, the same command with RUN= goes on", host, at, err)
+		return record.FailedError("%s, which is to run components, cannot be reached at %s: %v; "+
+			"once it is up again, the same command with RUN= goes on", host, at, err)
 	}
 	conn, err := (&net.Dialer{Timeout: handshake}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, ctx, failed(err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(handshake + silence)) // it may still end what another driver has left
+	_ = conn.SetDeadline(time.Now().Add(handshake + silence)) // it may first have to end what another driver has left
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
 	if _, err = conn.Write([]byte(lent.Token)); err == nil {
 		_, err = io.ReadFull(conn, make([]byte, 1))
@@ -161,70 +166,99 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 		return nil, ctx, failed(err)
 	}
 	bounded, lose := context.WithCancelCause(ctx)
-	t := &There{host, jsonrpc.NewClient(talking{conn, func() {}}), bounded, lose}
+	t := &There{host, jsonrpc.NewClient(watched{conn, func() {}}), bounded, lose}
 	go func() {
-		clock := time.NewTicker(aliveEvery)
-		defer clock.Stop()
-		for {
+		for clock := time.Tick(aliveEvery); ; {
 			select {
 			case <-bounded.Done():
 				_ = t.rpc.Close()
 				return
-			case <-clock.C:
-				_ = t.ask("Alive", None{}, new(int64))
+			case <-clock:
+				_ = t.Reach()
 			}
 		}
 	}()
 	return t, bounded, nil
 }
 
-// Reach makes sure that the machine is there: what has just failed may be the way to it. It returns within silence.
+// Reach checks that the machine answers. It returns within silence.
 func (t *There) Reach() error { return t.ask("Alive", None{}, new(int64)) }
 
-// HangUp ends what we have started there.
+// HangUp ends what this driver has started on the machine.
 func (t *There) HangUp() {
 	t.lose(context.Canceled)
 	_ = t.rpc.Close()
 }
 
-// Release ends the lending, too.
+// Release hangs up, and ends the lending.
 func (t *There) Release() {
-	_ = t.ask("Release", None{}, &None{}) // it may hang up before it answers
+	_ = t.ask("Release", None{}, &None{}) // the machine may hang up before it answers
 	t.HangUp()
 }
 
-// Clock measures how long an answer takes, and by how much the clock there is ahead of ours, both in seconds: of so many
-// questions the quickest (as NTP does it, RFC 5905: the offset is known to half of that).
+// Clock returns the shortest round trip of some questions, and by how much the clock there is ahead of this
+// one, in seconds. The error of ahead is half the round trip at most (as in NTP, RFC 5905).
 func (t *There) Clock(questions int) (roundTrip, ahead float64, err error) {
 	for range questions {
 		var there int64
-		asked := time.Now()
+		sent := time.Now()
 		if err := t.ask("Alive", None{}, &there); err != nil {
 			return 0, 0, err
 		}
-		if took := time.Since(asked); roundTrip == 0 || took.Seconds() < roundTrip {
+		if took := time.Since(sent); roundTrip == 0 || took.Seconds() < roundTrip {
 			roundTrip = took.Seconds()
-			ahead = float64(there-asked.UnixNano())/1e9 - roundTrip/2
+			ahead = float64(there-sent.UnixNano())/1e9 - roundTrip/2
 		}
 	}
 	return roundTrip, ahead, nil
 }
 
-func (t *There) ask(what string, args, reply any) error {
-	call := t.rpc.Go("Machine."+what, args, reply, make(chan *rpc.Call, 1))
+func (t *There) ask(method string, args, reply any) error {
+	call := t.rpc.Go("Machine."+method, args, reply, make(chan *rpc.Call, 1))
 	select {
 	case <-call.Done:
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	}
-	var refused rpc.ServerError
-	if call.Error == nil || errors.As(call.Error, &refused) {
-		if call.Error != nil {
-			return fmt.Errorf("%s: %w", t.Host, call.Error)
-		}
+	if call.Error == nil {
 		return nil
 	}
-	// One of many that were under way: the first says why.
-	t.lose(record.FailedError("%s does not answer any more (%v); what it ran was lost with it, and finished blocks are kept: once it is up again, the same command with RUN= goes on", t.Host, call.Error))
+	if answer := rpc.ServerError(""); errors.As(call.Error, &answer) {
+		return fmt.Errorf("%s: %w", t.Host, call.Error)
+	}
+	// All calls under way fail. The cause is the first one's error.
+	t.lose(record.FailedError("%s does not answer any more (%v); what it ran was lost with it, and finished blocks "+
+		"are kept: once it is up again, the same command with RUN= goes on", t.Host, call.Error))
 	return context.Cause(t.ctx)
 }
+
+// There's methods of Machine call those of Here on the other machine.
+
+func (t *There) FreePort(a Ports, r *int) error                     { return t.ask("FreePort", a, r) }
+func (t *There) Place(a Pair, r *string) error                      { return t.ask("Place", a, r) }
+func (t *There) Placed(a Program, r *record.Placed) error           { return t.ask("Placed", a, r) }
+func (t *There) Start(a Command, r *int) error                      { return t.ask("Start", a, r) }
+func (t *There) Await(a int, r *proc.Exit) error                    { return t.ask("Await", a, r) }
+func (t *There) Kill(a int, r *None) error                          { return t.ask("Kill", a, r) }
+func (t *There) Run(a Command, r *Said) error                       { return t.ask("Run", a, r) }
+func (t *There) Listeners(a int, r *map[int][]netip.AddrPort) error { return t.ask("Listeners", a, r) }
+func (t *There) CPU(a int, r *time.Duration) error                  { return t.ask("CPU", a, r) }
+func (t *There) Counters(a int, r *proc.Counters) error             { return t.ask("Counters", a, r) }
+func (t *There) Look(a []int, r *int) error                         { return t.ask("Look", a, r) }
+func (t *There) Since(a Span, r *record.Noise) error                { return t.ask("Since", a, r) }
+func (t *There) Canary(a string, r *record.Canary) error            { return t.ask("Canary", a, r) }
+func (t *There) Prepare(a Directories, r *None) error               { return t.ask("Prepare", a, r) }
+func (t *There) Copy(a Pair, r *None) error                         { return t.ask("Copy", a, r) }
+func (t *There) ReadOnce(a Reading, r *int64) error                 { return t.ask("ReadOnce", a, r) }
+func (t *There) Log(a Piece, r *[]byte) error                       { return t.ask("Log", a, r) }
+func (t *There) Sync(a string, r *None) error                       { return t.ask("Sync", a, r) }
+func (t *There) DropCaches(a string, r *None) error                 { return t.ask("DropCaches", a, r) }
+func (t *There) OOMKills(a None, r *float64) error                  { return t.ask("OOMKills", a, r) }
+func (t *There) Disk(a string, r *Disk) error                       { return t.ask("Disk", a, r) }
+func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }
+func (t *There) Sums(a []string, r *map[string]string) error        { return t.ask("Sums", a, r) }
+func (t *There) Workload(a None, r *record.Workload) error          { return t.ask("Workload", a, r) }
+func (t *There) Prime(a openloop.Asked, r *int) error               { return t.ask("Prime", a, r) }
+func (t *There) Loop(a Instant, r *Looped) error                    { return t.ask("Loop", a, r) }
+func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
+func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }

@@ -26,10 +26,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// lending lends this machine to itself; over gets what Lend returned.
+// lending lends this machine to itself; over gets the result of Lend.
 func lending(t *testing.T, patience time.Duration) (lent *record.Lent, over chan error) {
 	t.Helper()
-	lent = &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}}
+	lent = &record.Lent{Token: strings.Repeat("a", 64),
+		Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}}
 	l, err := Listen(lent, "host2")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,8 @@ func borrow(t *testing.T, lent *record.Lent) (*There, context.Context) {
 
 func sleeping(t *testing.T, m Machine) *Process {
 	t.Helper()
-	p, err := Start(m, Command{Argv: []string{"-c", "echo said; exec sleep 60"}, Scratch: "/test", Log: filepath.Join(t.TempDir(), "log")})
+	p, err := Start(m, Command{Argv: []string{"-c", "echo said; exec sleep 60"}, Scratch: "/test",
+		Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func soon(t *testing.T, what string, is func() bool) {
 
 func gone(pid int) bool { return unix.Kill(pid, 0) == unix.ESRCH }
 
-// Another machine does what this one does, and says what this one says.
+// A lent machine does the same as this one.
 func TestLentMachine(t *testing.T) {
 	lent, over := lending(t, time.Minute)
 	there, _ := borrow(t, lent)
@@ -78,7 +80,8 @@ func TestLentMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			log := filepath.Join(dir, "logs", "log")
-			p, err := Start(m, Command{Argv: []string{"-c", `cat named; echo "$A"; exit 7`}, Env: []string{"A=b c"}, Dir: filepath.Join(dir, "files"), Files: map[string]string{"named": "text\n"},
+			p, err := Start(m, Command{Argv: []string{"-c", `cat named; echo "$A"; exit 7`}, Env: []string{"A=b c"},
+				Dir: filepath.Join(dir, "files"), Files: map[string]string{"named": "text\n"},
 				Make: []string{filepath.Join(dir, "made")}, Log: log, Scratch: "/test"})
 			if err != nil {
 				t.Fatal(err)
@@ -93,11 +96,13 @@ func TestLentMachine(t *testing.T) {
 				t.Errorf("%q %v", text, err)
 			}
 			var said Said
-			if err := m.Run(Command{Argv: []string{"-c", "echo out; echo err >&2; exit 3"}, Patience: time.Minute}, &said); err != nil || said.Code != 3 || string(said.Out)+string(said.Err) != "out\nerr\n" || said.Late {
+			if err := m.Run(Command{Argv: []string{"-c", "echo out; echo err >&2; exit 3"}, Patience: time.Minute},
+				&said); err != nil || said.Code != 3 || string(said.Out)+string(said.Err) != "out\nerr\n" || said.Late {
 				t.Errorf("%+v %v", said, err)
 			}
 			said = Said{}
-			if err := m.Run(Command{Argv: []string{"-c", "sleep 60"}, Patience: 50 * time.Millisecond}, &said); err != nil || !said.Late {
+			if err := m.Run(Command{Argv: []string{"-c", "sleep 60"}, Patience: 50 * time.Millisecond}, &said); err != nil ||
+				!said.Late {
 				t.Errorf("%+v %v", said, err)
 			}
 			p = sleeping(t, m)
@@ -157,7 +162,7 @@ func TestLentMachine(t *testing.T) {
 			}
 		})
 	}
-	// A port is free on the address that components listen at.
+	// A port has to be free on the address of components.
 	var port int
 	taken, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
@@ -168,7 +173,8 @@ func TestLentMachine(t *testing.T) {
 	if err := there.FreePort(Ports{first, map[int]bool{first + 1: true}}, &port); err != nil || port < first+2 {
 		t.Error(port, err)
 	}
-	if err := there.FreePort(Ports{70000, nil}, &port); err == nil || !strings.HasPrefix(err.Error(), "host2: no port from 70000 on is free on 127.0.0.2") {
+	if err := there.FreePort(Ports{70000, nil}, &port); err == nil ||
+		!strings.HasPrefix(err.Error(), "host2: no port from 70000 on is free on 127.0.0.2") {
 		t.Error(err)
 	}
 	if trip, ahead, err := there.Clock(20); err != nil || trip <= 0 || trip > 1 || ahead > trip || ahead < -trip {
@@ -180,25 +186,28 @@ func TestLentMachine(t *testing.T) {
 	}
 }
 
-// A client that is held does nothing until its instant, which its first word tells; what it reads comes unpacked, and one that is
-// killed before has an exit.
+// A held client does nothing until its instant. Its input is unpacked. If it is killed before, it has an
+// Exit.
 func TestHeldClient(t *testing.T) {
 	lent, _ := lending(t, time.Minute)
 	there, _ := borrow(t, lent)
 	for name, m := range map[string]Machine{"here": NewHere(t.Context(), "127.0.0.1"), "there": there} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			verb, packed, log := filepath.Join(dir, "load"), filepath.Join(dir, "data.zst"), filepath.Join(dir, "logs", "load.csv")
+			verb, packed, log := filepath.Join(dir, "load"), filepath.Join(dir, "data.zst"),
+				filepath.Join(dir, "logs", "load.csv")
 			z, err := zstd.NewWriter(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for path, text := range map[string]string{verb: "#!/usr/bin/env bash\necho \"$A $0\"; cat; echo late >&2; sleep 0.05; exit 3\n", packed: string(z.EncodeAll([]byte("line\n"), nil))} {
+			script := "#!/usr/bin/env bash\necho \"$A $0\"; cat; echo late >&2; sleep 0.05; exit 3\n"
+			for path, text := range map[string]string{verb: script, packed: string(z.EncodeAll([]byte("line\n"), nil))} {
 				if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c := Held{Command: Command{Argv: []string{verb}, Env: []string{"A=b c"}, Scratch: "/test"}, Feed: packed, Out: log, Complaints: log + ".stderr"}
+			c := Held{Command: Command{Argv: []string{verb}, Env: []string{"A=b c"}, Scratch: "/test"}, Feed: packed, Out: log,
+				Complaints: log + ".stderr"}
 			var pid, other int
 			if err := errors.Join(m.Hold(c, &pid), m.Hold(c, &other)); err != nil {
 				t.Fatal(err)
@@ -212,10 +221,12 @@ func TestHeldClient(t *testing.T) {
 			}
 			at := time.Now().Add(50 * time.Millisecond)
 			var ran, killed Ran
-			if err := errors.Join(m.LetGo(Instant{pid, at.UnixNano()}, &ran), m.LetGo(Instant{other, at.UnixNano()}, &killed)); err != nil {
+			if err := errors.Join(m.LetGo(Instant{pid, at.UnixNano()}, &ran),
+				m.LetGo(Instant{other, at.UnixNano()}, &killed)); err != nil {
 				t.Fatal(err)
 			}
-			if began := time.Unix(0, ran.Began).Sub(at); ran.Exit.Code != 3 || killed.Exit.Code != 128+9 || began < 0 || ran.Exit.At.Sub(at) < began || ran.CPUs == 0 {
+			if began := time.Unix(0, ran.Began).Sub(at); ran.Exit.Code != 3 || killed.Exit.Code != 128+9 || began < 0 ||
+				ran.Exit.At.Sub(at) < began || ran.CPUs == 0 {
 				t.Errorf("%v %+v %+v", began, ran, killed)
 			}
 			for path, want := range map[string]string{log: "b c " + verb + "\nline\n", log + ".stderr": "late\n"} {
@@ -230,13 +241,14 @@ func TestHeldClient(t *testing.T) {
 	}
 }
 
-// Without the token nobody gets in, and whoever tries keeps nobody out.
+// A driver without the token is refused, and a driver with it can still connect.
 func TestTokenIsAsked(t *testing.T) {
 	lent, _ := lending(t, time.Minute)
 	for _, token := range []string{strings.Repeat("b", 64), strings.Repeat("a", 63) + "b", "{}\n"} {
 		wrong := *lent
 		wrong.Token = token
-		if _, _, err := Borrow(t.Context(), &wrong, "host2"); err == nil || !strings.HasPrefix(err.Error(), "host2, which is to run components, cannot be reached at 127.0.0.2:") {
+		if _, _, err := Borrow(t.Context(), &wrong, "host2"); err == nil ||
+			!strings.HasPrefix(err.Error(), "host2, which is to run components, cannot be reached at 127.0.0.2:") {
 			t.Error(err)
 		}
 	}
@@ -247,7 +259,7 @@ func TestTokenIsAsked(t *testing.T) {
 	there.HangUp()
 }
 
-// Nothing of ours listens at an address that others reach.
+// A machine listens at private addresses only.
 func TestPrivateAddress(t *testing.T) {
 	for _, address := range []string{"8.8.8.8", "0.0.0.0", "", "::"} {
 		if _, err := Listen(&record.Lent{Hosts: map[string]string{"host2": address}}, "host2"); err == nil {
@@ -256,7 +268,7 @@ func TestPrivateAddress(t *testing.T) {
 	}
 }
 
-// What a driver has started ends with its connection, and the machine is there for the next one.
+// The processes of a driver end with its connection, and the next driver can connect.
 func TestDriverGone(t *testing.T) {
 	lent, _ := lending(t, time.Minute)
 	there, ctx := borrow(t, lent)
@@ -273,7 +285,7 @@ func TestDriverGone(t *testing.T) {
 	}
 }
 
-// One that does not answer is given up when whoever wants it has no more time.
+// Borrow gives up a machine that does not answer when its ctx ends.
 func TestBorrowIsGivenUp(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0") // and nobody accepts
 	if err != nil {
@@ -289,7 +301,7 @@ func TestBorrowIsGivenUp(t *testing.T) {
 	}
 }
 
-// A driver that says nothing any more is as good as gone.
+// A silent driver counts as gone.
 func TestDriverSilent(t *testing.T) {
 	before := silence
 	silence = 200 * time.Millisecond
@@ -301,14 +313,15 @@ func TestDriverSilent(t *testing.T) {
 	}
 	defer conn.Close()
 	pid := filepath.Join(t.TempDir(), "pid")
-	start := `{"method":"Machine.Run","params":[{"Argv":["-c","echo $$ >` + pid + `; sleep 60"],"Patience":60000000000}],"id":0}`
+	start := `{"method":"Machine.Run","params":[{"Argv":["-c","echo $$ >` + pid +
+		`; sleep 60"],"Patience":60000000000}],"id":0}`
 	if _, err := conn.Write([]byte(lent.Token + start)); err != nil {
 		t.Fatal(err)
 	}
 	var number int
 	soon(t, "it was not started", func() bool { number, _ = strconv.Atoi(proc.Text(pid)); return number > 0 })
 	soon(t, "it still runs", func() bool { return gone(number) })
-	// And where no driver comes for a while, nothing of ours stays.
+	// When no driver has come for a while, the lending ends.
 	select {
 	case err := <-over:
 		if err != nil {
@@ -319,7 +332,7 @@ func TestDriverSilent(t *testing.T) {
 	}
 }
 
-// A machine that is lost ends the driver's context with a sentence, and its processes are not said to have ended by themselves.
+// A lost machine ends the driver's ctx with a sentence. Its processes do not count as ended.
 func TestMachineLost(t *testing.T) {
 	lent := &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host2": "127.0.0.2"}}
 	l, err := Listen(lent, "host2")

@@ -1,4 +1,4 @@
-// Package machine is where the components of a block run: this machine, or others that are lent to the driver of a run.
+// Package machine runs the components of a block, on this machine and on others that are lent to the driver.
 package machine
 
 import (
@@ -10,98 +10,107 @@ import (
 	"tsduel/host/record"
 )
 
-// Machine starts, watches and counts components. Paths mean the same on every host of a run. Its methods have the form of
-// net/rpc, so that what another machine is asked is what this one does, and nothing else.
+// Machine starts, watches and counts components. A path means the same on every host of a run. The methods
+// have the form of net/rpc, so that the driver can call them on another machine.
 type Machine interface {
-	FreePort(Ports, *int) error                                // the first one that nobody listens on
-	Start(Command, *int) error                                 // the pid
-	Await(pid int, exit *proc.Exit) error                      // until it has ended
-	Kill(pid int, _ *None) error                               // with its session
-	Run(Command, *Said) error                                  // to its end
-	Listeners(session int, at *map[int][]netip.AddrPort) error // of each of its processes
-	CPU(pid int, used *time.Duration) error                    // so far
-	Counters(pid int, c *proc.Counters) error                  // so far
-	Look(pids []int, edge *int) error                          // an edge of the machine's own counters, with servers of these pids
-	Since(Span, *record.Noise) error                           // from that edge to now
-	Canary(dir string, c *record.Canary) error                 // with writes to this directory
+	FreePort(Ports, *int) error                                // the first port that nobody listens on
+	Place(Pair, *string) error                                 // copies a program into a directory: the path of the copy
+	Placed(Program, *record.Placed) error                      // how a program lies in memory
+	Start(Command, *int) error                                 // its pid
+	Await(pid int, exit *proc.Exit) error                      // waits for its end
+	Kill(pid int, _ *None) error                               // kills its session
+	Run(Command, *Said) error                                  // runs a command to its end
+	Listeners(session int, at *map[int][]netip.AddrPort) error // addresses by pid
+	CPU(pid int, used *time.Duration) error                    // since its start
+	Counters(pid int, c *proc.Counters) error                  // since its start
+	Look(pids []int, edge *int) error                          // remembers an edge (noise.Take); pids are servers
+	Since(Span, *record.Noise) error                           // from that edge until now
+	Canary(dir string, c *record.Canary) error                 // writes to dir
 	Prepare(Directories, *None) error                          //
-	Copy(Pair, *None) error                                    // a tree
+	Copy(Pair, *None) error                                    // copies a directory
 	ReadOnce(Reading, *int64) error                            // bytes
-	Log(Piece, *[]byte) error                                  // what was said since
-	Sync(dir string, _ *None) error                            // its disk
-	DropCaches(dir string, _ *None) error                      // which is root's right alone
-	OOMKills(_ None, count *float64) error                     // of the machine so far
-	Disk(scratch string, d *Disk) error                        // with the databases that lie there
-	Describe(dir string, facts *record.Facts) error            //
-	Sums(paths []string, sha256 *map[string]string) error      // "" of what is not there
-	Workload(_ None, made *record.Workload) error              // the files of the run, made where they are missing
-	Prime(openloop.Asked, *int) error                          // a client, until it is ready to send: its number
-	Loop(Instant, *Looped) error                               // it sends from that instant on, to its end
-	Hold(Held, *int) error                                     // a client's command, started and stopped before it does anything: its pid
-	LetGo(Instant, *Ran) error                                 // it goes on at that instant, to its end
+	Log(Piece, *[]byte) error                                  // a piece of a file, of 4 MiB at most
+	Sync(dir string, _ *None) error                            // writes out its disk
+	DropCaches(dir string, _ *None) error                      // needs root
+	OOMKills(_ None, count *float64) error                     // since the start of the machine
+	Prime(openloop.Asked, *int) error                          // makes a client ready to send: its number
+	Loop(Instant, *Looped) error                               // the client sends from that instant on, to its end
+	Hold(Held, *int) error                                     // starts a client's command, and stops it at once: its pid
+	LetGo(Instant, *Ran) error                                 // continues it at that instant, and waits for its end
+	// Between blocks:
+	Disk(scratch string, d *Disk) error                   //
+	Describe(dir string, facts *record.Facts) error       //
+	Sums(paths []string, sha256 *map[string]string) error // of the files that exist
+	Workload(_ None, made *record.Workload) error         // makes the files of the run that are missing
 }
 
 type (
-	// None is nothing.
+	// None is no argument, or no reply.
 	None struct{}
-	// Ports are to be looked for from one on; Given are those of components that may not listen yet.
+	// Ports are the ports from From on, without those Given to components that do not listen yet.
 	Ports struct {
 		From  int
 		Given map[int]bool
 	}
-	// Command is a verb of an adapter. Without Files it begins in Dir as that is, else Dir is made of them anew.
+	// Command is a verb of an adapter. It starts in Dir; with Files, Dir is removed and made of them.
 	Command struct {
 		Argv, Env []string
 		Dir       string
-		Files     map[string]string
-		Make      []string // directories that it needs
+		Files     map[string]string // name -> text
+		Make      []string          // directories that it needs
 		Scratch   string
 		CPUs      []int
-		Log       string        // takes what it says, at its end
+		Log       string        // its output is appended there
 		Patience  time.Duration // of Run
 	}
-	// Said is how a command of Run ended. Late: it did not in time, and was killed.
+	// Said is the result of Run. Late means that Patience was over, and the command was killed.
 	Said struct {
 		Code     int
 		Out, Err []byte
 		Late     bool
 	}
-	// Span is from an edge until now.
+	// Span is the time from an edge until now, with servers of these pids.
 	Span struct {
 		Edge int
 		Pids []int
 	}
-	// Directories are wiped if they are marked as ours (Wipe), removed with all that is in them (Remove), then made.
+	// Directories are wiped if they are marked as ours, removed with their content, then made.
 	Directories struct{ Wipe, Remove, Make []string }
-	// Disk is that of a scratch directory, in bytes: what is free, and what the databases there take, which a block wipes.
+	// Disk is the disk of a scratch directory, in bytes. Data is what the databases there take.
 	Disk struct {
 		Free, Data int64
 		Full       bool
 	}
-	// Pair is where from and where to.
+	// Program is a process, and the copy of a program that it runs.
+	Program struct {
+		Pid  int
+		Path string
+	}
+	// Pair is two paths.
 	Pair struct{ From, To string }
-	// Reading is of every file below a directory; Drop has the kernel forget them instead.
+	// Reading reads every file in a directory. With Drop the kernel drops their pages instead.
 	Reading struct {
 		Dir  string
 		Drop bool
 	}
-	// Held is a client's command; what it says and complains of goes into files, and Feed, where it is packed data, unpacked into its stdin.
+	// Held is a client's command. Out and Complaints are files for its stdout and stderr; Feed is a packed file
+	// for its stdin, or another file, which it reads itself.
 	Held struct {
 		Command
 		Feed, Out, Complaints string
 	}
-	// Ran is how it ended, and when it said its first word, in ns since the epoch by its own machine's clock; CPUs is how many it may use.
+	// Ran is its end, and when its output began, in ns since the epoch by its machine's clock. CPUs may run it.
 	Ran struct {
 		Exit  proc.Exit
 		Began int64
 		CPUs  int
 	}
-	// Instant is when a client (its number, or its pid) begins, in ns since the epoch by its own machine's clock.
+	// Instant is when a client (its number, or its pid) begins, in ns since the epoch by its machine's clock.
 	Instant struct {
 		Client int
 		At     int64
 	}
-	// Looped is what a client gave, and when it really began; CPUs is how many it may use.
+	// Looped is the results of a client and when it began. It may use CPUs processors.
 	Looped struct {
 		Results            []*openloop.Result
 		Elapsed, ClientCPU time.Duration
@@ -115,21 +124,22 @@ type (
 	}
 )
 
-// Process is a component that was started on a machine.
+// Process is a component on a machine.
 type Process struct {
 	Pid   int
-	of    Machine
+	on    Machine
+	exit  proc.Exit
 	ended chan struct{}
 }
 
-// Start starts a component, and knows when it has ended. One on a machine that is lost is never known to have.
+// Start starts a component, and waits for its end. On a lost machine the component never counts as ended.
 func Start(m Machine, c Command) (*Process, error) {
-	p := &Process{of: m, ended: make(chan struct{})}
+	p := &Process{on: m, ended: make(chan struct{})}
 	if err := m.Start(c, &p.Pid); err != nil {
 		return nil, err
 	}
 	go func() {
-		if m.Await(p.Pid, new(proc.Exit)) == nil {
+		if m.Await(p.Pid, &p.exit) == nil {
 			close(p.ended)
 		}
 	}()
@@ -139,7 +149,10 @@ func Start(m Machine, c Command) (*Process, error) {
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Alive says whether it still runs.
+// Exit is the Exit of a process that has ended.
+func (p *Process) Exit() proc.Exit { return p.exit }
+
+// Alive says whether the process still runs.
 func (p *Process) Alive() bool {
 	select {
 	case <-p.ended:
@@ -149,5 +162,5 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Kill ends it with its session at once.
-func (p *Process) Kill() error { return p.of.Kill(p.Pid, &None{}) }
+// Kill kills the process and its session.
+func (p *Process) Kill() error { return p.on.Kill(p.Pid, &None{}) }

@@ -16,7 +16,7 @@ import (
 	"tsduel/host/record"
 )
 
-// About half a second each on a slow core.
+// Each part takes about half a second on a slow core.
 const (
 	spins       = 200_000_000
 	copiedBytes = 2 << 30
@@ -24,8 +24,9 @@ const (
 	syncedBytes = 32 << 10
 )
 
-// Canary does the same work every time, about 1.5 s in all, so that a change between blocks is the machine's: a spin on
-// every CPU at once, copies of more memory than the last-level cache holds, and small writes that reach the disk of dir.
+// Canary times a fixed piece of work of about 1.5 s: a spin on every CPU at once, copies of more memory than
+// the last-level cache holds, and small synchronous writes to dir. So a difference between blocks is the
+// machine's.
 func Canary(dir string) (*record.Canary, error) {
 	memory, err := copyMemory()
 	if err != nil {
@@ -38,10 +39,9 @@ func Canary(dir string) (*record.Canary, error) {
 	return &record.Canary{CPUS: spinAll(), MemoryS: memory, FsyncS: synced}, nil
 }
 
-// since is in seconds of the monotonic clock.
 func since(begin time.Time) float64 { return round(time.Since(begin).Seconds()) }
 
-var kept atomic.Uint64 // so that no compiler takes the spin out
+var kept atomic.Uint64 // without it a compiler could remove the spin
 
 func spinAll() float64 {
 	begin := time.Now()
@@ -62,9 +62,10 @@ func spinAll() float64 {
 }
 
 func copyMemory() (float64, error) {
-	size := max(64<<20, lastLevelCache()*3/4) // from here to there is half as much again
-	// Mapped and given back, so that no garbage collector carries it through the block.
-	memory, err := unix.Mmap(-1, 0, 2*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	size := max(64<<20, lastLevelCache()*3/4) // source and destination together are 1.5 times the cache
+	// Not of Go's heap: the garbage collector could keep it for the whole block.
+	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
+	memory, err := unix.Mmap(-1, 0, 2*size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		return 0, err
 	}
@@ -76,10 +77,9 @@ func copyMemory() (float64, error) {
 	return since(begin), nil
 }
 
-// lastLevelCache is the size of the largest cache of CPU 0 in bytes, but at most a 16th of the memory.
+// lastLevelCache is the size of the largest cache of CPU 0 in bytes, at most a 16th of the memory.
 func lastLevelCache() (largest int) {
-	sizes, _ := filepath.Glob(filepath.Join(proc.SysRoot(), "devices/system/cpu/cpu0/cache/index*/size"))
-	for _, file := range sizes {
+	for _, file := range proc.Glob(proc.SysRoot(), "devices/system/cpu/cpu0/cache/index*/size") {
 		if kib, err := strconv.Atoi(strings.TrimSuffix(proc.Text(file), "K")); err == nil {
 			largest = max(largest, kib<<10)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +16,8 @@ import (
 	"tsduel/host/record"
 )
 
-// Describe says what this machine is; dir is where the databases' data will lie. CPUs is what may be used: less than the
-// machine has where an affinity or a control group (CPULimit) says so.
+// Describe describes this machine and the disk of dir, where the databases' data will lie. Facts.CPUs counts
+// the CPUs that may be used: an affinity or a control group (CPULimit) may allow fewer than the machine has.
 func Describe(dir string) (*record.Facts, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -28,14 +27,18 @@ func Describe(dir string) (*record.Facts, error) {
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return nil, fmt.Errorf("look at the disk of %s: %w", dir, err)
 	}
-	memory := fields(proc.Text(proc.Root(), "meminfo"), ":")
+	memory := proc.Fields(proc.Text(proc.Root(), "meminfo"), ":")
+	_, hugepage, _ := strings.Cut(proc.Text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled"), "[")
+	hugepage, _, _ = strings.Cut(hugepage, "]") // always [madvise] never
 	f := &record.Facts{
 		Hostname: unix.ByteSliceToString(name.Nodename[:]), Kernel: unix.ByteSliceToString(name.Release[:]),
-		Architecture: unix.ByteSliceToString(name.Machine[:]), OS: strings.Trim(fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
-		CPUModel: fields(proc.Text(proc.Root(), "cpuinfo"), ":")["model name"], CPUs: len(proc.Allowed()),
-		MemoryBytes: kib(memory["MemTotal"]), SwapBytes: kib(memory["SwapTotal"]), BootID: BootID(),
-		Virtualization: virtualization(), Governor: governors(), TransparentHugepage: chosen(proc.Text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled")),
-		Filesystem: cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)), DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none",
+		Architecture: unix.ByteSliceToString(name.Machine[:]),
+		OS:           strings.Trim(proc.Fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
+		CPUModel:     proc.Fields(proc.Text(proc.Root(), "cpuinfo"), ":")["model name"], CPUs: len(proc.Allowed()),
+		MemoryBytes: proc.KiB(memory["MemTotal"]), SwapBytes: proc.KiB(memory["SwapTotal"]), BootID: BootID(),
+		Virtualization: virtualization(), Governor: governors(), TransparentHugepage: hugepage,
+		Filesystem:    cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)),
+		DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none", Environment: proc.Environment(),
 	}
 	if g := proc.Ours(); g != nil {
 		f.Cgroup = g.Kind
@@ -46,64 +49,47 @@ func Describe(dir string) (*record.Facts, error) {
 	return f, nil
 }
 
-// BootID changes whenever the machine is started.
+// BootID identifies a start of the machine.
 func BootID() string { return proc.Text(proc.Root(), "sys/kernel/random/boot_id") }
 
-// fields reads lines of NAME SEPARATOR VALUE; of a name that comes again the first counts.
-func fields(lines, separator string) map[string]string {
-	found := map[string]string{}
-	for line := range strings.Lines(lines) {
-		name, value, ok := strings.Cut(line, separator)
-		if name = strings.TrimSpace(name); ok && found[name] == "" {
-			found[name] = strings.TrimSpace(value)
-		}
+// governors returns the frequency governors of all CPUs, each once, "" if the machine does not say.
+func governors() string {
+	var names []string
+	for _, file := range proc.Glob(proc.SysRoot(), "devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {
+		names = append(names, proc.Text(file))
 	}
-	return found
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
 }
 
-func kib(value string) (bytes int64) {
-	_, _ = fmt.Sscanf(value, "%d kB", &bytes)
-	return bytes << 10
-}
-
-func chosen(options string) string { // always [madvise] never
-	_, rest, _ := strings.Cut(options, "[")
-	word, _, _ := strings.Cut(rest, "]")
-	return word
-}
-
-func governors() string { // of all CPUs, each once; nothing where the machine does not say
-	files, _ := filepath.Glob(filepath.Join(proc.SysRoot(), "devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
-	var found []string
-	for _, file := range files {
-		found = append(found, proc.Text(file))
-	}
-	slices.Sort(found)
-	return strings.Join(slices.Compact(found), " ")
-}
-
-func virtualization() string { // as the firmware calls the machine, if a hypervisor is below it
-	if _, guest, _ := strings.Cut(proc.Text(proc.Root(), "cpuinfo"), " hypervisor"); guest == "" {
+// virtualization returns the firmware's name of a virtual machine.
+func virtualization() string {
+	if !strings.Contains(proc.Text(proc.Root(), "cpuinfo"), " hypervisor") {
 		return "none"
 	}
-	return strings.TrimSpace(proc.Text(proc.SysRoot(), "class/dmi/id/sys_vendor") + " " + proc.Text(proc.SysRoot(), "class/dmi/id/product_name"))
+	return strings.TrimSpace(proc.Text(proc.SysRoot(), "class/dmi/id/sys_vendor") + " " + product())
 }
 
-// filesystems are the magic numbers of statfs(2) that are met under databases.
-var filesystems = map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
-	unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.F2FS_SUPER_MAGIC: "f2fs", unix.NFS_SUPER_MAGIC: "nfs", unix.FUSE_SUPER_MAGIC: "fuse", 0x2fc12fc1: "zfs"}
+func product() string { return proc.Text(proc.SysRoot(), "class/dmi/id/product_name") }
 
-// Metadata is where Google's machines are told about themselves: an address, since a name would ask a resolver first.
-var Metadata = "http://169.254.169.254/computeMetadata/v1/instance/maintenance-event"
+// filesystems are the magic numbers of statfs(2) of disks that databases lie on.
+var filesystems = map[int64]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.F2FS_SUPER_MAGIC: "f2fs", unix.NFS_SUPER_MAGIC: "nfs",
+	unix.FUSE_SUPER_MAGIC: "fuse", 0x2fc12fc1: "zfs",
+}
 
-// Maintenance is what the metadata server says of the machine under this VM; nothing anywhere but at Google.
-func Maintenance() string {
-	if proc.Text(proc.SysRoot(), "class/dmi/id/product_name") != "Google Compute Engine" {
+// metadataURL is on Google's metadata server. Its address needs no resolver.
+var metadataURL = "http://169.254.169.254/computeMetadata/v1/instance/maintenance-event"
+
+// maintenance returns the maintenance event of the machine under this VM, "" on any machine but Google's.
+func maintenance() string {
+	if product() != "Google Compute Engine" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, Metadata, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metadataURL, nil)
 	if err != nil {
 		return ""
 	}

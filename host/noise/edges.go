@@ -1,9 +1,9 @@
-// Package noise says what else this machine did: at the edges of phases, in a canary before each solo part, and for blocks.
+// Package noise reads what else the machine does: at the edges of phases, and in a canary before each solo
+// part. It judges which blocks were spoilt from outside.
 package noise
 
 import (
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,36 +12,34 @@ import (
 	"tsduel/host/record"
 )
 
-const (
-	tick         = 0.01     // seconds: USER_HZ is 100 on every Linux that Go runs on
-	kernelThread = 0x200000 // PF_KTHREAD; their parent says nothing, since in a container pid 2 may be anybody
-)
+// kernelThread is PF_KTHREAD. Parents do not tell kernel threads: in a container any process may have pid 2.
+const kernelThread = 0x200000
 
-// ours is the CPU time that proc.UsedByUs says.
+// ours is the CPU time that proc.UsedByUs returns.
 type ours struct{ server, own time.Duration }
 
-// Edge is what the kernel has counted at one moment.
+// Edge holds the machine's counters at one moment: CPU times and pressure in seconds.
 type Edge struct {
 	at, uptime          float64
 	cpus                int
 	busy, steal, iowait float64
-	ours                *ours // nil where a server of ours is gone
-	kernel              map[int]float64
+	ours                *ours           // nil if a server has ended
+	kernel              map[int]float64 // pid of a kernel thread -> its CPU time
 	switches, swapped   float64
 	pressure            map[string]float64
 	temperature         *float64
 }
 
-// Watch notes in a block what the machine does from now on, until its end is called.
+// Watch records in a block what the machine does from now on, until end is called.
 func Watch(b *record.Block) (end func()) {
 	b.Started, b.BootID = record.Epoch(time.Now()), BootID()
 	before := Take()
 	return func() {
-		b.Noise, b.Maintenance, b.Ended = Between(before, Take()), Maintenance(), record.Epoch(time.Now())
+		b.Noise, b.Maintenance, b.Ended = Between(before, Take()), maintenance(), record.Epoch(time.Now())
 	}
 }
 
-// Take reads the counters at this moment; what else of ours runs than these servers is the clients' and our own.
+// Take reads the machine's counters, and the CPU time of servers (pids), clients and this program.
 func Take(servers ...int) Edge {
 	server, own, err := proc.UsedByUs(servers...)
 	if err != nil {
@@ -63,55 +61,51 @@ func take(used *ours) Edge {
 	}
 	e.swapped = VMStat("pswpin") + VMStat("pswpout")
 	for _, resource := range []string{"cpu", "io", "memory"} {
-		// A kernel may have the file and refuse to read it (psi=0).
+		// A kernel may have the file, and refuse to read it (psi=0).
 		if psi, err := fs.PSIStatsForResource(resource); err == nil && psi.Some != nil {
 			e.pressure[resource] = float64(psi.Some.Total) / 1e6
 		}
 	}
 	for _, p := range proc.Processes() {
 		if p.Flags&kernelThread != 0 {
-			e.kernel[p.PID] = float64(p.UTime+p.STime) * tick
+			e.kernel[p.PID] = float64(p.UTime+p.STime) * proc.Tick.Seconds()
 		}
 	}
 	for _, pattern := range []string{"class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input"} {
-		found, _ := filepath.Glob(filepath.Join(proc.SysRoot(), pattern))
-		for _, file := range found {
-			if milli, err := strconv.ParseFloat(proc.Text(file), 64); err == nil && (e.temperature == nil || milli/1000 > *e.temperature) {
-				e.temperature = ptr(milli / 1000)
+		for _, file := range proc.Glob(proc.SysRoot(), pattern) {
+			if milli, err := strconv.ParseFloat(proc.Text(file), 64); err == nil {
+				e.temperature = hotter(e.temperature, ptr(milli/1000))
 			}
 		}
 	}
 	return e
 }
 
-// VMStat is a counter of /proc/vmstat, 0 where there is none.
+// VMStat is a counter of /proc/vmstat, 0 if the kernel has none of this name.
 func VMStat(name string) float64 {
-	for line := range strings.Lines(proc.Text(proc.Root(), "vmstat")) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			count, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			return count
-		}
-	}
-	return 0
+	count, _ := strconv.ParseFloat(proc.Fields(proc.Text(proc.Root(), "vmstat"), " ")[name], 64)
+	return count
 }
 
-// Between is what happened from one edge to the other. Foreign CPU is what was busy and neither ours nor the kernel's own.
+// Between returns the difference of two edges. Foreign CPU excludes ours and that of the kernel's threads.
 func Between(from, to Edge) *record.Noise {
 	kernel := 0.0
 	for pid, used := range to.kernel {
-		// One by one: a thread that has ended takes its ticks with it, and its number may be given again.
+		// Subtract thread by thread: an ended thread takes its ticks with it, and its pid may be used again.
 		kernel += max(0, used-from.kernel[pid])
 	}
+	seconds := to.uptime - from.uptime
 	n := &record.Noise{
-		Seconds: round(to.uptime - from.uptime), ClockStepS: ptr(round((to.at - from.at) - (to.uptime - from.uptime))), CPUs: to.cpus,
-		BusyS: round(to.busy - from.busy), StealS: round(to.steal - from.steal), IowaitS: round(to.iowait - from.iowait), KernelS: ptr(round(kernel)),
-		ContextSwitches: int64(to.switches - from.switches), SwapPages: int64(to.swapped - from.swapped),
-		TemperatureC: hotter(from.temperature, to.temperature), PressureS: map[string]float64{},
+		Seconds: round(seconds), ClockStepS: ptr(round(to.at - from.at - seconds)), CPUs: to.cpus,
+		BusyS: round(to.busy - from.busy), StealS: round(to.steal - from.steal), IowaitS: round(to.iowait - from.iowait),
+		KernelS: ptr(round(kernel)), ContextSwitches: int64(to.switches - from.switches),
+		SwapPages: int64(to.swapped - from.swapped), TemperatureC: hotter(from.temperature, to.temperature),
+		PressureS: map[string]float64{},
 	}
 	if from.ours != nil && to.ours != nil {
 		server, own := (to.ours.server - from.ours.server).Seconds(), (to.ours.own - from.ours.own).Seconds()
 		n.ServerS, n.OwnS = ptr(round(server)), ptr(round(own))
-		// Processes and the host are counted in two ways, so the rest can be a tick below nothing.
+		// The kernel counts processes and the machine in two ways, so the rest may be a tick below 0.
 		n.ForeignS = ptr(round(max(0, to.busy-from.busy-server-own-kernel)))
 	}
 	for resource, waited := range to.pressure {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is in µs.
+// host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is
+// in µs.
 type host struct {
 	cpu      string
 	uptime   float64
@@ -32,11 +33,14 @@ func (h host) take(t *testing.T, used *ours) Edge {
 	write(t, root, "vmstat", fmt.Sprintf("nr_free_pages 5\npswpin %d\npswpout %d\n", h.swap[0], h.swap[1]))
 	for i, total := range h.pressure {
 		name := []string{"cpu", "io", "memory"}[i]
-		write(t, root, "pressure/"+name, fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", total))
+		const averages = "avg10=0.00 avg60=0.00 avg300=0.00"
+		write(t, root, "pressure/"+name, fmt.Sprintf("some %s total=%d\nfull %s total=1\n", averages, total, averages))
 	}
 	for flags, of := range map[int]map[int]int{kernelThread | 64: h.kernel, 0: h.others} {
 		for pid, ticks := range of {
-			write(t, root, fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (kworker) R 2) S 2 1 1 0 -1 %d 0 0 0 0 0 %d 0 0 20 0 1 0 11 0 0%s\n", pid, flags, ticks, strings.Repeat(" 0", 30)))
+			write(t, root, fmt.Sprintf("%d/stat", pid),
+				fmt.Sprintf("%d (kworker) R 2) S 2 1 1 0 -1 %d 0 0 0 0 0 %d 0 0 20 0 1 0 11 0 0%s\n", pid, flags, ticks,
+					strings.Repeat(" 0", 30)))
 		}
 	}
 	return take(used)
@@ -53,21 +57,25 @@ func write(t *testing.T, root, name, text string) {
 	}
 }
 
-// Every share is what the kernel counted; foreign CPU is user + nice + system without the server, us, and kernel threads,
-// which are known by their flag and counted one by one.
+// Every figure is a difference of the kernel's counters. Foreign CPU is user + nice + system without the
+// server, this program and kernel threads, which have a flag and are subtracted one by one.
 func TestCounted(t *testing.T) {
 	sys := t.TempDir()
 	t.Setenv("TSDUEL_SYS", sys)
 	write(t, sys, "class/thermal/thermal_zone0/temp", "61500\n")
 	before := host{cpu: "1000 10 500 9000 7 1 2 30", uptime: 100, pressure: []int{0, 0, 0},
 		kernel: map[int]int{9: 40, 10: 5000, 12: 50}}.take(t, &ours{440 * time.Millisecond, time.Second})
-	after := host{cpu: "1500 30 680 9900 19 1 2 130", uptime: 112.5, switches: 5000, swap: [2]int{3, 4}, pressure: []int{2_500_000, 1_000_000, 1},
-		kernel: map[int]int{9: 60, 11: 10, 12: 40}, others: map[int]int{13: 600}}.take(t, &ours{3040 * time.Millisecond, 2650 * time.Millisecond})
+	after := host{cpu: "1500 30 680 9900 19 1 2 130", uptime: 112.5, switches: 5000, swap: [2]int{3, 4},
+		pressure: []int{2_500_000, 1_000_000, 1},
+		kernel:   map[int]int{9: 60, 11: 10, 12: 40}, others: map[int]int{13: 600}}.take(t,
+		&ours{3040 * time.Millisecond, 2650 * time.Millisecond})
 	n := Between(before, after)
 	for name, c := range map[string][2]float64{
-		"seconds": {n.Seconds, 12.5}, "cpus": {float64(n.CPUs), 2}, "busy": {n.BusyS, 7}, "steal": {n.StealS, 1}, "iowait": {n.IowaitS, 0.12},
+		"seconds": {n.Seconds, 12.5}, "cpus": {float64(n.CPUs), 2}, "busy": {n.BusyS, 7}, "steal": {n.StealS, 1},
+		"iowait": {n.IowaitS, 0.12},
 		"server": {*n.ServerS, 2.6}, "own": {*n.OwnS, 1.65}, "kernel": {*n.KernelS, 0.3}, "foreign": {*n.ForeignS, 2.45},
-		"switches": {float64(n.ContextSwitches), 5000}, "swap": {float64(n.SwapPages), 7}, "temperature": {*n.TemperatureC, 61.5},
+		"switches": {float64(n.ContextSwitches), 5000}, "swap": {float64(n.SwapPages), 7},
+		"temperature":  {*n.TemperatureC, 61.5},
 		"cpu pressure": {n.PressureS["cpu"], 2.5}, "memory pressure": {n.PressureS["memory"], 1e-6},
 	} {
 		if math.Abs(c[0]-c[1]) > 1e-9 {
@@ -79,20 +87,22 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// What a host does not have is no figure, and not 0; ticks that do not add up are no negative CPU.
+// A figure that the machine lacks is nil, and not 0. Foreign CPU is never negative.
 func TestMissing(t *testing.T) {
 	t.Setenv("TSDUEL_SYS", t.TempDir())
-	n := Between(host{cpu: "1 0 0 0 0 0 0 0", uptime: 1}.take(t, nil), host{cpu: "2 0 0 0 0 0 0 0", uptime: 2}.take(t, nil))
+	n := Between(host{cpu: "1 0 0 0 0 0 0 0", uptime: 1}.take(t, nil),
+		host{cpu: "2 0 0 0 0 0 0 0", uptime: 2}.take(t, nil))
 	if n.ServerS != nil || n.ForeignS != nil || n.TemperatureC != nil || len(n.PressureS) != 0 || n.StealS != 0 {
 		t.Errorf("%+v", n)
 	}
-	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &ours{}), host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &ours{server: 110 * time.Millisecond}))
+	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &ours{}),
+		host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &ours{server: 110 * time.Millisecond}))
 	if *n.ForeignS != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
-// The metadata server is asked only where the machine says that there is one.
+// Only machines of Google ask the metadata server.
 func TestMaintenance(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,12 +111,13 @@ func TestMaintenance(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	Metadata = server.URL
-	for product, want := range map[string]string{"Google Compute Engine": "MIGRATE_ON_HOST_MAINTENANCE", "Standard PC": "", "": ""} {
+	metadataURL = server.URL
+	for product, want := range map[string]string{"Google Compute Engine": "MIGRATE_ON_HOST_MAINTENANCE", "Standard PC": "",
+		"": ""} {
 		sys := t.TempDir()
 		t.Setenv("TSDUEL_SYS", sys)
 		write(t, sys, "class/dmi/id/product_name", product+"\n")
-		if said := Maintenance(); said != want {
+		if said := maintenance(); said != want {
 			t.Errorf("%s: %q", product, said)
 		}
 	}
@@ -115,13 +126,14 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// A machine is described in the words of its files; less CPUs than it has are told where a control group limits us.
+// A machine is described by its files. A limit of a control group lowers the number of CPUs.
 func TestDescribe(t *testing.T) {
 	root, sys, group := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	t.Setenv("TSDUEL_SYS", sys)
 	for name, text := range map[string]string{
-		"cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.20GHz\nflags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
+		"cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.20GHz\n" +
+			"flags\t\t: fpu hypervisor\nprocessor\t: 1\nmodel name\t: Another\n",
 		"meminfo": "MemTotal:       24000 kB\nSwapTotal:           0 kB\n", "sys/kernel/random/boot_id": "a-b\n",
 		"self/mountinfo": "41 31 0:38 / " + group + " rw,relatime - cgroup2 cgroup2 rw\n", "self/cgroup": "0::/a\n",
 	} {
@@ -135,8 +147,10 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" || f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
-		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 || f.CPUs != 1 {
+	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" ||
+		f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
+		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||
+		f.CPUs != 1 {
 		t.Errorf("%+v", f)
 	}
 	if _, err := Describe("/no/such"); err == nil {
@@ -144,7 +158,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The canary does all three parts, on every CPU, with more memory than the last-level cache holds, and leaves nothing.
+// The canary times its three parts, and leaves no file.
 func TestCanary(t *testing.T) {
 	dir := t.TempDir()
 	c, err := Canary(dir)

@@ -12,8 +12,8 @@ import (
 	"tsduel/host/record"
 )
 
-// Judge says of all blocks which were spoilt from outside, by what, and what else is worth a look. It knows no measured
-// value, and the same blocks give the same judgement whenever it is asked for. Nil for a plan without limits.
+// Judge finds the blocks that were spoilt from outside, and why, without reading measured values. The same
+// blocks always give the same judgement. It returns nil for a plan without limits.
 func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	if plan.Noise == nil {
 		return nil
@@ -23,12 +23,12 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	r := &record.NoiseReport{Schema: 2, Blocks: []record.JudgedBlock{}, Signals: []record.Signal{}}
 	usual := medians(blocks)
 	for _, b := range blocks {
-		j := judge{block: b, limits: plan.Noise}
+		j := judge{Block: b, Limits: plan.Noise}
 		j.canaries(usual)
 		for _, host := range j.hosts() {
 			j.phases(host)
 		}
-		j.whole()
+		j.wholeBlock()
 		r.Signals = append(r.Signals, j.signals...)
 		if b.Kind == "warmup" {
 			continue
@@ -47,6 +47,7 @@ func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
 	return r
 }
 
+// medians returns the run's median of each part of the canary.
 func medians(blocks []*record.Block) record.Canary {
 	var cpu, memory, fsync []float64
 	for _, b := range blocks {
@@ -69,27 +70,27 @@ func median(x []float64) float64 {
 
 // judge looks at one block.
 type judge struct {
-	block   *record.Block
-	limits  *record.Limits
+	*record.Block
+	*record.Limits
 	signals []record.Signal
 }
 
-// add adds a line: what was seen, what it is held against (at a limit the block is spoilt, at a flag it is told), and a
-// sentence without its limit.
-func (j *judge) add(of record.Phase, signal string, value float64, unit string, limit, flag *float64, said string) {
-	s := record.Signal{Block: j.block.Block, Variant: of.Variant, Phase: of.Phase, QueryType: of.QueryType, Signal: signal,
+// add adds a signal of a phase. A value at its limit spoils the block; at its flag it is only reported.
+func (j *judge) add(p record.Phase, signal string, value float64, unit string, limit, flag *float64,
+	format string, args ...any) {
+	s := record.Signal{Block: j.Block.Block, Variant: p.Variant, Phase: p.Phase, QueryType: p.QueryType, Signal: signal,
 		Value: math.Round(value*1000) / 1000, Unit: unit, Limit: cmp.Or(flag, limit), Effect: "ok"}
 	reached := func(at *float64) bool { return at != nil && math.Abs(value) >= *at }
 	switch {
-	case reached(limit) && j.block.Kind != "warmup":
+	case reached(limit) && j.Kind != "warmup":
 		s.Limit, s.Effect = limit, record.Invalid
 	case reached(flag):
 		s.Limit, s.Effect = flag, "flag"
-	case reached(limit): // what is discarded anyway cannot be spoilt
+	case reached(limit): // the warm-up is discarded anyway
 		s.Limit, s.Effect = limit, "flag"
 	}
 	if s.Effect != "ok" {
-		s.Message = said
+		s.Message = fmt.Sprintf(format, args...)
 		if unit != "" {
 			s.Message += fmt.Sprintf(", limit %s %s", short(*s.Limit), unit)
 		}
@@ -97,99 +98,101 @@ func (j *judge) add(of record.Phase, signal string, value float64, unit string, 
 	j.signals = append(j.signals, s)
 }
 
-// short has at most one decimal.
+// short writes a number with one decimal at most.
 func short(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) }
 
 func (j *judge) canaries(medians record.Canary) {
-	for _, variant := range slices.Sorted(maps.Keys(j.block.Solo)) {
-		c := j.block.Solo[variant].Canary
-		if c == nil {
-			continue
-		}
-		see := func(part string, took, median float64, limit, flag *float64, what string) {
-			if median <= 0 {
-				return
-			}
+	for _, variant := range slices.Sorted(maps.Keys(j.Solo)) {
+		see := func(part string, took, median float64, limit, flag *float64, work string) {
 			off, direction := (took/median-1)*100, "more"
 			if off < 0 {
 				direction = "less"
 			}
-			j.add(record.Phase{Variant: variant}, "canary_"+part+"_pct", off, "%", limit, flag,
-				fmt.Sprintf("the canary before %s of block %d took %s %% %s than the run's median for its %s", variant, j.block.Block, short(math.Abs(off)), direction, what))
+			if median > 0 {
+				j.add(record.Phase{Variant: variant}, "canary_"+part+"_pct", off, "%", limit, flag,
+					"the canary before %s of block %d took %s %% %s than the run's median for its %s",
+					variant, j.Block.Block, short(math.Abs(off)), direction, work)
+			}
 		}
-		see("cpu", c.CPUS, medians.CPUS, j.limits.CanaryPct, j.limits.CanaryFlagPct, "CPU spin")
-		see("memory", c.MemoryS, medians.MemoryS, j.limits.CanaryPct, j.limits.CanaryFlagPct, "memory copy")
-		// A disk's fsync varies by more than any limit on a shared machine, and a load waits for it rarely.
-		see("fsync", c.FsyncS, medians.FsyncS, nil, j.limits.CanaryFsyncFlagPct, "fsync'd writes")
+		if c := j.Solo[variant].Canary; c != nil {
+			see("cpu", c.CPUS, medians.CPUS, j.CanaryPct, j.CanaryFlagPct, "CPU spin")
+			see("memory", c.MemoryS, medians.MemoryS, j.CanaryPct, j.CanaryFlagPct, "memory copy")
+			// No limit: on a shared machine fsync always varies much, and a load seldom waits for it.
+			see("fsync", c.FsyncS, medians.FsyncS, nil, j.CanaryFsyncFlagPct, "fsync'd writes")
+		}
 	}
 }
 
-// hosts are those that phases have noise of: the client's own has no name here.
+// hosts returns the hosts that phases have noise of. The client's host is "".
 func (j *judge) hosts() []string {
-	seen := map[string]bool{"": true}
-	for _, p := range j.block.Phases {
-		for host := range p.Hosts {
-			seen[host] = true
-		}
+	hosts := []string{""}
+	for _, p := range j.Phases {
+		hosts = slices.AppendSeq(hosts, maps.Keys(p.Hosts))
 	}
-	return slices.Sorted(maps.Keys(seen))
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
-// units are the phases that are judged of a host: a clock tick is 10 ms, so those too short to be judged alone are judged together,
-// by variant (the duel's have none).
+// units returns the phases of a host to be judged. CPU times have steps of 10 ms, so phases of a variant that
+// are shorter than PoolS are added up to one. The phases of the duel have no variant.
 func (j *judge) units(host string) (units []record.Phase) {
-	brief := map[string][]record.Phase{}
-	var names []string
-	for _, p := range j.block.Phases {
+	brief := map[string][]record.Phase{} // by variant
+	var variants []string
+	for _, p := range j.Phases {
 		if host != "" {
 			p.Noise = p.Hosts[host]
 		}
 		switch {
 		case p.Noise == nil:
-		case p.Noise.Seconds >= j.limits.PoolS:
+		case p.Noise.Seconds >= j.PoolS:
 			units = append(units, p)
 		default:
 			if brief[p.Variant] == nil {
-				names = append(names, p.Variant)
+				variants = append(variants, p.Variant)
 			}
 			brief[p.Variant] = append(brief[p.Variant], p)
 		}
 	}
-	for _, name := range names {
-		if len(brief[name]) == 1 {
-			units = append(units, brief[name][0])
-			continue
-		}
-		sum := record.Noise{CPUs: brief[name][0].Noise.CPUs, PressureS: map[string]float64{}, ForeignS: new(float64)}
-		for _, p := range brief[name] {
-			n := p.Noise
-			sum.Seconds, sum.StealS, sum.IowaitS, sum.ContextSwitches = sum.Seconds+n.Seconds, sum.StealS+n.StealS, sum.IowaitS+n.IowaitS, sum.ContextSwitches+n.ContextSwitches
-			if n.ForeignS == nil {
-				sum.ForeignS = nil
-			} else if sum.ForeignS != nil {
-				*sum.ForeignS += *n.ForeignS
+	for _, variant := range variants {
+		unit := brief[variant][0]
+		if len(brief[variant]) > 1 {
+			sum := &record.Noise{CPUs: unit.Noise.CPUs, PressureS: map[string]float64{}, ForeignS: new(float64)}
+			for _, p := range brief[variant] {
+				addNoise(sum, p.Noise)
 			}
-			for resource, waited := range n.PressureS {
-				sum.PressureS[resource] += waited
-			}
+			unit = record.Phase{Variant: variant, Part: unit.Part, Phase: "pooled", Noise: sum}
 		}
-		units = append(units, record.Phase{Variant: name, Part: brief[name][0].Part, Phase: "pooled", Noise: &sum})
+		units = append(units, unit)
 	}
 	return units
 }
 
+func addNoise(sum, n *record.Noise) {
+	sum.Seconds += n.Seconds
+	sum.StealS += n.StealS
+	sum.IowaitS += n.IowaitS
+	sum.ContextSwitches += n.ContextSwitches
+	if sum.ForeignS != nil && n.ForeignS != nil {
+		*sum.ForeignS += *n.ForeignS
+	} else {
+		sum.ForeignS = nil
+	}
+	for resource, waited := range n.PressureS {
+		sum.PressureS[resource] += waited
+	}
+}
+
 func (j *judge) phases(host string) {
-	flags := map[string]*float64{"cpu": j.limits.PressureCPUFlagPct, "io": j.limits.PressureIOFlagPct, "memory": j.limits.PressureMemoryFlagPct}
+	flags := map[string]*float64{"cpu": j.PressureCPUFlagPct, "io": j.PressureIOFlagPct, "memory": j.PressureMemoryFlagPct}
 	for _, p := range j.units(host) {
-		n, of := p.Noise, ""
-		if p.Variant != "" {
-			of = " of " + p.Variant
-		}
-		where := strings.TrimSpace(p.Phase+" "+p.QueryType) + of
+		n, where := p.Noise, strings.TrimSpace(p.Phase+" "+p.QueryType)
 		if p.Phase == "pooled" {
-			where = "the short phases" + of
+			where = "the short phases"
 		}
-		where += fmt.Sprintf(" in block %d", j.block.Block)
+		if p.Variant != "" {
+			where += " of " + p.Variant
+		}
+		where += fmt.Sprintf(" in block %d", j.Block.Block)
 		if host != "" {
 			where += " on " + host
 		}
@@ -198,39 +201,43 @@ func (j *judge) phases(host string) {
 			continue
 		}
 		steal := n.StealS / percent
-		j.add(p, "steal_pct", steal, "%", j.limits.StealPct, j.limits.StealFlagPct, fmt.Sprintf("steal %s %% of the machine during %s", short(steal), where))
+		j.add(p, "steal_pct", steal, "%", j.StealPct, j.StealFlagPct,
+			"steal %s %% of the machine during %s", short(steal), where)
 		if n.ForeignS != nil {
 			foreign := *n.ForeignS / percent
-			j.add(p, "foreign_cpu_pct", foreign, "%", j.limits.ForeignCPUPct, j.limits.ForeignCPUFlagPct,
-				fmt.Sprintf("foreign CPU %s %% of the machine during %s", short(foreign), where))
+			j.add(p, "foreign_cpu_pct", foreign, "%", j.ForeignCPUPct, j.ForeignCPUFlagPct,
+				"foreign CPU %s %% of the machine during %s", short(foreign), where)
 		}
 		for _, resource := range slices.Sorted(maps.Keys(n.PressureS)) {
 			share := n.PressureS[resource] / n.Seconds * 100
 			j.add(p, "pressure_"+resource+"_pct", share, "%", nil, flags[resource],
-				fmt.Sprintf("somebody waited for %s during %s %% of %s", resource, short(share), where))
+				"somebody waited for %s during %s %% of %s", resource, short(share), where)
 		}
 		j.add(p, "iowait_pct", n.IowaitS/percent, "%", nil, nil, "")
 		j.add(p, "context_switches", float64(n.ContextSwitches)/n.Seconds, "1/s", nil, nil, "")
 	}
 }
 
-func (j *judge) whole() {
-	none, in := record.Phase{}, fmt.Sprintf("block %d", j.block.Block)
-	for _, host := range slices.Sorted(maps.Keys(j.block.Hosts)) {
-		n := j.block.Hosts[host]
-		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.limits.SwapFlagPages, fmt.Sprintf("%d pages were swapped during %s on %s", n.SwapPages, in, host))
+// wholeBlock judges what is recorded once a block.
+func (j *judge) wholeBlock() {
+	none, during := record.Phase{}, fmt.Sprintf("during block %d", j.Block.Block)
+	swapped := func(n *record.Noise, where string) {
+		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.SwapFlagPages,
+			"%d pages were swapped %s%s", n.SwapPages, during, where)
 	}
-	if n := j.block.Noise; n != nil {
-		if n.ClockStepS != nil {
-			step := *n.ClockStepS
-			j.add(none, "clock_step_s", step, "s", j.limits.ClockStepS, nil, fmt.Sprintf("the clock was set by %.3g s during %s", step, in))
+	for _, host := range slices.Sorted(maps.Keys(j.Block.Hosts)) {
+		swapped(j.Block.Hosts[host], " on "+host)
+	}
+	if n := j.Block.Noise; n != nil {
+		if step := n.ClockStepS; step != nil {
+			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s", *step, during)
 		}
-		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.limits.SwapFlagPages, fmt.Sprintf("%d pages were swapped during %s", n.SwapPages, in))
+		swapped(n, "")
 		if n.TemperatureC != nil {
 			j.add(none, "temperature_c", *n.TemperatureC, "C", nil, nil, "")
 		}
 	}
-	if m := j.block.Maintenance; m != "" && m != "NONE" {
-		j.add(none, "maintenance", 1, "", ptr(1.0), nil, fmt.Sprintf("the host was under maintenance (%s) during %s", m, in))
+	if m := j.Maintenance; m != "" && m != "NONE" {
+		j.add(none, "maintenance", 1, "", ptr(1.0), nil, "the host was under maintenance (%s) %s", m, during)
 	}
 }

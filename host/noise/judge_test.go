@@ -9,13 +9,16 @@ import (
 )
 
 func limits() *record.Limits {
-	return &record.Limits{StealPct: ptr(5.0), ForeignCPUPct: ptr(5.0), CanaryPct: ptr(10.0), ClockStepS: ptr(0.2), StealFlagPct: ptr(1.0), ForeignCPUFlagPct: ptr(2.0),
-		CanaryFlagPct: ptr(5.0), CanaryFsyncFlagPct: ptr(50.0), PressureIOFlagPct: ptr(20.0), PressureMemoryFlagPct: ptr(1.0), SwapFlagPages: ptr(1.0), PoolS: 5}
+	return &record.Limits{StealPct: ptr(5.0), ForeignCPUPct: ptr(5.0), CanaryPct: ptr(10.0), ClockStepS: ptr(0.2),
+		StealFlagPct: ptr(1.0), ForeignCPUFlagPct: ptr(2.0),
+		CanaryFlagPct: ptr(5.0), CanaryFsyncFlagPct: ptr(50.0), PressureIOFlagPct: ptr(20.0), PressureMemoryFlagPct: ptr(1.0),
+		SwapFlagPages: ptr(1.0), PoolS: 5}
 }
 
-// phase is one of a quiet machine, but for what change does to it.
+// phase is a phase on a quiet machine, changed by change.
 func phase(name, queryType string, change func(*record.Noise)) record.Phase {
-	n := &record.Noise{Seconds: 20, ClockStepS: ptr(0.001), CPUs: 2, BusyS: 30, IowaitS: 0.1, ServerS: ptr(20.0), OwnS: ptr(10.0), KernelS: ptr(0.1), ForeignS: ptr(0.1),
+	n := &record.Noise{Seconds: 20, ClockStepS: ptr(0.001), CPUs: 2, BusyS: 30, IowaitS: 0.1, ServerS: ptr(20.0),
+		OwnS: ptr(10.0), KernelS: ptr(0.1), ForeignS: ptr(0.1),
 		ContextSwitches: 100, PressureS: map[string]float64{"cpu": 19, "io": 0.1, "memory": 0}}
 	if change != nil {
 		change(n)
@@ -23,7 +26,7 @@ func phase(name, queryType string, change func(*record.Noise)) record.Phase {
 	return record.Phase{Variant: "candidate", Part: record.Solo, Phase: name, QueryType: queryType, Noise: n}
 }
 
-// block has a quiet baseline, and a candidate with these phases.
+// block is a block with a quiet baseline, and a candidate with these phases.
 func block(number int, phases ...record.Phase) *record.Block {
 	b := record.NewBlock(record.BlockRow{Block: number, Kind: "measured"})
 	quiet := phase("load", "", nil)
@@ -50,7 +53,8 @@ func judged(l *record.Limits, blocks ...*record.Block) (states map[int]string, c
 	return states, causes, flags
 }
 
-// Each cause from outside spoils the whole block, and that block alone; the sentence has the figure, the limit, and where.
+// Each cause from outside spoils its block, and no other. The sentence has the value, the limit and the
+// place.
 func TestCauses(t *testing.T) {
 	load := func(change func(*record.Noise)) *record.Block { return block(1, phase("load", "", change)) }
 	canary := func(cpu, memory float64) *record.Block {
@@ -59,19 +63,27 @@ func TestCauses(t *testing.T) {
 		return b
 	}
 	step, maintenance, duel := block(1), block(1), block(1)
-	step.Noise, maintenance.Maintenance = phase("", "", func(n *record.Noise) { n.ClockStepS = ptr(-3.25) }).Noise, "MIGRATE_ON_HOST_MAINTENANCE"
+	step.Noise, maintenance.Maintenance = phase("", "", func(n *record.Noise) { n.ClockStepS = ptr(-3.25) }).Noise,
+		"MIGRATE_ON_HOST_MAINTENANCE"
 	duel.Phases = []record.Phase{phase("exchange", "cpu-max-all-1", func(n *record.Noise) { n.ForeignS = ptr(20.84) })}
 	duel.Phases[0].Variant = ""
-	for sentence, b := range map[string]*record.Block{
-		"steal 5 % of the machine during load of candidate in block 1, limit 5 %":                                     load(func(n *record.Noise) { n.StealS = 2 }),
-		"foreign CPU 52.1 % of the machine during exchange cpu-max-all-1 in block 1, limit 5 %":                       duel,
-		"the canary before candidate of block 1 took 13 % more than the run's median for its CPU spin, limit 10 %":    canary(1.13, 0.5),
-		"the canary before candidate of block 1 took 20 % less than the run's median for its memory copy, limit 10 %": canary(1, 0.4),
-		"the clock was set by -3.25 s during block 1, limit 0.2 s":                                                    step,
-		"the host was under maintenance (MIGRATE_ON_HOST_MAINTENANCE) during block 1":                                 maintenance,
+	for _, c := range []struct {
+		block    *record.Block
+		sentence string
+	}{
+		{load(func(n *record.Noise) { n.StealS = 2 }),
+			"steal 5 % of the machine during load of candidate in block 1, limit 5 %"},
+		{duel, "foreign CPU 52.1 % of the machine during exchange cpu-max-all-1 in block 1, limit 5 %"},
+		{canary(1.13, 0.5),
+			"the canary before candidate of block 1 took 13 % more than the run's median for its CPU spin, limit 10 %"},
+		{canary(1, 0.4),
+			"the canary before candidate of block 1 took 20 % less than the run's median for its memory copy, limit 10 %"},
+		{step, "the clock was set by -3.25 s during block 1, limit 0.2 s"},
+		{maintenance, "the host was under maintenance (MIGRATE_ON_HOST_MAINTENANCE) during block 1"},
 	} {
-		states, causes, _ := judged(limits(), block(3), b, block(2))
-		if !slices.Equal(causes, []string{sentence}) || !maps.Equal(states, map[int]string{1: record.Invalid, 2: record.Valid, 3: record.Valid}) {
+		states, causes, _ := judged(limits(), block(3), c.block, block(2))
+		if !slices.Equal(causes, []string{c.sentence}) ||
+			!maps.Equal(states, map[int]string{1: record.Invalid, 2: record.Valid, 3: record.Valid}) {
 			t.Errorf("%q %v", causes, states)
 		}
 	}
@@ -80,7 +92,8 @@ func TestCauses(t *testing.T) {
 // Nothing that a version does spoils a block: ten times the time, all the CPU, the disk and swap.
 func TestVersionsSpoilNothing(t *testing.T) {
 	b := block(2, phase("load", "", func(n *record.Noise) {
-		n.Seconds, n.BusyS, n.ServerS, n.OwnS, n.ContextSwitches, n.IowaitS, n.ForeignS = 200, 398, ptr(390.0), ptr(7.5), 1e7, 90, ptr(0.4)
+		n.Seconds, n.BusyS, n.ServerS, n.OwnS, n.ContextSwitches, n.IowaitS, n.ForeignS = 200, 398, ptr(390.0), ptr(7.5), 1e7,
+			90, ptr(0.4)
 		n.PressureS = map[string]float64{"cpu": 200, "io": 150, "memory": 100}
 	}))
 	b.Noise = phase("", "", func(n *record.Noise) { n.SwapPages, n.TemperatureC = 1e6, ptr(99.0) }).Noise
@@ -94,7 +107,7 @@ func TestVersionsSpoilNothing(t *testing.T) {
 	}
 }
 
-// What is below a limit is flagged from its own limit on, and kept; a limit of nil is never reached.
+// A value at its flag is reported, and the block stays valid. A limit of nil is never reached.
 func TestFlags(t *testing.T) {
 	b := block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 0.5, ptr(1.0) }))
 	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 1.06, MemoryS: 0.5, FsyncS: 0.18}}
@@ -111,12 +124,13 @@ func TestFlags(t *testing.T) {
 	l.StealPct, l.ForeignCPUPct, l.CanaryPct = nil, nil, nil
 	b = block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 20, ptr(20.0) }))
 	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 9}}
-	if states, _, flags := judged(l, b, block(2)); states[1] != record.Valid || len(flags) != 5 { // two more are of the rest of that canary
+	// The last two flags are of the rest of the canary.
+	if states, _, flags := judged(l, b, block(2)); states[1] != record.Valid || len(flags) != 5 {
 		t.Errorf("%v %q", states, flags)
 	}
 }
 
-// Phases too short for clock ticks are judged together, a variant at a time.
+// Phases that are too short for clock ticks are judged together by variant.
 func TestPooled(t *testing.T) {
 	brief := func(number int, last float64) *record.Block {
 		var phases []record.Phase
@@ -133,19 +147,20 @@ func TestPooled(t *testing.T) {
 	l := limits()
 	l.ForeignCPUPct = ptr(15.0)
 	states, causes, _ := judged(l, brief(1, 1.62), brief(2, 2.7))
-	if !maps.Equal(states, map[int]string{1: record.Valid, 2: record.Invalid}) ||
-		!slices.Equal(causes, []string{"foreign CPU 16.7 % of the machine during the short phases of candidate in block 2, limit 15 %"}) {
+	const sentence = "foreign CPU 16.7 % of the machine during the short phases of candidate in block 2, limit 15 %"
+	if states[1] != record.Valid || states[2] != record.Invalid || !slices.Equal(causes, []string{sentence}) {
 		t.Errorf("%v %q", states, causes)
 	}
 }
 
-// A failed block is failed and not spoilt; the warm-up is not judged, but told of.
+// A failed block is failed, and not invalid. The warm-up has signals, but no judgement.
 func TestStates(t *testing.T) {
 	foreign := phase("load", "", func(n *record.Noise) { n.ForeignS = ptr(30.0) })
 	warmup, failed := block(0, foreign), block(1, foreign)
 	warmup.Kind, failed.Status = "warmup", record.Failed
 	states, _, flags := judged(limits(), warmup, failed)
-	if !maps.Equal(states, map[int]string{1: record.Failed}) || !slices.Contains(flags, "foreign CPU 75 % of the machine during load of candidate in block 0, limit 2 %") {
+	if !maps.Equal(states, map[int]string{1: record.Failed}) ||
+		!slices.Contains(flags, "foreign CPU 75 % of the machine during load of candidate in block 0, limit 2 %") {
 		t.Errorf("%v %q", states, flags)
 	}
 	if Judge(&record.Plan{}, nil) != nil {

@@ -1,11 +1,11 @@
-// Package openloop sends operations to one server at times that are fixed before the first of them, however slowly it
-// answers, as independent clients would. Response time is counted from the intended start: a closed loop, which waits
-// for an answer before it asks again, never sees what all the others would have waited for meanwhile (coordinated
+// Package openloop sends operations to a server at times that are fixed beforehand, however slowly it
+// answers, as independent clients would. Response times count from the intended start. A closed loop waits
+// for each answer, so it misses the waiting times of operations that it did not send meanwhile (coordinated
 // omission: Gil Tene, "How NOT to Measure Latency"; giltene/wrk2).
 //
-// Each stream has so many connections, one worker each. One worker at a time waits for the next intended start, and
-// sends by itself what is due then: no operation is handed from one goroutine to another, which is what makes starts
-// late. While all connections wait for the server, operations wait in line, and their time counts.
+// Each connection of a stream has one worker. One worker at a time waits for the next intended start, and
+// sends the operation itself: handing it to another goroutine would make the start late. While all
+// connections are busy, operations queue, and their waiting counts.
 package openloop
 
 import (
@@ -13,8 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,42 +25,42 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/exchange"
+	"tsduel/host/proc"
 )
 
 // Stream is operations of one kind.
 type Stream struct {
-	Source      exchange.Source // at least as many as Starts; its owner closes it
-	Starts      []time.Duration // intended, ascending, from the begin
+	Source      exchange.Source // has at least as many operations as there are Starts; Run does not close it
+	Starts      []time.Duration // intended starts, ascending, from the begin of the phase
 	URL         string
 	Connections int
 	Timeout     time.Duration // of one operation
 	Success     func(status int) bool
-	Empty       func(body []byte) (bool, error) // nil: nobody looks into the answers
+	Empty       func(body []byte) (bool, error) // whether an answer has no data; nil: not checked
 }
 
-// Job is what runs at once.
+// Job is streams that run together.
 type Job struct {
-	Streams []Stream
-	// LateAfter is from when on a start is late; Patience how long after the last intended start one may still begin.
-	LateAfter, Patience time.Duration
-	Progress            func(done int)
-	// Meet is called once everything is ready to be sent, and says when to begin; nil: at once.
+	Streams   []Stream
+	LateAfter time.Duration // a start is late after this
+	Patience  time.Duration // how long after the last intended start an operation may still start
+	Progress  func(started int)
+	// Meet is called when all is ready, and returns the time to begin; nil: begin at once.
 	Meet func(context.Context) (time.Time, error)
 }
 
-// Result is what a stream gave. Planned = Started + Unstarted, and Started = Answered + Failed.
+// Result is the result of a stream. Planned = Started + Unstarted, and Started = Answered + Failed.
 type Result struct {
 	Planned, Started, Answered, Failed int
-	// Unstarted are those for which no connection was free in time. They are in Response with what they had waited for
-	// by then, which is less than they would have.
+	// Unstarted had no free connection in time. Response has their waiting times until then.
 	Unstarted int
-	Queued    int    // started when a connection was free again, later than LateAfter
-	Late      int    // started later than LateAfter though a connection was free: the client's doing
+	Queued    int    // started later than LateAfter, since no connection was free
+	Late      int    // started later than LateAfter although a connection was free: the client was late
 	Empty     int    // answers without data
 	Lines     int64  // of batches that were answered
 	Failure   string // the first one
-	// In ns: from the intended start to the answer's end; from the start to it; from the intended start, or the moment
-	// since when a connection was free, to the start.
+	// In ns. Response: from the intended start to the end of the answer. Service: from the start to the end of
+	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
 	Response, Service, Lateness *hdrhistogram.Histogram
 }
 
@@ -65,13 +68,16 @@ type Result struct {
 type Totals struct {
 	Began     time.Time
 	Elapsed   time.Duration // from the begin to the last answer
-	ClientCPU time.Duration // of this process, but for what it waited awake
+	ClientCPU time.Duration // of this process, without busy waiting
 }
 
-// Three digits are 0.1 %; above an hour nothing is told apart.
+// highest is the highest time of a histogram, in ns. Its resolution is three digits, 0.1 %.
 const highest = int64(time.Hour)
 
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, 3) }
+func newResult() *Result {
+	empty := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, 3) }
+	return &Result{Response: empty(), Service: empty(), Lateness: empty()}
+}
 
 func put(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(int64(d), 1), highest))
@@ -81,10 +87,10 @@ type stream struct {
 	Stream
 	begin      time.Time
 	late       time.Duration
-	last       time.Time // after which nothing begins any more
+	last       time.Time // no operation starts after it
 	operations chan exchange.Operation
 	primed     func()
-	broken     error // why there are no more operations than these
+	broken     error // of the source
 	conns      []exchange.Conn
 
 	turn sync.Mutex // of the worker that waits for the next start
@@ -92,25 +98,26 @@ type stream struct {
 
 	mutex     sync.Mutex
 	result    *Result
-	idle      int
-	idleSince time.Time // a connection is free since then
+	idle      int       // free connections
+	idleSince time.Time // there is a free connection since then
 	spun      time.Duration
 }
 
-// Run runs a job. An error is none of the server's doing: ctx has ended, or a source is broken. A server that cannot be
-// connected to has failed every operation.
+// Run runs a job. Its errors are never the server's: ctx has ended, or a source is broken. If the server
+// cannot be reached, all operations have failed.
 func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	streams := make([]*stream, len(job.Streams))
 	var reading sync.WaitGroup
-	for i, asked := range job.Streams {
+	for i, planned := range job.Streams {
 		ready := make(chan struct{})
-		s := &stream{Stream: asked, late: job.LateAfter, operations: make(chan exchange.Operation, 256), primed: sync.OnceFunc(func() { close(ready) }),
-			result: &Result{Planned: len(asked.Starts), Response: newHistogram(), Service: newHistogram(), Lateness: newHistogram()}}
+		s := &stream{Stream: planned, late: job.LateAfter, operations: make(chan exchange.Operation, 256),
+			primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
+		s.result.Planned = len(s.Starts)
 		streams[i], results = s, append(results, s.result)
-		for range asked.Connections {
-			c, err := exchange.Dial(ctx, asked.URL, asked.Timeout)
+		for range s.Connections {
+			c, err := exchange.Dial(ctx, s.URL, s.Timeout)
 			if err != nil {
 				return nil, totals, err
 			}
@@ -125,17 +132,13 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	}
 	defer reading.Wait()
 	defer cancel()
-	// As for exchanges: nothing of ours is collected within a phase, unless it grows beyond any measure.
+	// As for exchanges: no garbage collection within a phase, unless the memory grows beyond 1 GiB.
 	runtime.GC()
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	// Who sleeps until a start holds a processor of Go's for a while, and answers are to be read meanwhile. No more than
-	// that: those without work look for some.
-	var ours unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &ours); err != nil {
-		return nil, totals, fmt.Errorf("reading which CPUs are ours: %w", err)
-	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(ours.Count() + len(streams)))
+	// A worker that sleeps until a start holds one of Go's processors, and others have to read answers
+	// meanwhile. More processors than that would spin in search of work.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(proc.Allowed()) + len(streams)))
 	begin := time.Now()
 	if job.Meet != nil {
 		if begin, err = job.Meet(ctx); err != nil {
@@ -144,10 +147,7 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 		wait(ctx, begin)
 	}
 	totals.Began = time.Now()
-	cpu, err := ownCPU()
-	if err != nil {
-		return nil, totals, err
-	}
+	cpu, _ := proc.CPU(os.Getpid())
 	var working sync.WaitGroup
 	for _, s := range streams {
 		s.begin, s.idleSince, s.idle = begin, begin, len(s.conns)
@@ -158,14 +158,14 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 			working.Go(func() { s.work(ctx, c) })
 		}
 	}
-	stop := tell(job.Progress, streams)
-	working.Wait()
-	stop()
-	totals.Elapsed = time.Since(begin)
-	after, err := ownCPU()
-	if err != nil {
-		return nil, totals, err
+	worked := make(chan struct{})
+	if job.Progress != nil {
+		reading.Go(func() { report(job.Progress, streams, worked) })
 	}
+	working.Wait()
+	close(worked)
+	totals.Elapsed = time.Since(begin)
+	after, _ := proc.CPU(os.Getpid())
 	totals.ClientCPU = after - cpu
 	for _, s := range streams {
 		totals.ClientCPU -= s.spun
@@ -176,15 +176,7 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	return results, totals, ctx.Err()
 }
 
-func ownCPU() (time.Duration, error) {
-	var own unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &own); err != nil {
-		return 0, fmt.Errorf("reading this process's CPU clock: %w", err)
-	}
-	return time.Duration(own.Nano()), nil
-}
-
-// read takes operations from the source, some ahead of those that are due.
+// read reads operations from the source ahead of their starts.
 func (s *stream) read(ctx context.Context) {
 	defer s.primed()
 	defer close(s.operations)
@@ -211,7 +203,7 @@ func (s *stream) read(ctx context.Context) {
 	}
 }
 
-// work sends over one connection what is due, until everything was sent or the time for it is over.
+// work sends operations over one connection, until all are sent or the time is over.
 func (s *stream) work(ctx context.Context, c exchange.Conn) {
 	for {
 		operation, intended, due := s.lead(ctx)
@@ -219,7 +211,7 @@ func (s *stream) work(ctx context.Context, c exchange.Conn) {
 			return
 		}
 		start := time.Now()
-		s.taken(intended, start)
+		s.started(intended, start)
 		body, err := c.Do(ctx, &operation, s.Success)
 		end := time.Now()
 		empty := false
@@ -230,7 +222,7 @@ func (s *stream) work(ctx context.Context, c exchange.Conn) {
 	}
 }
 
-// lead waits for the next intended start, while the other workers wait for their turn to.
+// lead waits for the next intended start. Meanwhile the other workers wait for their turn.
 func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intended time.Time, due bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -254,7 +246,7 @@ func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intend
 	return operation, intended, true
 }
 
-// giveUp counts what will not be started any more.
+// giveUp counts the operations that have not started.
 func (s *stream) giveUp(now time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -264,7 +256,7 @@ func (s *stream) giveUp(now time.Time) {
 	}
 }
 
-func (s *stream) taken(intended, start time.Time) {
+func (s *stream) started(intended, start time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.idle--
@@ -304,36 +296,26 @@ func (s *stream) done(intended, start, end time.Time, lines int, empty bool, err
 	put(s.result.Service, end.Sub(start))
 }
 
-// tell says now and then how many operations were started.
-func tell(progress func(int), streams []*stream) (stop func()) {
-	if progress == nil {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		clock := time.NewTicker(time.Second)
-		defer clock.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-clock.C:
-				count := 0
-				for _, s := range streams {
-					s.mutex.Lock()
-					count += s.result.Started
-					s.mutex.Unlock()
-				}
-				progress(count)
+// report reports every second how many operations have started.
+func report(progress func(started int), streams []*stream, end <-chan struct{}) {
+	for clock := time.Tick(time.Second); ; {
+		select {
+		case <-end:
+			return
+		case <-clock:
+			count := 0
+			for _, s := range streams {
+				s.mutex.Lock()
+				count += s.result.Started
+				s.mutex.Unlock()
 			}
+			progress(count)
 		}
-	}()
-	return func() { close(done); <-ended }
+	}
 }
 
-// WriteCounts writes what a histogram has as lines of CSV: the prefix, the highest value in ns that is not told apart from
-// those counted, and the count. Histograms are added by adding such lines, which percentiles cannot be.
+// WriteCounts writes a histogram as lines of CSV: the prefix, the highest value of a bucket in ns, and its
+// count. Buckets of several histograms can be added, unlike percentiles.
 func WriteCounts(w io.Writer, prefix string, h *hdrhistogram.Histogram) error {
 	for _, bar := range h.Distribution() {
 		if bar.Count > 0 {
@@ -343,4 +325,52 @@ func WriteCounts(w io.Writer, prefix string, h *hdrhistogram.Histogram) error {
 		}
 	}
 	return nil
+}
+
+// Schedule is the intended starts of operations.
+type Schedule struct {
+	Rate    float64       // operations a second
+	Length  time.Duration // of the phase
+	Poisson bool          // drawn from Seed, as of independent clients; else at equal distances
+	Seed    uint64
+}
+
+// Starts returns Rate x Length intended starts, ascending, from the begin of the phase. A Poisson process
+// with n events is n independent uniform times, sorted (Ross, Stochastic Processes, 2.3).
+func (s Schedule) Starts() []time.Duration {
+	starts := make([]time.Duration, int(s.Rate*s.Length.Seconds()+1e-9))
+	draw := rand.New(rand.NewPCG(s.Seed, 16))
+	for k := range starts {
+		if s.Poisson {
+			starts[k] = time.Duration(draw.Float64() * float64(s.Length))
+		} else {
+			starts[k] = time.Duration(float64(k) / s.Rate * float64(time.Second))
+		}
+	}
+	slices.Sort(starts)
+	return starts
+}
+
+const (
+	spinFor = 30 * time.Microsecond  // busy waiting before a start: about how late the end of a sleep is
+	napMost = 100 * time.Millisecond // the longest sleep, after which ctx is looked at
+)
+
+// wait waits until a time, or until ctx has ended. spun is the time of busy waiting. Go's own timers may be a
+// millisecond late, since Go waits for the network in whole milliseconds.
+func wait(ctx context.Context, until time.Time) (spun time.Duration) {
+	for ctx.Err() == nil {
+		left := time.Until(until)
+		if left <= spinFor {
+			begin := time.Now()
+			for time.Now().Before(until) {
+			}
+			return time.Since(begin)
+		}
+		// By default the kernel may end a sleep 50 us late. Set it each time, since the thread may be a new one.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+		nap := unix.NsecToTimespec(int64(min(left-spinFor, napMost)))
+		_ = unix.Nanosleep(&nap, nil)
+	}
+	return 0
 }

@@ -15,31 +15,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the /proc that is read; tests have one of their own.
+// Root is the directory of /proc; tests set another one.
 func Root() string { return cmp.Or(os.Getenv("TSDUEL_PROC"), "/proc") }
 
-// SysRoot is the same for /sys.
+// SysRoot is the directory of /sys.
 func SysRoot() string { return cmp.Or(os.Getenv("TSDUEL_SYS"), "/sys") }
 
 func procPath(name string) string { return filepath.Join(Root(), name) }
 
-// Text is what a file of /proc or /sys says, empty where the kernel has no such file.
+// Text returns a file of /proc or /sys without white space around it, "" if the file is missing.
 func Text(path ...string) string {
 	text, _ := os.ReadFile(filepath.Join(path...))
 	return strings.TrimSpace(string(text))
+}
+
+// Fields reads lines of NAME SEPARATOR VALUE. If a name comes again, its first value counts.
+func Fields(lines, separator string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(lines) {
+		name, value, ok := strings.Cut(line, separator)
+		if name = strings.TrimSpace(name); ok && values[name] == "" {
+			values[name] = strings.TrimSpace(value)
+		}
+	}
+	return values
+}
+
+// KiB returns the bytes of a value as "8 kB", -1 if it is no such value.
+func KiB(value string) int64 {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(value, " kB"), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return kib << 10
 }
 
 func readLines(path string) []string {
 	return strings.FieldsFunc(Text(path), func(r rune) bool { return r == '\n' })
 }
 
-func glob(pattern string) []string {
-	found, _ := filepath.Glob(pattern)
-	return found
+// Glob returns the paths that match a pattern.
+func Glob(pattern ...string) []string {
+	paths, _ := filepath.Glob(filepath.Join(pattern...))
+	return paths
 }
 
-// CPU is what a process has used so far with all its threads, those that have ended too: its CPU clock,
-// clock_getcpuclockid(3), in nanoseconds where /proc/PID/stat has ticks of 10 ms.
+// CPU is the CPU time of a process so far, with its ended threads. It reads the CPU clock
+// (clock_getcpuclockid(3)), since /proc/PID/stat counts in steps of 10 ms.
 func CPU(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|2), &t); err != nil {
@@ -48,45 +70,38 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Counters are what the kernel has counted of a process so far.
+// Counters are the kernel's counters of a process since its start.
 type Counters struct {
-	CPU, User, System                          time.Duration // User and System in steps of 10 ms
-	MajorFaults                                uint64
-	RSS, PeakRSS                               uint64 // bytes
-	Read, Written, StorageRead, StorageWritten uint64 // bytes of system calls, and of those that reached a disk
+	CPU, User, System           time.Duration // User and System in steps of Tick
+	MajorFaults                 uint64
+	RSS, PeakRSS                uint64 // bytes
+	Read, Written               uint64 // bytes of system calls
+	StorageRead, StorageWritten uint64 // bytes from and to a disk
 }
 
-// tick is a hundredth of a second: USER_HZ on every Linux that Go runs on.
-const tick = 10 * time.Millisecond
+// Tick is the step of CPU times in /proc: USER_HZ is 100 on every Linux that Go runs on.
+const Tick = 10 * time.Millisecond
 
-// Read reads the counters of a process; what it cannot read any more is 0, and the error says so.
+// Read reads the counters of a process. On an error, counters that could not be read are 0.
 func Read(pid int) (c Counters, err error) {
-	if c.CPU, err = CPU(pid); err != nil {
+	c.CPU, err = CPU(pid)
+	p, noProcess := FS().Proc(pid)
+	if err = cmp.Or(err, noProcess); err != nil {
 		return c, err
 	}
-	p, err := FS().Proc(pid)
-	if err != nil {
-		return c, err
-	}
-	stat, err := p.Stat()
-	if err != nil {
-		return c, err
-	}
-	c.User, c.System = time.Duration(stat.UTime)*tick, time.Duration(stat.STime)*tick
-	c.MajorFaults = uint64(stat.MajFlt)
-	status, err := p.NewStatus()
-	if err != nil {
-		return c, err
-	}
-	c.RSS, c.PeakRSS = status.VmRSS, status.VmHWM
-	io, err := p.IO()
-	c.Read, c.Written, c.StorageRead, c.StorageWritten = io.RChar, io.WChar, io.ReadBytes, io.WriteBytes
-	return c, err
+	stat, noStat := p.Stat()
+	status, noStatus := p.NewStatus()
+	io, noIO := p.IO()
+	return Counters{
+		CPU: c.CPU, User: time.Duration(stat.UTime) * Tick, System: time.Duration(stat.STime) * Tick,
+		MajorFaults: uint64(stat.MajFlt), RSS: status.VmRSS, PeakRSS: status.VmHWM,
+		Read: io.RChar, Written: io.WChar, StorageRead: io.ReadBytes, StorageWritten: io.WriteBytes,
+	}, cmp.Or(noStat, noStatus, noIO)
 }
 
 // FS is procfs at Root.
 func FS() procfs.FS {
-	fs, _ := procfs.NewFS(Root()) // a missing /proc shows at the first read
+	fs, _ := procfs.NewFS(Root()) // if /proc is missing, the first read fails
 	return fs
 }
 
@@ -99,51 +114,34 @@ func Stat(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// Processes are all of the machine; those that end while we look are left out.
-func Processes() (found []procfs.ProcStat) {
+// Processes returns the processes of the machine, without those that end meanwhile.
+func Processes() (stats []procfs.ProcStat) {
 	all, _ := FS().AllProcs()
 	for _, p := range all {
 		if s, err := p.Stat(); err == nil {
-			found = append(found, s)
+			stats = append(stats, s)
 		}
 	}
-	return found
+	return stats
 }
 
-// EndStrays ends what an interrupted run left behind, known by its Mark, and says how many those were.
-func EndStrays(scratch string) (count int, err error) {
-	seen := map[int]bool{}
-	for deadline := time.Now().Add(EndPatience); ; time.Sleep(20 * time.Millisecond) {
-		left := marked(scratch)
-		if len(left) == 0 {
-			return len(seen), nil
-		}
-		for _, pid := range left {
-			seen[pid] = true
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		if time.Now().After(deadline) {
-			return len(seen), stuck(left[0], "?")
-		}
-	}
-}
-
-func marked(scratch string) (found []int) {
+// marked returns the processes with the Mark of a scratch directory.
+func marked(scratch string) (pids []int) {
 	mark := []byte("\x00" + Mark + "=" + scratch + "\x00")
 	for _, s := range Processes() {
 		text, err := os.ReadFile(procPath(strconv.Itoa(s.PID) + "/environ"))
 		if err == nil && s.PID != os.Getpid() && bytes.Contains(append([]byte{0}, text...), mark) {
-			found = append(found, s.PID)
+			pids = append(pids, s.PID)
 		}
 	}
-	return found
+	return pids
 }
 
-// Listeners are the TCP addresses on which processes of ours listen.
-func Listeners(pids ...int) (found []netip.AddrPort) {
+// Listeners returns the TCP addresses on which these processes listen.
+func Listeners(pids ...int) (addresses []netip.AddrPort) {
 	inodes := map[uint64]bool{}
 	for _, pid := range pids {
-		for _, fd := range glob(procPath(fmt.Sprintf("%d/fd/*", pid))) {
+		for _, fd := range Glob(procPath(fmt.Sprintf("%d/fd/*", pid))) {
 			target, _ := os.Readlink(fd)
 			if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 				n, _ := strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64)
@@ -151,16 +149,15 @@ func Listeners(pids ...int) (found []netip.AddrPort) {
 			}
 		}
 	}
-	//lint:ignore SA1019 netlink is one more dependency for what we look at twice a block
+	//lint:ignore SA1019 netlink would be one more dependency for two reads a block
 	for _, table := range []func() (procfs.NetTCP, error){FS().NetTCP, FS().NetTCP6} {
 		lines, _ := table() // there may be no IPv6
 		for _, line := range lines {
-			if line.St == 10 && inodes[line.Inode] { // TCP_LISTEN
-				if ip, ok := netip.AddrFromSlice(line.LocalAddr); ok {
-					found = append(found, netip.AddrPortFrom(ip.Unmap(), uint16(line.LocalPort)))
-				}
+			ip, ok := netip.AddrFromSlice(line.LocalAddr)
+			if ok && line.St == 10 && inodes[line.Inode] { // TCP_LISTEN
+				addresses = append(addresses, netip.AddrPortFrom(ip.Unmap(), uint16(line.LocalPort)))
 			}
 		}
 	}
-	return found
+	return addresses
 }

@@ -3,6 +3,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func setOf(cpus []int) *unix.CPUSet {
 	return &set
 }
 
-// Allowed are the CPUs that we may run on.
+// Allowed returns the CPUs that this process may run on.
 func Allowed() (cpus []int) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(os.Getpid(), &set) != nil {
@@ -32,7 +33,7 @@ func Allowed() (cpus []int) {
 	return cpus
 }
 
-// Siblings are the CPUs that we may run on by core, where /sys says which share one; else each is a core of its own.
+// Siblings returns the allowed CPUs by core. Each CPU is a core if /sys does not say which CPUs share one.
 func Siblings() (cores [][]int) {
 	allowed := Allowed()
 	seen := map[int]bool{}
@@ -53,53 +54,47 @@ func Siblings() (cores [][]int) {
 	return cores
 }
 
-// parseList reads the kernel's lists of CPUs, as 0-3,8; what is no number is left out.
+// parseList reads a list of CPUs as the kernel writes it (0-3,8), and skips what is not a number.
 func parseList(text string) (cpus []int) {
 	for part := range strings.SplitSeq(text, ",") {
 		low, high, ranged := strings.Cut(strings.TrimSpace(part), "-")
+		if !ranged {
+			high = low
+		}
 		from, err := strconv.Atoi(low)
-		if err != nil {
-			continue
-		}
-		to := from
-		if ranged {
-			to, _ = strconv.Atoi(high)
-		}
-		for cpu := from; cpu <= to; cpu++ {
+		to, _ := strconv.Atoi(high)
+		for cpu := from; err == nil && cpu <= to; cpu++ {
 			cpus = append(cpus, cpu)
 		}
 	}
 	return cpus
 }
 
-// Split gives the client a quarter of the CPUs, at least one and whole cores, and the servers the rest
-// (MEASUREMENT.md 3). With a single core there is nothing to split, and why is said.
+// Split gives the client the last cores, with a quarter of the CPUs or a little more, and the servers the
+// other cores (docs/method.md). One core cannot be split: why says so.
 func Split(cores [][]int) (server, client []int, why string) {
+	cpus := len(slices.Concat(cores...))
 	if len(cores) < 2 {
-		return nil, nil, fmt.Sprintf("there is one core to run on (%d CPUs)", len(slices.Concat(cores...)))
+		return nil, nil, fmt.Sprintf("there is one core to run on (%d CPUs)", cpus)
 	}
-	least := max(1, len(slices.Concat(cores...))/4)
-	for i := len(cores) - 1; i > 0; i-- {
-		if len(client) < least {
-			client = append(slices.Clone(cores[i]), client...)
-		} else {
-			server = append(slices.Clone(cores[i]), server...)
-		}
+	first := len(cores) - 1
+	for first > 1 && len(slices.Concat(cores[first:]...)) < cpus/4 {
+		first--
 	}
-	return append(slices.Clone(cores[0]), server...), client, ""
+	return slices.Concat(cores[:first]...), slices.Concat(cores[first:]...), ""
 }
 
-// Pin makes all threads of our own process run on these CPUs only; undo lets them run where they could before.
+// Pin lets all threads of this process run on these CPUs only; undo restores the CPUs of before.
 func Pin(cpus []int) (undo func() error, err error) {
 	before := Allowed()
 	pin := func(cpus []int) error {
-		// A thread that is born meanwhile has its parent's CPUs: once more, until none is new.
+		// A new thread has the CPUs of the thread that made it, so look again until there is no new thread.
 		for seen := map[string]bool{}; ; {
 			again := false
-			for _, task := range glob("/proc/self/task/*") {
+			for _, task := range Glob("/proc/self/task/*") {
 				if !seen[task] {
 					seen[task], again = true, true
-					tid, _ := strconv.Atoi(task[strings.LastIndexByte(task, '/')+1:])
+					tid, _ := strconv.Atoi(filepath.Base(task))
 					if err := unix.SchedSetaffinity(tid, setOf(cpus)); err != nil && err != unix.ESRCH {
 						return fmt.Errorf("pin ourselves to CPUs %v: %w", cpus, err)
 					}

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is a control group in which all processes of ours are: what it has used is exactly ours, and nothing that it starts gets out of it.
-// A nil Group is a machine that gives us none.
+// Group is the control group of all processes that this program starts: it counts their CPU time, and they
+// cannot leave it. It is nil on a machine without such groups.
 type Group struct {
 	Kind string // v1 (cpuacct) or v2
 	dir  string
 	fd   *os.File
 }
 
-// Ours is the group of this program, made below the one that we are in when it is first asked for.
+// Ours returns the group of this program. The first call makes it, below the group that this process is in.
 var Ours = sync.OnceValue(func() *Group {
 	for _, at := range ownGroups("cpuacct") {
-		for _, old := range glob(filepath.Join(at.dir, "tsduel-*")) {
-			// Of a program that is gone; one that is there may have nobody in its group just now.
+		for _, old := range Glob(at.dir, "tsduel-*") {
+			// Remove the groups of ended programs. The group of a running program may be empty at this moment.
 			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
 				_ = os.Remove(old)
 			}
@@ -39,7 +39,7 @@ var Ours = sync.OnceValue(func() *Group {
 		if g.fd, err = os.Open(g.dir); err == nil {
 			trial := exec.Command("true")
 			trial.SysProcAttr = &syscall.SysProcAttr{}
-			// Tried, since a container may forbid what its files allow.
+			// Start a process in it: a container may refuse that although the files allow it.
 			if _, err = g.cpu(); err == nil && g.start(trial) == nil {
 				_ = trial.Wait()
 				return g
@@ -50,15 +50,15 @@ var Ours = sync.OnceValue(func() *Group {
 	return nil
 })
 
-// Leave removes our group once all is over.
+// Leave removes the group at the end of the program.
 func Leave() {
 	if g := Ours(); g != nil {
 		_ = os.Remove(g.dir)
 	}
 }
 
-// UsedByUs is the CPU time of the servers, and of all else that is ours: clients, and we ourselves. Without a group of
-// ours, of those clients that have ended.
+// UsedByUs returns the CPU time of the servers (pids), and that of this program with its clients. Without a
+// Group it counts only clients that have ended.
 func UsedByUs(servers ...int) (server, own time.Duration, err error) {
 	for _, pid := range servers {
 		used, err := CPU(pid)
@@ -67,27 +67,21 @@ func UsedByUs(servers ...int) (server, own time.Duration, err error) {
 		}
 		server += used
 	}
-	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
-		var usage unix.Rusage
-		if err := unix.Getrusage(who, &usage); err != nil {
-			return 0, 0, err
-		}
-		if who == unix.RUSAGE_SELF || Ours() == nil {
-			own += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-		}
-	}
+	var self, ended unix.Rusage
+	_, _ = unix.Getrusage(unix.RUSAGE_SELF, &self), unix.Getrusage(unix.RUSAGE_CHILDREN, &ended)
+	own = time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	if g := Ours(); g != nil {
 		used, err := g.cpu()
 		return server, own + used - server, err
 	}
-	return server, own, nil
+	return server, own + time.Duration(ended.Utime.Nano()+ended.Stime.Nano()), nil
 }
 
-// ownGroup is where we are in one hierarchy; root is where that is mounted.
+// ownGroup is the group of this process in one hierarchy, and where that hierarchy is mounted (root).
 type ownGroup struct{ kind, dir, root string }
 
-// ownGroups finds us in cgroup v2 (also where it is mounted beside v1), then in v1's hierarchy of a controller.
-func ownGroups(controller string) (found []ownGroup) {
+// ownGroups returns the group in cgroup v2, and the one in v1's hierarchy of a controller.
+func ownGroups(controller string) (groups []ownGroup) {
 	mounts, paths := readLines(procPath("self/mountinfo")), readLines(procPath("self/cgroup"))
 	for _, kind := range []string{"v2", "v1"} {
 		for _, mount := range mounts {
@@ -107,26 +101,26 @@ func ownGroups(controller string) (found []ownGroup) {
 				if v2 || v1 {
 					inside, err := filepath.Rel(f[3], p[2])
 					if err != nil || strings.HasPrefix(inside, "..") {
-						inside = "." // a container that sees its own group as the root
+						inside = "." // a container sees its own group as the root
 					}
-					found = append(found, ownGroup{kind, filepath.Join(f[4], inside), f[4]})
+					groups = append(groups, ownGroup{kind, filepath.Join(f[4], inside), f[4]})
 				}
 			}
 		}
 	}
-	return found
+	return groups
 }
 
 func contains(list, word string) bool { return strings.Contains(","+list+",", ","+word+",") }
 
-// CPULimit is how many CPUs the control groups that we are in allow us on average; 0 where they do not limit us.
+// CPULimit is how many CPUs the control groups allow this process on average, 0 for no limit.
 func CPULimit() float64 {
 	limit := 0.0
 	for _, at := range ownGroups("cpu") {
 		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
-			f := strings.Fields(Text(filepath.Join(dir, "cpu.max")))
+			f := strings.Fields(Text(dir, "cpu.max"))
 			if at.kind == "v1" {
-				f = []string{Text(filepath.Join(dir, "cpu.cfs_quota_us")), Text(filepath.Join(dir, "cpu.cfs_period_us"))}
+				f = []string{Text(dir, "cpu.cfs_quota_us"), Text(dir, "cpu.cfs_period_us")}
 			}
 			if len(f) == 2 {
 				quota, _ := strconv.ParseFloat(f[0], 64) // "max" and -1: no limit
@@ -140,7 +134,7 @@ func CPULimit() float64 {
 	return limit
 }
 
-// start starts a command inside, where it is born in v2 and brought in v1; outside where the kernel refuses.
+// start starts a command in the group. In v1 it moves the process after its start, unless the kernel refuses.
 func (g *Group) start(cmd *exec.Cmd) error {
 	if g == nil {
 		return cmd.Start()
@@ -156,39 +150,33 @@ func (g *Group) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// cpu is what all processes that ever were in the group have used.
+// cpu is the CPU time of all processes that were ever in the group.
 func (g *Group) cpu() (time.Duration, error) {
 	if g.Kind == "v1" {
-		ns, err := strconv.ParseInt(Text(filepath.Join(g.dir, "cpuacct.usage")), 10, 64)
+		ns, err := strconv.ParseInt(Text(g.dir, "cpuacct.usage"), 10, 64)
 		return time.Duration(ns), err
 	}
-	for _, line := range readLines(filepath.Join(g.dir, "cpu.stat")) {
-		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
-			us, err := strconv.ParseInt(value, 10, 64)
-			return time.Duration(us) * time.Microsecond, err
-		}
-	}
-	return 0, fmt.Errorf("%s/cpu.stat has no usage_usec", g.dir)
+	us, err := strconv.ParseInt(Fields(Text(g.dir, "cpu.stat"), " ")["usage_usec"], 10, 64)
+	return time.Duration(us) * time.Microsecond, err
 }
 
-// kill ends everything in the group, whatever session it has moved to.
+// kill kills all processes in the group, whatever session they are in. It does not use cgroup.kill: with
+// Linux 6.18 that also kills processes that start in the group later (docs/surprises.md).
 func (g *Group) kill() error {
 	if g == nil {
 		return nil
 	}
-	for deadline := time.Now().Add(EndPatience); ; time.Sleep(5 * time.Millisecond) {
-		pids := readLines(filepath.Join(g.dir, "cgroup.procs"))
-		if len(pids) == 0 {
-			return nil
-		}
-		// Not by cgroup.kill: in Linux 6.18 whatever is born into the group later dies of it as well.
-		for _, pid := range pids {
-			if n, err := strconv.Atoi(pid); err == nil {
-				_ = unix.Kill(n, unix.SIGKILL)
+	_, left := killAll(func() (pids []int) {
+		for _, line := range readLines(filepath.Join(g.dir, "cgroup.procs")) {
+			if pid, err := strconv.Atoi(line); err == nil {
+				pids = append(pids, pid)
 			}
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes of ours were killed and are still there after %v (%s/cgroup.procs)", len(pids), EndPatience, g.dir)
-		}
+		return pids
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("%d processes of ours were killed and are still there after %v (%s/cgroup.procs)",
+			len(left), EndPatience, g.dir)
 	}
+	return nil
 }

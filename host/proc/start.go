@@ -8,31 +8,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// Mark is the variable that every process of ours has in its environment, by which a later run finds what a killed one left.
+// Mark is an environment variable of every process. By it a run finds the leftovers of a killed run.
 const Mark = "TSDUEL_SCRATCH"
 
-// EndPatience bounds every wait for a process that was killed: one that waits for a dead disk never goes. Tests have less.
+// EndPatience bounds the wait for a killed process, which may wait for a dead disk. Tests set less.
 var EndPatience = 10 * time.Second
 
 // Command says what to start. A nil Stdin, Stdout or Stderr is /dev/null.
 type Command struct {
 	Argv                  []string
-	Env                   []string // laid over our own environment
-	Dir, Scratch          string   // Scratch: the value of Mark
+	Env                   []string // NAME=VALUE, over those of Environment
+	Dir, Scratch          string   // Scratch is the value of Mark
 	Stdin, Stdout, Stderr *os.File
-	CPUs                  []int // it may run on; none: on all that we may
+	CPUs                  []int // it may run on these; empty: all that this process may run on
 }
 
-// Process is one that Start has started, the leader of a session of its own.
+// Process was started by Start; it leads a session of its own.
 type Process struct {
 	Pid   int
 	name  string
@@ -40,8 +42,8 @@ type Process struct {
 	exit  Exit
 }
 
-// Exit is how a process ended: its code (128 + the number of a signal that ended it), the CPU time of it and of its
-// children that it waited for, and when that was.
+// Exit is the end of a process: its exit code (128 + the number of the signal that ended it), its CPU time
+// with that of the children that it waited for, and the time.
 type Exit struct {
 	Code         int
 	User, System time.Duration
@@ -49,8 +51,8 @@ type Exit struct {
 }
 
 var (
-	children sync.Map // pid -> *Process, of those that have not ended
-	// A child gets its parent's death signal when the parent's *thread* dies, and that thread's affinity.
+	children sync.Map // pid -> *Process, those that have not ended
+	// One thread starts all processes: a child has its affinity, and dies (Pdeathsig) when the thread ends.
 	starter = sync.OnceValue(func() chan func() {
 		work := make(chan func())
 		go func() {
@@ -63,13 +65,33 @@ var (
 	})
 )
 
-// Start starts a command in our group, which dies with us. What it starts itself dies with its Kill, or with EndAll.
+// inherited are the variables that processes have from this one; FAKE_ and TSDUEL_ are for tests.
+var inherited = regexp.MustCompile(`^(PATH|HOME|USER|LOGNAME|TMPDIR|TZ|LANG|TSDUEL_PROC|TSDUEL_SYS|LC_.*|FAKE_.*)$`)
+
+// Environment returns the variables of this process that every process inherits. The others stay out: they
+// would change what is measured whenever another user starts a run.
+func Environment() map[string]string {
+	environment := map[string]string{}
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); inherited.MatchString(name) {
+			environment[name] = value
+		}
+	}
+	return environment
+}
+
+// Start starts a command in the Group. It dies with this program; its children die by Kill, or by EndAll.
 func Start(c Command) (*Process, error) {
+	var env []string
+	for name, value := range Environment() {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
 	cmd := &exec.Cmd{
-		Path: c.Argv[0], Args: c.Argv, Dir: c.Dir, Env: append(append(os.Environ(), c.Env...), Mark+"="+c.Scratch),
+		Path: c.Argv[0], Args: c.Argv, Dir: c.Dir, Env: append(append(env, c.Env...), Mark+"="+c.Scratch),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
-	// Not assigned as they are: a nil *os.File is no nil interface.
+	// A nil *os.File in an interface would not be nil.
 	if c.Stdin != nil {
 		cmd.Stdin = c.Stdin
 	}
@@ -87,7 +109,7 @@ func Start(c Command) (*Process, error) {
 	p := &Process{Pid: cmd.Process.Pid, name: filepath.Base(c.Argv[0]), ended: make(chan struct{})}
 	children.Store(p.Pid, p)
 	go func() {
-		_ = cmd.Wait() // its state says it all
+		_ = cmd.Wait() // ProcessState has the exit code
 		state := cmd.ProcessState
 		p.exit = Exit{state.ExitCode(), state.UserTime(), state.SystemTime(), time.Now()}
 		if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -116,17 +138,7 @@ func startHere(cmd *exec.Cmd, c Command) error {
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Alive says whether it still runs.
-func (p *Process) Alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// Wait returns how the process ended, or an error when ctx ends first.
+// Wait returns the Exit, or an error when ctx ends first.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	select {
 	case <-p.ended:
@@ -136,67 +148,74 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
-// Kill ends the process with its session at once. It waits at most EndPatience: the error says why it is still there.
+// Kill kills the process and its session. It waits EndPatience at most; the error says why it is still there.
 func (p *Process) Kill() error {
-	// Also after it has ended: its session may hold what it had started.
+	// Even if it has ended: its session may have other processes.
 	_ = unix.Kill(-p.Pid, unix.SIGKILL)
 	select {
 	case <-p.ended:
 		return nil
 	case <-time.After(EndPatience):
-		return stuck(p.Pid, p.name)
+		return stuck(p.name, p.Pid)
 	}
 }
 
-func stuck(pid int, name string) error {
+// stuck is the error of the first of these processes, nil if there is none.
+func stuck(name string, pids ...int) error {
+	if len(pids) == 0 {
+		return nil
+	}
 	state := "?"
-	if s, err := Stat(pid); err == nil {
+	if s, err := Stat(pids[0]); err == nil {
 		state, name = s.State, cmp.Or(s.Comm, name)
 	}
+	after := fmt.Sprintf("process %d (%s) was killed and is still there after %v", pids[0], name, EndPatience)
 	if state == "D" {
-		return fmt.Errorf("process %d (%s) was killed and is still there after %v, waiting for a disk or the kernel (state D): see dmesg", pid, name, EndPatience)
+		return fmt.Errorf("%s, waiting for a disk or the kernel (state D): see dmesg", after)
 	}
-	return fmt.Errorf("process %d (%s) was killed and is still there after %v (state %s)", pid, name, EndPatience, state)
+	return fmt.Errorf("%s (state %s)", after, state)
 }
 
-// Subreaper makes what our children leave behind ours, so that nothing can hide from EndAll.
+// Subreaper makes this process the parent of orphans of its children, so that EndAll finds them.
 func Subreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// EndAll ends every process that we have started, with all that those have started, and collects orphans.
-func EndAll() error {
-	var first error
-	children.Range(func(_, value any) bool {
-		if err := value.(*Process).Kill(); err != nil && first == nil {
-			first = err
-		}
+// EndAll ends the processes that this program has started, with all that those have started.
+func EndAll() (err error) {
+	children.Range(func(_, process any) bool {
+		err = cmp.Or(err, process.(*Process).Kill())
 		return true
 	})
-	if err := Ours().kill(); err != nil && first == nil {
-		first = err
-	}
-	// Killing an orphan makes its children ours in turn.
-	for deadline := time.Now().Add(EndPatience); ; time.Sleep(5 * time.Millisecond) {
-		orphans := orphans()
-		if len(orphans) == 0 {
-			return first
-		}
-		for _, o := range orphans {
-			_ = unix.Kill(o.PID, unix.SIGKILL)
-			_, _ = unix.Wait4(o.PID, nil, unix.WNOHANG, nil)
-		}
-		if time.Now().After(deadline) {
-			return cmp.Or(first, stuck(orphans[0].PID, orphans[0].Comm))
-		}
-	}
-}
-
-func orphans() (found []procfs.ProcStat) {
-	for _, s := range Processes() {
-		if s.PPID == os.Getpid() {
-			if _, ours := children.Load(s.PID); !ours {
-				found = append(found, s)
+	err = cmp.Or(err, Ours().kill())
+	_, left := killAll(func() (orphans []int) {
+		for _, s := range Processes() {
+			if _, known := children.Load(s.PID); s.PPID == os.Getpid() && !known {
+				orphans = append(orphans, s.PID)
+				_, _ = unix.Wait4(s.PID, nil, unix.WNOHANG, nil) // collects it if it has ended
 			}
 		}
+		return orphans
+	})
+	return cmp.Or(err, stuck("?", left...))
+}
+
+// EndStrays ends the processes that an interrupted run has left in a scratch directory, and counts them.
+func EndStrays(scratch string) (count int, err error) {
+	count, left := killAll(func() []int { return marked(scratch) })
+	return count, stuck("?", left...)
+}
+
+// killAll kills the processes of a list, which it reads anew until the list is empty: a killed process may
+// leave orphans. It returns how many it has killed, and those that are still there after EndPatience.
+func killAll(list func() []int) (killed int, left []int) {
+	seen := map[int]bool{}
+	for deadline := time.Now().Add(EndPatience); ; time.Sleep(5 * time.Millisecond) {
+		left := list()
+		for _, pid := range left {
+			seen[pid] = true
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			return len(seen), left
+		}
 	}
-	return found
 }

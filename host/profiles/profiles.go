@@ -1,5 +1,5 @@
-// Package profiles adds up what pprof says of one program in parts, and keeps it: as pprof's own file, and as stacks of names for
-// who draws them without a library.
+// Package profiles adds up profiles of one program. It writes the sum as pprof's own file, and as stacks of
+// function names, which plots/ draws without pprof's library.
 package profiles
 
 import (
@@ -17,52 +17,25 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// ErrEmpty says that a profile has no sample.
+// ErrEmpty is the error of a profile without samples.
 var ErrEmpty = errors.New("it has no sample")
 
-// drawn are the values that are kept as stacks: ns of CPU, bytes that were allocated and that are held, ns of waiting.
+// drawn are the values in stacks: ns of CPU, bytes allocated, bytes in use, ns of waiting.
 var drawn = []string{"cpu", "alloc_space", "inuse_space", "delay"}
 
-// reading is what it costs to be read, which is left out of the stacks.
+// reading matches the functions that make a profile. Stacks leave them out.
 var reading = regexp.MustCompile(`^(runtime|net/http)/pprof\.`)
 
-// Sum is a profile in parts. Its zero value has none yet.
+// Sum is a sum of profiles. Its zero value is empty.
 type Sum struct{ whole *profile.Profile }
 
-// Add adds a profile of a time of its own.
+// Add adds a profile.
 func (s *Sum) Add(text []byte) error {
 	part, err := profile.ParseData(text)
 	if err != nil {
 		return fmt.Errorf("it is no profile: %w", err)
 	}
 	return s.merge(part)
-}
-
-// Grown adds what a program counts from its start by how much that has grown from one look to another; what it holds is as of the
-// last look.
-func (s *Sum) Grown(before, after []byte) error {
-	from, err := profile.ParseData(before)
-	if err != nil {
-		return fmt.Errorf("it is no profile: %w", err)
-	}
-	times(from, -1, 0)
-	if s.whole != nil {
-		times(s.whole, 1, 0)
-	}
-	return errors.Join(s.merge(from), s.Add(after))
-}
-
-// times multiplies what is counted and what is held. (Profile.ScaleN drops samples of which what it multiplies becomes 0.)
-func times(p *profile.Profile, counted, held int64) {
-	for i, of := range p.SampleType {
-		by := counted
-		if strings.HasPrefix(of.Type, "inuse_") {
-			by = held
-		}
-		for _, sample := range p.Sample {
-			sample.Value[i] *= by
-		}
-	}
 }
 
 func (s *Sum) merge(part *profile.Profile) (err error) {
@@ -74,20 +47,46 @@ func (s *Sum) merge(part *profile.Profile) (err error) {
 	return err
 }
 
-// Write keeps all of it as PATH.pprof and PATH.stacks.json.gz; ErrEmpty, and no file, where there is nothing in it.
+// Grown adds the difference of two profiles whose values count from the start of a program. Memory in use is
+// not added: the sum has that of the last profile.
+func (s *Sum) Grown(before, after []byte) error {
+	from, err := profile.ParseData(before)
+	if err != nil {
+		return fmt.Errorf("it is no profile: %w", err)
+	}
+	scale(from, -1)
+	if s.whole != nil {
+		scale(s.whole, 1)
+	}
+	return errors.Join(s.merge(from), s.Add(after))
+}
+
+// scale multiplies counts by a factor, and memory in use by 0. (Profile.ScaleN would drop samples of 0.)
+func scale(p *profile.Profile, factor int64) {
+	for i, value := range p.SampleType {
+		for _, sample := range p.Sample {
+			if strings.HasPrefix(value.Type, "inuse_") {
+				sample.Value[i] = 0
+			}
+			sample.Value[i] *= factor
+		}
+	}
+}
+
+// Write writes PATH.pprof and PATH.stacks.json.gz. An empty sum is ErrEmpty and writes no file.
 func (s *Sum) Write(path string) error {
 	if s.whole == nil || len(s.whole.Sample) == 0 {
 		return ErrEmpty
 	}
 	var packed, text bytes.Buffer
 	pack := gzip.NewWriter(&text)
-	err := errors.Join(s.whole.Write(&packed), json.NewEncoder(pack).Encode(stacksOf(s.whole)), pack.Close())
-	return errors.Join(err, os.WriteFile(path+".pprof", packed.Bytes(), 0o644), os.WriteFile(path+".stacks.json.gz", text.Bytes(), 0o644))
+	return errors.Join(s.whole.Write(&packed), json.NewEncoder(pack).Encode(stacksOf(s.whole)), pack.Close(),
+		os.WriteFile(path+".pprof", packed.Bytes(), 0o644), os.WriteFile(path+".stacks.json.gz", text.Bytes(), 0o644))
 }
 
-// stacks are a profile by the names of its functions: what each stack, from the outermost in, has of each value.
+// stacks are a profile by the names of its functions.
 type stacks struct {
-	Period    int64    `json:"period"` // for how much of its own value one sample stands, on average
+	Period    int64    `json:"period"` // what one sample stands for on average, in the unit of its value
 	Values    []string `json:"values"`
 	Units     []string `json:"units"`
 	Functions []string `json:"functions"`
@@ -95,63 +94,61 @@ type stacks struct {
 }
 
 type stack struct {
-	Of     []int   `json:"of"` // places in functions
+	Of     []int   `json:"of"` // indices in functions, the outermost first
 	Values []int64 `json:"values"`
 }
 
 func stacksOf(p *profile.Profile) *stacks {
-	found := &stacks{Period: max(1, p.Period)}
+	all := &stacks{Period: max(1, p.Period)}
 	var columns []int
-	for i, of := range p.SampleType {
-		if slices.Contains(drawn, of.Type) {
-			columns, found.Values, found.Units = append(columns, i), append(found.Values, of.Type), append(found.Units, of.Unit)
+	for i, value := range p.SampleType {
+		if slices.Contains(drawn, value.Type) {
+			columns = append(columns, i)
+			all.Values, all.Units = append(all.Values, value.Type), append(all.Units, value.Unit)
 		}
 	}
-	places, known := map[string]int{}, map[string]*stack{}
+	indices, known := map[string]int{}, map[string]*stack{}
 	for _, sample := range p.Sample {
-		one := &stack{Values: make([]int64, len(columns))}
-		var of []string
-		for _, at := range slices.Backward(sample.Location) {
-			for _, name := range slices.Backward(names(at)) {
-				of = append(of, name)
-			}
-		}
-		if len(of) == 0 { // nothing on its stack has a name: once in some runs of a busy server
-			of = []string{"[unknown]"}
-		}
-		for _, name := range of {
-			place, seen := places[name]
+		names := namesOf(sample)
+		s := &stack{Values: make([]int64, len(columns))}
+		for _, name := range names {
+			index, seen := indices[name]
 			if !seen {
-				place = len(found.Functions)
-				places[name], found.Functions = place, append(found.Functions, name)
+				index = len(all.Functions)
+				indices[name], all.Functions = index, append(all.Functions, name)
 			}
-			one.Of = append(one.Of, place)
+			s.Of = append(s.Of, index)
 		}
-		if slices.ContainsFunc(one.Of, func(place int) bool { return reading.MatchString(found.Functions[place]) }) {
+		if slices.ContainsFunc(names, reading.MatchString) {
 			continue
 		}
-		key := fmt.Sprint(one.Of)
-		if same := known[key]; same != nil {
-			one = same
-		} else {
-			known[key], found.Stacks = one, append(found.Stacks, one)
+		key := fmt.Sprint(s.Of)
+		if known[key] == nil {
+			known[key], all.Stacks = s, append(all.Stacks, s)
 		}
 		for i, column := range columns {
-			one.Values[i] += sample.Value[column]
+			known[key].Values[i] += sample.Value[column]
 		}
-	}
-	return found
-}
-
-// names are those of the functions at a place in the code, what was inlined first.
-func names(at *profile.Location) (all []string) {
-	for _, line := range at.Line {
-		if line.Function != nil {
-			all = append(all, line.Function.Name)
-		}
-	}
-	if len(all) == 0 && at.Mapping != nil { // the kernel's, or of a library without names
-		all = []string{"[" + filepath.Base(at.Mapping.File) + "]"}
 	}
 	return all
+}
+
+// namesOf returns the functions of a sample's stack, the outermost first.
+func namesOf(sample *profile.Sample) (names []string) {
+	for _, at := range sample.Location {
+		before := len(names)
+		for _, line := range at.Line {
+			if line.Function != nil {
+				names = append(names, line.Function.Name)
+			}
+		}
+		if len(names) == before && at.Mapping != nil { // the kernel's, or of a library without names
+			names = append(names, "["+filepath.Base(at.Mapping.File)+"]")
+		}
+	}
+	if len(names) == 0 { // it happens in some runs of a busy server
+		names = []string{"[unknown]"}
+	}
+	slices.Reverse(names)
+	return names
 }

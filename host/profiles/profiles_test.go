@@ -13,7 +13,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// pprof makes a profile: of each stack of functions, innermost first, its values; a comma in a name is a function that was inlined.
+// pprof makes a profile of pairs: a stack, innermost first, each place with its inlined functions, and its
+// values.
 func pprof(t *testing.T, types []string, period int64, of ...any) []byte {
 	t.Helper()
 	p := &profile.Profile{Period: period, PeriodType: &profile.ValueType{Type: types[0], Unit: "x"}}
@@ -69,53 +70,61 @@ func written(t *testing.T, s *Sum) (found stacks) {
 	return found
 }
 
-// Windows of CPU time add up; a stack is one by the names of its functions, wherever in them it is, and has those that were inlined.
-// What it costs to be read is no stack.
+// CPU profiles add up. Stacks with the same names of functions are one, inlined functions have names, and
+// stacks of pprof itself are left out.
 func TestWindowsAddUp(t *testing.T) {
 	var s Sum
 	for range 2 {
 		err := s.Add(pprof(t, []string{"samples", "cpu"}, 10,
-			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{3, 30}, [][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10},
-			[][]string{{"compress/flate.(*Writer).Write"}, {"runtime/pprof.(*profileBuilder).build"}, {"main.main"}}, []int64{9, 90}))
+			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{3, 30},
+			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10},
+			[][]string{{"compress/flate.(*Writer).Write"}, {"runtime/pprof.(*profileBuilder).build"}, {"main.main"}},
+			[]int64{9, 90}))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"}, Functions: []string{"main.main", "pkg.slow", "time.Now", "runtime/pprof.(*profileBuilder).build", "compress/flate.(*Writer).Write"},
+	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"},
+		Functions: []string{"main.main", "pkg.slow", "time.Now", "runtime/pprof.(*profileBuilder).build",
+			"compress/flate.(*Writer).Write"},
 		Stacks: []*stack{{Of: []int{0, 1, 2}, Values: []int64{80}}}}
 	if found := written(t, &s); !reflect.DeepEqual(found, want) {
 		t.Errorf("%+v %+v", found, found.Stacks[0])
 	}
 }
 
-// A sample on whose stack nothing has a name keeps its cost, as of a function that is not known.
+// A sample without names keeps its cost as that of an unknown function.
 func TestAStackWithoutANameIsOfAnUnknownFunction(t *testing.T) {
 	var s Sum
 	if err := s.Add(pprof(t, []string{"cpu"}, 10, [][]string{}, []int64{20}, [][]string{{}}, []int64{30})); err != nil {
 		t.Fatal(err)
 	}
 	found := written(t, &s)
-	if want := []*stack{{Of: []int{0}, Values: []int64{50}}}; !reflect.DeepEqual(found.Stacks, want) || found.Functions[0] != "[unknown]" {
+	if want := []*stack{{Of: []int{0}, Values: []int64{50}}}; !reflect.DeepEqual(found.Stacks, want) ||
+		found.Functions[0] != "[unknown]" {
 		t.Errorf("%+v %+v", found, found.Stacks[0])
 	}
 }
 
-// What is counted since the start of a process is what it has grown by, several times; what is held is as of the last look.
+// Counts since the start of a process are added by their differences. Memory in use is that of the last
+// profile.
 func TestGrowthIsOfTheWorkAlone(t *testing.T) {
 	heap := func(allocated, held int64) []byte {
-		return pprof(t, []string{"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, 512, [][]string{{"pkg.f"}}, []int64{1, allocated, 1, held})
+		return pprof(t, []string{"alloc_objects", "alloc_space", "inuse_objects", "inuse_space"}, 512, [][]string{{"pkg.f"}},
+			[]int64{1, allocated, 1, held})
 	}
 	var s Sum
 	if err := errors.Join(s.Grown(heap(100, 70), heap(150, 20)), s.Grown(heap(1000, 5), heap(1007, 9))); err != nil {
 		t.Fatal(err)
 	}
 	found := written(t, &s)
-	if !reflect.DeepEqual(found.Values, []string{"alloc_space", "inuse_space"}) || !reflect.DeepEqual(found.Stacks[0].Values, []int64{57, 9}) {
+	if !reflect.DeepEqual(found.Values, []string{"alloc_space", "inuse_space"}) ||
+		!reflect.DeepEqual(found.Stacks[0].Values, []int64{57, 9}) {
 		t.Errorf("%+v %+v", found, found.Stacks[0])
 	}
 }
 
-// What holds no sample, or is something else, is told apart and writes nothing.
+// A profile without samples is ErrEmpty, another text is an error, and both write no file.
 func TestNothingAndNonsense(t *testing.T) {
 	var s Sum
 	path := filepath.Join(t.TempDir(), "p")

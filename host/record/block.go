@@ -1,23 +1,18 @@
 package record
 
-import (
-	"fmt"
-	"math"
-	"slices"
-)
+import "math"
 
-// What a phase belongs to.
+// The parts of a block; Bench is of Go benchmarks.
 const (
-	Solo   = "solo"
-	InDuel = "duel"
-	Bench  = "bench"
-	// The further parts, each behind the duel or in its place.
+	Solo       = "solo"
+	InDuel     = "duel"
+	Bench      = "bench"
 	InMixed    = "mixed"
 	InCapacity = "capacity"
 	InUpgrade  = "upgrade"
 )
 
-// OK and Failed are what a block's status is.
+// The status of a block.
 const (
 	OK     = "ok"
 	Failed = "failed"
@@ -25,12 +20,13 @@ const (
 
 // Block is raw/BBB/block.json: all variants once.
 type Block struct {
-	Schema      int                   `json:"schema"`
-	Block       int                   `json:"block"`
-	Cell        string                `json:"cell"`
-	Host        string                `json:"host"`
-	Kind        string                `json:"kind"`
-	Order       []string              `json:"order"`
+	Schema   int    `json:"schema"`
+	Block    int    `json:"block"`
+	Cell     string `json:"cell"`
+	Host     string `json:"host"`
+	Kind     string `json:"kind"`
+	Replaces int    `json:"replaces,omitempty"` // for a spare block: the spoilt block
+	Coins
 	QueryTypes  []string              `json:"query_types"`
 	Status      string                `json:"status"`
 	Failures    []Failure             `json:"failures"`
@@ -41,7 +37,7 @@ type Block struct {
 	Maintenance string                `json:"maintenance"`
 	TimedS      float64               `json:"timed_s"`         // in load, queries and exchanges
 	Noise       *Noise                `json:"noise"`           // over the whole block
-	Hosts       map[string]*Noise     `json:"hosts,omitempty"` // of other hosts, where components run there
+	Hosts       map[string]*Noise     `json:"hosts,omitempty"` // of other hosts that run components
 	Phases      []Phase               `json:"phases"`
 	Solo        map[string]SoloRecord `json:"solo"`
 	Duel        *DuelRecord           `json:"duel"`
@@ -54,16 +50,18 @@ type Block struct {
 
 // NewBlock begins the record of a row.
 func NewBlock(row BlockRow) *Block {
-	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Order: row.Order, QueryTypes: append([]string{}, row.QueryTypes...),
-		Status: OK, Failures: []Failure{}, Phases: []Phase{}, Solo: map[string]SoloRecord{}, Checks: []Check{}, Ratios: map[string]Ratios{}, Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}
+	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Replaces: row.Replaces,
+		Coins: row.Coins, QueryTypes: append([]string{}, row.QueryTypes...), Status: OK, Failures: []Failure{},
+		Phases: []Phase{}, Checks: []Check{}, Ratios: map[string]Ratios{}, Solo: map[string]SoloRecord{},
+		Mixed: map[string]RatesPart{}, Capacity: map[string]RatesPart{}}
 }
 
-// Fail adds a failure; variant is empty where it is not one variant's doing.
+// Fail adds a failure; its variant is empty if no single variant is to blame.
 func (b *Block) Fail(f Failure) {
 	b.Status, b.Failures = Failed, append(b.Failures, f)
 }
 
-// Finish adds one check for each variant: it came to the block's end.
+// Finish adds one check for each variant: it finished the block.
 func (b *Block) Finish(variants []Variant) {
 	for _, v := range variants {
 		c := Check{Check: "block_finished", Variant: v.Name, Expected: 1, Actual: 1, OK: true}
@@ -73,11 +71,19 @@ func (b *Block) Finish(variants []Variant) {
 				break
 			}
 		}
-		if said := b.Refused(v.Name); said != "" {
-			c.Phase, c.Actual, c.OK, c.Message = "start", 0, false, said
+		if why := b.Refused(v.Name); why != "" {
+			c.Phase, c.Actual, c.OK, c.Message = "start", 0, false, why
 		}
 		b.Checks = append(b.Checks, c)
 	}
+}
+
+// Refused says why a variant did not start on the baseline's data; "" if it did, or did not have to.
+func (b *Block) Refused(variant string) string {
+	if b == nil || b.Upgrade == nil {
+		return ""
+	}
+	return b.Upgrade.Start[variant].Refused
 }
 
 // Failure is why a variant, or all of them, has no result in a block.
@@ -103,11 +109,11 @@ type Phase struct {
 	ClientUserS   float64 `json:"client_user_s"`
 	ClientSystemS float64 `json:"client_system_s"`
 	Noise         *Noise  `json:"noise,omitempty"`
-	// Hosts is the same of other hosts, where components run there.
+	// Noise of other hosts that run components.
 	Hosts map[string]*Noise `json:"hosts,omitempty"`
 }
 
-// Check compares what was to be with what was.
+// Check compares an expected figure with the actual one.
 type Check struct {
 	Check     string  `json:"check"`
 	Variant   string  `json:"variant"`
@@ -119,15 +125,15 @@ type Check struct {
 	Message   string  `json:"message"`
 }
 
-// ByRole are figures of components: what of, then the role. It is nil in runs whose variants have one component each.
+// ByRole are figures of components, by subject, then by role; nil if each variant has one component.
 type ByRole map[string]map[string]int64
 
-// SoloRecord is a variant alone on the machine. CPUNS holds load, drained and query:TYPE, in ns since the phase began.
+// SoloRecord is a variant alone. CPUNS has load, drained and query:TYPE, from the begin of the phase.
 type SoloRecord struct {
 	Canary       *Canary          `json:"canary"`
 	Sizes        map[string]int64 `json:"sizes"`
 	SizesByRole  ByRole           `json:"sizes_by_role"` // by name of the size
-	ArriveS      *float64         `json:"arrive_s"`      // from the last acknowledged sample to the last stored; nil where nothing queues
+	ArriveS      *float64         `json:"arrive_s"`      // from the last acknowledged to the last stored; nil: no queue
 	DrainS       *float64         `json:"drain_s"`
 	StartS       float64          `json:"start_s"`
 	StopS        float64          `json:"stop_s"`
@@ -135,31 +141,33 @@ type SoloRecord struct {
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained
-	// Clients are those of several that loaded together, and SkewMS by how much one began before another.
+	// If several clients loaded together: each client, and the skew.
 	Clients []Client `json:"clients,omitempty"`
 	SkewMS  float64  `json:"skew_ms,omitempty"`
 }
 
-// Canary is how long the same work takes on this machine, in seconds.
+// Canary is how long a fixed piece of work takes on this machine, in seconds.
 type Canary struct {
 	CPUS    float64 `json:"cpu_s"`
 	MemoryS float64 `json:"memory_s"`
 	FsyncS  float64 `json:"fsync_s"`
 }
 
-// DuelRecord is all variants resident; maps are by variant.
+// DuelRecord is a duel; maps are by variant.
 type DuelRecord struct {
+	Sittings     int                           `json:"sittings"`
 	Start        map[string]DuelStart          `json:"start"`
+	Places       []DuelPlace                   `json:"places"`
 	Idle         []DuelIdle                    `json:"idle"`
-	Types        []DuelType                    `json:"types"`
-	Load         *DuelLoad                     `json:"load"`
+	Types        []DuelType                    `json:"types"`     // for each sitting
+	Load         []DuelLoad                    `json:"load"`      // for each sitting
 	Counters     map[string]map[string]float64 `json:"counters"`  // by variant, of all query types; else they are in Types
 	RSSBytes     map[string]int64              `json:"rss_bytes"` // after the duel
 	RSSByRole    ByRole                        `json:"rss_by_role"`
 	RSSPeakBytes map[string]int64              `json:"rss_peak_bytes"`
 }
 
-// DuelStart is with what a side began; unequal ones void the block.
+// DuelStart is the state in which a side began; unequal states void the block.
 type DuelStart struct {
 	CachesDeleted bool    `json:"caches_deleted"`
 	Restarts      int     `json:"restarts"`
@@ -168,16 +176,34 @@ type DuelStart struct {
 	IdleTimeout   bool    `json:"idle_timeout"`
 }
 
-// DuelIdle is what the servers do when nobody asks; When is before or after.
+// DuelPlace is where a component is in memory after the start of a sitting.
+type DuelPlace struct {
+	Sitting int    `json:"sitting"`
+	Loading bool   `json:"loading"`
+	Variant string `json:"variant"`
+	Role    string `json:"role"`
+	Placed
+}
+
+// Placed is where the pages of a process are; -1 is unknown.
+type Placed struct {
+	Frames        int   `json:"frames"`          // runs of adjacent page frames of the executable
+	Pages         int   `json:"pages"`           // of the executable that are mapped
+	HugeFileBytes int64 `json:"huge_file_bytes"` // mapped in huge pages of files
+	HugeBytes     int64 `json:"huge_bytes"`      // in anonymous huge pages
+}
+
+// DuelIdle is the servers' CPU without queries; When is before or after.
 type DuelIdle struct {
 	When    string           `json:"when"`
 	Seconds float64          `json:"seconds"`
 	CPUNS   map[string]int64 `json:"cpu_ns"`
 }
 
-// DuelType is the exchanges of one query type.
+// DuelType is the exchanges of one query type in one sitting.
 type DuelType struct {
 	QueryType    string           `json:"query_type"`
+	Sitting      int              `json:"sitting"`
 	Exchanges    int              `json:"exchanges"`
 	Compared     int              `json:"compared"`
 	Differences  int              `json:"differences"`
@@ -188,30 +214,81 @@ type DuelType struct {
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 	ClientCPUNS  int64            `json:"client_cpu_ns"`
-	Instructions map[string]int64 `json:"instructions"` // nil where the kernel does not count them
+	Instructions map[string]int64 `json:"instructions"` // nil if the kernel does not count them
 	Stopped      string           `json:"stopped"`      // why it ended early
-	// Counters are by how much those of the target grew, by variant and our name; what a server does not have is missing.
+	// Growth of the target's counters, by variant and our name; what a server does not have is missing.
 	Counters map[string]map[string]float64 `json:"counters"`
 }
 
-// DuelLoad is exchanged ingestion.
+// DuelLoad is exchanged ingestion in one sitting. CPU is until the last acknowledgement. Drained CPU, and CPU
+// by role, is until nothing was left to do and the graceful stop was over.
 type DuelLoad struct {
-	Exchanges int     `json:"exchanges"`
-	Lines     int64   `json:"lines"`
-	Samples   int64   `json:"samples"`
-	Seconds   float64 `json:"seconds"`
-	// Until all samples have arrived, where a component acknowledges them before.
-	CPUNS       map[string]int64 `json:"cpu_ns"`
-	CPUNSByRole ByRole           `json:"cpu_ns_by_role"`
+	Sitting      int              `json:"sitting"`
+	Exchanges    int              `json:"exchanges"`
+	Lines        int64            `json:"lines"`
+	Samples      int64            `json:"samples"`
+	Seconds      float64          `json:"seconds"`
+	DrainS       float64          `json:"drain_s"`
+	CPUNS        map[string]int64 `json:"cpu_ns"`
+	DrainedCPUNS map[string]int64 `json:"drained_cpu_ns"`
+	RSSPeakBytes map[string]int64 `json:"rss_peak_bytes"`
+	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
 }
 
-// RatesPart is a variant alone at fixed rates: one phase, or one a rung of the ladder.
+// UpgradeRecord is what variants did on copies of the baseline's data; maps are by variant.
+type UpgradeRecord struct {
+	Copies    map[string]CopyRecord       `json:"copies"`
+	Start     map[string]UpgradeStart     `json:"start"`
+	Before    *DuelRecord                 `json:"before"` // on these data
+	Ingest    map[string]SoloRecord       `json:"ingest"` // of as much again on top
+	After     *DuelRecord                 `json:"after"`
+	Sizes     map[string]map[string]int64 `json:"sizes"`     // after all of that
+	Downgrade map[string]Downgrade        `json:"downgrade"` // by candidate
+}
+
+// CopyRecord is how a directory was copied: how many files by hard links, and how many by their bytes.
+type CopyRecord struct {
+	Linked  int     `json:"linked"`
+	Copied  int     `json:"copied"`
+	Bytes   int64   `json:"bytes"` // of all files
+	Seconds float64 `json:"seconds"`
+}
+
+// UpgradeStart is a first start on the baseline's data. Times are from the start; CPU and bytes written to
+// storage are from the start until nothing was left to do.
+type UpgradeStart struct {
+	Refused      string  `json:"refused"` // its last words, if it does not start on these data
+	StartS       float64 `json:"start_s"`
+	FirstAnswerS float64 `json:"first_answer_s"` // with data in it
+	QuietS       float64 `json:"quiet_s"`
+	CPUNS        int64   `json:"cpu_ns"`
+	WrittenBytes int64   `json:"written_bytes"`
+}
+
+// Downgrade is the baseline started on a candidate's directory.
+type Downgrade struct {
+	Starts  bool               `json:"starts"`
+	StartS  float64            `json:"start_s"`
+	Said    string             `json:"said"` // its last words if it does not start, else its first complaint
+	Answers []DowngradeAnswers `json:"answers"`
+}
+
+// DowngradeAnswers compares its answers to queries of one window with those on the baseline's own data.
+type DowngradeAnswers struct {
+	Window string `json:"window"` // old, half, new
+	Asked  int    `json:"asked"`
+	Same   int    `json:"same"`
+	Empty  int    `json:"empty"`
+	What   string `json:"what"` // the first difference, or why it stopped answering
+}
+
+// RatesPart is a variant alone at fixed rates: one phase, or one for each rung of the ladder.
 type RatesPart struct {
 	IdleS  float64     `json:"idle_s"` // from the start until nothing was left to do
 	Phases []RatePhase `json:"phases"`
 }
 
-// RatePhase is operations whose starts were fixed beforehand. Counters are by how much those of the target grew, by our name.
+// RatePhase is an open loop. Counters are the growth of the target's counters, by our name.
 type RatePhase struct {
 	Rate        float64            `json:"rate"` // operations a second, of a rung
 	Seconds     float64            `json:"seconds"`
@@ -222,15 +299,15 @@ type RatePhase struct {
 	RSSBytes    int64              `json:"rss_bytes"`
 	Counters    map[string]float64 `json:"counters"`
 	Samples     int64              `json:"samples"` // sent, acknowledged and stored
-	Void        string             `json:"void"`    // why it says nothing of the server, in a sentence
-	Held        bool               `json:"held"`    // of a rung: all were answered within the bound, at its percentile
-	// Clients are those of several, and SkewMS by how much one began before another. ClientShare is the busiest one's then.
+	Void        string             `json:"void"`    // why it says nothing about the server, in a sentence
+	Held        bool               `json:"held"`    // of a rung: the percentile of the response times is within the bound
+	// If there are several clients: each client, and the skew. ClientShare is then the busiest client's.
 	Clients []Client `json:"clients,omitempty"`
 	SkewMS  float64  `json:"skew_ms,omitempty"`
 }
 
-// Client is one of several: when it began after the instant that was agreed on, what it used of its host's CPUs, and what it sent:
-// operations and lines at a rate, samples of a load.
+// Client is one of several clients. It began BeganMS after the agreed instant, and used Share of its
+// processors. At fixed rates it counts operations and lines, in a load samples.
 type Client struct {
 	Host    string  `json:"host"`
 	BeganMS float64 `json:"began_ms"`
@@ -242,32 +319,32 @@ type Client struct {
 	Samples int64   `json:"samples,omitempty"`
 }
 
-// RateStream is the operations of one kind in it: planned = started + unstarted, started = answered + failed. Times are in ns by
-// p50, p90, p99, p999 and max: response from the intended start, service from the start, late from the intended start, or
-// the moment since when a connection was free, to the start. What was never started is in the response times with what it
-// had waited for.
+// RateStream is the operations of one kind in a phase: planned = started + unstarted, started = answered +
+// failed. Times are in ns by p50, p90, p99, p999 and max. Response is from the intended start, service from
+// the start. Lateness is from the intended start, or from when a connection was free if that is later, to the
+// start. Operations that were never started count in the response times with how long they had waited.
 type RateStream struct {
 	Operation   string           `json:"operation"` // query or batch
-	Rate        float64          `json:"rate"`      // a second, as asked
+	Rate        float64          `json:"rate"`      // a second, as planned
 	Planned     int              `json:"planned"`
 	Started     int              `json:"started"`
 	Answered    int              `json:"answered"`
 	Failed      int              `json:"failed"`
 	Unstarted   int              `json:"unstarted"`
-	Queued      int              `json:"queued"` // started late since no connection was free
-	Late        int              `json:"late"`   // started late though one was
+	Queued      int              `json:"queued"` // started late, without a free connection
+	Late        int              `json:"late"`   // started late, although a connection was free
 	Empty       int              `json:"empty"`
-	Failure     string           `json:"failure"` // the first one
+	Failure     string           `json:"failure"` // the first failure
 	ResponseNS  map[string]int64 `json:"response_ns"`
 	ServiceNS   map[string]int64 `json:"service_ns"`
 	LatenessNS  map[string]int64 `json:"lateness_ns"`
 	Connections int              `json:"connections"`
 }
 
-// Ratios are logs of candidate / baseline by metric, for the forecast; without those that are not known.
+// Ratios are logs of candidate / baseline by metric, for the forecast; unknown ones are missing.
 type Ratios map[string]float64
 
-// Ratio adds the log of a candidate's value to the baseline's; of two values that have none it adds nothing.
+// Ratio adds the log of candidate / baseline, unless it is not finite.
 func (b *Block) Ratio(candidate, metric string, log float64) {
 	if math.IsNaN(log) || math.IsInf(log, 0) {
 		return
@@ -278,7 +355,7 @@ func (b *Block) Ratio(candidate, metric string, log float64) {
 	b.Ratios[candidate][metric] = log
 }
 
-// Difference is a pair of answers that are not the same: the first of a type (raw/BBB/duel/differences.json).
+// Difference is the first pair of answers to a query type that differ (raw/BBB/duel/differences.json).
 type Difference struct {
 	QueryType string   `json:"query_type"`
 	K         int      `json:"k"`
@@ -288,7 +365,7 @@ type Difference struct {
 	What      string   `json:"what"`
 }
 
-// Noise is what the machine did over a phase; nil where the host has no such figure.
+// Noise is what the machine did over a phase; nil is a figure that the host does not have.
 type Noise struct {
 	Seconds         float64            `json:"seconds"`
 	ClockStepS      *float64           `json:"clock_step_s"`
@@ -297,241 +374,11 @@ type Noise struct {
 	StealS          float64            `json:"steal_s"`
 	IowaitS         float64            `json:"iowait_s"`
 	ServerS         *float64           `json:"server_s"`
-	OwnS            *float64           `json:"own_s"` // client and us
+	OwnS            *float64           `json:"own_s"` // of the client and of tsduel
 	KernelS         *float64           `json:"kernel_s"`
 	ForeignS        *float64           `json:"foreign_s"`
 	ContextSwitches int64              `json:"context_switches"`
 	SwapPages       int64              `json:"swap_pages"`
 	TemperatureC    *float64           `json:"temperature_c"`
-	PressureS       map[string]float64 `json:"pressure_s"` // cpu, io, memory: somebody waited for it
-}
-
-// Limits are the plan's noise section: at a limit or beyond the block is spoilt, at a flag it is told; nil is never.
-type Limits struct {
-	StealPct              *float64 `json:"steal_pct"`
-	ForeignCPUPct         *float64 `json:"foreign_cpu_pct"`
-	CanaryPct             *float64 `json:"canary_pct"`
-	ClockStepS            *float64 `json:"clock_step_s"`
-	StealFlagPct          *float64 `json:"steal_flag_pct"`
-	ForeignCPUFlagPct     *float64 `json:"foreign_cpu_flag_pct"`
-	CanaryFlagPct         *float64 `json:"canary_flag_pct"`
-	CanaryFsyncFlagPct    *float64 `json:"canary_fsync_flag_pct"`
-	PressureCPUFlagPct    *float64 `json:"pressure_cpu_flag_pct"`
-	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
-	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
-	SwapFlagPages         *float64 `json:"swap_flag_pages"`
-	PoolS                 float64  `json:"pool_s"` // shorter phases are judged together
-}
-
-// NoiseReport is raw/noise.json: which blocks were spoilt from outside, and by what.
-type NoiseReport struct {
-	Schema  int           `json:"schema"`
-	Blocks  []JudgedBlock `json:"blocks"` // without the warm-up
-	Signals []Signal      `json:"signals"`
-}
-
-// What a block is worth as far as the machine goes.
-const (
-	Valid   = "valid"
-	Invalid = "invalid"
-)
-
-// JudgedBlock is valid, invalid or failed.
-type JudgedBlock struct {
-	Block  int      `json:"block"`
-	Kind   string   `json:"kind"`
-	Causes []string `json:"causes"`
-	State  string   `json:"state"`
-}
-
-// Signal is one look at the machine; Effect is ok, flag or invalid.
-type Signal struct {
-	Block     int      `json:"block"`
-	Variant   string   `json:"variant"`
-	Phase     string   `json:"phase"`
-	QueryType string   `json:"query_type"`
-	Signal    string   `json:"signal"`
-	Value     float64  `json:"value"`
-	Unit      string   `json:"unit"`
-	Limit     *float64 `json:"limit"`
-	Effect    string   `json:"effect"`
-	Message   string   `json:"message"`
-}
-
-// Facts is raw/HOST.json: what a machine is, and what was taken as its CPUs.
-type Facts struct {
-	Host                string   `json:"host"`
-	Hostname            string   `json:"hostname"`
-	OS                  string   `json:"os"`
-	Kernel              string   `json:"kernel"`
-	Architecture        string   `json:"architecture"`
-	CPUModel            string   `json:"cpu_model"`
-	CPUs                int      `json:"cpus"`
-	MemoryBytes         int64    `json:"memory_bytes"`
-	SwapBytes           int64    `json:"swap_bytes"`
-	BootID              string   `json:"boot_id"`
-	Virtualization      string   `json:"virtualization"`
-	Governor            string   `json:"governor"`
-	TransparentHugepage string   `json:"transparent_hugepage"`
-	Filesystem          string   `json:"filesystem"`
-	DiskFreeBytes       int64    `json:"disk_free_bytes"`
-	Pin                 Pin      `json:"pin"`
-	Instructions        bool     `json:"instructions"`
-	InstructionsWhy     string   `json:"instructions_why"`
-	Cgroup              string   `json:"cgroup"` // none, v1 or v2
-	CPULimit            *float64 `json:"cpu_limit"`
-	// Link is how the client's host reaches this one; nil of the client's own.
-	Link *Link `json:"link,omitempty"`
-}
-
-// Link is a way between hosts: how long an answer takes at best, and by how much the clock there is ahead of the client's.
-type Link struct {
-	Address      string  `json:"address"`
-	RoundTripMS  float64 `json:"round_trip_ms"`
-	ClockAheadMS float64 `json:"clock_ahead_ms"`
-}
-
-// Workload is raw/workload.json: the very files of a run.
-type Workload struct {
-	Data      []DataFile  `json:"data"`
-	Groups    []DataFile  `json:"groups,omitempty"` // of several clients, each one's part of the data, which it loads
-	Queries   []QueryFile `json:"queries"`
-	Mixed     []DataFile  `json:"mixed,omitempty"`     // behind the window that is loaded
-	Continued []DataFile  `json:"continued,omitempty"` // the same, of as much again on top
-}
-
-// DataFile is what is loaded. FeedPath is what the loader reads: the data unpacked where that is small, else Path.
-type DataFile struct {
-	Host            string   `json:"host,omitempty"`  // of a group: that of its client
-	Cells           []string `json:"cells,omitempty"` // of a sweep, those that load it
-	Format          string   `json:"format"`
-	Path            string   `json:"path"` // zstd
-	FeedPath        string   `json:"feed_path"`
-	SHA256          string   `json:"sha256"`
-	ContentChecksum string   `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
-	Bytes           int64    `json:"bytes"`
-	Lines           int64    `json:"lines"`
-	Samples         int64    `json:"samples"`
-}
-
-// QueryFile is a gob stream of TSBS's queries, translated into a form where that has a name.
-type QueryFile struct {
-	Cells  []string `json:"cells,omitempty"` // of a sweep, those that ask it
-	Format string   `json:"format"`
-	Form   string   `json:"form,omitempty"`
-	Type   string   `json:"type"`
-	Path   string   `json:"path"`
-	SHA256 string   `json:"sha256"`
-	Bytes  int64    `json:"bytes"`
-	Count  int      `json:"count"`
-}
-
-// In returns the files of a cell.
-func (w *Workload) In(cell string) *Workload {
-	if w == nil {
-		return nil
-	}
-	not := func(cells []string) bool { return len(cells) > 0 && !slices.Contains(cells, cell) }
-	data := func(files []DataFile) []DataFile {
-		return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return not(f.Cells) })
-	}
-	return &Workload{Data: data(w.Data), Groups: data(w.Groups), Mixed: data(w.Mixed), Continued: data(w.Continued), Queries: slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return not(f.Cells) })}
-}
-
-// DataFor returns the data in a format.
-func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
-
-// GroupsFor returns the groups of all clients in a format; none where there is one client.
-func (w *Workload) GroupsFor(format string) (groups []DataFile) {
-	for _, g := range w.Groups {
-		if g.Format == format {
-			groups = append(groups, g)
-		}
-	}
-	return groups
-}
-
-// ContinuedFor returns what follows it.
-func (w *Workload) ContinuedFor(format string) (DataFile, bool) {
-	return ofFormat(w.Continued, format)
-}
-
-func ofFormat(files []DataFile, format string) (DataFile, bool) {
-	for _, d := range files {
-		if d.Format == format {
-			return d, true
-		}
-	}
-	return DataFile{}, false
-}
-
-// MixedFor returns the data behind the window that is loaded, in a format.
-func (w *Workload) MixedFor(format string) (DataFile, bool) {
-	return (&Workload{Data: w.Mixed}).DataFor(format)
-}
-
-// QueriesFor returns the queries of a type as a target is asked them; the error says that there are none.
-func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error) {
-	for _, q := range w.Queries {
-		if q.Format == target.QueryFormat && q.Form == target.QueryForm && q.Type == queryType {
-			return q, nil
-		}
-	}
-	return QueryFile{}, fmt.Errorf("raw/workload.json has no queries of %s in format %q, form %q", queryType, target.QueryFormat, target.QueryForm)
-}
-
-// Calibration is raw/calibration.json, made once after the warm-up: operations a block, by query type; Rows, Columns and CPU are
-// of Go benchmarks.
-type Calibration struct {
-	Cells      map[string]*Calibration `json:"cells,omitempty"`       // of a sweep, where there is nothing else in it
-	Counts     map[string]int          `json:"counts,omitempty"`      // exchanges
-	SoloCounts map[string]int          `json:"solo_counts,omitempty"` // queries of the closed loop
-	CPU        int                     `json:"cpu,omitempty"`
-	Columns    []string                `json:"columns,omitempty"`
-	Rows       []CalibrationRow        `json:"rows,omitempty"`
-}
-
-// In returns that of a cell; nil where there is none.
-func (c *Calibration) In(cell string) *Calibration {
-	if c != nil && c.Cells[cell] != nil {
-		return c.Cells[cell]
-	}
-	return c
-}
-
-// CalibrationRow is a benchmark that is compared: its name in each variant, and its operations.
-type CalibrationRow struct {
-	Row   string            `json:"row"`
-	Count int64             `json:"count"`
-	Names map[string]string `json:"names"`
-	Cell  *TableCell        `json:"cell,omitempty"`
-	// In so many short turns, B C C B, of Count operations each; 1: once a variant.
-	Parts  int     `json:"parts"`
-	SetupS float64 `json:"setup_s"` // of a process, beside its timed work; 0 where the warm-up did not look
-}
-
-// TableCell is where a pivoted benchmark stands.
-type TableCell struct {
-	Row    string `json:"row"`
-	Column string `json:"column"`
-}
-
-// Profiles is raw/profiles/profiles.json.
-type Profiles struct {
-	Schema   int       `json:"schema"`
-	Profiles []Profile `json:"profiles"`
-}
-
-// Profile is one of a run: of a variant's component while it did a work (load, ingestion, queries; empty for
-// Go benchmarks). Operations are samples or exchanges, 0 where they are not one kind; Seconds are those of the work. File is its name
-// without .pprof and .stacks.json.gz, empty where Why says why there is none.
-type Profile struct {
-	Variant    string  `json:"variant"`
-	Work       string  `json:"work"`
-	Role       string  `json:"role"`
-	Kind       string  `json:"kind"`
-	File       string  `json:"file"`
-	Operations int64   `json:"operations"`
-	Seconds    float64 `json:"seconds"`
-	Why        string  `json:"why"`
+	PressureS       map[string]float64 `json:"pressure_s"` // cpu, io, memory: how long some process waited for it
 }

@@ -12,55 +12,55 @@ import (
 	"unicode"
 )
 
-// Fields of an event; numbers stay numbers. Strings are cut at 1,500 bytes, so that a line is one write of at most 4,096.
+// Fields of an event. Strings are cut at 1,500 bytes, so that a line is one write of at most 4,096.
 type Fields map[string]any
 
 const (
 	longestField  = 1500
 	longestLine   = 4096
-	progressEvery = 2 * time.Second // often enough to see it move
+	progressEvery = 2 * time.Second
 )
 
-// Events is what a run says of itself as it goes: raw/events.jsonl, run.log, and plain lines on stdout. Safe for concurrent use;
-// what cannot be written is no reason to end.
+// Events writes raw/events.jsonl, run.log, and plain lines on stdout. It is safe for concurrent use, and
+// ignores errors of writing: they are no reason to end a run.
 type Events struct {
-	runDir string
-	quiet  bool
-	mutex  sync.Mutex
-	next   time.Time
-	Now    func() time.Time // tests have a clock of their own
+	runDir       string
+	quiet        bool
+	mutex        sync.Mutex
+	nextProgress time.Time
 }
 
-// NewEvents of a run; quiet where a screen shows the events and lines are for run.log alone.
-func NewEvents(runDir string, quiet bool) *Events {
-	return &Events{runDir: runDir, quiet: quiet, Now: time.Now}
-}
+// NewEvents of a run; quiet: nothing on stdout, since a screen shows the events.
+func NewEvents(runDir string, quiet bool) *Events { return &Events{runDir: runDir, quiet: quiet} }
 
-// Emit writes an event, and its plain line where it has one.
+// Emit writes an event with its plain line, if it has one.
 func (e *Events) Emit(name string, fields Fields) {
-	now := e.Now()
-	event := maps.Clone(fields)
-	if event == nil {
-		event = Fields{}
-	}
+	now, event := time.Now(), maps.Clone(fields)
 	for key, value := range event {
 		if s, ok := value.(string); ok && len(s) > longestField {
 			event[key] = strings.ToValidUTF8(s[:longestField], "")
 		}
 	}
+	level, text := plainLine(name, event)
+	if text != "" {
+		event["line"] = strings.ToValidUTF8(text[:min(len(text), longestField)], "")
+	}
 	e.append(name, now, event)
-	if text := Line(name, event); text != "" {
-		e.say(now, level(name, event), text)
+	if text != "" {
+		e.Log(level, text)
+		if !e.quiet {
+			fmt.Printf("%s %s\n", now.UTC().Format("15:04:05"), printable(text))
+		}
 	}
 }
 
-// Progress of a phase, at most every two seconds; cheap enough for a phase that is timed.
+// Progress of a phase, at most every two seconds; it is cheap enough for a timed phase.
 func (e *Events) Progress(phase string, done, total int64) {
-	now := e.Now()
+	now := time.Now()
 	e.mutex.Lock()
-	due := !now.Before(e.next)
+	due := !now.Before(e.nextProgress)
 	if due {
-		e.next = now.Add(progressEvery)
+		e.nextProgress = now.Add(progressEvery)
 	}
 	e.mutex.Unlock()
 	if due {
@@ -70,28 +70,29 @@ func (e *Events) Progress(phase string, done, total int64) {
 
 // PhaseStart tells that a phase of a block begins.
 func (e *Events) PhaseStart(block int, p Phase) {
-	e.Emit("phase-start", Fields{"block": block, "part": p.Part, "variant": p.Variant, "phase": p.Phase, "query_type": p.QueryType})
+	e.Emit("phase-start", Fields{"block": block, "part": p.Part, "variant": p.Variant, "phase": p.Phase,
+		"query_type": p.QueryType})
 }
 
-// PhaseEnd tells of a phase that is over.
+// PhaseEnd tells that a phase of a block has ended.
 func (e *Events) PhaseEnd(block int, p Phase) {
 	fields := PhaseFields(p)
 	fields["block"] = block
 	e.Emit("phase-end", fields)
 }
 
-// PhaseFields are those of an event phase-end, without a block.
+// PhaseFields returns the fields of an event phase-end, without the block.
 func PhaseFields(p Phase) Fields {
 	seconds := p.End - p.Begin
 	fields := Fields{"part": p.Part, "variant": p.Variant, "phase": p.Phase, "query_type": p.QueryType, "exit": p.Exit,
-		"seconds": round(seconds, 1), "count": p.Count}
+		"seconds": toTenths(seconds), "count": p.Count}
 	if rateUnits[p.Phase] != "" && p.Count > 0 && seconds > 0 {
-		fields["rate"] = round(float64(p.Count)/seconds, 1)
+		fields["rate"] = toTenths(float64(p.Count) / seconds)
 	}
 	return fields
 }
 
-// Note is a remark on a block, on a variant and a query type of it where they are not empty.
+// Note is a remark on a block, or on its variant and query type if they are not empty.
 func (e *Events) Note(block int, variant, queryType, message string) {
 	fields := Fields{"block": block, "message": message}
 	for key, value := range map[string]string{"variant": variant, "query_type": queryType} {
@@ -104,7 +105,7 @@ func (e *Events) Note(block int, variant, queryType, message string) {
 
 // Log writes a line of run.log, which all stages of a run share. Levels: INFO, WARNING, ERROR.
 func (e *Events) Log(level, text string) {
-	line := fmt.Sprintf("%s %-7s tsduel-host: %s\n", e.Now().UTC().Format(time.RFC3339), level, printable(text))
+	line := fmt.Sprintf("%s %-7s tsduel-host: %s\n", time.Now().UTC().Format(time.RFC3339), level, printable(text))
 	e.appendTo(filepath.Join(e.runDir, "run.log"), []byte(line))
 }
 
@@ -112,13 +113,6 @@ func (e *Events) Log(level, text string) {
 func (e *Events) Complain(sentence string) {
 	e.Log("ERROR", sentence)
 	fmt.Fprintf(os.Stderr, "tsduel: %s\n", sentence)
-}
-
-func (e *Events) say(now time.Time, level, text string) {
-	e.Log(level, text)
-	if !e.quiet {
-		fmt.Printf("%s %s\n", now.UTC().Format("15:04:05"), printable(text))
-	}
 }
 
 func (e *Events) append(name string, now time.Time, fields Fields) {
@@ -129,9 +123,12 @@ func (e *Events) append(name string, now time.Time, fields Fields) {
 	} else {
 		line = append(line, '}')
 	}
-	if len(line) >= longestLine { // of several long texts, or characters that JSON writes as six
-		message, _ := fields["message"].(string)
-		short := Fields{"message": strings.ToValidUTF8(message[:min(len(message), 500)], "")}
+	if len(line) >= longestLine { // several long texts, or characters that JSON writes as six
+		short := Fields{}
+		for _, key := range []string{"message", "line"} {
+			text, _ := fields[key].(string)
+			short[key] = strings.ToValidUTF8(text[:min(len(text), 300)], "")
+		}
 		for _, key := range []string{"block", "kind", "status", "run", "code"} {
 			if value, ok := fields[key]; ok {
 				short[key] = value

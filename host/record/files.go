@@ -18,7 +18,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// Stop is an error that ends a run with an exit code of its own, and is said as one sentence.
+// Stop is an error in one sentence that ends a run with an exit code of its own.
 type Stop struct {
 	Code    int
 	Message string
@@ -26,12 +26,12 @@ type Stop struct {
 
 func (s *Stop) Error() string { return s.Message }
 
-// UserError is one that the user can mend.
+// UserError is an error that the user can repair.
 func UserError(format string, args ...any) error {
 	return &Stop{ExitUser, fmt.Sprintf(format, args...)}
 }
 
-// FailedError is one that ends the run as failed.
+// FailedError is an error that ends the run as failed.
 func FailedError(format string, args ...any) error {
 	return &Stop{ExitFailed, fmt.Sprintf(format, args...)}
 }
@@ -48,7 +48,7 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// WriteJSON writes v as a file that is there whole or not at all, whatever ends us: its bytes reach the disk before its name.
+// WriteJSON writes v as WriteFile does.
 func WriteJSON(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -57,7 +57,7 @@ func WriteJSON(path string, v any) error {
 	return WriteFile(path, append(text, '\n'))
 }
 
-// WriteFile does the same with bytes.
+// WriteFile writes a file that is whole or absent, also after a power cut: its bytes are on the disk first.
 func WriteFile(path string, text []byte) error {
 	partial := path + ".partial"
 	f, err := os.Create(partial)
@@ -75,7 +75,7 @@ func WriteFile(path string, text []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// Publish gives a directory its name, once all of it is on the disk: the name says that it is whole.
+// Publish gives a file or directory its final name once it is on the disk: the name says that it is whole.
 func Publish(partial, final string) error {
 	if err := SyncDisk(partial); err != nil {
 		return err
@@ -86,7 +86,7 @@ func Publish(partial, final string) error {
 	return syncDir(filepath.Dir(final))
 }
 
-// SyncDisk writes out all that is not yet on the disk of a path.
+// SyncDisk writes all dirty pages of a path's file system to its disk.
 func SyncDisk(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -106,29 +106,33 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// FullBytes is with how little left a disk is full: a database stops writing before the last byte (VictoriaMetrics: 10 MB).
-const FullBytes = 16 << 20
+// With less free space a disk is full: a database stops before the last byte (VictoriaMetrics at 10 MB).
+const fullBytes = 16 << 20
 
-// IsFull says whether the disk of a directory is full, of bytes or of files, and how many bytes are free there.
+// IsFull returns the free bytes on the disk of a directory, and whether it is full, of bytes or of files.
 func IsFull(dir string) (free int64, full bool) {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
 		return 0, false
 	}
 	free = int64(s.Bavail) * s.Bsize
-	return free, free < FullBytes || (s.Files > 0 && s.Ffree == 0)
+	return free, free < fullBytes || (s.Files > 0 && s.Ffree == 0)
 }
 
-// PrivateDir makes a directory, for its user alone where it is not there: nobody else reads along in a database.
+// PrivateDir makes a directory, and those above it, for this user only: other users must not read a database.
 func PrivateDir(path string) error {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
 	return os.MkdirAll(path, 0o700)
 }
 
-// WhyNotOurs says why a directory must not be wiped; nothing if it may, or is not there. It is ours if NAME.tsduel-data lies beside
-// it, and if it is neither a link nor another disk: both lead elsewhere, where the marker says nothing.
+const marked = ".tsduel-data"
+
+// WhyNotOurs says why a directory must not be wiped; "" if it may be wiped, or is absent. It is ours if the
+// file NAME.tsduel-data is beside it, and if it is neither a link nor another disk: the marker says nothing
+// about those.
 func WhyNotOurs(dir string) string {
+	const elsewhere = "; to measure another disk, point TSDUEL_CACHE to it"
 	info, err := os.Lstat(dir)
 	if os.IsNotExist(err) {
 		return ""
@@ -137,20 +141,19 @@ func WhyNotOurs(dir string) string {
 		return err.Error()
 	}
 	if info.Mode()&os.ModeSymlink != 0 {
-		return dir + " is a link, and is not followed: remove it; to measure another disk, point TSDUEL_CACHE to it"
+		return dir + " is a link, and is not followed: remove it" + elsewhere
 	}
 	if marker, err := os.Lstat(dir + marked); err != nil || !marker.Mode().IsRegular() {
-		return fmt.Sprintf("%s is not marked as ours (%s beside it), so it is not wiped: move it away", dir, filepath.Base(dir)+marked)
+		return fmt.Sprintf("%s is not marked as ours (%s beside it), so it is not wiped: move it away",
+			dir, filepath.Base(dir)+marked)
 	}
 	if parent, err := os.Lstat(filepath.Dir(dir)); err != nil || deviceOf(info) != deviceOf(parent) {
-		return dir + " is a disk of its own, so it is not wiped: unmount it; to measure another disk, point TSDUEL_CACHE to it"
+		return dir + " is a disk of its own, so it is not wiped: unmount it" + elsewhere
 	}
 	return ""
 }
 
-const marked = ".tsduel-data"
-
-// Wipe empties a directory of ours, or makes and marks one that is not there.
+// Wipe empties a directory of ours, or makes and marks a new one.
 func Wipe(dir string) error {
 	if why := WhyNotOurs(dir); why != "" {
 		return UserError("%s", why)
@@ -161,8 +164,8 @@ func Wipe(dir string) error {
 	return errors.Join(RemoveTree(dir), PrivateDir(dir))
 }
 
-// RemoveTree removes a directory and all in it, also what was made read-only; links are not followed, and it is left as it is where
-// another disk is mounted in it.
+// RemoveTree removes a directory and all in it, also read-only files. It does not follow links. If another
+// disk is mounted in the directory, nothing is removed.
 func RemoveTree(dir string) error {
 	top, err := os.Lstat(dir)
 	if os.IsNotExist(err) {
@@ -182,7 +185,7 @@ func RemoveTree(dir string) error {
 		if deviceOf(info) != deviceOf(top) {
 			return fmt.Errorf("%s is not removed: another disk is mounted at %s", dir, path)
 		}
-		// Go writes its modules so that even their owner cannot remove them.
+		// Go makes the directories of its modules read-only.
 		if mode := info.Mode().Perm(); mode&0o700 != 0o700 {
 			return os.Chmod(path, mode|0o700)
 		}
@@ -196,7 +199,7 @@ func RemoveTree(dir string) error {
 
 func deviceOf(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Dev }
 
-// UsedBytes is what a file, or all in a directory, takes on the disk.
+// UsedBytes returns what a file, or all in a directory, takes on the disk.
 func UsedBytes(path string) (bytes int64) {
 	_ = filepath.WalkDir(path, func(_ string, entry os.DirEntry, err error) error {
 		if err == nil {
@@ -204,7 +207,7 @@ func UsedBytes(path string) (bytes int64) {
 				bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
 			}
 		}
-		return nil // what goes away while we look is not there
+		return nil // a file that has just been removed takes nothing
 	})
 	return bytes
 }

@@ -19,13 +19,14 @@ func put(t *testing.T, path, text string) string {
 	return path
 }
 
-// Only a plain directory of ours, with our marker beside it, is wiped: links and other disks lead to what is not ours.
+// Only a plain directory with our marker beside it is wiped: links and other disks may not be ours.
 func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, dir, precious string) error
 		said string
 	}{
-		"no marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil }, "is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
+		"no marker": {func(t *testing.T, dir, _ string) error { put(t, dir+"/x", ""); return nil },
+			"is not marked as ours (data.tsduel-data beside it), so it is not wiped: move it away"},
 		"a link as marker": {func(t *testing.T, dir, _ string) error {
 			put(t, dir+"/x", "")
 			return os.Symlink("/etc/hostname", dir+marked)
@@ -45,7 +46,8 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 		}, "is a disk of its own, so it is not wiped: unmount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, precious := filepath.Join(t.TempDir(), "data"), put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
+			dir := filepath.Join(t.TempDir(), "data")
+			precious := put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
 			if err := c.make(t, dir, precious); err != nil {
 				t.Fatal(err)
 			}
@@ -59,14 +61,16 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 	}
 }
 
-// What a database or a benchmark leaves is removed: what it wrote-protected, and links, which are not followed.
+// All that a database or a benchmark leaves is removed: also read-only files, and links, not followed.
 func TestWipeOfOurs(t *testing.T) {
-	dir, precious := filepath.Join(t.TempDir(), "data"), put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
+	dir := filepath.Join(t.TempDir(), "data")
+	precious := put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
 	if err := Wipe(dir); err != nil {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(dir, "closed", "file"), "x")
-	for _, err := range []error{os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")), os.Symlink(precious, filepath.Join(dir, "closed", "link")),
+	for _, err := range []error{os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")),
+		os.Symlink(precious, filepath.Join(dir, "closed", "link")),
 		os.Chmod(filepath.Join(dir, "closed"), 0o500), Wipe(dir)} {
 		if err != nil {
 			t.Fatal(err)

@@ -1,96 +1,88 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// rateUnits by phase.
 var rateUnits = map[string]string{"load": "samples/s", "ingest": "samples/s", "query": "queries/s", "data": "lines/s",
-	"exchange": "exchanges/s", "before": "exchanges/s", "after": "exchanges/s", "mixed": "operations/s", "rung": "operations/s"}
+	"exchange": "exchanges/s", "before": "exchanges/s", "after": "exchanges/s", "mixed": "operations/s",
+	"rung": "operations/s"}
 
-// Line is an event as a plain line without its clock, empty for one that only moves a bar. tsduel/rounds/view/lines.py says the
-// same; tests/golden/view-lines.txt holds both to it.
-func Line(name string, f Fields) string {
-	text := func(key string) string {
+// plainLine returns an event's line: its level, and its text, "" if the event only moves a progress bar.
+func plainLine(name string, f Fields) (level, text string) {
+	const info, warning, failed = "INFO", "WARNING", "ERROR"
+	value := func(key string) string {
 		if f[key] == nil {
 			return ""
 		}
 		return fmt.Sprint(f[key])
 	}
+	fill := func(template string) string { return os.Expand(template, value) }
+	block := ""
+	if f["block"] != nil {
+		block = fill("block ${block}")
+	}
 	switch name {
 	case "run-start":
-		cells := ""
-		if n := number(f["cells"]); n > 1 {
-			cells = fmt.Sprintf(", %.0f cells in turn", n)
+		text = fill("${run}: ${finished} of ${planned} blocks are finished")
+		if number(f["cells"]) > 1 {
+			text += fill(", ${cells} cells in turn")
 		}
-		return fmt.Sprintf("%s: %s of %s blocks are finished%s", text("run"), text("finished"), text("planned"), cells)
+		return info, text
 	case "block-start":
-		return fmt.Sprintf("block %s begins (%s)", text("block"), words(text("kind"), text("cell")))
+		return info, fmt.Sprintf("%s begins (%s)", block, words(value("kind"), value("cell")))
 	case "phase-end":
-		who := text("variant")
-		if who == "" {
-			who = text("part") // the duel, which is nobody's alone
-		}
-		what := words(blockOf(f), who, text("phase"), text("query_type"))
-		seconds := fmt.Sprintf("%.1f s", number(f["seconds"]))
+		side := cmp.Or(value("variant"), value("part")) // a phase of the duel has no variant
+		text = words(block, side, value("phase"), value("query_type"))
 		if number(f["exit"]) != 0 {
-			return fmt.Sprintf("%s ended with exit code %s after %s", what, text("exit"), seconds)
+			return warning, fmt.Sprintf("%s ended with exit code %s after %.1f s", text, value("exit"), number(f["seconds"]))
 		}
+		text += fmt.Sprintf(" %.1f s", number(f["seconds"]))
 		if rate := number(f["rate"]); rate > 0 {
-			seconds += fmt.Sprintf(", %s %s", Grouped(rate), rateUnits[text("phase")])
+			text += fmt.Sprintf(", %s %s", grouped(rate), rateUnits[value("phase")])
 		}
-		return what + " " + seconds
+		return info, text
 	case "block-end":
 		seconds := fmt.Sprintf("%.0f s", number(f["seconds"]))
-		if failures, _ := f["failures"].([]Failure); text("status") != OK && len(failures) > 0 {
+		if failures, _ := f["failures"].([]Failure); value("status") != OK && len(failures) > 0 {
 			first := failures[0]
 			what := words("FAILED in", first.Variant, first.Phase, first.QueryType)
-			return fmt.Sprintf("block %s %s after %s: %s", text("block"), what, seconds, first.Message)
+			return warning, fmt.Sprintf("%s %s after %s: %s", block, what, seconds, first.Message)
 		}
-		if void := text("void"); void != "" {
-			return fmt.Sprintf("block %s does not count: %s", text("block"), void)
+		if value("void") != "" {
+			return warning, block + " does not count: " + value("void")
 		}
-		return fmt.Sprintf("block %s %s in %s", text("block"), text("status"), seconds)
+		return info, fmt.Sprintf("%s %s in %s", block, value("status"), seconds)
 	case "block-replaced":
-		return fmt.Sprintf("block %s does not count, spare block %s is run instead: %s", text("block"), text("spare"), text("message"))
+		return warning, block + fill(" does not count, spare block ${spare} is run instead: ${message}")
 	case "note":
-		if of := words(blockOf(f), text("variant"), text("query_type")); of != "" {
-			return of + ": " + text("message")
+		if subject := words(block, value("variant"), value("query_type")); subject != "" {
+			return warning, subject + ": " + value("message")
 		}
-		return text("message")
+		return warning, value("message")
 	case "stop-requested":
-		if text("message") != "" {
-			return text("message")
-		}
-		return fmt.Sprintf("stop requested: block %s is finished first", text("block"))
+		return info, "stop requested: " + block + " is finished first"
 	case "run-end":
-		switch text("status") {
+		switch value("status") {
 		case OK:
-			return "all blocks are run"
+			return info, "all blocks are run"
 		case "interrupted":
-			return fmt.Sprintf("%s; finished blocks are kept. To go on: make %s RUN=%s", text("message"), text("kind"), text("run"))
+			return warning, fill("${message}; finished blocks are kept. To go on: make ${kind} RUN=${run}")
 		}
-		return "the run has stopped: " + text("message")
+		return failed, "the run has stopped: " + value("message")
 	}
-	return ""
+	return info, ""
 }
 
-func level(name string, f Fields) string {
-	if name == "run-end" && f["status"] == Failed {
-		return "ERROR"
-	}
-	bad := map[string]bool{"phase-end": number(f["exit"]) != 0, "block-end": f["status"] != OK || (f["void"] != nil && f["void"] != ""),
-		"block-replaced": true, "note": true, "run-end": f["status"] != OK}
-	if bad[name] {
-		return "WARNING"
-	}
-	return "INFO"
-}
-
-// Grouped writes a number with its thousands apart: whole from 100 on, else with one decimal.
-func Grouped(x float64) string {
+// grouped writes 1234567.8 as 1,234,568, and a number below 100 with one decimal.
+func grouped(x float64) string {
 	if x < 100 {
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
@@ -101,21 +93,8 @@ func Grouped(x float64) string {
 	return digits
 }
 
-func blockOf(f Fields) string {
-	if f["block"] == nil {
-		return ""
-	}
-	return fmt.Sprintf("block %v", f["block"])
-}
-
 func words(parts ...string) string {
-	var some []string
-	for _, part := range parts {
-		if part != "" {
-			some = append(some, part)
-		}
-	}
-	return strings.Join(some, " ")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ")
 }
 
 func number(value any) float64 {
@@ -130,20 +109,16 @@ func number(value any) float64 {
 	return 0
 }
 
-func round(x float64, digits int) float64 {
-	by := math.Pow(10, float64(digits))
-	return math.Round(x*by) / by
-}
+func toTenths(x float64) float64 { return math.Round(x*10) / 10 }
 
-// Bytes is an amount in words: 1.3 GB.
+// Bytes writes an amount, rounded down, like 1.3 GB.
 func Bytes(count int64) string {
-	size, unit := float64(count), 0
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	for size >= 1000 && unit < len(units)-1 {
-		size, unit = size/1000, unit+1
+	size, units := float64(count), []string{"B", "kB", "MB", "GB", "TB"}
+	for size >= 1000 && len(units) > 1 {
+		size, units = size/1000, units[1:]
 	}
-	if unit == 0 || size >= 10 {
-		return fmt.Sprintf("%d %s", int64(size), units[unit])
+	if units[0] == "B" || size >= 10 {
+		return fmt.Sprintf("%d %s", int64(size), units[0])
 	}
-	return fmt.Sprintf("%.1f %s", math.Floor(size*10)/10, units[unit])
+	return fmt.Sprintf("%.1f %s", math.Floor(size*10)/10, units[0])
 }

@@ -9,93 +9,94 @@ import (
 	"tsduel/host/record"
 )
 
-// calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks. Without a warm-up block
-// nothing is chosen: every phase lasts its time.
+// calibrate chooses, once after the warm-up, how many operations a block has, the same for all blocks.
+// Without a warm-up block nothing is chosen: every phase lasts its time.
 func (d *driver) calibrate() error {
-	warm := slices.IndexFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
-	if d.spec.Calibration != nil || warm < 0 {
+	warmup := slices.IndexFunc(d.rows, func(row record.BlockRow) bool { return row.Kind == "warmup" })
+	if d.Calibration != nil || warmup < 0 {
 		return nil
 	}
-	c := &record.Calibration{}
-	err := record.ReadJSON(d.raw("calibration.json"), c)
+	c, path := &record.Calibration{}, d.raw("calibration.json")
+	err := record.ReadJSON(path, c)
 	if os.IsNotExist(err) {
 		if d.kind.Calibrate != nil {
-			c, err = d.kind.Calibrate(d.plan, d.raw(d.rows[warm].Name()))
+			c, err = d.kind.Calibrate(d.Plan, d.raw(d.rows[warmup].Name()))
 		} else {
 			c, err = d.counts()
 		}
 		if err == nil {
-			err = record.WriteJSON(d.raw("calibration.json"), c)
+			err = record.WriteJSON(path, c)
 		}
 	}
 	if err == nil {
-		d.spec.Calibration = c
+		d.Calibration = c
 	}
 	return err
 }
 
 func (d *driver) counts() (*record.Calibration, error) {
-	names := d.plan.CellNames()
+	names := d.Plan.CellNames()
 	if len(names) == 1 {
 		return d.countsOf(names[0])
 	}
 	c := &record.Calibration{Cells: map[string]*record.Calibration{}}
 	for _, cell := range names {
-		of, err := d.countsOf(cell)
-		if err != nil {
+		var err error
+		if c.Cells[cell], err = d.countsOf(cell); err != nil {
 			return nil, err
 		}
-		c.Cells[cell] = of
 	}
 	return c, nil
 }
 
 func (d *driver) countsOf(cell string) (*record.Calibration, error) {
-	c, plan := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}, d.plan.In(cell)
-	// The least number of exchanges in which no variant is asked first more often than another.
-	cycle := exchange.Cycle(len(plan.Variants), plan.Duel.InFlight)
-	turns, warmup := 0, record.BlockRow{}
+	plan, sides, turns, name := d.Plan.In(cell), len(d.Plan.Variants), 0, ""
+	var b *record.Block // the warm-up block
 	for _, row := range d.rows {
-		if row.Cell != cell {
-			continue
-		}
-		turns++
-		if b := d.blocks[row.Block]; row.Kind == "warmup" {
-			warmup = row
-			if b != nil {
-				countWarmup(plan, b, cycle, c)
+		if row.Cell == cell {
+			turns++
+			if row.Kind == "warmup" {
+				b, name = d.blocks[row.Block], row.Name()
 			}
 		}
 	}
+	c := &record.Calibration{Counts: map[string]int{}, SoloCounts: map[string]int{}}
+	if b != nil {
+		countWarmup(plan, b, sides, c)
+	}
+	refused := func(v record.Variant) bool { return b.Refused(v.Name) != "" }
 	for _, t := range slices.Concat(plan.Queries.Types, plan.Queries.Windowed) {
-		count, solo := c.Counts[t.Name], c.SoloCounts[t.Name]
-		if count == 0 && d.refused(warmup) {
-			continue // nobody was left to exchange with
+		count := c.Counts[t.Name]
+		if count == 0 && slices.ContainsFunc(plan.Variants, refused) {
+			continue // no side was left to exchange with
 		}
-		if (plan.Duel.Enabled && count == 0) || (plan.Queries.Solo && solo == 0) {
-			return nil, record.FailedError("the warm-up block%s did not get through %s, so no count could be chosen: see %s", ofCell(cell), t.Name, d.raw(warmup.Name()+"/block.json"))
+		if (plan.Duel.Enabled && count == 0) || (plan.Queries.Solo && c.SoloCounts[t.Name] == 0) {
+			return nil, record.FailedError("the warm-up block%s did not get through %s, so no count could be chosen: see %s",
+				ofCell(cell), t.Name, d.raw(name+"/block.json"))
 		}
 		if !plan.Duel.Enabled {
 			continue
 		}
-		// Every block has a slice of its own of the file, and the shortest file is enough for all.
-		for _, file := range d.spec.Workload.In(cell).Queries {
+		// Each block asks its own part of the file. The shortest file of all targets decides.
+		for _, file := range d.Workload.In(cell).Queries {
 			if file.Type == t.Name {
 				count = min(count, file.Count/turns)
 			}
 		}
 		if count == 0 {
-			return nil, record.UserError("the files of %s have fewer queries than there are blocks: make queries.max_count larger", t.Name)
+			return nil, record.UserError("the files of %s have fewer queries than there are blocks: "+
+				"make queries.max_count larger", t.Name)
 		}
-		if count > cycle {
-			count -= count % cycle
+		if whole := balanced(plan.Duel, sides, count); count > whole {
+			count -= count % whole
 		}
 		c.Counts[t.Name] = count
 	}
 	return c, nil
 }
 
-func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibration) {
+// countWarmup derives the counts from the rates of a warm-up block.
+func countWarmup(plan *record.Plan, b *record.Block, sides int, c *record.Calibration) {
 	duels := []*record.DuelRecord{b.Duel}
 	if b.Upgrade != nil {
 		duels = append(duels, b.Upgrade.Before, b.Upgrade.After)
@@ -106,18 +107,15 @@ func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibr
 		}
 		for _, t := range duel.Types {
 			if t.Exchanges > 0 && t.Seconds > 0 {
-				c.Counts[t.QueryType] = exchanges(plan.Duel, cycle, float64(t.Exchanges)/t.Seconds)
+				c.Counts[t.QueryType] = exchanges(plan.Duel, sides, float64(t.Exchanges)/t.Seconds)
 			}
 		}
 	}
-	if !plan.Queries.Solo {
-		return
-	}
 	for _, p := range b.Phases {
-		if p.Part != record.Solo || p.Phase != "query" || p.Count == 0 || p.End <= p.Begin {
+		if !plan.Queries.Solo || p.Part != record.Solo || p.Phase != "query" || p.Count == 0 || p.End <= p.Begin {
 			continue
 		}
-		// What fills the time for the fastest variant.
+		// As many as fill the time of the fastest variant.
 		count := int(math.Ceil(float64(p.Count)/(p.End-p.Begin)*plan.Queries.Seconds/10)) * 10
 		count = min(max(count, 20), max(plan.Queries.MaxCount, 1))
 		if plan.Queries.Count != nil {
@@ -127,18 +125,25 @@ func countWarmup(plan *record.Plan, b *record.Block, cycle int, c *record.Calibr
 	}
 }
 
-// refused says that in the warm-up a variant did not start on what the baseline had left.
-func (d *driver) refused(warmup record.BlockRow) bool {
-	b := d.blocks[warmup.Block]
-	return b != nil && slices.ContainsFunc(d.plan.Variants, func(v record.Variant) bool { return b.Refused(v.Name) != "" })
-}
-
-// exchanges is how many a phase has at so many a second: as many as fill it, at least `least`; where those would take longer than
-// longest_s, what fits into that, but at least `fewest`. Whole cycles (B C C B), so that all orders are as frequent.
-func exchanges(duel record.Duel, cycle int, rate float64) int {
+// exchanges returns how many exchanges a block has at a rate a second: as many as fill its time, but at least
+// `least`. If that would take longer than longest_s: as many as fit into longest_s, but at least `fewest`.
+func exchanges(duel record.Duel, sides int, rate float64) int {
 	count := rate * duel.Seconds
 	if least := float64(duel.Least); count < least {
 		count = math.Max(math.Min(least, rate*duel.LongestS), float64(duel.Fewest))
 	}
-	return int(math.Ceil(count/float64(cycle))) * cycle
+	whole := float64(balanced(duel, sides, int(count)))
+	return int(math.Ceil(count/whole) * whole)
+}
+
+// balanced returns the smallest number of exchanges in which every sitting has equally many, and each side is
+// asked first equally often: whole cycles (B C C B) in each sitting. If count is smaller than that, bursts
+// are enough for an even number of sittings, since every other sitting asks in the mirrored order.
+func balanced(duel record.Duel, sides, count int) int {
+	sittings := max(1, duel.Sittings)
+	whole := sittings * exchange.Cycle(sides, duel.InFlight)
+	if sittings%2 == 0 && count < whole {
+		return sittings * exchange.Burst(duel.InFlight)
+	}
+	return whole
 }

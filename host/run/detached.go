@@ -2,8 +2,6 @@ package run
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -24,15 +23,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Detached is a run whether or not somebody watches. What it says of itself is in RUN_DIR/control: pid (and when that process began,
-// in which boot), exit (the code, once it has ended) and log.
+const (
+	// startPatience is for a process to come up. It is longer than the waits for two locks.
+	startPatience = 30 * time.Second
+	// stopPatience is for a driver to end: writing a server's data to the disk may take a minute.
+	stopPatience = 120 * time.Second
+)
+
+// Detached is a run that goes on if nobody watches. Its state is in RUN_DIR/control: pid (with when that
+// process began, and in which boot), exit (the exit code, after the end) and log.
 type Detached struct {
 	runDir, cache, control string
-	who                    []string // as `tsduel-host run` takes it, see Who
+	share                  []string // HOST and BLOCKs, as arguments of `tsduel-host run`
 }
 
-// NewDetached of a run in a cache; who is for what starts its blocks.
-func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
+// NewDetached of a run in a cache; share is for the process that runs its blocks.
+func NewDetached(runDir, cache string, share ...string) (*Detached, error) {
 	runDir, err := filepath.Abs(runDir)
 	if err != nil {
 		return nil, err
@@ -40,9 +46,9 @@ func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return nil, err
 	}
-	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), who}
+	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), share}
 	for _, dir := range []string{d.control, filepath.Join(runDir, "raw")} {
-		// A run that is not there is none of which to say anything.
+		// Not MkdirAll: the directory of the run must exist.
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			return nil, record.UserError("%s is no run: %v", runDir, err)
 		}
@@ -52,53 +58,47 @@ func NewDetached(runDir, cache string, who ...string) (*Detached, error) {
 
 // Start starts the blocks unless they run.
 func (d *Detached) Start() error {
-	unlock, err := d.exclusive()
+	return d.start("rounds", func() error {
+		d.awaitOrphan(startPatience)
+		events := filepath.Join(d.runDir, "raw", "events.jsonl")
+		for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
+			if err != nil {
+				return err
+			}
+			f.Close()
+		}
+		return mendEvents(events, func(string) {}) // before anybody follows it
+	}, func() bool { return exists(d.file("pid")) })
+}
+
+// start launches `detached VERB` unless it runs, and waits until it is up. A lock allows only one at a time.
+func (d *Detached) start(verb string, prepare func() error, up func() bool) error {
+	lock, err := os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	if d.pid() != 0 {
-		return nil
-	}
-	if err := d.Collected(); err != nil {
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil || d.pid() != 0 {
 		return err
 	}
-	events := filepath.Join(d.runDir, "raw", "events.jsonl")
-	for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
-		if err != nil {
-			return err
-		}
-		f.Close()
-	}
-	// Before anybody follows it.
-	if err := mendEvents(events, func(string) {}); err != nil {
+	if err := errors.Join(d.Collected(), prepare()); err != nil {
 		return err
 	}
-	if err := d.launch("rounds"); err != nil {
+	if err := d.launch(verb); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Stat(d.file("pid")); err == nil {
-			break
-		}
+	for deadline := time.Now().Add(startPatience); !up() && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
 	}
 	return nil
 }
 
-// exclusive keeps others from starting the same.
-func (d *Detached) exclusive() (unlock func(), err error) {
-	lock, err := os.OpenFile(filepath.Join(d.control, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = lock.Close() }, unix.Flock(int(lock.Fd()), unix.LOCK_EX)
-}
-
-// systemd is there where this is; tests have one of their own.
+// systemd exists if systemd runs; tests have another path.
 var systemd = "/run/systemd/system"
 
-// launch makes `detached` with a verb a unit of its own where there is systemd, a session of its own elsewhere: neither ends with the connection.
+// launch runs `detached VERB` as a unit of systemd, or in its own session if there is none: neither ends with
+// the connection of the user.
 func (d *Detached) launch(verb string) error {
 	program, log, err := d.programAndLog()
 	if err != nil {
@@ -110,16 +110,15 @@ func (d *Detached) launch(verb string) error {
 		c.Stdout, c.Stderr = log, log
 		return c
 	}
-	blocks := append([]string{program, "detached", verb, d.runDir, d.cache}, d.who...)
-	root := []string{}
+	argv, root := append([]string{program, "detached", verb, d.runDir, d.cache}, d.share...), []string{}
 	if os.Geteuid() != 0 {
 		root = []string{"sudo", "-n"}
 	}
 	if command(append(root, "true")...).Run() == nil {
 		plan, err := record.LoadPlan(d.runDir)
-		// Every run finds the disk and the page cache alike; a machine that is somebody's own only where that was asked for. A container
-		// may not; what was done is in the log.
 		rented := err == nil && plan.Place.Kind == "gcp"
+		// Every run finds the disk and the page cache in the same state; on the user's own machine only if they
+		// asked for it. A container may not do this; the log has what failed.
 		if rented || (err == nil && plan.Host.DropCaches) {
 			if rented {
 				_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
@@ -127,17 +126,18 @@ func (d *Detached) launch(verb string) error {
 			unix.Sync()
 			_ = command(append(root, "sysctl", "-q", "vm.drop_caches=3")...).Run()
 		}
-		if _, err := os.Stat(systemd); err == nil {
-			// Were the unit stopped when the kernel kills a server for its memory, a failed block would be an interrupted run.
-			// On a rented machine our user has sudo, and what is measured is somebody's candidate: nothing in the unit can use it.
-			unit := append(root, "systemd-run", "--quiet", "--collect", "--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir),
+		if exists(systemd) {
+			// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
+			// NoNewPrivileges: on a rented machine our user has sudo, and the measured programs must not use it.
+			unit := append(root, "systemd-run", "--quiet", "--collect",
+				"--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir),
 				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
 				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
 				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
-			return command(append(unit, blocks...)...).Run()
+			return command(append(unit, argv...)...).Run()
 		}
 	}
-	c := command(blocks...)
+	c := command(argv...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return c.Start()
 }
@@ -149,7 +149,7 @@ func (d *Detached) programAndLog() (program string, log *os.File, err error) {
 	return program, log, err
 }
 
-// Rounds runs the blocks here: what Start starts. A signal ends the driver, not us: we say how it ended.
+// Rounds is what Start launches: it runs the driver, passes signals on, and writes how the driver ended.
 func (d *Detached) Rounds() error {
 	program, log, err := d.programAndLog()
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *Detached) Rounds() error {
 	defer log.Close()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	driver := exec.Command(program, append([]string{"run", d.runDir}, d.who...)...)
+	driver := exec.Command(program, append([]string{"run", d.runDir}, d.share...)...)
 	driver.Env = append(os.Environ(), "TSDUEL_CACHE="+d.cache, "TSDUEL_DIE_WITH_PARENT=1")
 	driver.Stdout, driver.Stderr = log, log
 	if err := driver.Start(); err != nil {
@@ -171,41 +171,39 @@ func (d *Detached) Rounds() error {
 			}
 		}
 	}()
-	ticks, _ := began(os.Getpid())
-	// Room for the last word, which a disk that has become full must not keep back.
-	last, err := os.Create(d.file("exit.partial"))
+	// Space for the exit code is taken now: the disk may be full at the end.
+	exit, err := os.Create(d.file("exit.partial"))
 	if err == nil {
-		_, err = last.WriteString("    \n")
+		_, err = exit.WriteString("    \n")
 	}
-	err = errors.Join(err, record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID())))
-	if err != nil {
+	if err = errors.Join(err, d.writePid()); err != nil {
 		_ = driver.Process.Signal(syscall.SIGTERM)
 	}
-	_ = driver.Wait() // its state says it all
+	_ = driver.Wait() // ProcessState has the result
 	code := driver.ProcessState.ExitCode()
 	if status, ok := driver.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	_, writeErr := last.WriteAt(fmt.Appendf(nil, "%-4d\n", code), 0)
-	return errors.Join(err, writeErr, last.Close(), os.Rename(d.file("exit.partial"), d.file("exit")))
+	_, writeErr := exit.WriteAt(fmt.Appendf(nil, "%-4d\n", code), 0)
+	return errors.Join(err, writeErr, exit.Close(), os.Rename(d.file("exit.partial"), d.file("exit")))
 }
 
-// State is `none`, `running PID`, `ended CODE` or `lost` (neither a process nor an exit code), then `block BBB` of each that is finished.
+// State is `none`, `running PID`, `ended CODE` or `lost` (neither a process nor an exit code), then a line
+// `block BBB` for each finished block.
 func (d *Detached) State() string {
-	said := "none"
+	state := "none"
 	text, _ := os.ReadFile(d.file("exit"))
-	_, noPid := os.Stat(d.file("pid"))
 	if pid := d.pid(); pid != 0 {
-		said = fmt.Sprintf("running %d", pid)
+		state = fmt.Sprintf("running %d", pid)
 	} else if code, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-		said = fmt.Sprintf("ended %d", code)
-	} else if noPid == nil {
-		said = "lost"
+		state = fmt.Sprintf("ended %d", code)
+	} else if exists(d.file("pid")) {
+		state = "lost"
 	}
 	for _, dir := range blockDirs(d.runDir) {
-		said += "\nblock " + filepath.Base(dir)
+		state += "\nblock " + filepath.Base(dir)
 	}
-	return said
+	return state
 }
 
 // Follow becomes `tail`, which prints raw/events.jsonl from a line on until the blocks have ended.
@@ -216,40 +214,38 @@ func (d *Detached) Follow(line string) error {
 	}
 	text, _ := os.ReadFile(d.file("pid"))
 	pid, _, _ := strings.Cut(string(text), " ")
-	return unix.Exec(tail, []string{"tail", "-n", "+" + line, "-f", "--pid=" + pid, "--", filepath.Join(d.runDir, "raw", "events.jsonl")}, os.Environ())
+	return unix.Exec(tail, []string{"tail", "-n", "+" + line, "-f", "--pid=" + pid, "--",
+		filepath.Join(d.runDir, "raw", "events.jsonl")}, os.Environ())
 }
 
-// Sums writes the sha256 of every file in raw/ that is whole, as sha256sum does.
+// Sums writes the sha256 of every complete file in raw/, in the format of sha256sum.
 func (d *Detached) Sums(w io.Writer) error {
-	raw := os.DirFS(filepath.Join(d.runDir, "raw"))
-	return fs.WalkDir(raw, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	var paths []string
+	raw := filepath.Join(d.runDir, "raw")
+	err := filepath.WalkDir(raw, func(path string, entry fs.DirEntry, err error) error {
+		switch partial := strings.HasSuffix(path, ".partial"); {
+		case err != nil:
 			return err
+		case partial && entry.IsDir():
+			return fs.SkipDir
+		case !partial && entry.Type().IsRegular():
+			paths = append(paths, path)
 		}
-		if strings.HasSuffix(path, ".partial") {
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !entry.Type().IsRegular() {
-			return nil
-		}
-		f, err := raw.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		hash := sha256.New()
-		if _, err := io.Copy(hash, f); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "%s  ./%s\n", hex.EncodeToString(hash.Sum(nil)), path)
-		return err
+		return nil
 	})
+	var sums map[string]string
+	err = errors.Join(err, machine.NewHere(context.Background(), "").Sums(paths, &sums))
+	for _, path := range paths {
+		if sums[path] == "" {
+			err = errors.Join(err, fmt.Errorf("%s cannot be read", path))
+		} else {
+			fmt.Fprintf(w, "%s  .%s\n", sums[path], strings.TrimPrefix(path, raw))
+		}
+	}
+	return err
 }
 
-// Collected forgets the exit code: it is known at home.
+// Collected forgets the exit code, once the user's machine has it.
 func (d *Detached) Collected() error {
 	for _, name := range []string{"exit", "pid"} {
 		if err := os.Remove(d.file(name)); err != nil && !os.IsNotExist(err) {
@@ -259,28 +255,68 @@ func (d *Detached) Collected() error {
 	return nil
 }
 
-// Stop lets the blocks end after the one that is running, or, asked again, at once with all that they started; it returns what was done.
-func (d *Detached) Stop(ctx context.Context) (said string, err error) {
-	said = "stopped"
+// Stop lets the run end after the block that is running, or, the second time, ends it at once with all its
+// processes. It returns what it did, as the function Stop does.
+func (d *Detached) Stop(ctx context.Context) (outcome string, err error) {
+	outcome = "stopped"
 	if pid := d.pid(); pid != 0 {
-		if said, err = Stop(d.runDir, pid); err != nil || strings.HasPrefix(said, "after") {
-			return said, err
+		if outcome, err = Stop(d.runDir, pid); err != nil || strings.HasPrefix(outcome, "after") {
+			return outcome, err
 		}
 		if d.pid() == pid {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	// What a driver that was killed has left; with the lock in our hands it is nobody else's.
+	d.awaitOrphan(stopPatience)
+	// A killed driver leaves processes. Whoever has the lock of the cache may end them.
 	lock, err := lockCache(ctx, d.cache, "", 0)
 	if err != nil {
-		return said, nil
+		return outcome, nil
 	}
 	defer lock.Close()
 	_, err = proc.EndStrays(filepath.Join(d.cache, "scratch"))
-	return said, err
+	return outcome, err
 }
 
-// pid is that of the process that runs the blocks, 0 if they do not run.
+// awaitOrphan waits for a driver whose parent was killed: the kernel has sent it SIGTERM, and it ends its block.
+func (d *Detached) awaitOrphan(patience time.Duration) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if h, running := holderOf(lockPath()); !running || h.dir != d.runDir {
+			return
+		}
+	}
+}
+
+// Stop asks the driver of a run to stop after the block that is running; the second time, or between blocks,
+// it ends the driver. It returns what it did: `after block N`, `stopped` or `still there`.
+func Stop(runDir string, pid int) (outcome string, err error) {
+	ticks, running := began(pid)
+	partial := matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9].partial")
+	if running && !exists(stopFile(runDir)) && len(partial) > 0 {
+		if err := os.WriteFile(stopFile(runDir), nil, 0o644); err != nil {
+			return "", err
+		}
+		block, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(partial[0]), ".partial"))
+		record.NewEvents(runDir, true).Emit("stop-requested", record.Fields{"block": block})
+		return fmt.Sprintf("after block %d", block), nil
+	}
+	_ = syscall.Kill(pid, syscall.SIGTERM)
+	for deadline := time.Now().Add(stopPatience); ; time.Sleep(100 * time.Millisecond) {
+		if now, running := began(pid); !running || now != ticks {
+			return "stopped", nil
+		}
+		if time.Now().After(deadline) {
+			return "still there", nil
+		}
+	}
+}
+
+// stopFile requests a stop. A file works wherever the blocks run, and a look at it costs nothing.
+func stopFile(runDir string) string { return filepath.Join(runDir, "stop-requested") }
+
+func forgetStop(runDir string) { os.Remove(stopFile(runDir)) }
+
+// pid returns that of the process that runs the blocks, 0 if there is none.
 func (d *Detached) pid() (pid int) {
 	var ticks, boot string
 	text, _ := os.ReadFile(d.file("pid"))
@@ -288,6 +324,12 @@ func (d *Detached) pid() (pid int) {
 		return 0
 	}
 	return pid
+}
+
+// writePid says that this process runs the blocks, or lends the machine.
+func (d *Detached) writePid() error {
+	ticks, _ := began(os.Getpid())
+	return record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID()))
 }
 
 func (d *Detached) file(name string) string { return filepath.Join(d.control, name) }

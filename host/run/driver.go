@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,58 +11,55 @@ import (
 	"slices"
 	"strings"
 
-	"tsduel/host/machine"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
-// Kind is what a kind of run does in its blocks.
+// Kind has the functions of one kind of run. All but Block may be nil.
 type Kind struct {
 	Block     func(context.Context, record.Spec) (*record.Block, error)
-	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory; nil: Calibrate
-	Profile   func(context.Context, record.Spec) error                            // after all blocks, unless raw/profiles is there; nil: nothing
-	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted; nil: nothing is
+	Calibrate func(plan *record.Plan, warmup string) (*record.Calibration, error) // by the warm-up block, a directory
+	Profile   func(context.Context, record.Spec) error                            // after all blocks, once
+	Equip     func(facts *record.Facts, wanted record.Pin) error                  // adds what is pinned and counted
 }
 
-// Who is one host of a run: its name, empty for the only one, and the blocks of a host that was lost, in place of which it runs its
-// own spare ones. Every host is complete in itself, with a warm-up and counts of its own.
-type Who struct {
-	Host    string
-	Instead []int
+// Share is what one host does of a run. Each host has its own warm-up block and its own counts.
+type Share struct {
+	Host string // "" for the only host
+	Lost []int  // blocks of lost hosts: this host runs its own spare blocks in their place
 }
 
+// driver runs the blocks of this host.
 type driver struct {
-	plan   *record.Plan
-	who    Who
-	rows   []record.BlockRow     // of this host
-	lost   []record.BlockRow     // of others, in place of which spare ones are run here
-	blocks map[int]*record.Block // that are published
-	report *record.NoiseReport
-	kind   Kind
-	events *record.Events
-	spec   record.Spec // what is the same for all blocks
-	runDir string
-	failed int        // blocks
-	asked  bool       // to stop after a block
-	locks  []*os.File // held until we end
+	record.Spec // what is the same for all blocks
+	share       Share
+	rows        []record.BlockRow     // of this host
+	lost        []record.BlockRow     // the rows of share.Lost
+	blocks      map[int]*record.Block // the published ones, by number
+	report      *record.NoiseReport
+	kind        Kind
+	failed      int        // number of failed blocks
+	stopping    bool       // a stop after a block was requested
+	locks       []*os.File // nil until this run has the machine and the cache; held to the end
 }
 
-// Run runs every block that the plan gives to this host and that has not been run yet, and returns the exit code of the program.
-// Finished blocks are the directories raw/BBB; what was interrupted is done again from its start. A cancelled ctx interrupts it.
-func Run(ctx context.Context, runDir, cache string, who Who, kinds map[string]Kind) int {
+// Run runs every block that the plan gives to this host and that is not finished, and returns the exit code
+// of the program. Finished blocks are the directories raw/BBB; an interrupted block is run again.
+func Run(ctx context.Context, runDir, cache string, share Share, kinds map[string]Kind) int {
 	if absolute, err := filepath.EvalSymlinks(runDir); err == nil {
 		runDir, _ = filepath.Abs(absolute)
 	}
-	d := &driver{runDir: runDir, who: who, blocks: map[int]*record.Block{}, events: record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")}
+	d := &driver{share: share, blocks: map[int]*record.Block{}}
+	d.RunDir, d.Events = runDir, record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")
 	return d.leave(ctx, d.guarded(ctx, cache, kinds))
 }
 
-// guarded makes an error of a mistake of ours: the run has an end in its events all the same, and nothing is left running.
+// guarded turns a panic into an error: the run still writes its last event, and no process is left.
 func (d *driver) guarded(ctx context.Context, cache string, kinds map[string]Kind) (err error) {
 	defer func() {
 		if mistake := recover(); mistake != nil {
-			d.events.Log("ERROR", string(debug.Stack()))
+			d.Events.Log("ERROR", string(debug.Stack()))
 			err = fmt.Errorf("a mistake of tsduel's own, of which run.log says more: %v", mistake)
 		}
 	}()
@@ -74,63 +70,55 @@ func (d *driver) guarded(ctx context.Context, cache string, kinds map[string]Kin
 }
 
 func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kind) (err error) {
-	if d.plan, err = record.LoadPlan(d.runDir); err != nil {
+	if d.Plan, err = record.LoadPlan(d.RunDir); err != nil {
 		return err
 	}
 	var known bool
-	if d.kind, known = kinds[d.plan.Kind]; !known || d.plan.Imported != nil {
-		return record.UserError("%s was imported from logs: there is nothing to build or to run in it", d.runDir)
+	if d.kind, known = kinds[d.Plan.Kind]; !known {
+		return record.UserError("%s is a run of the kind %q, which this tsduel does not know: plan a new run",
+			d.RunDir, d.Plan.Kind)
 	}
-	if err = d.takeRows(); err != nil {
+	if err := d.takeRows(); err != nil {
 		return err
 	}
-	if cache, err = filepath.Abs(cache); err != nil {
+	if d.Cache, err = filepath.Abs(cache); err != nil {
 		return err
 	}
-	scratch := filepath.Join(cache, "scratch")
-	if err := errors.Join(record.PrivateDir(scratch), os.MkdirAll(d.raw(""), 0o755)); err != nil {
+	d.Scratch = filepath.Join(d.Cache, "scratch")
+	if err := os.MkdirAll(d.raw(""), 0o755); err != nil {
 		return err
 	}
-	machine, err := lockMachine(ctx, d.runDir, d.plan.Kind)
-	if err != nil {
+	if d.locks, err = lockAll(ctx, d.RunDir, d.Plan.Kind, d.Cache); err != nil {
 		return err
 	}
-	d.locks = append(d.locks, machine)
-	private, err := lockCache(ctx, cache, d.runDir, lockPatience)
-	if err != nil {
+	if d.Lent, err = record.LoadLent(d.RunDir, d.Plan); err != nil {
 		return err
 	}
-	d.locks = append(d.locks, private)
-	lent, err := record.LoadLent(d.runDir, d.plan)
-	if err != nil {
-		return err
-	}
-	d.spec = record.Spec{Plan: d.plan, RunDir: d.runDir, Scratch: scratch, Cache: cache, Events: d.events, Lent: lent}
-	forgetStop(d.runDir)
+	forgetStop(d.RunDir)
 	d.endStrays()
 	return d.tidyUp()
 }
 
-// takeRows takes what this host has to do with of plan/blocks.tsv, and of the cells those that it runs.
+// takeRows keeps the rows of plan/blocks.tsv that this host has to do with, and the cells of its own rows.
 func (d *driver) takeRows() error {
-	rows, err := record.LoadRows(d.runDir)
+	rows, err := record.LoadRows(d.RunDir)
 	if err != nil {
 		return err
 	}
-	if d.who.Host == "" && len(d.plan.Hosts) > 0 {
-		d.who.Host = d.plan.Hosts[0]
+	if d.share.Host == "" && len(d.Plan.Hosts) > 0 {
+		d.share.Host = d.Plan.Hosts[0]
 	}
 	for _, row := range rows {
-		if row.Host == d.who.Host {
+		if row.Host == d.share.Host {
 			d.rows = append(d.rows, row)
-		} else if slices.Contains(d.who.Instead, row.Block) {
+		} else if slices.Contains(d.share.Lost, row.Block) {
 			d.lost = append(d.lost, row)
 		}
 	}
 	if len(d.rows) == 0 {
-		return record.UserError("plan/blocks.tsv has no block for %s: plan a new run", d.who.Host)
+		return record.UserError("plan/blocks.tsv has no block for %s: plan a new run", d.share.Host)
 	}
-	d.plan.Cells = slices.DeleteFunc(d.plan.Cells, func(c record.Cell) bool {
+	d.Plan.Cells = slices.DeleteFunc(d.Plan.Cells, func(c record.Cell) bool {
 		return !slices.ContainsFunc(d.rows, func(row record.BlockRow) bool { return row.Cell == c.Name })
 	})
 	return nil
@@ -141,23 +129,20 @@ func (d *driver) run(ctx context.Context) error {
 		return err
 	}
 	d.emitRunStart()
-	facts, err := d.describe()
-	if err != nil {
+	if err := d.describe(); err != nil {
 		return err
 	}
-	d.spec.Host = *facts
-	if err := d.meet(ctx); err != nil {
+	if err := d.checkLent(ctx); err != nil {
 		return err
 	}
-	if err := trim(d.plan, d.runDir, d.spec.Cache, func(line string) { d.events.Emit("note", record.Fields{"message": line}) }); err != nil {
+	if err := trim(d.Spec, d.tell); err != nil {
 		d.note("the cache could not be kept below its limit (" + err.Error() + "); the run goes on")
 	}
-	if d.plan.Workload != nil {
+	if d.Plan.Workload != nil {
 		if err := d.makeWorkload(ctx); err != nil {
 			return err
 		}
 	}
-	// All that was planned, then what has to be replaced.
 	for _, row := range d.rows {
 		if row.Kind != "spare" {
 			if err := d.block(ctx, row); err != nil {
@@ -168,21 +153,21 @@ func (d *driver) run(ctx context.Context) error {
 	if err := d.replaceSpoilt(ctx); err != nil {
 		return err
 	}
-	if _, err := os.Stat(d.raw("profiles")); err != nil && d.kind.Profile != nil {
+	if d.kind.Profile != nil && !exists(d.raw("profiles")) {
 		if err := d.mayGoOn(ctx); err != nil {
 			return err
 		}
-		if err := d.kind.Profile(ctx, d.spec); err != nil {
+		if err := d.kind.Profile(ctx, d.Spec); err != nil {
 			return err
 		}
 	}
 	if d.failed > 0 {
-		d.events.Complain(fmt.Sprintf("%d of the blocks failed; the report says which and why", d.failed))
+		d.Events.Complain(fmt.Sprintf("%d of the blocks failed; the report says which and why", d.failed))
 	}
 	return nil
 }
 
-// block runs a block unless it is there.
+// block runs a block unless it is finished.
 func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	if err := d.tooManyFailed(); err != nil {
 		return err
@@ -198,13 +183,14 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	if err := d.mayGoOn(ctx); err != nil {
 		return err
 	}
-	spec := d.spec
-	spec.Row, spec.Dir = row, d.raw(row.Name()+".partial")
-	spec.Plan, spec.Workload, spec.Calibration = d.plan.In(row.Cell), d.spec.Workload.In(row.Cell), d.spec.Calibration.In(row.Cell)
+	spec := d.Spec
+	spec.Row, spec.Dir, spec.Plan = row, d.raw(row.Name()+".partial"), d.Plan.In(row.Cell)
+	spec.Workload, spec.Calibration = d.Workload.In(row.Cell), d.Calibration.In(row.Cell)
 	if err := errors.Join(record.RemoveTree(spec.Dir), os.Mkdir(spec.Dir, 0o755)); err != nil {
 		return err
 	}
-	d.events.Emit("block-start", record.Fields{"block": row.Block, "cell": row.Cell, "kind": row.Kind, "order": row.Order, "phases": d.phases(row)})
+	d.Events.Emit("block-start", record.Fields{"block": row.Block, "cell": row.Cell, "kind": row.Kind, "order": row.Order,
+		"phases": d.phases(row)})
 	b, err := d.kind.Block(ctx, spec)
 	d.endStrays()
 	if err == nil {
@@ -216,10 +202,9 @@ func (d *driver) block(ctx context.Context, row record.BlockRow) error {
 	return d.tooManyFailed()
 }
 
-// mayGoOn is asked between blocks.
+// mayGoOn returns an error if the run was interrupted, or asked to stop between blocks.
 func (d *driver) mayGoOn(ctx context.Context) error {
-	d.asked = stopRequested(d.runDir)
-	if d.asked {
+	if d.stopping = exists(stopFile(d.RunDir)); d.stopping {
 		return context.Canceled
 	}
 	return ctx.Err()
@@ -234,15 +219,16 @@ func (d *driver) tooManyFailed() error {
 			failed[b.Cell]++
 		}
 	}
-	for _, cell := range d.plan.CellNames() {
-		if limit := d.plan.Design.MaxFailedBlocks; failed[cell] > limit {
-			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
+	for _, cell := range d.Plan.CellNames() {
+		if limit := d.Plan.Design.MaxFailedBlocks; failed[cell] > limit {
+			return record.FailedError("%d of the blocks%s failed (design.max_failed_blocks is %d): the run stops here; "+
+				"what failed is in %s", failed[cell], ofCell(cell), limit, d.raw("*/block.json"))
 		}
 	}
 	return nil
 }
 
-// ofCell names a setting of a sweep within a sentence.
+// ofCell names a cell within a sentence.
 func ofCell(cell string) string {
 	if cell == "" {
 		return ""
@@ -264,217 +250,161 @@ func (d *driver) publish(spec record.Spec, b *record.Block) error {
 		return err
 	}
 	d.blocks[b.Block] = b
-	// After each, so that a run that ends early has its judgement too.
-	if err := d.judge(); err != nil {
+	if err := d.judge(); err != nil { // after each block: the run may end early
 		return err
 	}
-	d.events.Emit("block-end", record.Fields{"block": b.Block, "kind": b.Kind, "status": b.Status, "void": b.Void, "seconds": b.Ended - b.Started,
-		"ratios": b.Ratios, "failures": b.Failures, "causes": d.judged(b.Block).Causes})
+	d.Events.Emit("block-end", record.Fields{"block": b.Block, "kind": b.Kind, "status": b.Status, "void": b.Void,
+		"seconds": b.Ended - b.Started, "ratios": b.Ratios, "failures": b.Failures, "causes": d.causes(b.Block)})
 	return nil
 }
 
 func (d *driver) judge() error {
-	d.report = noise.Judge(d.plan, slices.Collect(maps.Values(d.blocks)))
-	if d.report == nil {
+	if d.report = noise.Judge(d.Plan, slices.Collect(maps.Values(d.blocks))); d.report == nil {
 		return nil
 	}
 	return record.WriteJSON(d.raw("noise.json"), d.report)
 }
 
-func (d *driver) judged(block int) record.JudgedBlock {
+// causes returns what spoilt a block from outside, by the last judgement.
+func (d *driver) causes(block int) []string {
 	if d.report != nil {
 		for _, judged := range d.report.Blocks {
 			if judged.Block == block {
-				return judged
-			}
-		}
-	}
-	return record.JudgedBlock{}
-}
-
-// replaceSpoilt runs spare blocks, which were drawn with the plan, in place of blocks that were spoilt from outside. One that
-// failed is not replaced: that is its variant's doing. Each cell has spare blocks of its own.
-func (d *driver) replaceSpoilt(ctx context.Context) error {
-	err := d.judge()
-	for _, cell := range d.plan.CellNames() {
-		if err == nil {
-			err = d.replaceSpoiltOf(ctx, cell)
-		}
-	}
-	return err
-}
-
-func (d *driver) replaceSpoiltOf(ctx context.Context, cell string) error {
-	var counted, spares []record.BlockRow
-	for _, row := range slices.Concat(d.lost, d.rows) {
-		if row.Cell != cell {
-			continue
-		}
-		if row.Kind == "spare" && row.Host == d.who.Host {
-			spares = append(spares, row)
-		}
-		if row.Kind != "warmup" {
-			counted = append(counted, row)
-		}
-	}
-	told := map[int]bool{}
-	// The first that is spoilt has the first spare, and so on: a spare that was run is not run again after an interruption.
-	for again := true; again; {
-		again = false
-		next := 0
-		for _, row := range counted {
-			causes := d.spoilt(row.Block)
-			if causes == "" {
-				continue
-			}
-			if next >= len(spares) {
-				if !told[row.Block] {
-					d.events.Note(row.Block, "", "", "it does not count, and no spare block is left: "+causes)
-				}
-				told[row.Block] = true
-				continue
-			}
-			spare := spares[next]
-			next++
-			if d.blocks[spare.Block] == nil {
-				d.events.Emit("block-replaced", record.Fields{"block": row.Block, "spare": spare.Block, "message": causes})
-				if err := d.block(ctx, spare); err != nil {
-					return err
-				}
-				again = true
-				break
+				return judged.Causes
 			}
 		}
 	}
 	return nil
 }
 
-// spoilt is why a block that is there does not count, although nothing in it failed; empty where it counts or has failed.
+// replaceSpoilt runs spare blocks of the same cell in place of blocks that were spoilt from outside. A failed
+// block is not replaced: the variant is to blame.
+func (d *driver) replaceSpoilt(ctx context.Context) error {
+	if err := d.judge(); err != nil {
+		return err
+	}
+	for _, cell := range d.Plan.CellNames() {
+		var counted, spares []record.BlockRow
+		for _, row := range slices.Concat(d.lost, d.rows) {
+			if row.Cell == cell && row.Kind != "warmup" {
+				counted = append(counted, row)
+				if row.Kind == "spare" && row.Host == d.share.Host {
+					spares = append(spares, row)
+				}
+			}
+		}
+		for i := 0; i < len(counted); i++ {
+			row := counted[i]
+			causes := d.spoilt(row.Block)
+			if causes == "" || slices.ContainsFunc(spares, func(spare record.BlockRow) bool {
+				b := d.blocks[spare.Block]
+				return b != nil && b.Replaces == row.Block
+			}) {
+				continue
+			}
+			next := slices.IndexFunc(spares, func(spare record.BlockRow) bool { return d.blocks[spare.Block] == nil })
+			if next < 0 {
+				d.Events.Note(row.Block, "", "", "it does not count, and no spare block is left: "+causes)
+				continue
+			}
+			// The coins of the spoilt block keep the design balanced. If it is a spare itself, its record has them.
+			spare := spares[next]
+			spare.Replaces, spare.Coins = row.Block, row.Coins
+			if b := d.blocks[row.Block]; b != nil {
+				spare.Coins = b.Coins
+			}
+			d.Events.Emit("block-replaced", record.Fields{"block": row.Block, "spare": spare.Block, "message": causes})
+			if err := d.block(ctx, spare); err != nil {
+				return err
+			}
+			i = -1 // look at all blocks again: the new one is spoilt, perhaps, and the others are judged anew
+		}
+	}
+	return nil
+}
+
+// spoilt says why a block does not count although it has not failed; "" if it counts or has failed.
 func (d *driver) spoilt(block int) string {
-	if slices.Contains(d.who.Instead, block) {
+	if slices.Contains(d.share.Lost, block) {
 		return "the host that was to run it was lost"
 	}
 	b := d.blocks[block]
 	if b == nil || b.Status != record.OK {
 		return ""
 	}
-	causes := d.judged(block).Causes
+	causes := d.causes(block)
 	if b.Void != "" {
 		causes = append([]string{b.Void}, causes...)
 	}
-	said := strings.Join(causes[:min(2, len(causes))], "; ")
 	if len(causes) > 2 {
-		said += fmt.Sprintf("; and %d more", len(causes)-2)
+		return fmt.Sprintf("%s; %s; and %d more", causes[0], causes[1], len(causes)-2)
 	}
-	return said
+	return strings.Join(causes, "; ")
 }
 
-// checkHost looks before anything is measured.
-func (d *driver) checkHost() (err error) {
-	for _, name := range []string{"data", "bench"} {
-		if why := record.WhyNotOurs(filepath.Join(d.spec.Scratch, name)); why != "" {
-			return record.UserError("%s", why)
-		}
-	}
-	if d.spec.Builds, err = record.LoadBuilds(d.runDir, d.plan); err != nil {
-		return err
-	}
-	// Data and queries are estimated where they are made.
-	free, _ := record.IsFull(d.spec.Scratch)
-	needed := d.plan.Estimate.ResultsBytes
-	if d.spec.Lent == nil { // else it lies where meet looks
-		needed += d.plan.Estimate.DatabaseBytes
-		free += record.UsedBytes(filepath.Join(d.spec.Scratch, "data")) // of a block before, which may have been cut off
-	}
-	if free < needed {
-		return record.UserError("%d MiB are free in %s, and the database and the results need about %d MiB: free some, or point TSDUEL_CACHE to a larger disk",
-			free>>20, d.spec.Scratch, needed>>20)
-	}
-	return nil
-}
-
-// describe writes raw/HOST.json, with what is pinned where.
-func (d *driver) describe() (*record.Facts, error) {
-	facts, err := noise.Describe(d.spec.Scratch)
-	if err != nil {
-		return nil, err
-	}
-	facts.Host, facts.Pin = cmp.Or(d.who.Host, "host1"), record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
-	wanted := d.plan.Host.Pin
-	if d.spec.Lent != nil {
-		wanted = record.Pin{Mode: "apart"}
-	}
-	if d.kind.Equip != nil {
-		if err := d.kind.Equip(facts, wanted); err != nil {
-			return nil, err
-		}
-	}
-	if d.spec.Lent != nil {
-		facts.Instructions, facts.InstructionsWhy = false, aloneWhy
-	}
-	return facts, record.WriteJSON(d.raw(facts.Host+".json"), facts)
-}
-
-// emitRunStart tells all that somebody who watches needs to know of the plan, so that the events are enough.
+// emitRunStart tells all that a view needs to know of the plan, so that the view needs only the events.
 func (d *driver) emitRunStart() {
-	planned, measured, finished := 0, 0, 0
+	finished, rows := 0, map[string]int{} // rows by kind
 	for _, row := range d.rows {
-		if row.Kind != "spare" {
-			planned++
-		}
-		if row.Kind == "measured" {
-			measured++
-		}
+		rows[row.Kind]++
 		if d.blocks[row.Block] != nil {
 			finished++
 		}
 	}
 	price, since := 0.0, 0.0
-	if d.plan.Place.Price != nil {
-		price = d.plan.Place.Price.Hour
+	if d.Plan.Place.Price != nil {
+		price = d.Plan.Place.Price.Hour
 	}
-	// A rented machine is paid for since it began to run.
 	if stat, err := proc.FS().Stat(); err == nil {
-		since = float64(stat.BootTime)
+		since = float64(stat.BootTime) // a rented machine is paid for since then
 	}
-	cells := len(d.plan.CellNames())
-	d.events.Emit("run-start", record.Fields{"run": d.plan.Run, "kind": d.plan.Kind, "cells": cells, "blocks": measured, "variants": len(d.plan.Variants),
-		"planned": planned, "finished": finished, "block_s": d.plan.Duration.BlockS, "workload_s": d.plan.Duration.WorkloadS,
-		"place": d.plan.Place.Kind, "price_h": price, "machine_since": since})
+	d.Events.Emit("run-start", record.Fields{"run": d.Plan.Run, "kind": d.Plan.Kind, "cells": len(d.Plan.CellNames()),
+		"blocks": rows["measured"], "variants": len(d.Plan.Variants),
+		"planned": len(d.rows) - rows["spare"], "finished": finished,
+		"block_s": d.Plan.Duration.BlockS, "workload_s": d.Plan.Duration.WorkloadS,
+		"place": d.Plan.Place.Kind, "price_h": price, "machine_since": since})
 }
 
-// phases is how many a block will tell of: what a bar of the whole is drawn with.
+// phases returns how many phases a block will have: a view's progress bar needs it.
 func (d *driver) phases(row record.BlockRow) int {
-	if d.plan.Kind != "tsbs" {
-		if d.spec.Calibration == nil || row.Kind == "warmup" {
-			return len(row.Order)
+	variants, types, warmup := len(row.Order), len(row.QueryTypes), row.Kind == "warmup"
+	plan := d.Plan.In(row.Cell)
+	switch {
+	case plan.Kind != "tsbs" && (d.Calibration == nil || warmup):
+		return variants
+	case plan.Kind != "tsbs":
+		return variants * len(d.Calibration.Rows)
+	case plan.Design.StartFrom == "baseline":
+		// The load; copy, start, ingest, settle, and a candidate's downgrade; two duels, one over two windows.
+		return 5 + 5*variants - 1 + 2*4 + 3*types
+	}
+	phases, sittings, loads := 0, max(1, plan.Duel.Sittings), max(1, plan.Duel.LoadSittings)
+	if warmup {
+		sittings, loads = 1, 1
+	}
+	if plan.Design.Load != record.InDuel || warmup && plan.Workload.Alone != nil {
+		phases += variants * 5 // canary, start, load, settle, stop
+		if plan.Queries.Solo {
+			phases += variants * types
 		}
-		return len(row.Order) * len(d.spec.Calibration.Rows)
 	}
-	if d.plan.Design.StartFrom == "baseline" {
-		// The baseline's load; of each variant copy, start, ingest, settle, downgrade but of the baseline; two duels, of which the second
-		// asks over two windows.
-		return 5 + 5*len(row.Order) - 1 + 2*4 + 3*len(row.QueryTypes)
-	}
-	solo, plan := 5, d.plan.In(row.Cell) // canary, start, load, settle, stop
-	if plan.Queries.Solo {
-		solo += len(row.QueryTypes)
-	}
-	phases := len(row.Order) * solo
 	if plan.Duel.Enabled {
-		phases += 4 + len(row.QueryTypes) // start, idle twice, stop
+		phases += 2 + sittings*(2+types) // idle twice; start, stop
+		if plan.Duel.Load {
+			phases += 4 * loads // start, exchange, settle, stop
+		}
 	}
 	if plan.Mixed != nil {
-		phases += 3 * len(row.Order) // start, mixed, stop
+		phases += 3 * variants // start, mixed, stop
 	}
 	if plan.Capacity != nil {
-		phases += (2 + len(plan.Capacity.Ladder)) * len(row.Order)
+		phases += (2 + len(plan.Capacity.Ladder)) * variants
 	}
 	return phases
 }
 
 func (d *driver) endStrays() {
-	count, err := proc.EndStrays(d.spec.Scratch)
+	count, err := proc.EndStrays(d.Scratch)
 	if count > 0 {
 		d.note(fmt.Sprintf("ended what an interrupted block left behind: %d processes", count))
 	}
@@ -483,50 +413,13 @@ func (d *driver) endStrays() {
 	}
 }
 
-// blameFullDisk blames the version, if it has written more than was to be expected; else it is an error: the block is run again when
-// there is room.
-func (d *driver) blameFullDisk(b *record.Block) error {
-	for where, m := range d.machines() {
-		var disk machine.Disk
-		if m.Disk(d.spec.Scratch, &disk) != nil || !disk.Full || disk.Data <= d.plan.Estimate.DatabaseBytes {
-			continue
-		}
-		b.Failures[0].Message += fmt.Sprintf("; the disk of %s%s is full: its files take %d MiB, and %d were expected",
-			d.spec.Scratch, where, disk.Data>>20, d.plan.Estimate.DatabaseBytes>>20)
-		if where == "" { // the room is needed for the record
-			return record.Wipe(filepath.Join(d.spec.Scratch, "data"))
-		}
-		return nil
-	}
-	return d.whyFull()
-}
-
-// whyFull is a sentence if a disk of ours is full, else nil.
-func (d *driver) whyFull() error {
-	for where, m := range d.machines() {
-		for _, dir := range []string{d.raw(""), d.spec.Scratch} {
-			var disk machine.Disk
-			if m.Disk(dir, &disk) != nil || !disk.Full {
-				continue
-			}
-			remedy := "free some there"
-			if dir == d.spec.Scratch && where == "" {
-				remedy += ", or point TSDUEL_CACHE to a larger disk"
-			}
-			return record.UserError("the disk of %s%s is full (%d MiB are free): %s; no finished block is lost. To go on: make %s RUN=%s",
-				dir, where, disk.Free>>20, remedy, d.plan.Kind, filepath.Base(d.runDir))
-		}
-	}
-	return nil
-}
-
-// leave says why the run ends, ends what is left, and returns the exit code.
+// leave says why the run ends, ends all processes, and returns the exit code.
 func (d *driver) leave(ctx context.Context, err error) int {
 	var stop *record.Stop
 	code, status, message := 0, record.OK, ""
 	switch {
 	case err == nil:
-	case d.asked:
+	case d.stopping:
 		code, status, message = record.ExitInterrupted, "interrupted", "stopped as asked"
 	case ctx.Err() != nil:
 		code, status, message = record.ExitInterrupted, "interrupted", "interrupted"
@@ -538,15 +431,14 @@ func (d *driver) leave(ctx context.Context, err error) int {
 			code, message = record.ExitUser, full.Error()
 		}
 	}
-	for _, lock := range d.locks {
-		defer lock.Close()
-	}
-	// Without both, what runs here is another run's.
-	if len(d.locks) < 2 {
+	if d.locks == nil { // the processes and the events may be another run's
 		if status == record.Failed {
-			d.events.Complain(message)
+			d.Events.Complain(message)
 		}
 		return code
+	}
+	for _, lock := range d.locks {
+		defer lock.Close()
 	}
 	if err := proc.EndAll(); err != nil {
 		d.note(err.Error())
@@ -556,24 +448,24 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	if code == record.ExitInterrupted {
 		d.removePartials()
 	}
-	d.events.Emit("run-end", record.Fields{"run": filepath.Base(d.runDir), "kind": d.plan.Kind, "status": status, "code": code, "message": message})
-	forgetStop(d.runDir)
+	d.Events.Emit("run-end", record.Fields{"run": filepath.Base(d.RunDir), "kind": d.Plan.Kind, "status": status,
+		"code": code, "message": message})
+	forgetStop(d.RunDir)
 	return code
 }
 
-// removePartials removes what was not published: it is run again from its start, and nothing reads what it left.
-func (d *driver) removePartials() {
-	for _, partial := range matching(d.raw(""), "*.partial") {
-		if err := record.RemoveTree(partial); err != nil {
-			d.note(err.Error())
-		}
-	}
+func (d *driver) raw(name string) string { return filepath.Join(d.RunDir, "raw", name) }
+
+// note writes to run.log and to the terminal.
+func (d *driver) note(text string) {
+	d.Events.Log("INFO", text)
+	fmt.Fprintln(os.Stderr, text)
 }
 
-func (d *driver) raw(name string) string { return filepath.Join(d.runDir, "raw", name) }
+// tell writes an event that belongs to no block.
+func (d *driver) tell(text string) { d.Events.Emit("note", record.Fields{"message": text}) }
 
-// note is for whoever looks at the terminal or at run.log.
-func (d *driver) note(text string) {
-	d.events.Log("INFO", text)
-	fmt.Fprintln(os.Stderr, text)
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

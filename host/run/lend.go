@@ -1,9 +1,8 @@
 package run
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"os"
@@ -13,52 +12,40 @@ import (
 	"time"
 
 	"tsduel/host/machine"
-	"tsduel/host/noise"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 	"tsduel/host/workload"
 )
 
-// Where components run on hosts of their own, the driver is on the client's, and the others are lent to it: each for one run, under
-// the same locks as a driver's.
+// With a topology the driver is on the client's host. The other hosts are lent to it, under the same locks.
 
 const (
-	// lendPatience is for how long a machine is lent though no driver comes, beyond the time in which that makes its data.
+	// lendPatience is how long a machine waits for a driver, beyond the time in which the driver makes data.
 	lendPatience = 15 * time.Minute
-	// lendWithin is longer than the waits for two locks.
-	lendWithin = 30 * time.Second
-	// releasePatience bounds the good-bye to one, and a look at its disk: a machine that is gone gives itself back.
+	// releasePatience is for giving a host back, or a look at its disk. A lost host ends by itself.
 	releasePatience = 10 * time.Second
-	// clockQuestions are some milliseconds each way.
+	// clockQuestions take some milliseconds each way.
 	clockQuestions = 50
+	apartWhy       = "components run on other hosts than the client, which does not see their instructions"
 )
 
-// Lend starts lending this machine, as a host of the run (who), unless it is lent already; a driver can come then.
+// Lend starts lending this machine, as a host of the run, unless it is lent already. Then a driver can come.
 func (d *Detached) Lend() error {
-	unlock, err := d.exclusive()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if d.pid() != 0 {
+	err := d.start("lending", func() error {
+		_ = os.Remove(d.file("refused"))
 		return nil
-	}
-	_ = os.Remove(d.file("refused"))
-	if err := errors.Join(d.Collected(), d.launch("lending")); err != nil {
+	}, func() bool { return d.pid() != 0 || exists(d.file("refused")) })
+	if err != nil || d.pid() != 0 {
 		return err
 	}
-	for deadline := time.Now().Add(lendWithin); d.pid() == 0; time.Sleep(20 * time.Millisecond) {
-		if why, err := os.ReadFile(d.file("refused")); err == nil {
-			return record.UserError("%s", why)
-		}
-		if time.Now().After(deadline) {
-			return record.UserError("this machine is not lent, and nothing is said of why: see that the disk of %s is not full, and %s", d.control, d.file("log"))
-		}
+	if why, err := os.ReadFile(d.file("refused")); err == nil {
+		return record.UserError("%s", why)
 	}
-	return nil
+	return record.UserError("this machine is not lent, and nothing is said of why: "+
+		"see that the disk of %s is not full, and %s", d.control, d.file("log"))
 }
 
-// Lending is what Lend starts. Why it does not begin is in a file, for Lend.
+// Lending is the process that Lend starts. If it cannot begin, it writes why to a file for Lend.
 func (d *Detached) Lending(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -73,34 +60,28 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	scratch := filepath.Join(d.cache, "scratch")
-	if err := record.PrivateDir(scratch); err != nil {
-		return err
-	}
-	ours, err := lockMachine(ctx, d.runDir, plan.Kind)
+	locks, err := lockAll(ctx, d.runDir, plan.Kind, d.cache)
 	if err != nil {
 		return err
 	}
-	defer ours.Close()
-	private, err := lockCache(ctx, d.cache, d.runDir, lockPatience)
+	for _, lock := range locks {
+		defer lock.Close()
+	}
+	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: filepath.Join(d.cache, "scratch"), Cache: d.cache,
+		Host: record.Facts{Host: append(d.share, "")[0]}, Events: record.NewEvents(d.runDir, true)}
+	if _, err := proc.EndStrays(spec.Scratch); err != nil {
+		return err
+	}
+	l, err := machine.Listen(lent, spec.Host.Host)
 	if err != nil {
 		return err
 	}
-	defer private.Close()
-	if _, err := proc.EndStrays(scratch); err != nil {
-		return err
-	}
-	l, err := machine.Listen(lent, append(d.who, "")[0])
-	if err != nil {
-		return err
-	}
-	ticks, _ := began(os.Getpid())
-	if err := record.WriteFile(d.file("pid"), fmt.Appendf(nil, "%d %s %s\n", os.Getpid(), ticks, noise.BootID())); err != nil {
+	if err := d.writePid(); err != nil {
 		return err
 	}
 	defer os.Remove(d.file("pid"))
-	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: scratch, Cache: d.cache, Host: record.Facts{Host: append(d.who, "")[0]}, Events: record.NewEvents(d.runDir, true)}
-	return machine.Lend(ctx, l, lent.Token, lendPatience+3*record.Seconds(plan.Duration.WorkloadS), func(ctx context.Context) (made *record.Workload, err error) {
+	patience := lendPatience + 3*record.Seconds(plan.Duration.WorkloadS)
+	return machine.Lend(ctx, l, lent.Token, patience, func(ctx context.Context) (files *record.Workload, err error) {
 		if spec.Builds, err = record.LoadBuilds(d.runDir, plan); err != nil {
 			return nil, err
 		}
@@ -108,90 +89,91 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 	})
 }
 
-// others are the hosts that run components, but for the driver's own.
-func (d *driver) others() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.plan.Topology)), func(host string) bool { return host == d.spec.Host.Host })
+// lentHosts are the hosts that run components, without the driver's own.
+func (d *driver) lentHosts() []string {
+	hosts := slices.Sorted(maps.Keys(d.Plan.Topology))
+	return slices.DeleteFunc(hosts, func(host string) bool { return host == d.Host.Host })
 }
 
-// meet writes raw/HOST.json of the hosts that run components, and looks whether blocks can run on them.
-func (d *driver) meet(ctx context.Context) error {
-	binaries, _ := filepath.Glob(filepath.Join(d.spec.Builds.TSBSBin, "tsbs_*"))
-	for _, build := range d.spec.Builds.Variants {
-		for _, part := range build.Components {
-			binaries = append(binaries, part.Binary)
-		}
-	}
-	var here map[string]string
-	if err := machine.NewHere(ctx, "").Sums(binaries, &here); err != nil {
+// borrow calls use with a lent host, and then hangs up.
+func (d *driver) borrow(ctx context.Context, host string, use func(*machine.There) error) error {
+	there, _, err := machine.Borrow(ctx, d.Lent, host)
+	if err != nil {
 		return err
 	}
-	for _, host := range d.others() {
-		there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
-		if err != nil {
-			return err
+	defer there.HangUp()
+	return use(there)
+}
+
+// checkLent writes raw/HOST.json of the lent hosts, and refuses a run for which they are not ready.
+func (d *driver) checkLent(ctx context.Context) error {
+	programs, _ := filepath.Glob(filepath.Join(d.Builds.TSBSBin, "tsbs_*"))
+	for _, build := range d.Builds.Variants {
+		for _, part := range build.Components {
+			programs = append(programs, part.Binary)
 		}
-		err = d.meetOne(there, here)
-		there.HangUp()
-		if err != nil {
+	}
+	var sums map[string]string
+	if err := machine.NewHere(ctx, "").Sums(programs, &sums); err != nil {
+		return err
+	}
+	for _, host := range d.lentHosts() {
+		if err := d.borrow(ctx, host, func(there *machine.There) error { return d.check(there, sums) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *driver) meetOne(there *machine.There, here map[string]string) error {
-	facts := &record.Facts{}
-	if err := there.Describe(d.spec.Scratch, facts); err != nil {
-		return err
-	}
+// check compares the programs of a lent host with the sums of the client's.
+func (d *driver) check(there *machine.There, sums map[string]string) error {
+	var facts record.Facts
 	var disk machine.Disk
-	if err := there.Disk(d.spec.Scratch, &disk); err != nil {
+	if err := cmp.Or(there.Describe(d.Scratch, &facts), there.Disk(d.Scratch, &disk)); err != nil {
 		return err
 	}
-	// A block before may have been cut off: what it left is wiped.
-	if free, needed := disk.Free+disk.Data, d.plan.Estimate.DatabaseBytes; free < needed {
-		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there", there.Host, free>>20, d.spec.Scratch, needed>>20)
+	// Data of an interrupted block are wiped by the next one.
+	if free, needed := disk.Free+disk.Data, d.Plan.Estimate.DatabaseBytes; free < needed {
+		return record.UserError("%s: %d MiB are free in %s, and the database needs about %d MiB: free some there",
+			there.Host, free>>20, d.Scratch, needed>>20)
 	}
-	var found map[string]string
-	if err := there.Sums(slices.Collect(maps.Keys(here)), &found); err != nil {
+	var sumsThere map[string]string
+	if err := there.Sums(slices.Collect(maps.Keys(sums)), &sumsThere); err != nil {
 		return err
 	}
-	for path, sum := range here {
-		ofClients := filepath.Dir(path) == d.spec.Builds.TSBSBin // each makes its part of the data, as one would
-		if found[path] != sum && (!ofClients || slices.Contains(d.plan.Topology[there.Host], "client")) {
-			return record.UserError("%s has another %s than the client's host, so that what build/ says would not be what runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
+	generates := slices.Contains(d.Plan.Topology[there.Host], "client") // only clients need the programs of TSBS
+	for path, sum := range sums {
+		if sumsThere[path] != sum && (generates || filepath.Dir(path) != d.Builds.TSBSBin) {
+			return record.UserError("%s has another %s than the client's host, so that what build/ says would not be what "+
+				"runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
 		}
 	}
 	roundTrip, ahead, err := there.Clock(clockQuestions)
 	if err != nil {
 		return err
 	}
-	facts.Host, facts.Pin = there.Host, record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: "no client runs here"}
-	facts.InstructionsWhy = aloneWhy
-	facts.Link = &record.Link{Address: d.spec.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
-	return record.WriteJSON(d.raw(there.Host+".json"), facts)
+	facts.Host, facts.InstructionsWhy = there.Host, apartWhy
+	facts.Pin = record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: "no client runs here"}
+	facts.Link = &record.Link{Address: d.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
+	return d.writeFacts(&facts)
 }
 
-const aloneWhy = "components run on other hosts than the client, which does not see their instructions"
-
-// makeWorkload has all clients make their files at once: the same ones, but for the group of the data that each loads.
+// makeWorkload has all clients make the same files at once, but each its own group of the data.
 func (d *driver) makeWorkload(ctx context.Context) (err error) {
-	others := d.plan.Topology.Clients()[min(1, len(d.plan.Topology)):]
+	others := d.Plan.Topology.Clients()
+	others = others[min(1, len(others)):] // the first client is here
 	made, failed := make([]record.Workload, len(others)), make([]error, len(others))
 	making, end := context.WithCancel(ctx)
 	defer end()
 	var all sync.WaitGroup
 	for i, host := range others {
 		all.Go(func() {
-			there, _, err := machine.Borrow(making, d.spec.Lent, host)
-			if err == nil {
-				err = there.Workload(machine.None{}, &made[i])
-				there.HangUp()
-			}
-			failed[i] = err
+			failed[i] = d.borrow(making, host, func(there *machine.There) error {
+				return there.Workload(machine.None{}, &made[i])
+			})
 		})
 	}
-	if d.spec.Workload, err = workload.Make(ctx, d.spec); err != nil {
+	if d.Workload, err = workload.Make(ctx, d.Spec); err != nil {
 		return err
 	}
 	if all.Wait(); len(others) == 0 {
@@ -201,35 +183,37 @@ func (d *driver) makeWorkload(ctx context.Context) (err error) {
 		if failed[i] != nil {
 			return failed[i]
 		}
-		for k, q := range d.spec.Workload.Queries {
-			if k >= len(made[i].Queries) || made[i].Queries[k].SHA256 != q.SHA256 || made[i].Queries[k].Path != q.Path {
-				return record.UserError("%s has made other queries of %s than the first client: give all hosts the same architecture", host, q.Type)
+		queries, mixed := made[i].Queries, made[i].Mixed
+		for k, q := range d.Workload.Queries {
+			if k >= len(queries) || queries[k].SHA256 != q.SHA256 || queries[k].Path != q.Path {
+				return record.UserError("%s has made other queries of %s than the first client: "+
+					"give all hosts the same architecture", host, q.Type)
 			}
 		}
-		for k, data := range d.spec.Workload.Mixed {
-			if k >= len(made[i].Mixed) || made[i].Mixed[k].ContentChecksum != data.ContentChecksum || made[i].Mixed[k].FeedPath != data.FeedPath {
-				return record.UserError("%s has made other data (%s) than the first client: give all hosts the same architecture", host, data.Format)
+		for k, data := range d.Workload.Mixed {
+			if k >= len(mixed) || mixed[k].ContentChecksum != data.ContentChecksum || mixed[k].FeedPath != data.FeedPath {
+				return record.UserError("%s has made other data (%s) than the first client: "+
+					"give all hosts the same architecture", host, data.Format)
 			}
 		}
-		d.spec.Workload.Groups = append(d.spec.Workload.Groups, made[i].Groups...)
+		d.Workload.Groups = append(d.Workload.Groups, made[i].Groups...)
 	}
-	return record.WriteJSON(d.raw("workload.json"), d.spec.Workload)
+	return record.WriteJSON(d.raw("workload.json"), d.Workload)
 }
 
-// machines are this one and, where that is to be said " on HOST", those that are lent to us, while each is looked at. One that does
-// not answer is left out.
+// machines yields this machine with "", and each lent host that answers with " on HOST" for a sentence.
 func (d *driver) machines() iter.Seq2[string, machine.Machine] {
 	return func(yield func(string, machine.Machine) bool) {
-		if !yield("", machine.NewHere(context.Background(), "")) || d.spec.Lent == nil {
+		if !yield("", machine.NewHere(context.Background(), "")) || d.Lent == nil {
 			return
 		}
-		for _, host := range d.others() {
+		for _, host := range d.lentHosts() {
 			ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
-			there, _, err := machine.Borrow(ctx, d.spec.Lent, host)
-			goOn := err != nil || yield(" on "+host, there)
-			if err == nil {
-				there.HangUp()
-			}
+			goOn := true
+			_ = d.borrow(ctx, host, func(there *machine.There) error {
+				goOn = yield(" on "+host, there)
+				return nil
+			})
 			cancel()
 			if !goOn {
 				return
@@ -238,7 +222,7 @@ func (d *driver) machines() iter.Seq2[string, machine.Machine] {
 	}
 }
 
-// release gives the other hosts back.
+// release gives the lent hosts back.
 func (d *driver) release() {
 	for _, m := range d.machines() {
 		if there, lent := m.(*machine.There); lent {

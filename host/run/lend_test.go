@@ -25,17 +25,19 @@ func newApart(t *testing.T) *fixture {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	must(t, err)
 	must(t, l.Close())
-	f.put("lent.json", record.Lent{Token: strings.Repeat("a", 64), Port: l.Addr().(*net.TCPAddr).Port, Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}})
+	f.put("lent.json", record.Lent{Token: strings.Repeat("a", 64), Port: l.Addr().(*net.TCPAddr).Port,
+		Hosts: map[string]string{"host1": "127.0.0.1", "host2": "127.0.0.2"}})
 	f.write()
 	must(t, os.MkdirAll(f.cache, 0o700))
 	return f
 }
 
-// lend has host2 wait for a driver: another machine in all but its kernel, with a lock of its own and, at the same path, a cache on
-// a disk of 40 MiB, in which a line of shell is run before. It is no child of ours, which the end of a run would end.
+// lend has host2 wait for a driver. It is like another machine: it has its own lock and, at the same path,
+// a cache on a disk of 40 MiB, where `before` runs first. It is no child of the test: a run ends those.
 func (f *fixture) lend(before string) {
 	f.t.Helper()
-	c := exec.Command("sh", "-c", `mount -t tmpfs -o size=40m,mode=700 tmpfs "$2" && cd "$2" && `+before+` && { "$0" detached lending "$1" "$2" host2 & }`, os.Args[0], f.dir, f.cache)
+	c := exec.Command("sh", "-c", `mount -t tmpfs -o size=40m,mode=700 tmpfs "$2" && cd "$2" && `+before+
+		` && { "$0" detached lending "$1" "$2" host2 & }`, os.Args[0], f.dir, f.cache)
 	c.Env = append(os.Environ(), "FAKE_DRIVER=1", "TSDUEL_LOCK="+filepath.Join(f.t.TempDir(), "lock"))
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	if err := c.Run(); err != nil {
@@ -57,7 +59,7 @@ func (f *fixture) wantGivenBack() {
 	f.waitFor("the end of it", func() bool { return !f.exists("control/pid")() })
 }
 
-// fills is a block that fails, since so many MiB have become a file on the disk of host2, below its cache.
+// fills is a block that fails after it has written so many MiB to a file in the cache of host2.
 func fills(mib int, path string) func(context.Context, record.Spec) (*record.Block, error) {
 	return func(ctx context.Context, spec record.Spec) (*record.Block, error) {
 		b := done(spec)
@@ -69,30 +71,32 @@ func fills(mib int, path string) func(context.Context, record.Spec) (*record.Blo
 			return nil, err
 		}
 		defer there.HangUp()
-		path := filepath.Join(spec.Cache, path)
-		var said machine.Said
+		script := fmt.Sprintf(`mkdir -p "${1%%/*}"; head -c %dM /dev/zero >"$1"`, mib)
+		argv := []string{"-c", script, "fill", filepath.Join(spec.Cache, path)}
 		b.Fail(record.Failure{Message: "the server died"})
-		return b, there.Run(machine.Command{Argv: []string{"-c", fmt.Sprintf(`mkdir -p "${1%%/*}"; head -c %dM /dev/zero >"$1"`, mib), "fill", path}, Patience: lendWithin}, &said)
+		return b, there.Run(machine.Command{Argv: argv, Patience: startPatience}, &machine.Said{})
 	}
 }
 
-// A disk that is full is no version's failing on another host either, unless its own files are larger than was to be expected.
+// A full disk of another host is no variant's failure either, unless its files are larger than estimated.
 func TestFullDiskOfAnotherHost(t *testing.T) {
 	f := newApart(t)
 	f.lend("true")
 	f.block = fills(50, "theirs")
-	wantIn(t, f.run(t.Context(), 2), "the disk of "+filepath.Join(f.cache, "scratch")+" on host2 is full (0 MiB are free): free some there; no finished block is lost. To go on: make tsbs RUN=")
+	wantIn(t, f.run(t.Context(), 2), "the disk of "+filepath.Join(f.cache, "scratch")+" on host2 is full "+
+		"(0 MiB are free): free some there; no finished block is lost. To go on: make tsbs RUN=")
 	f.wantThere(0)
 	f.wantGivenBack()
 
 	f.lend("true")
 	f.block = fills(50, "scratch/data/baseline/x")
-	wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " on host2 is full: its files take ", " MiB, and 1 were expected")
+	wantIn(t, f.run(t.Context(), 0), "the server died; the disk of ", " on host2 is full: its files take ",
+		" MiB, and 1 were expected")
 	f.wantThere(0, 1)
 	f.wantGivenBack()
 }
 
-// What a block that was cut off has left is wiped by the next one, so it is room.
+// The data of an interrupted block count as free: the next block wipes them.
 func TestRoomOfABlockThatWasCutOff(t *testing.T) {
 	f := newApart(t)
 	f.plan["estimate"] = map[string]any{"database_bytes": 30 << 20}
@@ -101,7 +105,8 @@ func TestRoomOfABlockThatWasCutOff(t *testing.T) {
 	f.wantThere(0, 1)
 	f.wantGivenBack()
 	f.lend("head -c 20M /dev/zero >theirs")
-	wantIn(t, f.run(t.Context(), 2), "host2: 19 MiB are free in ", ", and the database needs about 30 MiB: free some there")
+	wantIn(t, f.run(t.Context(), 2), "host2: 19 MiB are free in ",
+		", and the database needs about 30 MiB: free some there")
 	f.wantGivenBack()
 
 	here := newFixture(t, 1, 0)
@@ -115,7 +120,7 @@ func TestRoomOfABlockThatWasCutOff(t *testing.T) {
 	here.run(t.Context(), 0)
 }
 
-// A host that will not be lent says why; one that is asked again has begun once, and stops when it is told to.
+// A host that cannot be lent says why. A host that is asked twice begins once, and stops when it is told to.
 func TestLend(t *testing.T) {
 	t.Setenv("FAKE_DRIVER", "1")
 	systemd = "/none"

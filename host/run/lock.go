@@ -1,4 +1,5 @@
-// Package run drives all blocks of a run: their order, what was interrupted, what has to be replaced, and every way to end.
+// Package run drives all blocks of a run: it runs them in order, goes on after an interruption, replaces
+// spoilt blocks, and ends the run in every case.
 package run
 
 import (
@@ -21,16 +22,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who measures on this machine: one run at a time, whoever started it and whatever its cache is. The lock is the kernel's
-// (flock), which gives it back when the process is gone, however it went. The text in the file is for people, and is
-// believed only while the lock is held by the very process that it names, in this boot. /run/lock and /tmp are open to
-// every user, and a kernel may refuse to create (O_CREAT) what another user has made there (fs.protected_regular), so the
-// file is made at most once, and then opened without creating it. tsduel/rounds/lock.py reads it.
+// One run at a time measures on a machine, for all users and caches. The lock is the kernel's (flock), which
+// frees it when the process ends in any way. The text in the file is for people. It is believed only while
+// the process that it names exists, in this boot. tsduel/places/lock.py reads it, too.
+//
+// All users may write to /run/lock and /tmp, and a kernel may refuse O_CREAT for a file of another user there
+// (fs.protected_regular). So the file is created once, and then opened without O_CREAT.
 
 const lockPatience = 10 * time.Second
 
 func lockPath() string {
-	if path := os.Getenv("TSDUEL_LOCK"); path != "" { // tests must not wait for each other
+	if path := os.Getenv("TSDUEL_LOCK"); path != "" { // of a test: tests must not wait for each other
 		return path
 	}
 	if info, err := os.Stat("/run/lock"); err == nil && info.Mode()&os.ModeSticky != 0 {
@@ -44,9 +46,10 @@ type holder struct {
 	user, since, dir string
 }
 
-var holderLine = regexp.MustCompile(`^pid ([0-9]+), began ([0-9]+), boot ([0-9a-f-]+), user ([^,]*), since ([0-9TZ:-]+), ([^\n]*)`)
+var holderLine = regexp.MustCompile(
+	`^pid ([0-9]+), began ([0-9]+), boot ([0-9a-f-]+), user ([^,]*), since ([0-9TZ:-]+), ([^\n]*)`)
 
-// holderOf is the process that a lock's text names, if it is there.
+// holderOf returns the process that a lock's text names, and whether it still exists.
 func holderOf(path string) (holder, bool) {
 	text, _ := os.ReadFile(path)
 	m := holderLine.FindStringSubmatch(string(text))
@@ -57,19 +60,36 @@ func holderOf(path string) (holder, bool) {
 	return holder{pid, m[4], m[5], m[6]}, isProcess(pid, m[2], m[3])
 }
 
-// isProcess says whether this process is there, and is no later one of the same number.
+// isProcess says whether this process still exists: a later process may have the same pid.
 func isProcess(pid int, ticks, boot string) bool {
 	began, running := began(pid)
 	return running && began == ticks && boot == noise.BootID()
 }
 
-// began is when a process began, in clock ticks since boot: with it a number is one process. False for a zombie.
+// began returns when a process began, in clock ticks since boot, and whether it runs: a zombie does not.
 func began(pid int) (ticks string, running bool) {
 	stat, err := proc.Stat(pid)
 	return strconv.FormatUint(stat.Starttime, 10), err == nil && stat.State != "Z"
 }
 
-// lockMachine returns the lock of this machine, which is given back when we end.
+// lockAll makes the scratch directory of a cache, and takes the locks of the machine and of the cache.
+func lockAll(ctx context.Context, runDir, kind, cache string) ([]*os.File, error) {
+	if err := record.PrivateDir(filepath.Join(cache, "scratch")); err != nil {
+		return nil, err
+	}
+	machine, err := lockMachine(ctx, runDir, kind)
+	if err != nil {
+		return nil, err
+	}
+	private, err := lockCache(ctx, cache, runDir, lockPatience)
+	if err != nil {
+		machine.Close()
+		return nil, err
+	}
+	return []*os.File{machine, private}, nil
+}
+
+// lockMachine takes the lock of this machine; Close frees it.
 func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	path := lockPath()
 	if _, err := os.Lstat(path); os.IsNotExist(err) {
@@ -88,9 +108,10 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 		f, err = os.Open(path)
 	}
 	if err != nil {
-		return nil, record.UserError("%s, by which runs on this machine exclude each other, cannot be opened: see who made it, and remove it (%v)", path, err)
+		return nil, record.UserError("%s, by which runs on this machine exclude each other, cannot be opened: "+
+			"see who made it, and remove it (%v)", path, err)
 	}
-	// One who only looks holds it for an instant, and so does the last child of a driver that was killed.
+	// Wait if no driver holds it: a look at it takes an instant, and so does the end of a killed driver.
 	patience := lockPatience
 	if _, known := holderOf(path); known {
 		patience = 0
@@ -104,15 +125,16 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 		name = u.Username
 	}
 	ticks, _ := began(os.Getpid())
-	// Opened without O_CREATE; without this text the lock is as good.
+	// The lock works without this text, too.
 	if text, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
-		fmt.Fprintf(text, "pid %d, began %s, boot %s, user %s, since %s, %s\n", os.Getpid(), ticks, noise.BootID(), name, time.Now().UTC().Format(time.RFC3339), runDir)
+		fmt.Fprintf(text, "pid %d, began %s, boot %s, user %s, since %s, %s\n",
+			os.Getpid(), ticks, noise.BootID(), name, time.Now().UTC().Format(time.RFC3339), runDir)
 		text.Close()
 	}
 	return f, nil
 }
 
-// lockCache returns the lock of a cache: who has it may end what has its scratch directory in its environment.
+// lockCache takes the lock of a cache: its holder may end all processes that use its scratch directory.
 func lockCache(ctx context.Context, cache, runDir string, patience time.Duration) (*os.File, error) {
 	path := filepath.Join(cache, "run.lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -122,7 +144,8 @@ func lockCache(ctx context.Context, cache, runDir string, patience time.Duration
 	if err := waitForLock(ctx, f, patience); err != nil {
 		text, _ := os.ReadFile(path)
 		f.Close()
-		return nil, cmp.Or(ctx.Err(), record.UserError("another run is going on with this cache: %s; wait for it, or stop it with kill", strings.TrimSpace(string(text))))
+		return nil, cmp.Or(ctx.Err(), record.UserError("another run is going on with this cache: %s; "+
+			"wait for it, or stop it with kill", strings.TrimSpace(string(text))))
 	}
 	if runDir != "" && f.Truncate(0) == nil {
 		fmt.Fprintf(f, "pid %d, %s, since %s\n", os.Getpid(), runDir, time.Now().UTC().Format(time.RFC3339))
@@ -136,7 +159,7 @@ func waitForLock(ctx context.Context, f *os.File, patience time.Duration) error 
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		// flock cannot be waited for with a limit.
+		// flock has no time limit.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -145,7 +168,7 @@ func waitForLock(ctx context.Context, f *os.File, patience time.Duration) error 
 	}
 }
 
-// taken is why a run cannot go on now, and what to do.
+// taken says why a run cannot go on now, and what to do.
 func taken(path, runDir, kind string) error {
 	run := filepath.Base(runDir)
 	again := fmt.Sprintf(", then: make %s RUN=%s", kind, run)
@@ -153,9 +176,11 @@ func taken(path, runDir, kind string) error {
 	if !known {
 		return record.UserError("another run is going on on this machine, and nobody knows which; wait for it%s", again)
 	}
-	who := fmt.Sprintf("pid %d of user %s, since %s", h.pid, h.user, h.since)
+	process := fmt.Sprintf("pid %d of user %s, since %s", h.pid, h.user, h.since)
 	if h.dir == runDir {
-		return record.UserError("this run is going on already: %s; look at it with 'make status RUN=%s', end it with 'make stop RUN=%s'", who, run, run)
+		return record.UserError("this run is going on already: %s; look at it with 'make status RUN=%s', "+
+			"end it with 'make stop RUN=%s'", process, run, run)
 	}
-	return record.UserError("another run is going on on this machine: %s, %s; wait for it, or end it with 'make stop RUN=%s' there%s", who, h.dir, filepath.Base(h.dir), again)
+	return record.UserError("another run is going on on this machine: %s, %s; wait for it, "+
+		"or end it with 'make stop RUN=%s' there%s", process, h.dir, filepath.Base(h.dir), again)
 }

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test program is the driver, too: with FAKE_DRIVER it runs blocks that start a process and last FAKE_S seconds.
+// With FAKE_DRIVER the test program is the driver: its blocks start a process and last FAKE_S seconds.
 func TestMain(m *testing.M) {
 	if os.Getenv("FAKE_DRIVER") == "" {
 		os.Exit(m.Run())
@@ -38,23 +38,28 @@ func TestMain(m *testing.M) {
 			err = d.Rounds()
 		}
 		fmt.Println(err)
-		os.Exit(0)
+		// Not os.Exit: at its call the race detector sleeps for a second.
+		syscall.Exit(0)
 	}
 	if os.Getenv("TSDUEL_DIE_WITH_PARENT") != "" {
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
 	}
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	_ = proc.Subreaper()
-	os.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Who{}, map[string]Kind{"tsbs": {Block: sleepingBlock}}))
+	syscall.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Share{}, map[string]Kind{"tsbs": {Block: sleepingBlock}}))
 }
 
 func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error) {
-	// A process in another session, which no signal to ours reaches.
-	p, err := proc.Start(proc.Command{Argv: []string{"/bin/sh", "-c", "setsid sleep 600 & sleep 600"}, Scratch: spec.Scratch})
+	// A process in another session gets no signal of ours.
+	argv := []string{"/bin/sh", "-c", "setsid sleep 600 & sleep 600"}
+	p, err := proc.Start(proc.Command{Argv: argv, Scratch: spec.Scratch})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = p.Kill() }()
+	if err := os.WriteFile(filepath.Join(spec.Dir, "begun"), nil, 0o644); err != nil {
+		return nil, err
+	}
 	seconds, _ := strconv.ParseFloat(os.Getenv("FAKE_S"), 64)
 	select {
 	case <-ctx.Done():
@@ -64,7 +69,7 @@ func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error)
 	return done(spec), nil
 }
 
-// done is a block in which all went well.
+// done is a block without failures.
 func done(spec record.Spec) *record.Block {
 	b := record.NewBlock(spec.Row)
 	b.Started = record.Epoch(time.Now())
@@ -87,7 +92,7 @@ type fixture struct {
 	rows       []string
 	mutex      sync.Mutex
 	ran        []int
-	who        Who
+	share      Share
 	specs      map[int]record.Spec
 	block      func(context.Context, record.Spec) (*record.Block, error)
 	profile    func(context.Context, record.Spec) error
@@ -99,31 +104,38 @@ func newFixture(t *testing.T, measured, spares int) *fixture {
 	t.Helper()
 	root := t.TempDir()
 	t.Setenv("TSDUEL_LOCK", filepath.Join(root, "machine.lock"))
-	f := &fixture{t: t, dir: filepath.Join(root, "a [run] 'x'"), cache: filepath.Join(root, "a cache"), specs: map[int]record.Spec{}}
+	f := &fixture{t: t, dir: filepath.Join(root, "a [run] 'x'"), cache: filepath.Join(root, "a cache"),
+		specs: map[int]record.Spec{}}
 	f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) { return done(spec), nil }
-	f.plan = map[string]any{"plan_version": 2, "run": "r", "kind": "tsbs", "hosts": []string{"host1"},
-		"variants": []any{map[string]any{"name": "baseline", "components": []any{map[string]any{"build_key": "00000000000000ba"}}}, map[string]any{"name": "candidate"}},
-		"design":   map[string]any{"blocks": measured, "warmup_blocks": 1, "spare_blocks": spares, "max_failed_blocks": 1},
-		"noise":    map[string]any{"canary_pct": 10, "pool_s": 5},
-		"queries":  map[string]any{"types": []any{map[string]any{"name": "cpu-max-all-1", "seed": 3, "keys": map[string]any{"victoriametrics": "c0"}}}, "max_count": 1000},
-		"workload": map[string]any{"use_case": "cpu-only", "scale": 1, "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T13:00:00Z", "interval": "80s", "interval_s": 80,
-			"seed": 1, "lines": 585, "samples": 5850, "estimated_bytes": 4000, "data": []any{map[string]any{"format": "victoriametrics", "key": "00000000000000da"}}},
-		"duel":      map[string]any{"enabled": true, "seconds": 2, "least": 64, "longest_s": 10, "fewest": 16, "in_flight": 1},
+	f.plan = map[string]any{"plan_version": 4, "run": "r", "kind": "tsbs", "hosts": []string{"host1"},
+		"variants": []any{
+			map[string]any{"name": "baseline", "components": []any{map[string]any{"build_key": "00000000000000ba"}}},
+			map[string]any{"name": "candidate"}},
+		"design": map[string]any{"blocks": measured, "warmup_blocks": 1, "spare_blocks": spares, "max_failed_blocks": 1},
+		"noise":  map[string]any{"canary_pct": 10, "pool_s": 5},
+		"queries": map[string]any{"max_count": 1000, "types": []any{
+			map[string]any{"name": "cpu-max-all-1", "seed": 3, "keys": map[string]any{"victoriametrics": "c0"}}}},
+		"workload": map[string]any{"use_case": "cpu-only", "scale": 1, "seed": 1, "interval": "80s", "interval_s": 80,
+			"start": "2025-06-10T00:00:00Z", "end": "2025-06-10T13:00:00Z",
+			"lines": 585, "samples": 5850, "estimated_bytes": 4000,
+			"data": []any{map[string]any{"format": "victoriametrics", "key": "00000000000000da"}}},
+		"duel": map[string]any{"enabled": true, "seconds": 2, "least": 64, "longest_s": 10, "fewest": 16,
+			"in_flight": 1},
 		"host":      map[string]any{"pin": "off"},
 		"place":     map[string]any{"kind": "local"},
 		"estimate":  map[string]any{"database_bytes": 1 << 20, "results_bytes": 1 << 20},
 		"duration":  map[string]any{"block_s": 1.5},
 		"something": "that a later Python has put here",
 	}
-	kind := "warmup"
+	kind, coins := "warmup", "candidate,baseline\tbaseline,candidate\tcandidate,baseline\tbaseline,candidate"
 	for block := range 1 + measured + spares {
 		if block > 0 {
 			kind = "measured"
 		}
 		if block > measured {
-			kind = "spare"
+			kind, coins = "spare", "\t\t\t"
 		}
-		f.rows = append(f.rows, fmt.Sprintf("%d\t\thost1\t%s\tcandidate,baseline\tcpu-max-all-1", block, kind))
+		f.rows = append(f.rows, fmt.Sprintf("%d\t\thost1\t%s\t%s\tcpu-max-all-1", block, kind, coins))
 	}
 	f.put("build/baseline.json", map[string]any{"binary": "/bin/true"})
 	f.put("build/candidate.json", map[string]any{"binary": "/bin/true"})
@@ -155,10 +167,11 @@ func (f *fixture) read(name string) string {
 
 func (f *fixture) write() {
 	f.put("plan/experiment.json", f.plan)
-	f.put("plan/blocks.tsv", "block\tcell\thost\tkind\torder\tquery_types\n"+strings.Join(f.rows, "\n")+"\n")
+	columns := "block\tcell\thost\tkind\torder\tstart\tread\task\tquery_types\n"
+	f.put("plan/blocks.tsv", columns+strings.Join(f.rows, "\n")+"\n")
 }
 
-// run runs it here, and returns what was said on stderr, where a reason to end is.
+// run runs the driver in this process, and returns its stdout and stderr.
 func (f *fixture) run(ctx context.Context, code int) string {
 	f.t.Helper()
 	f.write()
@@ -179,7 +192,8 @@ func (f *fixture) run(ctx context.Context, code int) string {
 		f.mutex.Unlock()
 		return f.block(ctx, spec)
 	}
-	got := Run(ctx, f.dir, f.cache, f.who, map[string]Kind{"tsbs": {Block: block, Calibrate: f.calibrate, Profile: f.profile}})
+	kind := Kind{Block: block, Calibrate: f.calibrate, Profile: f.profile}
+	got := Run(ctx, f.dir, f.cache, f.share, map[string]Kind{"tsbs": kind})
 	os.Stderr, os.Stdout = stderr, stdout
 	w.Close()
 	text := <-said
@@ -211,7 +225,7 @@ func (f *fixture) wantThere(blocks ...int) {
 	}
 }
 
-// events are those of a name.
+// events returns the events with a name.
 func (f *fixture) events(name string) (found []map[string]any) {
 	f.t.Helper()
 	for _, line := range strings.Split(strings.TrimSpace(f.read("raw/events.jsonl")), "\n") {
@@ -226,9 +240,12 @@ func (f *fixture) events(name string) (found []map[string]any) {
 	return found
 }
 
-// start starts the driver as a program, whose blocks last so many seconds; args are `run`, or `detached rounds`.
+// start starts the driver as a program; its blocks last so many seconds. args: `run`, or `detached rounds`.
 func (f *fixture) start(seconds float64, args ...string) *exec.Cmd {
 	f.t.Helper()
+	if testing.Short() {
+		f.t.Skip("it starts drivers")
+	}
 	f.write()
 	if args == nil {
 		args = []string{"run", f.dir}
@@ -259,7 +276,7 @@ func (f *fixture) exists(name string) func() bool {
 	return func() bool { _, err := os.Stat(f.path(name)); return err == nil }
 }
 
-// left is how many processes of this run there are.
+// left ends the processes of this run, and returns how many there were.
 func (f *fixture) left() int {
 	count, err := proc.EndStrays(filepath.Join(f.cache, "scratch"))
 	must(f.t, err)

@@ -10,21 +10,22 @@ import (
 	"tsduel/host/record"
 )
 
-// tidyUp puts in order what a run that was cut off has left in raw/.
+// tidyUp repairs what an interrupted run has left in raw/, and reads the finished blocks.
 func (d *driver) tidyUp() error {
 	d.removePartials()
 	if err := mendEvents(d.raw("events.jsonl"), d.note); err != nil {
 		return err
 	}
-	// Made again, the calibration from the warm-up block, which gives the same counts.
+	// The warm-up block gives the same calibration again.
 	for _, name := range []string{"calibration.json", "workload.json"} {
-		if !isWhole(d.raw(name)) {
+		var object map[string]any
+		if err := record.ReadJSON(d.raw(name), &object); !os.IsNotExist(err) && (err != nil || object == nil) {
 			d.note(d.raw(name) + " was cut short (a power cut?): it is made again")
 			os.Remove(d.raw(name))
 		}
 	}
-	// A block is published only when all of it is on the disk; but disks have been known to lie.
-	for _, dir := range blockDirs(d.runDir) {
+	// A block is published when all of it is on the disk, but some disks acknowledge too early.
+	for _, dir := range blockDirs(d.RunDir) {
 		b := &record.Block{}
 		if err := record.ReadJSON(filepath.Join(dir, "block.json"), b); err != nil || b.Schema == 0 {
 			d.note(fmt.Sprintf("block %s has no record that can be read (a power cut?): it is run again", filepath.Base(dir)))
@@ -38,7 +39,16 @@ func (d *driver) tidyUp() error {
 	return nil
 }
 
-// mendEvents drops half lines and zeros, which a power cut leaves: half a line would swallow the next event.
+// removePartials removes blocks that were not published: they are run again from their start.
+func (d *driver) removePartials() {
+	for _, partial := range matching(d.raw(""), "*.partial") {
+		if err := record.RemoveTree(partial); err != nil {
+			d.note(err.Error())
+		}
+	}
+}
+
+// mendEvents drops the half lines and zeros of a power cut: the next event would be lost in half a line.
 func mendEvents(path string, note func(string)) error {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) || len(text) == 0 {
@@ -61,32 +71,25 @@ func mendEvents(path string, note func(string)) error {
 	if err := record.WriteFile(path, whole); err != nil {
 		return err
 	}
-	// A last line may lack nothing but its end.
+	// Negative if the last line lacks nothing but its end.
 	if dropped := len(text) - len(whole); dropped >= 0 {
 		note(fmt.Sprintf("%s was cut off in the middle of a line: %d bytes of it are dropped", path, dropped))
 	}
 	return nil
 }
 
-// isWhole says whether a file is not there, or holds one JSON object.
-func isWhole(path string) bool {
-	var object map[string]any
-	err := record.ReadJSON(path, &object)
-	return os.IsNotExist(err) || (err == nil && object != nil)
-}
-
-// blockDirs are the blocks that are published.
+// blockDirs returns the directories of the published blocks.
 func blockDirs(runDir string) []string {
 	return matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9]")
 }
 
-// matching are the entries of a directory whose names match a pattern; the directory's own name may hold anything.
-func matching(dir, pattern string) (found []string) {
-	entries, _ := os.ReadDir(dir) // none where there is no such directory
+// matching returns the paths in a directory whose names match. Unlike in Glob, dir may have an asterisk.
+func matching(dir, pattern string) (paths []string) {
+	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		if ok, _ := filepath.Match(pattern, entry.Name()); ok {
-			found = append(found, filepath.Join(dir, entry.Name()))
+			paths = append(paths, filepath.Join(dir, entry.Name()))
 		}
 	}
-	return found
+	return paths
 }

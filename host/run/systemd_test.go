@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// boot starts a systemd of its own, in namespaces and control groups of its own, with no units but the targets that a unit needs.
-// It returns what makes a command one of that machine's; where systemd cannot be booted the test is skipped.
+// boot starts a second systemd in its own namespaces and control groups, with no units but the targets that a
+// unit needs. It returns the words that run a command inside. If systemd cannot boot, it skips the test.
 func boot(t *testing.T) []string {
 	t.Helper()
 	program, err := exec.LookPath("systemd")
@@ -37,7 +37,7 @@ mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /run
 exec env container=test SYSTEMD_UNIT_PATH="$3" "$2" --system --unit=basic.target --log-target=console
 `), 0o755))
 	c := exec.Command(script, "groups", groups, program, units)
-	// It ends with the thread that started it.
+	// The signal is bound to this thread.
 	runtime.LockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, c.Start())
@@ -45,8 +45,9 @@ exec env container=test SYSTEMD_UNIT_PATH="$3" "$2" --system --unit=basic.target
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if left, _ := exec.Command("sh", "-c", "find /sys/fs/cgroup/"+groups+" /sys/fs/cgroup/*/"+groups+" -depth -type d -delete; ls -d /sys/fs/cgroup/"+
-				groups+" /sys/fs/cgroup/*/"+groups).Output(); len(left) == 0 {
+			dirs := "/sys/fs/cgroup/" + groups + " /sys/fs/cgroup/*/" + groups
+			left, _ := exec.Command("sh", "-c", "find "+dirs+" -depth -type d -delete; ls -d "+dirs).Output()
+			if len(left) == 0 {
 				return
 			}
 		}
@@ -55,9 +56,10 @@ exec env container=test SYSTEMD_UNIT_PATH="$3" "$2" --system --unit=basic.target
 		child, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.Process.Pid, c.Process.Pid))
 		pid := strings.TrimSpace(string(child))
 		name, _ := os.ReadFile("/proc/" + pid + "/comm")
-		there := []string{"nsenter", "--target", pid, "--mount", "--pid", "--"}
-		if string(name) == "systemd\n" && exec.Command(there[0], append(slices.Clone(there[1:]), "systemctl", "is-active", "--quiet", "basic.target")...).Run() == nil {
-			return there
+		inside := []string{"nsenter", "--target", pid, "--mount", "--pid", "--"}
+		active := append(slices.Clone(inside), "systemctl", "is-active", "--quiet", "basic.target")
+		if string(name) == "systemd\n" && exec.Command(active[0], active[1:]...).Run() == nil {
+			return inside
 		}
 	}
 	t.Skip("systemd cannot be booted here")
@@ -65,11 +67,15 @@ exec env container=test SYSTEMD_UNIT_PATH="$3" "$2" --system --unit=basic.target
 }
 
 func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
-	there := boot(t)
+	inside := boot(t)
+	command := func(argv ...string) *exec.Cmd {
+		return exec.Command(inside[0], append(slices.Clone(inside[1:]), argv...)...)
+	}
 	real, err := exec.LookPath("systemd-run")
 	must(t, err)
 	tools := t.TempDir()
-	for tool, text := range map[string]string{"systemd-run": "exec " + strings.Join(there, " ") + " " + real + " \"$@\"\n", "fstrim": "", "sysctl": ""} {
+	systemdRun := "exec " + strings.Join(inside, " ") + " " + real + " \"$@\"\n"
+	for tool, text := range map[string]string{"systemd-run": systemdRun, "fstrim": "", "sysctl": ""} {
 		must(t, os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"+text), 0o755))
 	}
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
@@ -83,19 +89,17 @@ func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
 	f.write()
 	d, err := NewDetached(f.dir, f.cache)
 	must(t, err)
-	environment := []string{"systemctl", "set-environment", "FAKE_DRIVER=1", "FAKE_S=600", "TSDUEL_LOCK=" + os.Getenv("TSDUEL_LOCK")}
-	must(t, exec.Command(there[0], append(slices.Clone(there[1:]), environment...)...).Run())
+	must(t, command("systemctl", "set-environment", "FAKE_DRIVER=1", "FAKE_S=600",
+		"TSDUEL_LOCK="+os.Getenv("TSDUEL_LOCK")).Run())
 	if err := d.Start(); err != nil {
 		log, _ := os.ReadFile(d.file("log"))
 		t.Fatalf("%v: %s", err, log)
 	}
 	f.waitFor("a block", f.exists("raw/000.partial"))
-	// The kernel kills a server for its memory: the unit, and so the run, goes on. And what it runs cannot become root again.
+	// If the kernel kills a server for its memory, the unit goes on. And its programs cannot become root.
 	names := []string{"ActiveState", "KillMode", "NoNewPrivileges", "OOMPolicy", "TimeoutStopUSec"}
-	show := append(slices.Clone(there[1:]), "systemctl", "show", "tsduel-r.service", "--property="+strings.Join(names, ","))
-	said, err := exec.Command(there[0], show...).CombinedOutput()
+	shown, err := command("systemctl", "show", "tsduel-r.service", "--property="+strings.Join(names, ",")).CombinedOutput()
 	must(t, err)
-	for _, want := range []string{"ActiveState=active", "KillMode=mixed", "NoNewPrivileges=yes", "OOMPolicy=continue", "TimeoutStopUSec=2min"} {
-		wantIn(t, string(said), want)
-	}
+	wantIn(t, string(shown), "ActiveState=active", "KillMode=mixed", "NoNewPrivileges=yes", "OOMPolicy=continue",
+		"TimeoutStopUSec=2min")
 }

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What may go from the cache, and what counts and stays: Go's own caches, since every build needs them.
+// Directories of the cache whose entries may be removed, and Go's own caches, which every build needs.
 var (
 	trimmed  = []string{"workload", "tsbs", "variants", "agent", "src"}
 	staying  = []string{"go", "toolchain", "bin"}
 	entryRE  = regexp.MustCompile(`^[0-9a-f]{16}(\.git)?$`)
-	usedMark = ".used" // an entry was last used when this file in it was touched
+	usedMark = ".used" // the time of this file in an entry is when the entry was last used
 )
 
-// Another run may be about to start with what was used within the hour.
+// Entries that were used more recently stay: another run may be about to start with them.
 const recent = time.Hour
 
 type entry struct {
@@ -32,22 +32,23 @@ type entry struct {
 	used  time.Time
 }
 
-// trim keeps the cache below its limit (host.cache_limit_gb): what was not used for longest goes first, whole entries at a time, never
-// what this run uses. Whoever calls it holds the lock of the cache.
-func trim(plan *record.Plan, runDir, cache string, tell func(string)) error {
-	needed, coming := needs(plan, runDir, cache)
+// trim keeps the cache below its limit (host.cache_limit_gb). It removes whole entries, the least recently
+// used first, and none that this run uses. The caller has the lock of the cache.
+func trim(spec record.Spec, tell func(string)) error {
+	cache := spec.Cache
+	needed, coming := needs(spec)
 	var failed []error
 	for _, dir := range append([]string{""}, trimmed...) {
-		for _, pattern := range []string{"removed.*", ".removed.*"} { // what a killed removal has left
+		for _, pattern := range []string{"removed.*", ".removed.*"} { // of a killed clean-cache or trim
 			for _, left := range matching(filepath.Join(cache, dir), pattern) {
 				failed = append(failed, record.RemoveTree(left))
 			}
 		}
 	}
-	if plan.Host.CacheLimitGB == nil {
+	if spec.Plan.Host.CacheLimitGB == nil {
 		return errors.Join(failed...)
 	}
-	limit := int64(*plan.Host.CacheLimitGB * 1e9)
+	limit := int64(*spec.Plan.Host.CacheLimitGB * 1e9)
 	entries := list(cache)
 	stays := int64(0)
 	for _, name := range staying {
@@ -57,80 +58,77 @@ func trim(plan *record.Plan, runDir, cache string, tell func(string)) error {
 	for _, e := range entries {
 		total += e.bytes
 	}
-	before := total
-	var gone []string
+	before, gone := total, []string{}
 	for _, e := range entries {
 		if total <= limit || time.Since(e.used) < recent {
 			break
 		}
-		if needed[e.name] || !evict(cache, e.name) {
-			continue
+		if !needed[e.name] && evict(cache, e.name) {
+			total -= e.bytes
+			gone = append(gone, fmt.Sprintf("%s (%s, last used %s)",
+				e.name, record.Bytes(e.bytes), e.used.UTC().Format(time.DateOnly)))
 		}
-		total -= e.bytes
-		gone = append(gone, fmt.Sprintf("%s (%s, last used %s)", e.name, record.Bytes(e.bytes), e.used.UTC().Format(time.DateOnly)))
 	}
 	if before > limit {
-		line := fmt.Sprintf("the cache takes %s with the data of this run, and its limit is %s (CACHE_LIMIT)", record.Bytes(before), record.Bytes(limit))
-		if gone != nil {
+		line := fmt.Sprintf("the cache takes %s with the data of this run, and its limit is %s (CACHE_LIMIT)",
+			record.Bytes(before), record.Bytes(limit))
+		if len(gone) > 0 {
 			line += ": removed what was not used for longest: " + strings.Join(gone, ", ")
 		}
 		if total > limit {
-			line += fmt.Sprintf("; %s stay: %s are Go's own, the rest is this run's or was used within the hour; give a larger CACHE_LIMIT, or make clean-cache when nothing runs",
-				record.Bytes(total), record.Bytes(stays))
+			line += fmt.Sprintf("; %s stay: %s are Go's own, the rest is this run's or was used within the hour; "+
+				"give a larger CACHE_LIMIT, or make clean-cache when nothing runs", record.Bytes(total), record.Bytes(stays))
 		}
 		tell(line)
 	}
 	return errors.Join(failed...)
 }
 
-// needs are the entries of this run, each used now, and the bytes that its data will take.
-func needs(plan *record.Plan, runDir, cache string) (needed map[string]bool, coming int64) {
+// needs marks the entries of this run as used now. It returns them, and how many bytes its data will take.
+func needs(spec record.Spec) (needed map[string]bool, coming int64) {
 	needed = map[string]bool{}
-	var tsbs struct {
-		BinDir string `json:"bin_dir"`
-	}
-	if record.ReadJSON(filepath.Join(runDir, "build", "tsbs.json"), &tsbs) == nil {
-		needed["tsbs/"+filepath.Base(tsbs.BinDir)] = true
+	if bin := spec.Builds.TSBSBin; bin != "" { // "" for Go benchmarks
+		needed["tsbs/"+filepath.Base(bin)] = true
 	}
 	if program, err := os.Executable(); err == nil {
 		needed["agent/"+filepath.Base(filepath.Dir(program))] = true
 	}
-	for _, v := range plan.Variants {
+	for _, v := range spec.Plan.Variants {
 		for _, c := range v.Components {
 			needed["variants/"+c.BuildKey] = true
 		}
 	}
-	for _, cell := range plan.CellNames() {
-		of := plan.In(cell)
-		if of.Workload == nil {
+	for _, cell := range spec.Plan.CellNames() {
+		plan := spec.Plan.In(cell)
+		if plan.Workload == nil {
 			continue
 		}
-		files := of.Workload.Data
-		if of.Mixed != nil {
-			files = slices.Concat(files, of.Mixed.Data)
+		files := plan.Workload.Data
+		if plan.Mixed != nil {
+			files = slices.Concat(files, plan.Mixed.Data)
 		}
-		if of.Workload.Continued != nil {
-			files = slices.Concat(files, of.Workload.Continued.Data)
+		if plan.Workload.Continued != nil {
+			files = slices.Concat(files, plan.Workload.Continued.Data)
 		}
 		for _, data := range files {
 			needed["workload/"+data.Key] = true
-			if made, _ := filepath.Glob(filepath.Join(cache, "workload", data.Key, "data*.zst.json")); len(made) == 0 {
-				coming = plan.Estimate.DataBytes + plan.Estimate.QueryBytes
+			if made, _ := filepath.Glob(filepath.Join(spec.Cache, "workload", data.Key, "data*.zst.json")); len(made) == 0 {
+				coming = spec.Plan.Estimate.DataBytes + spec.Plan.Estimate.QueryBytes
 			}
 		}
 	}
 	for name := range needed {
-		if info, err := os.Stat(filepath.Join(cache, name)); err == nil && info.IsDir() {
-			_ = os.WriteFile(filepath.Join(cache, name, usedMark), nil, 0o644) // with nothing in it, for its time
+		if info, err := os.Stat(filepath.Join(spec.Cache, name)); err == nil && info.IsDir() {
+			_ = os.WriteFile(filepath.Join(spec.Cache, name, usedMark), nil, 0o644)
 		}
 	}
 	return needed, coming
 }
 
-// list is all entries, the least recently used first.
+// list returns all entries, the least recently used first.
 func list(cache string) (entries []entry) {
 	for _, kind := range trimmed {
-		// A link leads to what is not ours alone; what has another name is not whole, or not ours.
+		// Not through a link: others may use what it leads to. Other names are of incomplete entries, or not ours.
 		if info, err := os.Lstat(filepath.Join(cache, kind)); err != nil || !info.IsDir() {
 			continue
 		}
@@ -150,11 +148,12 @@ func list(cache string) (entries []entry) {
 	return entries
 }
 
-// evict removes an entry unless somebody builds it, or from it; out of the way at once, so that a kill leaves nothing that looks whole.
+// evict removes an entry, unless it is being built or built from. It renames the entry first: after a kill,
+// an entry that is removed in part must not look whole.
 func evict(cache, name string) bool {
 	kind, key := filepath.Split(name)
 	from, away := filepath.Join(cache, name), filepath.Join(cache, kind, ".removed."+key)
-	// Held until it is gone from its place: who builds it, or takes a clone to build from it, waits for the same lock.
+	// A build takes the lock of the entry that it makes. Held until the entry is gone.
 	var locks []string
 	if kind != "workload/" {
 		locks = append(locks, strings.TrimSuffix(from, ".git")+".lock")

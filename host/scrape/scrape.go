@@ -1,9 +1,10 @@
-// Package scrape reads what servers say of themselves at /metrics, and keeps it.
+// Package scrape reads and keeps the counters that servers give at /metrics.
 package scrape
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,14 +26,15 @@ import (
 	"tsduel/host/record"
 )
 
-// Timeout bounds one request: a server that hangs must not take us with it. Tests wait less.
+// Timeout bounds a request whose ctx has no deadline. Tests set less.
 var Timeout = 10 * time.Second
 
-// All that a block speaks to is on this machine, so no proxy; connections are not kept, since servers come and go.
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: Timeout}).DialContext}}
+// client uses no proxy, and keeps no connections, since servers come and go.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+	DialContext: (&net.Dialer{Timeout: Timeout}).DialContext}}
 
-// Fetch gets a body; anything but 2xx is an error that quotes it. A busy server may reset a connection before it
-// answers: three attempts.
+// Fetch gets a body. Any status but 2xx is an error that quotes the body. It tries three times, since a busy
+// server may reset a connection before it answers.
 func Fetch(ctx context.Context, url string) (body []byte, err error) {
 	for range 3 {
 		if body, err = fetch(ctx, url); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
@@ -54,7 +56,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, err // has method and address
+		return nil, err // it names the method and the URL
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
@@ -64,10 +66,10 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// RoleLabel says in kept expositions which component a sample is of.
-const RoleLabel = "tsduel_role"
+// roleLabel is the label for a sample's component in kept expositions.
+const roleLabel = "tsduel_role"
 
-// OfRole says in every sample of an exposition which component it is of.
+// OfRole adds the label of a component to every sample of an exposition.
 func OfRole(role string, text []byte) []byte {
 	marked := make([]byte, 0, len(text)+len(text)/2)
 	for line := range bytes.Lines(text) {
@@ -76,32 +78,29 @@ func OfRole(role string, text []byte) []byte {
 		case at <= 0 || line[0] == '#':
 			marked = append(marked, line...)
 		case line[at] == '{':
-			marked = fmt.Appendf(marked, "%s{%s=%q,%s", line[:at], RoleLabel, role, line[at+1:])
+			marked = fmt.Appendf(marked, "%s{%s=%q,%s", line[:at], roleLabel, role, line[at+1:])
 		default:
-			marked = fmt.Appendf(marked, "%s{%s=%q}%s", line[:at], RoleLabel, role, line[at:])
+			marked = fmt.Appendf(marked, "%s{%s=%q}%s", line[:at], roleLabel, role, line[at:])
 		}
 	}
 	return marked
 }
 
-// Sum adds up the samples of an exposition that belong to a counter: its name, or several with | between them, its component if
-// it names one, and for each label a regular expression that matches in full. False where there is none: names come and go
-// between versions, which is no error.
+// Sum adds up the samples of an exposition that belong to a counter. Counter.Name is a name, or several
+// joined by |; each regular expression of Counter.Labels must match in full. found is false if there is no
+// sample: names differ between versions.
 func Sum(text []byte, counter record.Counter) (sum float64, found bool, err error) {
+	wanted := map[string]string{}
+	maps.Copy(wanted, counter.Labels)
 	if counter.Role != "" {
-		labels := maps.Clone(counter.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[RoleLabel], counter.Labels = regexp.QuoteMeta(counter.Role), labels
+		wanted[roleLabel] = regexp.QuoteMeta(counter.Role)
 	}
-	// Only the lines of that name, without types: the rest may be thousands, and a histogram's parts are plain samples.
+	// Parse only these names: there may be thousands of others. Without TYPE lines all samples are untyped.
 	var lines bytes.Buffer
 	names := strings.Split(counter.Name, "|")
 	for line := range bytes.Lines(text) {
 		if end := bytes.IndexAny(line, "{ "); end >= 0 && slices.Contains(names, string(line[:end])) {
-			lines.Write(bytes.TrimRight(line, "\r\n"))
-			lines.WriteByte('\n')
+			fmt.Fprintf(&lines, "%s\n", bytes.TrimRight(line, "\r\n"))
 		}
 	}
 	if lines.Len() == 0 {
@@ -114,7 +113,7 @@ func Sum(text []byte, counter record.Counter) (sum float64, found bool, err erro
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			matches, err := belongs(metric.GetLabel(), counter.Labels)
+			matches, err := match(metric.GetLabel(), wanted)
 			if err != nil {
 				return 0, false, err
 			}
@@ -126,24 +125,72 @@ func Sum(text []byte, counter record.Counter) (sum float64, found bool, err erro
 	return sum, found, nil
 }
 
-func belongs(labels []*dto.LabelPair, wanted map[string]string) (bool, error) {
+// match says whether labels match the wanted regular expressions. A missing label is "".
+func match(labels []*dto.LabelPair, wanted map[string]string) (bool, error) {
+	values := map[string]string{}
+	for _, label := range labels {
+		values[label.GetName()] = label.GetValue()
+	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		pattern, err := regexp.Compile("^(?:" + wanted[name] + ")$")
 		if err != nil {
 			return false, fmt.Errorf("the label %s of a counter: %w", name, err)
 		}
-		at := slices.IndexFunc(labels, func(l *dto.LabelPair) bool { return l.GetName() == name })
-		if at < 0 && !pattern.MatchString("") || at >= 0 && !pattern.MatchString(labels[at].GetValue()) {
+		if !pattern.MatchString(values[name]) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-const longestLine = 400
-
-// OneLine makes a text fit for a sentence: one line, without what a terminal would obey, cut to what can be read.
+// OneLine makes one line of at most 400 bytes of a text, without control characters.
 func OneLine(text string) string {
 	line := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
-	return strings.ToValidUTF8(line[:min(len(line), longestLine)], "")
+	return strings.ToValidUTF8(line[:min(len(line), 400)], "")
+}
+
+var noName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+
+// Expvar makes exposition text of Go's expvar JSON. Each number is a sample, named by its path of keys joined
+// by _. A number in an object of InfluxDB's form {"name": N, "tags": {T: V}, "values": {K: NUMBER}} is the
+// sample N_K{T="V"}.
+func Expvar(body []byte) ([]byte, error) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber() // keeps all digits of counters beyond 2^53
+	var all map[string]any
+	if err := decoder.Decode(&all); err != nil {
+		return nil, fmt.Errorf("no expvar JSON: %w: %s", err, OneLine(string(body)))
+	}
+	var text bytes.Buffer
+	var write func(name, labels string, value any)
+	write = func(name, labels string, value any) {
+		switch value := value.(type) {
+		case json.Number:
+			fmt.Fprintf(&text, "%s%s %s\n", noName.ReplaceAllString(name, "_"), labels, value)
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				write(name+"_"+key, labels, value[key])
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		object, _ := all[key].(map[string]any)
+		name, named := object["name"].(string)
+		values, valued := object["values"].(map[string]any)
+		if !named || !valued {
+			write(key, "", all[key])
+			continue
+		}
+		tags, _ := object["tags"].(map[string]any)
+		var labels []string
+		for _, tag := range slices.Sorted(maps.Keys(tags)) {
+			labels = append(labels, fmt.Sprintf("%s=%q", noName.ReplaceAllString(tag, "_"), fmt.Sprint(tags[tag])))
+		}
+		joined := ""
+		if labels != nil {
+			joined = "{" + strings.Join(labels, ",") + "}"
+		}
+		write(name, joined, values)
+	}
+	return text.Bytes(), nil
 }

@@ -48,12 +48,13 @@ func TestSum(t *testing.T) {
 			t.Errorf("%s %v: %v %v %v", c.name, c.labels, sum, found, err)
 		}
 	}
-	if _, _, err := Sum([]byte("vm_rows{ 5\n"), record.Counter{Name: "vm_rows"}); err == nil || !strings.Contains(err.Error(), "vm_rows") {
+	if _, _, err := Sum([]byte("vm_rows{ 5\n"), record.Counter{Name: "vm_rows"}); err == nil ||
+		!strings.Contains(err.Error(), "vm_rows") {
 		t.Error(err)
 	}
 }
 
-// A body comes whole, an error quotes what was answered, and a connection that is reset is tried again.
+// A body comes whole, an error quotes the answer, and a reset connection is tried again.
 func TestFetch(t *testing.T) {
 	resets := 2
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,12 +74,13 @@ func TestFetch(t *testing.T) {
 	if body, err := Fetch(t.Context(), server.URL); err != nil || string(body) != exposition {
 		t.Errorf("%q %v", body, err)
 	}
-	if _, err := Fetch(t.Context(), server.URL+"/bad"); err == nil || !strings.HasSuffix(err.Error(), "/bad: HTTP status 422: no [31m such thing") {
+	if _, err := Fetch(t.Context(), server.URL+"/bad"); err == nil ||
+		!strings.HasSuffix(err.Error(), "/bad: HTTP status 422: no [31m such thing") {
 		t.Error(err)
 	}
 }
 
-// The file has whole snapshots at edges and short ones each second; what an end says is not older than the phase.
+// The file has full snapshots at edges, and short ones each second. At an end the counters are fresh.
 func TestSnapshots(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -96,7 +98,8 @@ func TestSnapshots(t *testing.T) {
 		return func() (proc.Counters, error) { return proc.Read(pid) }
 	}
 	slow := func(context.Context) ([]byte, error) { return []byte("vm_rows{type=\"slow\"} 1"), nil }
-	s.Sources = []Source{{Role: "server", Kernel: of(os.Getpid()), Counters: counters}, {Role: "quiet", Kernel: of(1 << 30), Counters: slow, Slow: true}}
+	s.Sources = []Source{{Role: "server", Kernel: of(os.Getpid()), Counters: counters},
+		{Role: "quiet", Kernel: of(1 << 30), Counters: slow, Slow: true}}
 	if _, err := s.Edge(t.Context(), "load", "begin", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,8 @@ func TestSnapshots(t *testing.T) {
 	}
 	stop()
 	last := time.Now()
-	if body, err := s.Edge(t.Context(), "query", "end", "cpu-max-all-1"); err != nil || !strings.Contains(string(body), "vm_other 1") {
+	if body, err := s.Edge(t.Context(), "query", "end", "cpu-max-all-1"); err != nil ||
+		!strings.Contains(string(body), "vm_other 1") {
 		t.Errorf("%q %v", body, err)
 	}
 	if waited := time.Since(last); waited < time.Second-100*time.Millisecond {
@@ -144,20 +148,23 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// The same name may be in the counters of several components; a counter of one is its alone.
+// Several components may have counters of the same name. A counter with a role is of one component.
 func TestOfRole(t *testing.T) {
-	both := append(OfRole("server", []byte(exposition)), OfRole("vm.auth", []byte("vm_rows{type=\"storage/small\"} 7\nvm_plain 1\n"))...)
+	both := append(OfRole("server", []byte(exposition)),
+		OfRole("vm.auth", []byte("vm_rows{type=\"storage/small\"} 7\nvm_plain 1\n"))...)
 	for _, c := range []struct {
 		name, role string
 		want       float64
 		found      bool
-	}{{"vm_rows", "", 1612, true}, {"vm_rows", "server", 1605, true}, {"vm_rows", "vm.auth", 7, true}, {"vm_plain", "vm.auth", 1, true}, {"vm_plain", "vmxauth", 0, false}} {
+	}{{"vm_rows", "", 1612, true}, {"vm_rows", "server", 1605, true}, {"vm_rows", "vm.auth", 7, true},
+		{"vm_plain", "vm.auth", 1, true}, {"vm_plain", "vmxauth", 0, false}} {
 		sum, found, err := Sum(both, record.Counter{Name: c.name, Role: c.role, Labels: map[string]string{"type": ".*"}})
 		if sum != c.want || found != c.found || err != nil {
 			t.Errorf("%s of %q: %v %v %v", c.name, c.role, sum, found, err)
 		}
 	}
-	if text := string(OfRole("server", []byte("# HELP a b\n\na 1\n"))); text != "# HELP a b\n\na{tsduel_role=\"server\"} 1\n" {
+	const marked = "# HELP a b\n\na{tsduel_role=\"server\"} 1\n"
+	if text := string(OfRole("server", []byte("# HELP a b\n\na 1\n"))); text != marked {
 		t.Errorf("%q", text)
 	}
 }

@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -15,32 +16,31 @@ import (
 	"tsduel/host/proc"
 )
 
-// CacheAge is how long VictoriaMetrics gives the same answer at /metrics: what it says at an end must not be older
-// than the phase. Tests, whose server has none, wait less.
+// CacheAge is how long VictoriaMetrics repeats its answer at /metrics: an answer at the end of a phase must
+// not be older than the phase. Tests set less, since their server has no cache.
 var CacheAge = 1050 * time.Millisecond
 
-// Source is one process whose figures are kept. Counters are what it says itself; where that takes a program (Slow), a
-// tick does without.
+// Source is a process whose counters are kept.
 type Source struct {
 	Role     string
-	Kernel   func() (proc.Counters, error) // what the kernel has counted of it
-	Counters func(context.Context) ([]byte, error)
-	Slow     bool
+	Kernel   func() (proc.Counters, error)         // the kernel's counters
+	Counters func(context.Context) ([]byte, error) // its own counters, as exposition text
+	Slow     bool                                  // Counters starts a program, so ticks leave it out
 }
 
-// Snapshots is a metrics.prom.gz: what the kernel says of the processes, then their own /metrics.
+// Snapshots writes a metrics.prom.gz: the kernel's counters of the processes, then their own.
 type Snapshots struct {
-	Sources []Source // those of now; a restart exchanges them
+	Sources []Source // exchanged at a restart
 	file    *os.File
 	pack    *gzip.Writer
 	keep    *regexp.Regexp
-	known   map[string]bool // names that were asked of keep, which costs more than the rest of a tick
+	known   map[string]bool // name -> whether keep matches it, since matching costs more than the rest of a tick
 	asked   time.Time
 	mutex   sync.Mutex
 	err     error
 }
 
-// Create makes the file; ticks is a pattern of the names that a tick keeps of /metrics.
+// Create makes the file. ticks is a pattern of the names that a tick keeps of the processes' own counters.
 func Create(path, ticks string) (*Snapshots, error) {
 	keep, err := regexp.Compile(ticks)
 	if err != nil {
@@ -54,15 +54,14 @@ func Create(path, ticks string) (*Snapshots, error) {
 	return &Snapshots{file: file, pack: pack, keep: keep, known: map[string]bool{}}, nil
 }
 
-// Mark begins a snapshot at the begin or end of a phase with the kernel's part, which is of this very moment. Body has
-// to follow.
+// Mark begins a snapshot at an edge (begin, end) of a phase with the kernel's counters. Body has to follow.
 func (s *Snapshots) Mark(phase, edge, queryType string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.write(s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType))))
 }
 
-// Body ends a snapshot with the texts of /metrics, and returns them; fresh ones are not older than the call.
+// Body ends a snapshot with the processes' own counters, and returns them; fresh ones are not cached.
 func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -73,24 +72,23 @@ func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 			return nil, ctx.Err()
 		}
 	}
-	body := s.bodies(ctx, true)
+	body := s.body(ctx, true)
 	s.write(body)
 	return body, s.err
 }
 
-// Edge is Mark and Body at once: at an end the body is fresh.
+// Edge is Mark, then Body, which is fresh at an end.
 func (s *Snapshots) Edge(ctx context.Context, phase, edge, queryType string) ([]byte, error) {
 	s.Mark(phase, edge, queryType)
 	return s.Body(ctx, edge == "end")
 }
 
-// tick keeps a short snapshot, and gives what it kept of /metrics.
-func (s *Snapshots) tick(ctx context.Context) []byte {
+// tick writes a short snapshot, and returns what it has kept of the processes' own counters.
+func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	head := s.head("tick")
-	var kept []byte
-	for line := range bytes.Lines(s.bodies(ctx, false)) {
+	s.write(s.head("tick"))
+	for line := range bytes.Lines(s.body(ctx, false)) {
 		name := line[:max(0, bytes.IndexAny(line, "{ "))]
 		wanted, known := s.known[string(name)]
 		if !known {
@@ -101,58 +99,50 @@ func (s *Snapshots) tick(ctx context.Context) []byte {
 			kept = append(kept, line...)
 		}
 	}
-	s.write(head, kept)
+	s.write(kept)
 	return kept
 }
 
-// Ticks keeps a tick every second from now on, until stop is called; each goes to see as well, if there is one.
+// Ticks writes a tick every second until stop is called, and gives it to see unless that is nil.
 func (s *Snapshots) Ticks(ctx context.Context, see func([]byte)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		clock := time.NewTicker(time.Second)
-		defer clock.Stop()
-		for {
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		for clock := time.Tick(time.Second); ; {
 			select {
 			case <-ctx.Done():
 				return
-			case <-clock.C:
+			case <-clock:
 				if kept := s.tick(ctx); see != nil {
 					see(kept)
 				}
 			}
 		}
-	}()
-	return func() { cancel(); <-done }
+	})
+	return func() { cancel(); ticking.Wait() }
 }
 
-// Close writes the rest; the error is the first of any write.
+// Close writes the rest, and returns the first error of any write.
 func (s *Snapshots) Close() error {
-	for _, f := range []func() error{s.pack.Close, s.file.Sync, s.file.Close} {
-		if err := f(); s.err == nil {
-			s.err = err
-		}
+	for _, end := range []func() error{s.pack.Close, s.file.Sync, s.file.Close} {
+		s.err = cmp.Or(s.err, end())
 	}
 	return s.err
 }
 
-func (s *Snapshots) write(parts ...[]byte) {
-	for _, part := range parts {
-		if _, err := s.pack.Write(part); err != nil && s.err == nil {
-			s.err = err
-		}
-	}
+func (s *Snapshots) write(text []byte) {
+	_, err := s.pack.Write(text)
+	s.err = cmp.Or(s.err, err)
 }
 
-func (s *Snapshots) bodies(ctx context.Context, slow bool) (all []byte) {
+func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte) {
 	for _, source := range s.Sources {
 		if source.Slow && !slow {
 			continue
 		}
 		body, err := source.Counters(ctx)
 		if err != nil {
-			continue // a server that does not answer has no figures; that it hangs is found by who waits for it
+			continue // others find out that a server hangs
 		}
 		if all = append(all, body...); len(all) > 0 && all[len(all)-1] != '\n' {
 			all = append(all, '\n')
@@ -162,33 +152,28 @@ func (s *Snapshots) bodies(ctx context.Context, slow bool) (all []byte) {
 	return all
 }
 
-func (s *Snapshots) head(what string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# snapshot %.6f %s\n", float64(time.Now().UnixNano())/1e9, what)
-	for _, source := range s.Sources {
-		processLines(&b, source)
-	}
-	return b.Bytes()
-}
+const kernelSamples = `tsduel_process_cpu_seconds_total{mode="user",role=%[1]q} %[2]s
+tsduel_process_cpu_seconds_total{mode="system",role=%[1]q} %[3]s
+tsduel_process_major_faults_total{role=%[1]q} %[4]d
+tsduel_process_resident_memory_bytes{role=%[1]q} %[5]d
+tsduel_process_resident_memory_peak_bytes{role=%[1]q} %[6]d
+tsduel_process_io_read_bytes_total{role=%[1]q} %[7]d
+tsduel_process_io_written_bytes_total{role=%[1]q} %[8]d
+tsduel_process_io_storage_read_bytes_total{role=%[1]q} %[9]d
+tsduel_process_io_storage_written_bytes_total{role=%[1]q} %[10]d
+`
 
-func processLines(b *bytes.Buffer, source Source) {
-	// It may die at any moment: then the rest is missing, which is no error of ours.
-	c, err := source.Kernel()
-	if err != nil {
-		return
+func (s *Snapshots) head(title string) []byte {
+	text := fmt.Appendf(nil, "# snapshot %.6f %s\n", float64(time.Now().UnixNano())/1e9, title)
+	for _, source := range s.Sources {
+		c, err := source.Kernel()
+		if err != nil {
+			continue // it has ended
+		}
+		text = fmt.Appendf(text, kernelSamples, source.Role, seconds(c.User), seconds(c.System), c.MajorFaults,
+			c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten)
 	}
-	line := func(name, label string, value any) {
-		fmt.Fprintf(b, "tsduel_process_%s{%srole=%q} %v\n", name, label, source.Role, value)
-	}
-	line("cpu_seconds_total", `mode="user",`, seconds(c.User))
-	line("cpu_seconds_total", `mode="system",`, seconds(c.System))
-	line("major_faults_total", "", c.MajorFaults)
-	line("resident_memory_bytes", "", c.RSS)
-	line("resident_memory_peak_bytes", "", c.PeakRSS)
-	line("io_read_bytes_total", "", c.Read)
-	line("io_written_bytes_total", "", c.Written)
-	line("io_storage_read_bytes_total", "", c.StorageRead)
-	line("io_storage_written_bytes_total", "", c.StorageWritten)
+	return text
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }

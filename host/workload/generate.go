@@ -3,14 +3,13 @@ package workload
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,26 +21,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TSBS's generators, whose word is not enough: they print their errors among the data, and exit with 0.
+// TSBS's generators print their errors among the data and exit with 0, so what they write is counted.
 
 // shape is how the data of a format is written.
 type shape struct {
-	unit      string // what can be counted in it
-	lineBytes int    // of one point of one host, at most, about
-	counter   func() func(text []byte) int64
+	unit      string // what is counted: lines or samples
+	lineBytes int    // of one point of one host, roughly, at most
 }
 
-// shapeOf returns that of a format; most are lines.
 func shapeOf(format string) shape {
 	if format == "prometheus" {
-		return shape{"samples", 2500, func() func([]byte) int64 { return new(framed).count }}
+		return shape{"samples", 2500}
 	}
-	return shape{"lines", 360, func() func([]byte) int64 {
-		return func(text []byte) int64 { return int64(bytes.Count(text, []byte{'\n'})) }
-	}}
+	return shape{"lines", 360}
 }
 
-// entries is how many of them the data has.
+// entries returns the number of its units in data of these sizes.
 func (s shape) entries(lines, samples int64) int64 {
 	if s.unit == "samples" {
 		return samples
@@ -49,11 +44,19 @@ func (s shape) entries(lines, samples int64) int64 {
 	return lines
 }
 
-// framed counts the messages, of one sample each, of TSBS's format prometheus: its version, then each behind its length. Both are
-// varints.
+// counter returns a function that counts the units in consecutive pieces of a text.
+func (s shape) counter() func(text []byte) int64 {
+	if s.unit == "samples" {
+		return new(framed).count
+	}
+	return func(text []byte) int64 { return int64(bytes.Count(text, []byte{'\n'})) }
+}
+
+// framed counts the messages in TSBS's format prometheus: a version, then each message after its length.
+// Version and length are varints. A message is one sample.
 type framed struct {
 	versioned    bool
-	left, number uint64 // bytes of a message still to come; the number that is being read
+	left, number uint64 // bytes of a message still to come; the varint so far
 	shift        int
 }
 
@@ -78,9 +81,10 @@ func (f *framed) count(text []byte) (ended int64) {
 	return ended
 }
 
-// generate runs a generator and sends what it makes to a writer; said is what it wrote on stderr.
-func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.Writer, args ...string) (code int, said []byte, err error) {
-	// TSBS reads ./config.yaml, silently: an empty directory of our own.
+// generate runs a generator, and writes its stdout to a writer. It returns the exit code and stderr.
+func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.Writer, args ...string) (
+	code int, complaints []byte, err error) {
+	// TSBS silently reads ./config.yaml, so it starts in an empty directory.
 	empty := filepath.Join(spec.Scratch, "empty")
 	if err := record.PrivateDir(empty); err != nil {
 		return 0, nil, err
@@ -97,10 +101,12 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	defer r.Close()
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // fewer switches; refused to a user who has many pipes
 	plan := j.plan.Workload
-	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format, "--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
+	argv := append([]string{filepath.Join(spec.Builds.TSBSBin, name), "--format=" + j.format,
+		"--use-case=" + plan.UseCase, fmt.Sprintf("--scale=%d", plan.Scale),
 		"--timestamp-start=" + j.start.Format(time.RFC3339), "--timestamp-end=" + j.end.Format(time.RFC3339)}, args...)
-	// A garbage collector that runs less often: a fifth less time.
-	p, err := proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch, Stdout: w, Stderr: stderr})
+	// GOGC=400 saves a fifth of the time.
+	p, err := proc.Start(proc.Command{Argv: argv, Env: []string{"GOGC=400"}, Dir: empty, Scratch: spec.Scratch,
+		Stdout: w, Stderr: stderr})
 	w.Close()
 	if err != nil {
 		return 0, nil, err
@@ -114,11 +120,11 @@ func generate(ctx context.Context, spec record.Spec, name string, j *job, to io.
 	if err != nil {
 		return 0, nil, err
 	}
-	said, err = os.ReadFile(stderr.Name())
-	return exit.Code, said, err
+	complaints, err = os.ReadFile(stderr.Name())
+	return exit.Code, complaints, err
 }
 
-// makeData packs the generator's data. The bytes are those of the generator, in its order.
+// makeData packs the generator's data, line by line in its order.
 func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	partial := j.path + ".new"
 	defer os.Remove(partial)
@@ -127,30 +133,29 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 		return err
 	}
 	defer out.Close()
-	// Two at work, so that the generator, the slower of the two, never waits. The default level is the faster one here, too: what it does
-	// not write need not be written.
+	// With a concurrency of 2 the generator never waits. SpeedFastest would be slower: it has more to write.
 	plan := j.plan.Workload
-	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(window(plan, j.format)))
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(2),
+		zstd.WithWindowSize(window(plan, j.format)))
 	if err != nil {
 		return err
 	}
 	shape := shapeOf(j.format)
-	data := &content{count: shape.counter(), tell: func(entries int64) { spec.Events.Progress("data", entries, j.entries) }}
-	to := io.MultiWriter(z, data)
-	if j.behind == "mixed" && plan.Churn != nil {
-		to = &churned{to: to, rule: *plan.Churn, start: j.start.UnixNano()}
-	}
-	to, flush := ofKind(plan, j.part, to)
+	tell := func(entries int64) { spec.Events.Progress("data", entries, j.entries) }
+	data := &content{count: shape.counter(), tell: tell}
+	to := &lineWriter{to: io.MultiWriter(z, data), changes: changesOf(j)}
 	args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}
-	if j.of > 1 { // of N groups each has every Nth line of all
-		args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.of), fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
+	if j.parts > 1 { // each of N groups has every Nth line
+		args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.parts),
+			fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
 	}
-	code, said, err := generate(ctx, spec, "tsbs_generate_data", j, to, args...)
-	if err := errors.Join(err, flush(), z.Close(), out.Close()); err != nil {
+	code, complaints, err := generate(ctx, spec, "tsbs_generate_data", j, to, args...)
+	if err := errors.Join(err, to.flush(), z.Close(), out.Close()); err != nil {
 		return err
 	}
 	if code != 0 || data.entries != j.entries {
-		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept", data.entries, shape.unit, j.entries, code, firstError(said, data.last()))
+		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept",
+			data.entries, shape.unit, j.entries, code, firstError(complaints, data.last()))
 	}
 	sum, err := frameChecksum(partial)
 	if err != nil {
@@ -163,78 +168,80 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	partial := j.path + ".new"
 	defer os.Remove(partial)
-	// Written by us, because the generator does not look at the result of its last write: a full disk would go unseen.
+	// The generator writes to a pipe, since it ignores the error of its last write to a full disk.
 	out, err := os.Create(partial)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
 	queries := &content{count: func([]byte) int64 { return 0 }, tell: func(int64) {}}
-	code, said, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries), "--query-type="+j.query.TSBS(),
-		fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
+	code, complaints, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries),
+		"--query-type="+j.query.TSBS(), fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	made := int64(0)
-	// "VictoriaMetrics max of ...: 20000 points", once it is done.
-	for _, m := range points.FindAllSubmatch(said, -1) {
+	made, name := int64(0), j.query.Name
+	// At its end it prints "VictoriaMetrics max of ...: 20000 points".
+	for _, m := range points.FindAllSubmatch(complaints, -1) {
 		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
 		made += n
 	}
 	if code != 0 || made != j.entries {
-		if reason := firstError(said, queries.last()); reason != "" { // a type TSBS knows nothing of
-			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s", j.query.Name, j.plan.Workload.UseCase, reason)
+		if reason := firstError(complaints, queries.last()); reason != "" { // TSBS does not know the type
+			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s",
+				name, j.plan.Workload.UseCase, reason)
 		}
-		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); nothing was kept", made, j.query.Name, j.entries, code)
+		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); "+
+			"nothing was kept", made, name, j.entries, code)
 	}
 	if j.plan.Queries.Alike {
 		drawn := j.path + ".alike.new"
 		defer os.Remove(drawn)
 		if made, err = alike(partial, drawn, j.plan.Workload, j.query.Seed); err != nil || made != j.entries {
-			return record.FailedError("%d of %d queries of %s were made alike for all databases: %v; nothing was kept", made, j.entries, j.query.Name, err)
+			return record.FailedError("%d of %d queries of %s were made alike for all databases: %v; nothing was kept",
+				made, j.entries, name, err)
 		}
 		partial = drawn
 	}
-	if j.form == "" {
-		return j.publish(partial)
+	if j.form != "" {
+		translated := j.path + ".translated.new"
+		defer os.Remove(translated)
+		if made, err = translate(partial, translated, j.form); err != nil || made != j.entries {
+			return record.FailedError("%d of %d queries of %s were translated for %s: %v; nothing was kept",
+				made, j.entries, name, j.form, err)
+		}
+		partial = translated
 	}
-	translated := j.path + ".translated.new"
-	defer os.Remove(translated)
-	if made, err = translate(partial, translated, j.form); err != nil || made != j.entries {
-		return record.FailedError("%d of %d queries of %s were translated for %s: %v; nothing was kept", made, j.entries, j.query.Name, j.form, err)
-	}
-	return j.publish(translated)
+	return j.publish(partial)
 }
 
-// window holds the last line of the same host, one time step back, or no tag is found again. Not larger than it must be: small ones
-// stay in the processor's cache.
+// window returns the size of zstd's window: it must reach back one time step, to the last line of the same
+// host with the same tags. A smaller window is faster, since it stays in the processor's cache.
 func window(plan *record.WorkloadPlan, format string) int {
 	step := float64(shapeOf(format).lineBytes) * float64(plan.Lines) * plan.IntervalS / plan.End.Sub(plan.Start).Seconds()
 	size := 1 << 20
-	for size < 1<<27 && float64(size) < step*5/4 { // more than 128 MiB would have to be allowed to who unpacks
+	for size < 1<<27 && float64(size) < step*5/4 { // zstd unpacks more than 128 MiB only with an option
 		size <<= 1
 	}
 	return size
 }
 
-// frameChecksum is the content's checksum, the last four bytes of a zstd frame, as zstd prints it.
+// frameChecksum returns the checksum of the content, the last four bytes of a zstd frame, as zstd prints it.
 func frameChecksum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	end := make([]byte, 4)
-	if info, err := f.Stat(); err != nil {
-		return "", err
-	} else if _, err := f.ReadAt(end, info.Size()-4); err != nil {
+	var sum uint32
+	if _, err := f.Seek(-4, io.SeekEnd); err != nil {
 		return "", err
 	}
-	slices.Reverse(end) // it is little-endian
-	return hex.EncodeToString(end), nil
+	err = binary.Read(f, binary.LittleEndian, &sum)
+	return fmt.Sprintf("%08x", sum), err
 }
 
-// unpack writes the content of a zstd file. A checksum that does not fit is an error.
+// unpack writes the content of a zstd file. A wrong checksum is an error.
 func unpack(ctx context.Context, path string, w io.Writer) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -257,7 +264,7 @@ var (
 	tsbsError = regexp.MustCompile(`(?m)^(?:error|panic): (.*)$`)
 )
 
-// firstError is what TSBS says itself, without Go's stack, behind a colon.
+// firstError returns the first error of TSBS in these texts after a colon, without Go's stack, or "".
 func firstError(texts ...[]byte) string {
 	for _, text := range texts {
 		if m := tsbsError.FindSubmatch(text); m != nil {
@@ -267,7 +274,7 @@ func firstError(texts ...[]byte) string {
 	return ""
 }
 
-// content counts entries, and keeps the last bytes: an error is the last line.
+// content counts entries and bytes. It keeps the last bytes, since an error is in the last line.
 type content struct {
 	entries, bytes int64
 	tail           []byte
@@ -288,7 +295,7 @@ func (c *content) last() []byte {
 	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 
-// reader ends with its context.
+// reader ends with ctx.
 type reader struct {
 	ctx context.Context
 	io.Reader

@@ -5,92 +5,102 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
-	"time"
 
 	"tsduel/host/record"
 )
 
-// What TSBS makes is regular: a sample of every series at every step, of values that walk by small steps. Of the other kinds its lines
-// are changed as they are written, series, lines and fields staying as many as they are:
-//
-//   - irregular: each line comes later by a time that is drawn evenly from the milliseconds of one interval. No two lines of a series
-//     change places, and none leaves the window, so the gaps between two samples are anything from nothing to two intervals.
-//   - high-variance: every value is drawn by itself, evenly in its logarithm from 0.001 to 1000, with four significant digits. So the
-//     sample before says nothing of the next one.
-//
-// Drawn from workload.seed, and the number of a client's group: the same plan gives the same bytes.
+// change changes the series, the fields or the time (ns since the epoch) of a line of Influx's line protocol.
+type change func(series, fields []byte, ns int64) ([]byte, []byte, int64)
 
-// ofKind returns what the generator writes to, and what has to be called after its last byte.
-func ofKind(plan *record.WorkloadPlan, group int, to io.Writer) (io.Writer, func() error) {
-	k := &kind{to: to, draw: rand.New(rand.NewPCG(uint64(plan.Seed), uint64(group)))}
+// changesOf returns the changes of a plan's lines. TSBS's own data is regular: a sample of every series at
+// every step, and values that walk by small steps. Changes keep the numbers of lines, series and fields:
+//
+//   - irregular: each line is later by a random number of milliseconds below one interval. Lines of a series
+//     keep their order, and stay in the window; gaps between samples are between 0 and two intervals.
+//   - high-variance: the logarithm of each value is uniform from 0.001 to 1000, with four significant digits.
+//   - churn: see churned. Only the data behind the loaded window has it.
+//
+// Random numbers depend on workload.seed and the client's group: the same plan gives the same bytes.
+func changesOf(j *job) (changes []change) {
+	plan := j.plan.Workload
+	draw := rand.New(rand.NewPCG(uint64(plan.Seed), uint64(j.part)))
 	switch plan.DataKind {
 	case "irregular":
-		k.change = k.later(record.Seconds(plan.IntervalS))
+		interval := max(1, record.Seconds(plan.IntervalS).Milliseconds())
+		changes = append(changes, func(series, fields []byte, ns int64) ([]byte, []byte, int64) {
+			return series, fields, ns + draw.Int64N(interval)*1e6
+		})
 	case "high-variance":
-		k.change = k.spread
-	default:
-		return to, func() error { return nil }
+		changes = append(changes, func(series, fields []byte, ns int64) (_, spread []byte, _ int64) {
+			for field := range bytes.SplitSeq(fields, []byte{','}) {
+				name, _, _ := bytes.Cut(field, []byte{'='})
+				spread = append(append(append(spread, ','), name...), '=')
+				spread = strconv.AppendFloat(spread, math.Pow(10, 6*draw.Float64()-3), 'g', 4, 64)
+			}
+			return series, spread[1:], ns
+		})
 	}
-	return k, k.flush
+	if j.behind == "mixed" && plan.Churn != nil {
+		changes = append(changes, churned(*plan.Churn, j.start.UnixNano()))
+	}
+	return changes
 }
 
-// kind changes the lines of Influx's protocol on their way.
-type kind struct {
+// churned renames hosts. In step e of the rule, counted from start (ns since the epoch), host h has the name
+// of its generation floor(e x share + frac(h x golden ratio)); generation 0 has the host's own name. So each
+// step replaces the rule's share of the hosts, spread over all of them, and the same hosts in every file.
+func churned(rule record.Churn, start int64) change {
+	tag := []byte("hostname=host_")
+	return func(series, fields []byte, ns int64) ([]byte, []byte, int64) {
+		_, tail, _ := bytes.Cut(series, tag)
+		digits, _, _ := bytes.Cut(tail, []byte{','})
+		host, err := strconv.Atoi(string(digits))
+		step := math.Floor(float64(ns-start) / 1e9 / rule.EveryS)
+		_, phase := math.Modf(float64(host) * math.Phi)
+		if generation := int64(math.Floor(step*rule.Pct/100 + phase)); err == nil && generation > 0 {
+			name := strconv.AppendInt([]byte{'-'}, generation, 10)
+			series = slices.Insert(slices.Clone(series), len(series)-len(tail)+len(digits), name...)
+		}
+		return series, fields, ns
+	}
+}
+
+// lineWriter changes lines on their way to a writer. Other text, as an error of the generator, stays.
+type lineWriter struct {
 	to        io.Writer
-	draw      *rand.Rand
-	change    func(into, fields, stamp []byte) []byte // appends both, changed, with the space between them
+	changes   []change
 	rest, out []byte
 }
 
-func (k *kind) Write(text []byte) (int, error) {
-	k.rest, k.out = append(k.rest, text...), k.out[:0]
-	for {
-		end := bytes.IndexByte(k.rest, '\n')
-		if end < 0 {
-			break
-		}
-		k.out, k.rest = k.line(k.out, k.rest[:end+1]), k.rest[end+1:]
+func (w *lineWriter) Write(text []byte) (int, error) {
+	if len(w.changes) == 0 {
+		return w.to.Write(text)
 	}
-	k.rest = append([]byte(nil), k.rest...)
-	_, err := k.to.Write(k.out)
+	w.rest, w.out = append(w.rest, text...), w.out[:0]
+	whole := bytes.LastIndexByte(w.rest, '\n') + 1
+	for line := range bytes.Lines(w.rest[:whole]) {
+		first, last := bytes.IndexByte(line, ' '), bytes.LastIndexByte(line, ' ')
+		ns, err := strconv.ParseInt(string(line[last+1:len(line)-1]), 10, 64)
+		if err != nil || first == last {
+			w.out = append(w.out, line...)
+			continue
+		}
+		series, fields := line[:first], line[first+1:last]
+		for _, change := range w.changes {
+			series, fields, ns = change(series, fields, ns)
+		}
+		w.out = append(append(append(append(w.out, series...), ' '), fields...), ' ')
+		w.out = append(strconv.AppendInt(w.out, ns, 10), '\n')
+	}
+	w.rest = append(w.rest[:0], w.rest[whole:]...)
+	_, err := w.to.Write(w.out)
 	return len(text), err
 }
 
-// flush writes what has no end, as the generator left it.
-func (k *kind) flush() error {
-	_, err := k.to.Write(k.rest)
+// flush writes the rest, which has no newline.
+func (w *lineWriter) flush() error {
+	_, err := w.to.Write(w.rest)
 	return err
-}
-
-// line appends a line: series, fields and time with a space between each. One that is none, as an error of the generator, is left alone.
-func (k *kind) line(into, line []byte) []byte {
-	first, last := bytes.IndexByte(line, ' '), bytes.LastIndexByte(line, ' ')
-	if first < 0 || last == first {
-		return append(into, line...)
-	}
-	stamp := bytes.TrimSuffix(line[last+1:], []byte{'\n'})
-	if _, err := strconv.ParseInt(string(stamp), 10, 64); err != nil {
-		return append(into, line...)
-	}
-	return append(k.change(append(into, line[:first+1]...), line[first+1:last], stamp), '\n')
-}
-
-func (k *kind) later(interval time.Duration) func(into, fields, stamp []byte) []byte {
-	return func(into, fields, stamp []byte) []byte {
-		ns, _ := strconv.ParseInt(string(stamp), 10, 64)
-		ns += k.draw.Int64N(max(1, interval.Milliseconds())) * int64(time.Millisecond)
-		return strconv.AppendInt(append(append(into, fields...), ' '), ns, 10)
-	}
-}
-
-func (k *kind) spread(into, fields, stamp []byte) []byte {
-	for i, field := range bytes.Split(fields, []byte{','}) {
-		if i > 0 {
-			into = append(into, ',')
-		}
-		name, _, _ := bytes.Cut(field, []byte{'='})
-		into = strconv.AppendFloat(append(append(into, name...), '='), math.Pow(10, 6*k.draw.Float64()-3), 'g', 4, 64)
-	}
-	return append(append(into, ' '), stamp...)
 }

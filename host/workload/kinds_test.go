@@ -12,45 +12,55 @@ import (
 
 const step = int64(1e10)
 
-// changed is what becomes of 300 steps of two series, written in pieces that end anywhere.
-func changed(t *testing.T, plan record.WorkloadPlan) []string {
+// write writes a text in pieces of some bytes, and returns what comes out.
+func write(t *testing.T, text string, bytesEach int, changes []change) string {
 	t.Helper()
-	var text, out bytes.Buffer
-	for i := range int64(300) {
-		for host := range 2 {
-			fmt.Fprintf(&text, "cpu,hostname=host_%d,rack=1 usage_user=%di,usage_system=7i %d\n", host, 50+i%3, 1_749_513_600_000_000_000+i*step)
-		}
-	}
-	to, flush := ofKind(&plan, 0, &out)
-	for rest := text.Bytes(); len(rest) > 0; {
-		n := min(len(rest), 101)
-		if _, err := to.Write(rest[:n]); err != nil {
+	var out bytes.Buffer
+	w := &lineWriter{to: &out, changes: changes}
+	for len(text) > 0 {
+		n := min(len(text), bytesEach)
+		if _, err := w.Write([]byte(text[:n])); err != nil {
 			t.Fatal(err)
 		}
-		rest = rest[n:]
+		text = text[n:]
 	}
-	if err := flush(); err != nil {
+	if err := w.flush(); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	return out.String()
+}
+
+// changed returns 300 steps of two series, as lines of this kind of data.
+func changed(t *testing.T, kind string) []string {
+	t.Helper()
+	var text strings.Builder
+	for i := range int64(300) {
+		for host := range 2 {
+			fmt.Fprintf(&text, "cpu,hostname=host_%d,rack=1 usage_user=%di,usage_system=7i %d\n",
+				host, 50+i%3, 1_749_513_600_000_000_000+i*step)
+		}
+	}
+	plan := &record.Plan{Workload: &record.WorkloadPlan{DataKind: kind, Seed: 1, IntervalS: 10}}
+	return strings.Split(strings.TrimSuffix(write(t, text.String(), 101, changesOf(&job{plan: plan})), "\n"), "\n")
 }
 
 func TestRegularDataIsTSBSsOwn(t *testing.T) {
-	if lines := changed(t, record.WorkloadPlan{Seed: 1, IntervalS: 10}); lines[2] != "cpu,hostname=host_0,rack=1 usage_user=51i,usage_system=7i 1749513610000000000" {
+	const third = "cpu,hostname=host_0,rack=1 usage_user=51i,usage_system=7i 1749513610000000000"
+	if lines := changed(t, ""); lines[2] != third {
 		t.Error(lines[2])
 	}
 }
 
 func TestIrregularLinesKeepTheirOrderAndTheirWindow(t *testing.T) {
-	plan := record.WorkloadPlan{DataKind: "irregular", Seed: 1, IntervalS: 10}
-	lines, moved := changed(t, plan), map[int64]bool{}
+	lines, moved := changed(t, "irregular"), map[int64]bool{}
 	for host := range 2 {
 		last := int64(0)
 		for i := range 300 {
 			front, stamp, _ := strings.Cut(lines[2*i+host], "i 17")
 			at, err := strconv.ParseInt("17"+stamp, 10, 64)
 			by := at - 1_749_513_600_000_000_000 - int64(i)*step
-			if err != nil || at <= last || by < 0 || by >= step || by%1e6 != 0 || !strings.Contains(front, fmt.Sprintf("host_%d,rack=1 usage_user=%di", host, 50+i%3)) {
+			kept := strings.Contains(front, fmt.Sprintf("host_%d,rack=1 usage_user=%di", host, 50+i%3))
+			if err != nil || at <= last || by < 0 || by >= step || by%1e6 != 0 || !kept {
 				t.Fatalf("line %d of host %d: %s", i, host, lines[2*i+host])
 			}
 			last, moved[by] = at, true
@@ -59,13 +69,13 @@ func TestIrregularLinesKeepTheirOrderAndTheirWindow(t *testing.T) {
 	if len(moved) < 500 {
 		t.Errorf("600 lines are moved by %d different times", len(moved))
 	}
-	if again := changed(t, plan); strings.Join(again, "\n") != strings.Join(lines, "\n") {
+	if again := changed(t, "irregular"); strings.Join(again, "\n") != strings.Join(lines, "\n") {
 		t.Error("the same seed gives other lines")
 	}
 }
 
 func TestValuesOfHighVarianceSayNothingOfTheNext(t *testing.T) {
-	lines, below, seen := changed(t, record.WorkloadPlan{DataKind: "high-variance", Seed: 1, IntervalS: 10}), 0, map[string]bool{}
+	lines, below, seen := changed(t, "high-variance"), 0, map[string]bool{}
 	for i, line := range lines {
 		parts := strings.Split(line, " ")
 		if len(parts) != 3 || parts[2] != strconv.FormatInt(1_749_513_600_000_000_000+int64(i/2)*step, 10) {
@@ -88,12 +98,52 @@ func TestValuesOfHighVarianceSayNothingOfTheNext(t *testing.T) {
 	}
 }
 
+func TestSeriesComeAndGoByTheClockOfTheData(t *testing.T) {
+	const hosts, steps, start = 200, 6, 1749600000
+	var text strings.Builder
+	for step := range steps {
+		for host := range hosts {
+			fmt.Fprintf(&text, "cpu,hostname=host_%d,region=eu usage_user=1i,usage_system=2i %d000000000\n", host, start+step*60)
+		}
+	}
+	changes := []change{churned(record.Churn{Pct: 10, EveryS: 120}, start*1e9)}
+	renamed := write(t, text.String(), 1<<20, changes)
+	if renamed != write(t, text.String(), 7, changes) {
+		t.Error("the pieces that lines come in change them")
+	}
+	var names []map[string]bool // by step
+	originals := strings.Split(text.String(), "\n")
+	for k, line := range strings.Split(strings.TrimSpace(renamed), "\n") {
+		if k%hosts == 0 {
+			names = append(names, map[string]bool{})
+		}
+		host, _, _ := strings.Cut(strings.TrimPrefix(line, "cpu,hostname="), ",")
+		names[k/hosts][host] = true
+		if strings.Replace(line, host, fmt.Sprintf("host_%d", k%hosts), 1) != originals[k] {
+			t.Fatalf("%q was %q", line, originals[k])
+		}
+	}
+	for step, wanted := range []int{0, 0, 20, 0, 20, 0} { // new hosts: a tenth of all every other minute
+		fresh := 0
+		for name := range names[step] {
+			if step > 0 && !names[step-1][name] {
+				fresh++
+			}
+		}
+		if len(names[step]) != hosts || fresh < wanted-1 || fresh > wanted+1 {
+			t.Errorf("step %d has %d hosts, %d of them new", step, len(names[step]), fresh)
+		}
+	}
+	if !names[0]["host_0"] || !names[0]["host_199"] {
+		t.Error("the first step has other names than what was loaded")
+	}
+}
+
 func TestWhatIsNoLineIsLeftAlone(t *testing.T) {
-	var out bytes.Buffer
-	to, flush := ofKind(&record.WorkloadPlan{DataKind: "high-variance", IntervalS: 1}, 0, &out)
-	said := "error: no such use case\nand an end with no"
-	_, _ = to.Write([]byte(said))
-	if err := flush(); err != nil || out.String() != said {
-		t.Error(out.String(), err)
+	plan := &record.Plan{Workload: &record.WorkloadPlan{DataKind: "high-variance", IntervalS: 1,
+		Churn: &record.Churn{Pct: 10, EveryS: 1}}}
+	const text = "error: no such use case\nhostname=host_x y\nhostname=host_1\n\nand an end with no"
+	if out := write(t, text, 1<<20, changesOf(&job{plan: plan, behind: "mixed"})); out != text {
+		t.Error(out)
 	}
 }

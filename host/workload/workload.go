@@ -1,13 +1,14 @@
 // Package workload makes the data and query files that every block reads, or takes those of an earlier run.
 //
-// A file F is good when F.json beside it names its size and sha256 and how many lines or queries are in it. The record goes away
-// before F is replaced and comes back last, so a kill at any moment leaves a file without a record at worst. The sha256 is that
-// of the file as it lies on the disk: 0.1 s to verify where the content would take seconds, so it is verified on every start of
-// a run. The content of the data is identified by the 32 bits of XXH64 at the end of a zstd frame, which are compared whenever it
-// is unpacked, and are the same for every zstd.
+// A file F is good if F.json beside it has its size, its sha256 and its number of lines or queries. F.json is
+// removed before F is replaced, and written after it, so an interruption leaves a file without a record at
+// worst. Every start of a run checks the sha256 of the packed file, which takes 0.1 s; unpacking would take
+// seconds. The content of data is identified by the checksum at the end of a zstd frame (32 bits of XXH64),
+// which is checked on unpacking and is the same for every version of zstd.
 package workload
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,16 +24,17 @@ import (
 	"time"
 
 	"tsduel/host/noise"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
-// A query is at most about so long (single-groupby-5-8-1: 516), or this much where it is a union (cpu-max-all-32-24: 5,251).
+// The size of a query, at most (single-groupby-5-8-1: 516), and that of a union (cpu-max-all-32-24: 5,251).
 const queryBytes, unionBytes = 1000, 6000
 
-// Unpacked data stays in the page cache and leaves the database what it needs: so much of the memory, and of the free disk, at most.
+// Unpacked data stays in the page cache: it takes 1/feedShare of the memory at most, and of the free disk.
 const feedShare = 8
 
-// file is what FILE.json says of a file. Content is of data only.
+// file is FILE.json. Content is of data only.
 type file struct {
 	SHA256          string `json:"sha256"`
 	Bytes           int64  `json:"bytes"`
@@ -41,45 +43,41 @@ type file struct {
 	ContentBytes    int64  `json:"content_bytes,omitempty"`
 }
 
-// job is a file to be made, of the plan as one cell has it; cells are all that share it.
+// job is a file to be made.
 type job struct {
-	plan           *record.Plan
-	cells          []string
-	path           string
-	format, form   string
-	query          *record.QueryType // nil: data
-	start, end     time.Time         // of the data
-	behind         string            // mixed or continued: of data behind the window that is loaded; group: one client's part of that
-	part, of       int               // of a group
+	plan         *record.Plan // of one cell
+	cells        []string     // all cells that share the file
+	path         string
+	format, form string
+	query        *record.QueryType // nil for data
+	start, end   time.Time         // of the data
+	// behind is "" for the data that is loaded, group for one client's part of it, mixed or continued for data
+	// behind its window, and alone for data of another scale.
+	behind         string
+	part, parts    int // of a group
 	samples        int64
-	entries, bytes int64 // lines, or what else the format is counted in, or queries
+	entries, bytes int64 // entries are queries, or units of the format (shape)
 	made           file
 }
 
-// Make returns the files of a run and writes raw/workload.json; what is missing is made. Spec needs Plan, Builds, the directories and
-// Events. Errors are sentences, of the user's where he can mend it.
+// Make returns the files of a run, writes raw/workload.json, and makes missing files. Spec needs Plan,
+// Builds, the directories and Events. Errors are sentences for the user.
 func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if len(spec.Plan.Workload.Data) == 0 {
 		return nil, record.UserError("%s/plan/experiment.json names no data in workload.data", spec.RunDir)
 	}
 	jobs := jobsOf(spec)
-	dirs := map[string]bool{}
-	for _, j := range jobs {
-		dirs[filepath.Dir(j.path)] = true
-	}
-	for dir := range dirs {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-		// We hold the lock of the cache, so nobody else is making anything.
-		left, _ := filepath.Glob(filepath.Join(dir, "*.new"))
-		for _, path := range left {
-			os.Remove(path)
-		}
-	}
 	var missing []*job
 	needed := int64(0)
 	for _, j := range jobs {
+		dir := filepath.Dir(j.path)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		// Remove what an interrupted run has left. This run holds the lock of the cache.
+		for _, path := range proc.Glob(dir, "*.new") {
+			os.Remove(path)
+		}
 		if good, err := j.isGood(); err != nil {
 			return nil, err
 		} else if !good {
@@ -89,58 +87,62 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	}
 	dir := filepath.Join(spec.Cache, "workload")
 	if free, _ := record.IsFull(dir); free < needed {
-		return nil, record.UserError("too little disk for the data and query files: about %d MiB are needed and %d MiB are free in %s: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller",
+		return nil, record.UserError("too little disk for the data and query files: about %d MiB are needed and %d MiB "+
+			"are free in %s: free some, point TSDUEL_CACHE to a larger disk, or make workload.scale or the window smaller",
 			needed>>20+1, free>>20, dir)
 	}
 	if err := makeMissing(ctx, spec, missing); err != nil {
 		return nil, err
 	}
-	made, unpacked := &record.Workload{Data: []record.DataFile{}, Queries: []record.QueryFile{}}, &feeds{}
-	if err := unpacked.begin(spec.Scratch); err != nil {
+	room, err := roomForFeeds(spec.Scratch)
+	if err != nil {
 		return nil, err
 	}
+	made := &record.Workload{Data: []record.DataFile{}, Queries: []record.QueryFile{}}
+	lists := map[string]*[]record.DataFile{"": &made.Data, "group": &made.Groups, "mixed": &made.Mixed,
+		"continued": &made.Continued, "alone": &made.Alone}
 	for _, j := range jobs {
 		if j.query != nil {
-			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Form: j.form, Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
+			made.Queries = append(made.Queries, record.QueryFile{Cells: j.cells, Format: j.format, Form: j.form,
+				Type: j.query.Name, Path: j.path, SHA256: j.made.SHA256, Bytes: j.made.Bytes, Count: int(j.entries)})
 			continue
 		}
-		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644) // for its time: what was not used for longest is removed first
-		feed, err := unpacked.of(ctx, spec, j)
-		if err != nil {
-			return nil, err
-		}
+		// The cache removes the data first that was not used for longest, by the time of this file.
+		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644)
 		plan := j.plan.Workload
-		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: feed, SHA256: j.made.SHA256, ContentChecksum: j.made.ContentChecksum,
-			Bytes: j.made.Bytes, Lines: j.samples / (plan.Samples / plan.Lines), Samples: j.samples}
-		switch j.behind {
-		case "mixed":
-			made.Mixed = append(made.Mixed, data)
-		case "continued":
-			made.Continued = append(made.Continued, data)
-		case "group":
-			data.Host = spec.Host.Host
-			made.Groups = append(made.Groups, data)
-		default:
-			made.Data = append(made.Data, data)
+		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: j.path, SHA256: j.made.SHA256,
+			ContentChecksum: j.made.ContentChecksum, Bytes: j.made.Bytes, Lines: j.samples / (plan.Samples / plan.Lines),
+			Samples: j.samples}
+		if room >= j.made.ContentBytes {
+			room -= j.made.ContentBytes
+			if data.FeedPath, err = j.feed(ctx, spec.Scratch); err != nil {
+				return nil, err
+			}
 		}
+		if j.behind == "group" {
+			data.Host = spec.Host.Host
+		}
+		*lists[j.behind] = append(*lists[j.behind], data)
 	}
 	target := filepath.Join(spec.RunDir, "raw", "workload.json")
 	before := &record.Workload{}
-	err := record.ReadJSON(target, before)
-	before.Groups = slices.DeleteFunc(before.Groups, func(d record.DataFile) bool { return d.Host != spec.Host.Host }) // the driver has all
+	err = record.ReadJSON(target, before)
+	// The record of the driver has the groups of all clients.
+	before.Groups = slices.DeleteFunc(before.Groups, func(d record.DataFile) bool { return d.Host != spec.Host.Host })
 	if err == nil && !same(before, made) {
-		return nil, record.UserError("the data or the queries are not those of this run's first blocks (%s): start a new run", target)
+		return nil, record.UserError("the data or the queries are not those of this run's first blocks (%s): start a new run",
+			target)
 	}
 	return made, record.WriteJSON(target, made)
 }
 
-// jobsOf are the files of all cells, each once: those with the same key are the same.
+// jobsOf returns the files of all cells, each once: files with the same key are the same.
 func jobsOf(spec record.Spec) (jobs []*job) {
 	known := map[string]*job{}
 	for _, cell := range spec.Plan.CellNames() {
 		for _, j := range jobsIn(spec.Plan.In(cell), spec.Cache, spec.Host.Host) {
 			key := j.path
-			if j.query != nil { // whatever data it lies beside
+			if j.query != nil { // it may lie beside any data
 				key = filepath.Base(j.path)
 			}
 			if known[key] == nil {
@@ -154,61 +156,74 @@ func jobsOf(spec record.Spec) (jobs []*job) {
 	return jobs
 }
 
-// jobsIn are those of a cell on a host. Of several clients each makes the group that it loads, and the first one alone all of the data,
-// where they are exchanged.
+// jobsIn returns the files of a cell on a host. Each of several clients makes the group that it loads. The
+// first client also makes all of the data if it is loaded by exchanges.
 func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
-	plan, queries := whole.Workload, whole.Queries
-	clients := whole.Topology.Clients()
-	part, of := slices.Index(clients, host), len(clients)
-	for i, data := range plan.Data {
-		dir := filepath.Join(cache, "workload", data.Key)
-		if of > 1 {
-			lines := (plan.Lines - int64(part) + int64(of) - 1) / int64(of)
-			samples := lines * (plan.Samples / plan.Lines)
-			jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, fmt.Sprintf("data.%d-of-%d.zst", part+1, of)), format: data.Format, start: plan.Start, end: plan.End,
-				behind: "group", part: part, of: of, samples: samples, entries: shapeOf(data.Format).entries(lines, samples), bytes: plan.EstimatedBytes / int64(of)})
-		}
-		if of <= 1 || part == 0 && whole.Duel.Enabled && whole.Duel.Load {
-			jobs = append(jobs, &job{plan: whole, path: filepath.Join(dir, "data.zst"), format: data.Format, start: plan.Start, end: plan.End, samples: plan.Samples,
-				entries: shapeOf(data.Format).entries(plan.Lines, plan.Samples), bytes: plan.EstimatedBytes})
-		}
-		if i > 0 {
-			continue
-		}
-		count := int64(queries.MaxCount)
-		if queries.Count != nil {
-			count = max(count, int64(*queries.Count))
-		}
-		for _, q := range slices.Concat(queries.Types, queries.Windowed) {
-			start, end := plan.Start, plan.End
-			if q.Start != nil && q.End != nil {
-				start, end = *q.Start, *q.End
-			}
-			for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // in the order of the run's first session
-				j := &job{plan: whole, path: filepath.Join(dir, "queries", q.Keys[name]+".gob"), query: &q, start: start, end: end, entries: count, bytes: count * queryBytes}
-				if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
-					j.bytes = count * unionBytes
-				}
-				jobs = append(jobs, j)
-			}
-		}
+	plan := whole.Workload
+	add := func(key record.DataKey, name string, lines, samples int64, j job) {
+		j.plan, j.format, j.path = cmp.Or(j.plan, whole), key.Format, filepath.Join(cache, "workload", key.Key, name)
+		j.samples, j.entries = samples, shapeOf(key.Format).entries(lines, samples)
+		j.bytes = int64(float64(plan.EstimatedBytes) * float64(lines) / float64(plan.Lines))
+		jobs = append(jobs, &j)
 	}
-	behind := func(what string, of record.Continued) {
-		for _, data := range of.Data {
-			jobs = append(jobs, &job{plan: whole, path: filepath.Join(cache, "workload", data.Key, "data.zst"), format: data.Format, start: of.Start, end: of.End, behind: what,
-				samples: of.Samples, entries: shapeOf(data.Format).entries(of.Lines, of.Samples), bytes: of.Lines * plan.EstimatedBytes / plan.Lines})
+	clients, perLine := whole.Topology.Clients(), plan.Samples/plan.Lines
+	part, parts := slices.Index(clients, host), len(clients)
+	for i, key := range plan.Data {
+		if parts > 1 {
+			lines := (plan.Lines - int64(part) + int64(parts) - 1) / int64(parts)
+			add(key, fmt.Sprintf("data.%d-of-%d.zst", part+1, parts), lines, lines*perLine,
+				job{behind: "group", start: plan.Start, end: plan.End, part: part, parts: parts})
+		}
+		if parts <= 1 || part == 0 && whole.Duel.Enabled && whole.Duel.Load {
+			add(key, "data.zst", plan.Lines, plan.Samples, job{start: plan.Start, end: plan.End})
+		}
+		if i == 0 {
+			jobs = append(jobs, queriesOf(whole, filepath.Join(cache, "workload", key.Key, "queries"))...)
 		}
 	}
 	if m := whole.Mixed; m != nil {
-		behind("mixed", record.Continued{Start: m.Start, End: m.End, Lines: m.Lines, Samples: m.Lines * (plan.Samples / plan.Lines), Data: m.Data})
+		for _, key := range m.Data {
+			add(key, "data.zst", m.Lines, m.Lines*perLine, job{behind: "mixed", start: m.Start, end: m.End})
+		}
 	}
-	if plan.Continued != nil {
-		behind("continued", *plan.Continued)
+	if c := plan.Continued; c != nil {
+		for _, key := range c.Data {
+			add(key, "data.zst", c.Lines, c.Samples, job{behind: "continued", start: c.Start, end: c.End})
+		}
+	}
+	if a := plan.Alone; a != nil {
+		other, own := *whole, *plan
+		own.Scale, own.Lines, own.Samples, other.Workload = a.Scale, a.Lines, a.Samples, &own
+		for _, key := range a.Data {
+			add(key, "data.zst", a.Lines, a.Samples, job{plan: &other, behind: "alone", start: plan.Start, end: plan.End})
+		}
 	}
 	return jobs
 }
 
-// isGood says whether a file is there and whole, with as many lines or queries as it is to have.
+// queriesOf returns the query files of a plan.
+func queriesOf(plan *record.Plan, dir string) (jobs []*job) {
+	count := int64(plan.Queries.MaxCount)
+	if plan.Queries.Count != nil {
+		count = max(count, int64(*plan.Queries.Count))
+	}
+	for _, q := range slices.Concat(plan.Queries.Types, plan.Queries.Windowed) {
+		for _, name := range slices.Sorted(maps.Keys(q.Keys)) { // the same order in every session of a run
+			j := &job{plan: plan, path: filepath.Join(dir, q.Keys[name]+".gob"), query: &q, start: plan.Workload.Start,
+				end: plan.Workload.End, entries: count, bytes: count * queryBytes}
+			if q.Start != nil && q.End != nil {
+				j.start, j.end = *q.Start, *q.End
+			}
+			if j.format, j.form, _ = strings.Cut(name, ":"); j.form != "" {
+				j.bytes = count * unionBytes
+			}
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// isGood says whether a file is whole, and has the planned number of entries.
 func (j *job) isGood() (bool, error) {
 	if err := record.ReadJSON(j.path+".json", &j.made); err != nil || j.made.Entries != j.entries {
 		return false, nil
@@ -231,7 +246,7 @@ func sumOf(path string) (sum string, size int64, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), size, err
 }
 
-// publish gives a file that was made, and its record, their names.
+// publish gives a new file its name, and writes its record.
 func (j *job) publish(partial string) (err error) {
 	j.made.Entries = j.entries
 	if j.made.SHA256, j.made.Bytes, err = sumOf(partial); err != nil {
@@ -247,64 +262,62 @@ func (j *job) publish(partial string) (err error) {
 }
 
 func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
-	queries := 0
-	begin := time.Now()
-	tell := func(phase string, begin time.Time, count int64) {
-		end := record.Epoch(time.Now())
-		spec.Events.Emit("phase-end", record.PhaseFields(record.Phase{Phase: phase, Begin: record.Epoch(begin), End: end, Count: count}))
-	}
-	for _, j := range missing {
-		if j.query == nil {
-			begin := time.Now()
-			spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
-			spec.Events.Emit("phase-start", record.Fields{"phase": "data"})
-			if err := makeData(ctx, spec, j); err != nil {
-				return err
-			}
-			tell("data", begin, j.entries)
-			continue
-		}
-		if queries == 0 {
-			begin = time.Now()
-			spec.Events.Emit("phase-start", record.Fields{"phase": "queries"})
-		}
-		spec.Events.Progress("queries", int64(queries), int64(len(missing)))
-		if err := makeQueries(ctx, spec, j); err != nil {
+	phase := func(name string, count int64, work func() error) error {
+		begin := record.Epoch(time.Now())
+		spec.Events.Emit("phase-start", record.Fields{"phase": name})
+		if err := work(); err != nil {
 			return err
 		}
-		queries++
+		end := record.Epoch(time.Now())
+		done := record.Phase{Phase: name, Begin: begin, End: end, Count: count}
+		spec.Events.Emit("phase-end", record.PhaseFields(done))
+		return nil
 	}
-	if queries > 0 {
-		tell("queries", begin, int64(queries))
+	var queries []*job
+	for _, j := range missing {
+		if j.query != nil {
+			queries = append(queries, j)
+			continue
+		}
+		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
+		if err := phase("data", j.entries, func() error { return makeData(ctx, spec, j) }); err != nil {
+			return err
+		}
 	}
-	return nil
+	if len(queries) == 0 {
+		return nil
+	}
+	return phase("queries", int64(len(queries)), func() error {
+		for i, j := range queries {
+			spec.Events.Progress("queries", int64(i), int64(len(queries)))
+			if err := makeQueries(ctx, spec, j); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// feeds are what the loader reads: data unpacked once for all blocks where that is small, else the data file. Unpacking beside the
-// loader takes half as much CPU as the loader itself, from the server that is measured. Left is what may still be unpacked.
-type feeds struct{ left int64 }
-
-func (f *feeds) begin(scratch string) error {
-	old, _ := filepath.Glob(filepath.Join(scratch, "feed.*"))
-	for _, path := range old {
+// roomForFeeds removes old feeds from the scratch directory, and returns how many bytes of data may be
+// unpacked there. A feed is data that is unpacked once for all blocks. Unpacking beside the loader would take
+// half as much CPU as the loader, and that from the server that is measured.
+func roomForFeeds(scratch string) (room int64, err error) {
+	for _, path := range proc.Glob(scratch, "feed.*") {
 		os.Remove(path)
 	}
 	facts, err := noise.Describe(scratch)
-	if err == nil {
-		f.left = min(facts.MemoryBytes, facts.DiskFreeBytes) / feedShare
+	if err != nil {
+		return 0, err
 	}
-	return err
+	return min(facts.MemoryBytes, facts.DiskFreeBytes) / feedShare, nil
 }
 
-func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error) {
-	path := filepath.Join(spec.Scratch, "feed."+strings.TrimPrefix(j.behind+"."+j.format, "."))
+// feed unpacks data into the scratch directory.
+func (j *job) feed(ctx context.Context, scratch string) (path string, err error) {
+	path = filepath.Join(scratch, "feed."+strings.TrimPrefix(j.behind+"."+j.format, "."))
 	if len(j.cells) > 0 {
 		path += "." + filepath.Base(filepath.Dir(j.path))
 	}
-	if f.left < j.made.ContentBytes {
-		return j.path, nil
-	}
-	f.left -= j.made.ContentBytes
 	partial := path + ".partial"
 	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -316,16 +329,17 @@ func (f *feeds) of(ctx context.Context, spec record.Spec, j *job) (string, error
 	return path, os.Rename(partial, path)
 }
 
-// same says whether two have the same content. Not the sha256 of the data file: another zstd makes another file of the same content.
+// same says whether two workloads have the same content. It does not compare the sha256 of data: another
+// version of zstd packs the same content into another file.
 func same(a, b *record.Workload) bool {
-	content := func(w *record.Workload) (found []any) {
-		for _, d := range slices.Concat(w.Data, w.Groups, w.Mixed, w.Continued) {
-			found = append(found, d.Cells, d.Format, d.ContentChecksum, d.Lines)
+	content := func(w *record.Workload) (all []any) {
+		for _, d := range slices.Concat(w.Data, w.Groups, w.Mixed, w.Continued, w.Alone) {
+			all = append(all, d.Cells, d.Format, d.ContentChecksum, d.Lines)
 		}
 		for _, q := range w.Queries {
-			found = append(found, q.Cells, q.Format, q.Form, q.Type, q.SHA256)
+			all = append(all, q.Cells, q.Format, q.Form, q.Type, q.SHA256)
 		}
-		return found
+		return all
 	}
 	return reflect.DeepEqual(content(a), content(b))
 }

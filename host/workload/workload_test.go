@@ -23,7 +23,7 @@ import (
 
 const lines = 2340 // what the fake writes for four hosts
 
-// fixture is a run of the fake generators of tests/fakes, which have the manners of TSBS's.
+// fixture is a run with the fake generators of tests/fakes. calls counts their calls since its last call.
 func fixture(t *testing.T) (spec record.Spec, calls func() int) {
 	t.Helper()
 	root := t.TempDir()
@@ -31,12 +31,14 @@ func fixture(t *testing.T) (spec record.Spec, calls func() int) {
 	must(t, err)
 	log := filepath.Join(root, "log")
 	t.Setenv("FAKE_LOG", log)
-	spec = record.Spec{RunDir: filepath.Join(root, "a run"), Cache: filepath.Join(root, "a cache"), Builds: &record.Builds{TSBSBin: fakes}}
+	spec = record.Spec{RunDir: filepath.Join(root, "a run"), Cache: filepath.Join(root, "a cache"),
+		Builds: &record.Builds{TSBSBin: fakes}}
 	spec.Scratch, spec.Events = filepath.Join(spec.Cache, "scratch"), record.NewEvents(spec.RunDir, true)
 	must(t, os.MkdirAll(filepath.Join(spec.RunDir, "raw"), 0o755))
 	must(t, os.MkdirAll(spec.Scratch, 0o755))
 	start := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
-	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 4, Start: start, End: start.Add(13 * time.Hour), Interval: "80s", IntervalS: 80,
+	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 4, Start: start,
+		End: start.Add(13 * time.Hour), Interval: "80s", IntervalS: 80,
 		Seed: 8428, Lines: lines, Samples: lines * 10, EstimatedBytes: 4000}}
 	spec.Plan.Workload.Data = append(spec.Plan.Workload.Data, struct {
 		Format string `json:"format"`
@@ -74,7 +76,8 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	data, _ := made.DataFor("victoriametrics")
 	feed, err := os.ReadFile(data.FeedPath)
 	must(t, err)
-	if data.Lines != lines || data.Samples != lines*10 || strings.Count(string(feed), "\n") != lines || !strings.HasPrefix(data.FeedPath, spec.Scratch) {
+	if data.Lines != lines || data.Samples != lines*10 || strings.Count(string(feed), "\n") != lines ||
+		!strings.HasPrefix(data.FeedPath, spec.Scratch) {
 		t.Errorf("%+v", data)
 	}
 	sum, size, err := sumOf(data.Path)
@@ -92,7 +95,7 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	if !same(on, made) || on.Data[0].ContentChecksum == "" {
 		t.Errorf("raw/workload.json: %+v", on)
 	}
-	// The zstd of every distribution reads it, and says the same of its content.
+	// The zstd command prints the same checksum of the content.
 	if zstd, err := exec.LookPath("zstd"); err == nil {
 		said, err := exec.Command(zstd, "-lv", data.Path).CombinedOutput()
 		if must(t, err); !strings.Contains(string(said), data.ContentChecksum) {
@@ -125,10 +128,12 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 	}
 }
 
-// Of several clients each makes its own part, line by line in turn; all of the data is made by the first one, where it is exchanged.
+// Each of several clients makes every Nth line. For a load by exchanges the first client also makes all
+// lines.
 func TestGroupsOfSeveralClients(t *testing.T) {
 	spec, calls := fixture(t)
-	spec.Plan.Topology = record.Topology{"host1": {"client"}, "host2": {"client"}, "host3": {"client"}, "host4": {"server"}}
+	spec.Plan.Topology = record.Topology{"host1": {"client"}, "host2": {"client"}, "host3": {"client"},
+		"host4": {"server"}}
 	spec.Plan.Duel = record.Duel{Enabled: true, Load: true}
 	var whole []string
 	var groups []record.DataFile
@@ -140,7 +145,8 @@ func TestGroupsOfSeveralClients(t *testing.T) {
 		made, err := Make(t.Context(), own)
 		must(t, err)
 		data, has := made.DataFor("victoriametrics")
-		if has != (host == "host1") || len(made.Groups) != 1 || made.Groups[0].Host != host || made.Groups[0].Lines != lines/3 || made.Groups[0].Samples != lines*10/3 {
+		if has != (host == "host1") || len(made.Groups) != 1 || made.Groups[0].Host != host ||
+			made.Groups[0].Lines != lines/3 || made.Groups[0].Samples != lines*10/3 {
 			t.Fatalf("%s: %+v %+v", host, made.Data, made.Groups)
 		}
 		groups = append(groups, made.Groups...)
@@ -165,7 +171,7 @@ func TestGroupsOfSeveralClients(t *testing.T) {
 		t.Error(len(whole))
 	}
 	wantCalls(t, calls, 3+1+2) // their queries lie in one cache here
-	// The first one's record has what all have made, and is that of the same run still.
+	// The record of the first client has the groups of all clients, and still belongs to the same run.
 	spec.RunDir, spec.Host.Host = spec.RunDir+"host1", "host1"
 	on := &record.Workload{}
 	must(t, record.ReadJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
@@ -181,11 +187,14 @@ func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
 		fault, want string
 		code        int
 	}{
-		{"FAKE_DATA_FAULT=error", "tsbs_generate_data wrote 1 lines instead of 2340 (exit code 0): invalid use case specified: 'nope'; nothing was kept", 3},
+		{"FAKE_DATA_FAULT=error", "tsbs_generate_data wrote 1 lines instead of 2340 (exit code 0): " +
+			"invalid use case specified: 'nope'; nothing was kept", 3},
 		{"FAKE_DATA_FAULT=short", "tsbs_generate_data wrote 6 lines instead of 2340 (exit code 0); nothing was kept", 3},
 		{"FAKE_DATA_FAULT=exit", "(exit code 7); nothing was kept", 3},
-		{"FAKE_QUERIES_FAULT=short", "tsbs_generate_queries made 49 queries of cpu-max-all-1 instead of 50 (exit code 0); nothing was kept", 3},
-		{"type=lastpoint", "queries.types: tsbs_generate_queries makes no lastpoint for cpu-only: LastPointPerHost not supported in PromQL", 2},
+		{"FAKE_QUERIES_FAULT=short", "tsbs_generate_queries made 49 queries of cpu-max-all-1 instead of 50 " +
+			"(exit code 0); nothing was kept", 3},
+		{"type=lastpoint", "queries.types: tsbs_generate_queries makes no lastpoint for cpu-only: " +
+			"LastPointPerHost not supported in PromQL", 2},
 		{"type=nonsense", "makes no nonsense for cpu-only: invalid query type for use case 'cpu-only': 'nonsense'", 2},
 	} {
 		spec, _ := fixture(t)
@@ -206,7 +215,8 @@ func TestGeneratorsAreNotTakenAtTheirWord(t *testing.T) {
 			os.Unsetenv(name)
 		}
 		left, _ := filepath.Glob(filepath.Join(spec.Cache, "workload/*/*.new"))
-		if data, _ := filepath.Glob(filepath.Join(spec.Cache, "workload/*/data.zst")); strings.HasPrefix(c.fault, "FAKE_DATA") && len(data)+len(left) > 0 {
+		if data, _ := filepath.Glob(filepath.Join(spec.Cache, "workload/*/data.zst")); strings.HasPrefix(c.fault,
+			"FAKE_DATA") && len(data)+len(left) > 0 {
 			t.Errorf("%s: something was kept: %v %v", c.fault, data, left)
 		}
 	}
@@ -245,7 +255,8 @@ func TestTooLittleDiskIsSaidBeforeTheFirstByte(t *testing.T) {
 	spec, calls := fixture(t)
 	spec.Plan.Workload.EstimatedBytes = 1 << 60
 	_, err := Make(t.Context(), spec)
-	if err == nil || !strings.Contains(err.Error(), "too little disk for the data and query files: about 1099511627777 MiB are needed and ") {
+	if err == nil || !strings.Contains(err.Error(),
+		"too little disk for the data and query files: about 1099511627777 MiB are needed and ") {
 		t.Error(err)
 	}
 	wantCalls(t, calls, 0)
@@ -264,7 +275,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// BenchmarkData makes the data of a run that is planned and built, as data.zst in WORK: RUN_DIR=DIRECTORY WORK=DIRECTORY go test -bench . ./workload
+// BenchmarkData makes the data of a run that is planned and built, as data.zst in WORK: RUN_DIR=DIRECTORY
+// WORK=DIRECTORY go test -bench . ./workload
 func BenchmarkData(b *testing.B) {
 	spec, j := benched(b)
 	for b.Loop() {
@@ -272,7 +284,7 @@ func BenchmarkData(b *testing.B) {
 	}
 }
 
-// BenchmarkUnpack unpacks it, once a run: what the loader reads is feed.lines.
+// BenchmarkUnpack unpacks it into feed.lines, which the loader reads.
 func BenchmarkUnpack(b *testing.B) {
 	_, j := benched(b)
 	for b.Loop() {
@@ -293,7 +305,8 @@ func benched(b *testing.B) (record.Spec, *job) {
 	must(b, err)
 	data := plan.Workload.Data[0]
 	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), true)},
-		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, start: plan.Workload.Start, end: plan.Workload.End, entries: plan.Workload.Lines}
+		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, start: plan.Workload.Start,
+			end: plan.Workload.End, entries: plan.Workload.Lines}
 }
 
 func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
@@ -306,9 +319,12 @@ func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
 		must(t, err)
 		return u.Query(), string(q.HumanDescription)
 	}
-	promQL := "/api/v1/query_range?" + url.Values{"query": {"max(max_over_time(cpu_usage_user{hostname=~'host_3|host_5'}[1h])) by (__name__)"},
+	promQL := "/api/v1/query_range?" + url.Values{
+		"query": {"max(max_over_time(cpu_usage_user{hostname=~'host_3|host_5'}[1h])) by (__name__)"},
 		"start": {"1749550001"}, "end": {"1749578801"}, "step": {"3600"}}.Encode()
-	influxQL := "/query?" + url.Values{"q": {"SELECT max(usage_user) from cpu where (hostname = 'host_11' or hostname = 'host_2') and time >= '2025-06-10T03:04:05Z' and time < '2025-06-10T11:04:05Z' group by time(1h)"}}.Encode()
+	influxQL := "/query?" + url.Values{"q": {"SELECT max(usage_user) from cpu where (hostname = 'host_11' or " +
+		"hostname = 'host_2') and time >= '2025-06-10T03:04:05Z' and " +
+		"time < '2025-06-10T11:04:05Z' group by time(1h)"}}.Encode()
 	hosts := regexp.MustCompile(`host_\d+`)
 	seen := map[string]bool{}
 	for k := range uint64(200) {
@@ -321,11 +337,13 @@ func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
 		first, _ := strconv.ParseInt(a.Get("start"), 10, 64)
 		last, _ := strconv.ParseInt(a.Get("end"), 10, 64)
 		begin, end := time.Unix(first-3600, 0).UTC(), time.Unix(last, 0).UTC()
-		want := fmt.Sprintf("time >= '%s' and time < '%s' group by time(1h,%dm)", begin.Format(time.RFC3339), end.Format(time.RFC3339), begin.Minute())
+		want := fmt.Sprintf("time >= '%s' and time < '%s' group by time(1h,%dm)", begin.Format(time.RFC3339),
+			end.Format(time.RFC3339), begin.Minute())
 		if begin.Minute() == 0 {
 			want = strings.Replace(want, ",0m", "", 1)
 		}
-		if end.Sub(begin) != 8*time.Hour || begin.Second() != 0 || begin.Before(start) || end.After(plan.End) || !strings.Contains(b.Get("q"), want) {
+		if end.Sub(begin) != 8*time.Hour || begin.Second() != 0 || begin.Before(start) || end.After(plan.End) ||
+			!strings.Contains(b.Get("q"), want) {
 			t.Fatalf("%d: %s to %s, and %s", k, begin, end, b.Get("q"))
 		}
 		seen[when+x[0]] = true
@@ -333,7 +351,8 @@ func TestDifferentDatabasesAreAskedForTheSameHostsAndWindows(t *testing.T) {
 	if len(seen) < 190 {
 		t.Errorf("only %d of 200 questions are different", len(seen))
 	}
-	if asked, _ := ask(1, "/query?q=SELECT+*+from+cpu+group+by+%22hostname%22+order+by+time+desc+limit+1"); asked.Get("q") != `SELECT * from cpu group by "hostname" order by time desc limit 1` {
+	const last = `SELECT * from cpu group by "hostname" order by time desc limit 1`
+	if asked, _ := ask(1, "/query?"+url.Values{"q": {last}}.Encode()); asked.Get("q") != last {
 		t.Errorf("what has no window and no host is %s", asked.Get("q"))
 	}
 }

@@ -10,12 +10,12 @@ from plots.numbers import number
 MOST_POINTS = 120
 STEPS_BELOW = 40
 _WINDOWS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-_MANY_BLOCKS, _MOST_SAID = 12, 24
+_MANY_BLOCKS, _MOST_HINTS = 12, 24
 Curve = tuple[np.ndarray, np.ndarray]
 
 
 def window(series: pd.DataFrame, most: int = MOST_POINTS) -> float:
-    """Return the seconds to average over: 0 for as it is, so that no curve has many more than `most` points."""
+    """Return the seconds of an average, so that no curve has many more than `most` points; 0 averages nothing."""
     curves = series.groupby(["block", "variant"])["elapsed_s"]
     if curves.count().max() <= most:
         return 0.0
@@ -24,14 +24,14 @@ def window(series: pd.DataFrame, most: int = MOST_POINTS) -> float:
 
 
 def averaged(x: np.ndarray, y: np.ndarray, seconds: float) -> Curve:
-    """Average over windows of time; each interval weighs as long as it lasted. 0 seconds leave the curve as it is."""
+    """Return averages over windows of `seconds`, weighted by the length of each interval; 0 averages nothing."""
     if not seconds:
         return x, y
     lasted = np.diff(x, prepend=min(0.0, x[0]))
     ends = np.ceil(x / seconds)
     groups, inverse = np.unique(ends, return_inverse=True)
     weights = np.bincount(inverse, weights=lasted)
-    # A single point at the very begin has lasted no time, and is all that is known of it.
+    # A window with a single point at 0 s has weight 0: take its plain mean.
     plain = np.bincount(inverse, weights=y) / np.bincount(inverse)
     sums = np.bincount(inverse, weights=y * lasted)
     means = np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), plain)
@@ -47,9 +47,9 @@ def by_block(series: pd.DataFrame, variant: str, seconds: float = 0.0) -> list[C
 
 
 def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
-    """Return the median over blocks at each step of time, to the median end of the blocks.
+    """Return the median over blocks at each step of time, until the median end of the blocks.
 
-    Beyond its end a block has no rate, so that the median there is over the blocks that go on; a level stays.
+    After the end of a block, its `rates` are left out of the median; levels keep the block's last value.
     """
     end = float(np.median([x[-1] for x, _ in curves]))
     steps = np.concatenate([np.diff(x) for x, _ in curves])
@@ -58,16 +58,16 @@ def median_curve(curves: list[Curve], *, rates: bool = True) -> Curve:
     grid = np.arange(first, end, step) if step > 0 else np.array([end])
     grid = np.append(grid[grid < end - step / 4], end)
     values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan if rates else y[-1]) for x, y in curves])
-    held = np.array([y[-1] for _, y in curves])
-    values[:, -1] = np.where(np.isnan(values[:, -1]), held, values[:, -1])
+    last = np.array([y[-1] for _, y in curves])
+    values[:, -1] = np.where(np.isnan(values[:, -1]), last, values[:, -1])
     known = ~np.isnan(values).all(axis=0)
     return grid[known], np.nanmedian(values[:, known], axis=0)
 
 
 def draw(axes: Axes, curves: list[Curve], look: Look, name: str, *, rates: bool = True) -> None:
-    """Draw all blocks thin, their median thick with a bar at its end; the pointer finds its values.
+    """Draw all blocks thin, and their median thick with a bar at its end; the pointer shows the median's values.
 
-    `rates` are means over the interval that ends at each point: steps, where they are few enough to be seen as such.
+    `rates` are means over the interval that ends at each point. Few of them are drawn as steps.
     """
     if not curves:
         return
@@ -78,9 +78,10 @@ def draw(axes: Axes, curves: list[Curve], look: Look, name: str, *, rates: bool 
     x, y = median_curve(curves, rates=rates)
     axes.plot(*_stepped(x, y, steps=steps), color=look.colour, linestyle=look.dashes, linewidth=2.0, zorder=3)
     axes.plot(x[-1:], y[-1:], color=look.colour, marker="|", markersize=9, markeredgewidth=1.8, zorder=4)
-    x, y = (values[:: -(-len(x) // _MOST_SAID)] for values in (x, y))
+    x, y = (values[:: -(-len(x) // _MOST_HINTS)] for values in (x, y))
+    hints = [f"{name}: {number(v)} at {number(at, 3)} s" for at, v in zip(x.tolist(), y.tolist(), strict=True)]
     (points,) = axes.plot(x, y, linestyle="", marker="o", markersize=8, alpha=0, zorder=5)
-    hover(points, [f"{name}: {number(v)} at {number(at, 3)} s" for at, v in zip(x.tolist(), y.tolist(), strict=True)])
+    hover(points, hints)
 
 
 def _stepped(x: np.ndarray, y: np.ndarray, *, steps: bool) -> Curve:

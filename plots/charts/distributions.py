@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import style, ticker
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import STYLE, headed, hover, key, literal, looks
+from plots.charts.style import dots, headed, key, looks, panel_title, panels, plain_log, styled
 from plots.numbers import number
 
 _COLUMNS, _LONGEST = 3, 24
@@ -18,11 +18,11 @@ _MARKED = (0.5, 0.95, 0.99)
 _EDGE = 0.0012
 
 
+@styled
 def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mapping[str, str]) -> Figure | None:
-    """Draw a panel a query type: which share of the exchanges took at most so long.
+    """Draw a panel a query type: the share of the exchanges (y) that took at most a time (x).
 
-    The share's axis is that of a logistic distribution, so that p1 and p99 are as far from the middle: both tails are
-    seen. The time's axis is logarithmic: the same ratio is the same distance everywhere.
+    The y axis is logistic, so that both tails are visible. The x axis is logarithmic.
 
     `table`: columns variant, query_type, quantile (0 to 1), value_ms, n.
     """
@@ -30,38 +30,26 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
     types = [name for name in query_types if (table["query_type"] == name).any()]
     if not types:
         return None
-    with style.context(STYLE):
-        columns = min(_COLUMNS, len(types))
-        rows = -(-len(types) // columns)
-        drawn = {v: look for v, look in looks(labels).items() if (table["variant"] == v).any()}
-        handles = [key(labels[variant], look, marker=look.marker, markersize=4) for variant, look in drawn.items()]
-        figure = headed("Service time of every exchange, ms (left is better)", handles, 6.5, 0.4 + 1.75 * rows)
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-        for axes, query_type in zip(grid, types, strict=False):
-            mine = table[table["query_type"] == query_type]
-            for variant, look in drawn.items():
-                curve = mine[mine["variant"] == variant].sort_values("quantile")
-                quantile, value = curve["quantile"].to_numpy(), curve["value_ms"].to_numpy()
-                axes.plot(value, quantile, color=look.colour, linestyle=look.dashes, linewidth=1.3)
-                marks = [q for q in _MARKED if len(quantile) and quantile[0] <= q <= quantile[-1]]
-                times = np.interp(marks, quantile, value)
-                (points,) = axes.plot(
-                    times,
-                    marks,
-                    color=look.colour,
-                    linestyle="",
-                    marker=look.marker,
-                    markersize=3.6,
-                )
-                told = zip(marks, times.tolist(), strict=True)
-                hover(points, [f"{labels[variant]}, p{100 * q:g}: {number(ms)} ms" for q, ms in told])
-            _axes(axes, mine)
-            axes.set_title(literal(query_type, _LONGEST), fontsize=8.5, fontweight="normal")
-        for axes in grid[len(types) :]:
-            axes.remove()
-        figure.supxlabel("ms, logarithmic", fontsize=9)
-        figure.supylabel("exchanges done within, %", fontsize=9)
-        return figure
+    rows = -(-len(types) // _COLUMNS)
+    drawn = {v: look for v, look in looks(labels).items() if (table["variant"] == v).any()}
+    handles = [key(labels[variant], look, marker=look.marker, markersize=4) for variant, look in drawn.items()]
+    figure = headed("Service time of every exchange, ms (left is better)", handles, 6.5, 0.4 + 1.75 * rows)
+    for axes, query_type in zip(panels(figure, len(types), _COLUMNS, sharey=True), types, strict=True):
+        mine = table[table["query_type"] == query_type]
+        for variant, look in drawn.items():
+            curve = mine[mine["variant"] == variant].sort_values("quantile")
+            quantile, value = curve["quantile"].to_numpy(), curve["value_ms"].to_numpy()
+            axes.plot(value, quantile, color=look.colour, linestyle=look.dashes, linewidth=1.3)
+            marks = [q for q in _MARKED if len(quantile) and quantile[0] <= q <= quantile[-1]]
+            times = np.interp(marks, quantile, value)
+            pairs = zip(marks, times.tolist(), strict=True)
+            hints = [f"{labels[variant]}, p{100 * q:g}: {number(ms)} ms" for q, ms in pairs]
+            dots(axes, times, marks, look, hints, markersize=3.6)
+        _axes(axes, mine)
+        panel_title(axes, query_type, _LONGEST)
+    figure.supxlabel("ms, logarithmic", fontsize=9)
+    figure.supylabel("exchanges done within, %", fontsize=9)
+    return figure
 
 
 def _axes(axes: Axes, values: pd.DataFrame) -> None:
@@ -74,25 +62,18 @@ def _axes(axes: Axes, values: pd.DataFrame) -> None:
     axes.set_ylim(_EDGE, 1 - _EDGE / 1.6)
     axes.set_yticks(list(_TICKS), list(_TICKS.values()))
     axes.yaxis.set_minor_locator(ticker.NullLocator())
-    # A number at an edge runs into that of the next panel.
+    # A number at an edge would overlap that of the next panel.
     axes.set_xticks(ticks(low * 1.06, high / 1.06) if high > 1.3 * low else ticks(low, high))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    plain_log(axes.xaxis)
     axes.tick_params(labelsize=7.5)
 
 
 def ticks(low: float, high: float) -> list[float]:
     """Return three to five round numbers between two limits of a logarithmic axis."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in (
-        (1,),
-        (1, 3),
-        (1, 2, 5),
-        (1, 1.5, 2, 3, 5, 7),
-        tuple(range(1, 10)),
-        tuple(1 + i / 10 for i in range(90)),
-    ):
-        found = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
-        if len(found) >= 3:  # noqa: PLR2004 - fewer say nothing of a logarithmic scale
-            return found[:: -(-len(found) // 5)]
+    coarse: list[list[float]] = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7], [*range(1, 10)]]
+    for steps in [*coarse, [1 + i / 10 for i in range(90)]]:
+        values = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+        if len(values) >= 3:  # noqa: PLR2004 - fewer do not show a logarithmic scale
+            return values[:: -(-len(values) // 5)]
     return [float(tick) for tick in np.geomspace(low, high, 4)[1:3]]

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from matplotlib import style, ticker
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from plots import numbers
-from plots.charts.style import DARK_BAND, GREY, PALE, STYLE, Look, headed, hover, key, literal, looks, readable
+from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, readable, styled
 
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
 _NARROW_ROW_IN, _NARROW_IN = 0.3, 3.7
@@ -29,10 +29,10 @@ _SURE = {"regression", "improvement", "worse", "better", "negligible"}
 class Change:
     """One metric of one candidate: change and interval in percent, from the baseline to the candidate.
 
-    `low` and `high` are the least and the largest block where `screen`, since there is no interval then; None where
-    there is neither. `sure`: the change is more than chance. `threshold` is in percent, `floor` the same
-    of this machine's noise, if known. `said` is the row in words. Of different databases, where no threshold applies,
-    `change`, `low` and `high` are logarithms of the ratio to base 2, and `ratio` is the figure.
+    A `screen` has no interval: `low` and `high` are its least and its largest block, None of a single block.
+    `sure`: the change is more than chance. `threshold` and `floor` (the noise of this machine, if known) are
+    in percent. `hint` is the row in words. Different databases have no threshold: `change`, `low` and `high`
+    are logarithms of the ratio to base 2, and `ratio` is the ratio as text.
     """
 
     group: str
@@ -45,13 +45,13 @@ class Change:
     higher_is_better: bool
     sure: bool
     screen: bool
-    said: str
+    hint: str
     floor: float | None = None
     ratio: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], group: str, name: str, floor: float | None = None) -> Self:
-        """Return a row of comparison.json that has a change; the range of its blocks is no interval."""
+        """Return the change of a row of comparison.json; the row must have one."""
         low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
         if row["blocks"] == 1:
             low = high = None
@@ -64,12 +64,12 @@ class Change:
         return cls(
             group, name, row["candidate"], change, low, high, row["threshold_pct"],
             higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
-            said=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
+            hint=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
         )  # fmt: skip
 
 
 def shared_path(names: Sequence[str]) -> int:
-    """Return the length of the elements of the path, with their slashes, that all names begin with; 0 of one name."""
+    """Return the length of the path that all names begin with, its last slash included; 0 for a single name."""
     parts = [name.split("/")[:-1] for name in names]
     same = 0
     while len(parts) > 1 and all(len(part) > same and part[same] == parts[0][same] for part in parts):
@@ -77,141 +77,136 @@ def shared_path(names: Sequence[str]) -> int:
     return len("".join(f"{element}/" for element in parts[0][:same])) if parts else 0
 
 
-def forest_of(found: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure | None:
-    """Draw changes, the first group whole; of very many others the largest, measured by thresholds. None of none."""
-    if not found:
+def forest_of(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure | None:
+    """Draw changes, the first group whole; of many others the largest, measured by thresholds. None without changes."""
+    if not bars:
         return None
-    first = found[0].group
-    ranked = sorted(found, key=lambda one: (one.group != first, -abs(one.change) / (one.threshold or 1.0)))
-    most = MOST_ROWS + len({one.name for one in found if one.group == first})
-    kept = set(list(dict.fromkeys((one.group, one.name) for one in ranked))[:most])
-    shown = [one for one in found if (one.group, one.name) in kept]
-    left = len({(one.group, one.name) for one in found} - kept)
+    first = bars[0].group
+    ranked = sorted(bars, key=lambda bar: (bar.group != first, -abs(bar.change) / (bar.threshold or 1.0)))
+    most = MOST_ROWS + len({bar.name for bar in bars if bar.group == first})
+    kept = set(list(dict.fromkeys((bar.group, bar.name) for bar in ranked))[:most])
+    shown = [bar for bar in bars if (bar.group, bar.name) in kept]
+    left = len({(bar.group, bar.name) for bar in bars} - kept)
     return forest(shown, labels, f"{title}; {left} smaller ones left out" if left else title, narrow=narrow)
 
 
-def forest(changes: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure:
-    """Draw changes so that worse is always to the right, whatever the metric's own direction.
+@styled
+def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure:
+    """Draw changes so that worse is always to the right; figures on the right have the metric's own sign.
 
-    The grey band of each metric is its threshold both ways; a filled mark is more than chance, a hollow one may be
-    chance; an interval that leaves the axis ends in an arrow. The figures on the right have the metric's own sign.
-    A narrow one, for a phone, has names and figures above the bars.
+    The grey band of each metric is its threshold both ways; a filled mark is more than chance, a hollow one
+    may be chance; an interval that leaves the axis ends in an arrow. The `narrow` form, for a phone, has
+    names and figures above the bars.
     """
-    with style.context(STYLE):
-        rows = list(dict.fromkeys((one.group, one.name) for one in changes))
-        order = _positions(rows)
-        candidates = [name for name in labels if any(one.candidate == name for one in changes)]
-        drawn = {name: look for name, look in looks(labels).items() if name in candidates}
-        two = len(labels) == 2 and not narrow  # noqa: PLR2004 - sides
-        against = f" against {next(iter(labels.values()))}" if two else ""
-        handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
-        bands = ({"threshold": PALE} if any(one.threshold for one in changes) else {}) | (
-            {"A/A here": DARK_BAND} if any(one.floor for one in changes) else {}
-        )
-        handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour in bands.items()]
-        row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
-        height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
-        figure = headed(title, handles, width, height)
-        axes = figure.add_subplot()
-        limit = _limit(changes)
-        for one in changes:
-            middle = order[one.group, one.name]
-            _band(axes, one, middle, limit)
-            shift = (candidates.index(one.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
-            _bar(axes, one, middle + (0.62 * shift + 0.2 if narrow else shift), limit, drawn[one.candidate])
-            if narrow:
-                _above(axes, one, middle, figure=len(candidates) == 1)
-            elif len(candidates) == 1:
-                axes.annotate(
-                    _said(one), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
-                    textcoords="offset points", va="center", fontsize=7.5,
-                )  # fmt: skip
-        axes.axvline(0, color=GREY, linewidth=0.9, zorder=1.5)
-        axes.set_xlim(-limit, limit)
-        axes.set_ylim(max(order.values()) + 0.6, -0.6)
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        names = [literal(name, _LONGEST) for _, name in order]
-        axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names)
-        axes.spines["left"].set_visible(not narrow)
-        _directions(axes, ratio=all(one.ratio for one in changes))
-        if len(candidates) == 1 and not narrow:
-            what = "range" if all(one.screen for one in changes) else "95 % CI"
-            how = "ratio" if changes[0].ratio else "change"
+    rows = list(dict.fromkeys((bar.group, bar.name) for bar in bars))
+    order = _positions(rows)
+    candidates = [name for name in labels if any(bar.candidate == name for bar in bars)]
+    drawn = {name: look for name, look in looks(labels).items() if name in candidates}
+    two = len(labels) == 2 and not narrow  # noqa: PLR2004 - sides
+    against = f" against {next(iter(labels.values()))}" if two else ""
+    handles = [key(labels[name], look, literal(against), line=False) for name, look in drawn.items()]
+    bands = (("threshold", PALE, any(b.threshold for b in bars)), ("A/A here", DARK_BAND, any(b.floor for b in bars)))
+    handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour, known in bands if known]
+    row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
+    height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
+    figure = headed(title, handles, width, height)
+    axes = figure.add_subplot()
+    limit = _limit(bars)
+    for bar in bars:
+        middle = order[bar.group, bar.name]
+        _band(axes, bar, middle, limit)
+        shift = (candidates.index(bar.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
+        _bar(axes, bar, middle + (0.62 * shift + 0.2 if narrow else shift), limit, drawn[bar.candidate])
+        if narrow:
+            _above(axes, bar, middle, figure=len(candidates) == 1)
+        elif len(candidates) == 1:
             axes.annotate(
-                f"{how} ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
-                textcoords="offset points", va="bottom", fontsize=7.5, color=GREY,
+                _figure(bar), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
+                textcoords="offset points", va="center", fontsize=7.5,
             )  # fmt: skip
-        return figure
+    axes.axvline(0, color=GREY, linewidth=0.9, zorder=1.5)
+    axes.set_xlim(-limit, limit)
+    axes.set_ylim(max(order.values()) + 0.6, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    names = [literal(name, _LONGEST) for _, name in order]
+    axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names)
+    axes.spines["left"].set_visible(not narrow)
+    _directions(axes, ratio=all(bar.ratio for bar in bars))
+    if len(candidates) == 1 and not narrow:
+        what = "range" if all(bar.screen for bar in bars) else "95 % CI"
+        how = "ratio" if bars[0].ratio else "change"
+        axes.annotate(
+            f"{how} ({what})", (1.0, 1.0), xytext=(9, 2), xycoords="axes fraction",
+            textcoords="offset points", va="bottom", fontsize=7.5, color=GREY,
+        )  # fmt: skip
+    return figure
 
 
 def _positions(rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
     """Return the height of each row, 0 at the top; half a row is left between groups."""
-    found, at, before = dict[tuple[str, str], float](), 0.0, ""
+    heights, at, before = dict[tuple[str, str], float](), 0.0, ""
     for group, name in rows:
         at += 0.5 if before and group != before else 0.0
-        found[group, name], before = at, group
+        heights[group, name], before = at, group
         at += 1.0
-    return found
+    return heights
 
 
-def _worse(one: Change, value: float) -> float:
-    return -value if one.higher_is_better else value
+def _worse(bar: Change, value: float) -> float:
+    return -value if bar.higher_is_better else value
 
 
-def _limit(changes: Sequence[Change]) -> float:
-    """Return half the width of the axis: all estimates and thresholds, and as much of the intervals as can be read."""
-    reach = [abs(edge) for one in changes for edge in (one.low, one.high, one.change) if edge is not None]
-    estimates = [abs(one.change) for one in changes]
-    wanted = max(2.0 * max(estimates), 2.5 * max(one.threshold for one in changes))
-    most = max(min(max(reach), wanted), 1.2 * max(one.threshold for one in changes), 1.05 * max(estimates))
+def _limit(bars: Sequence[Change]) -> float:
+    """Return half the width of the axis: it holds all estimates and thresholds; long intervals are cut."""
+    reach = [abs(edge) for bar in bars for edge in (bar.low, bar.high, bar.change) if edge is not None]
+    estimates = [abs(bar.change) for bar in bars]
+    wanted = max(2.0 * max(estimates), 2.5 * max(bar.threshold for bar in bars))
+    most = max(min(max(reach), wanted), 1.2 * max(bar.threshold for bar in bars), 1.05 * max(estimates))
     return 1.08 * most or 1.0
 
 
-def _band(axes: Axes, one: Change, middle: float, limit: float) -> None:
-    # A fall of 1 - 1/1.05 is as much as a rise of 5 %: thresholds are the same both ways as ratios.
-    fall = 100 * one.threshold / (100 + one.threshold)
-    edges = sorted(min(max(_worse(one, edge), -limit), limit) for edge in (-fall, one.threshold))
+def _band(axes: Axes, bar: Change, middle: float, limit: float) -> None:
+    # As a ratio, a fall by 1 - 1/1.05 equals a rise by 5 %.
+    fall = 100 * bar.threshold / (100 + bar.threshold)
+    edges = sorted(min(max(_worse(bar, edge), -limit), limit) for edge in (-fall, bar.threshold))
     axes.add_patch(Rectangle((edges[0], middle - 0.5), edges[1] - edges[0], 1.0, color=PALE, linewidth=0, zorder=0.5))
-    if one.floor:
-        floor = min(one.floor, limit)
+    if bar.floor:
+        floor = min(bar.floor, limit)
         axes.add_patch(Rectangle((-floor, middle - 0.5), 2 * floor, 1.0, color=DARK_BAND, linewidth=0, zorder=0.6))
 
 
-def _bar(axes: Axes, one: Change, at: float, limit: float, look: Look) -> None:
-    if one.low is not None and one.high is not None:
-        low, high = sorted((_worse(one, one.low), _worse(one, one.high)))
+def _bar(axes: Axes, bar: Change, at: float, limit: float, look: Look) -> None:
+    if bar.low is not None and bar.high is not None:
+        low, high = sorted((_worse(bar, bar.low), _worse(bar, bar.high)))
         axes.plot(
             [max(low, -limit), min(high, limit)], [at, at], color=look.colour, linewidth=1.5,
-            linestyle=":" if one.screen else "-", solid_capstyle="butt", zorder=3,
+            linestyle=":" if bar.screen else "-", solid_capstyle="butt", zorder=3,
         )  # fmt: skip
         for beyond, marker, edge in ((low < -limit, "<", -limit), (high > limit, ">", limit)):
             if beyond:
                 axes.plot([edge * 0.985], [at], marker=marker, color=look.colour, markersize=5, clip_on=False, zorder=3)
     axes.plot(
-        [_worse(one, one.change)], [at], marker=look.marker, markersize=4.6, color=look.colour, zorder=4,
-        markerfacecolor=look.colour if one.sure else "white", markeredgewidth=1.2,
+        [_worse(bar, bar.change)], [at], marker=look.marker, markersize=4.6, color=look.colour, zorder=4,
+        markerfacecolor=look.colour if bar.sure else "white", markeredgewidth=1.2,
     )  # fmt: skip
-    # What the pointer finds: all of the row, and not a mark of a few dots.
-    hover(axes.add_patch(Rectangle((-limit, at - 0.35), 2 * limit, 0.7, color="white", alpha=0, zorder=6)), [one.said])
+    # The whole row shows the hint.
+    hover(axes.add_patch(Rectangle((-limit, at - 0.35), 2 * limit, 0.7, color="white", alpha=0, zorder=6)), [bar.hint])
 
 
-def _above(axes: Axes, one: Change, middle: float, *, figure: bool) -> None:
-    for at, align, text in ((0.0, "left", literal(one.name, _LONGEST)), (1.0, "right", _said(one) if figure else "")):
+def _above(axes: Axes, bar: Change, middle: float, *, figure: bool) -> None:
+    for at, align, text in ((0.0, "left", literal(bar.name, _LONGEST)), (1.0, "right", _figure(bar) if figure else "")):
         axes.annotate(
             text, (at, middle - 0.22), xytext=(-4 if at else 4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha=align, va="center", fontsize=7.5, zorder=5,
         )  # fmt: skip
 
 
-def _said(one: Change) -> str:
-    if one.ratio:
-        return one.ratio
-    if one.low is None or one.high is None:
-        return numbers.change(one.change)
-    low, middle, high = (
-        numbers.change(v, numbers.digits(one.low, one.high)[1]) for v in (one.low, one.change, one.high)
-    )
+def _figure(bar: Change) -> str:
+    if bar.ratio or bar.low is None or bar.high is None:
+        return bar.ratio or numbers.change(bar.change)
+    places = numbers.digits(bar.low, bar.high)[1]
+    low, middle, high = (numbers.change(value, places) for value in (bar.low, bar.change, bar.high))
     return f"{middle} ({low} to {high})"
 
 

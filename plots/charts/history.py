@@ -1,50 +1,78 @@
-"""A metric over revisions: the change from the first, and where a bisection has put the first bad one."""
+"""One metric over revisions or over runs: the change in each with its interval."""
 
 import pandas as pd
-from matplotlib import style
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import GREY, LOOKS, PALE, STYLE, headed, literal, readable
+from plots.charts.style import GREY, LOOKS, PALE, headed, literal, readable, styled
 
-MOST_NAMES, MOST_LEVEL = 24, 6
-"""Of more revisions only those are named that were measured, and of these so many; names are turned beyond six."""
+MOST_NAMES, MOST_LEVEL, MOST_RUNS = 24, 6, 8
+"""Most names of revisions below the axis, most of them without turning them, most names of runs."""
 
 
-def history(points: pd.DataFrame, title: str, threshold: float, unit: str = "%") -> Figure:
-    """Draw the change of each revision, in their order, with its 95 % interval where there is one.
+@styled
+def history(points: pd.DataFrame, name: str, threshold: float, unit: str = "%", *, higher_is_better: bool) -> Figure:
+    """Draw the change of each revision from the first, in their order, with its 95 % interval where there is one.
 
-    `points`: columns label, change, low, high (nan where it was not measured) in `unit`, where above zero is worse or
-    not is in the title; `chance` (0 to 1) of a bisection, nan of a history. `threshold` is a line, with its sign.
+    `points`: columns label, change, low, high (nan where a revision was not measured) in `unit`; `chance` (0
+    to 1) that the revision is the first bad one, nan without a bisection. A line marks `threshold`, the least
+    change for the worse that matters.
     """
-    with style.context(STYLE):
-        searched = bool(points["chance"].notna().any())
-        figure = headed(title, [], 6.5, 3.9 if searched else 3.1)
-        panels = figure.subplots(
-            1 + searched, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [3, 1][: 1 + searched]}
-        )[:, 0]
-        axes, x, look = panels[0], range(len(points)), LOOKS[1]
-        axes.axhline(0, color=GREY, linewidth=0.9)
-        axes.axhline(threshold, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)))
-        axes.annotate(
-            f"{threshold:+g} {unit}", (0.995, threshold), xycoords=("axes fraction", "data"), va="bottom", ha="right",
-            fontsize=8, color=GREY,
-        )  # fmt: skip
-        axes.vlines(x, points["low"].astype(float), points["high"].astype(float), color=look.colour)
-        axes.plot(x, points["change"].astype(float), linestyle="", marker=look.marker, color=look.colour)
-        axes.set_ylabel(f"change, {unit}")
-        readable(axes)
-        if searched:
-            best = int(points["chance"].fillna(0).to_numpy().argmax())
-            for one in panels:
-                one.axvspan(best - 0.5, best + 0.5, color=PALE, zorder=0)
-            panels[1].bar(x, 100 * points["chance"].astype(float), color=LOOKS[0].colour, width=0.7)
-            panels[1].set_ylim(0, 100)
-            panels[1].set_ylabel("first bad, %")
-            readable(panels[1], most=3)
-        named = list(x) if len(points) <= MOST_NAMES else [i for i in x if pd.notna(points["change"].iloc[i])]
-        named = named[:: -(-len(named) // MOST_NAMES)]
-        names = [literal(points["label"].iloc[i], 16) for i in named]
-        turned = {"rotation": 60, "ha": "right"} if len(named) > MOST_LEVEL else {}
-        panels[-1].set_xticks(named, names, fontsize=8, **turned)
-        panels[-1].set_xlim(-0.5, len(points) - 0.5)
-        return figure
+    threshold, worse = (-threshold, "lower") if higher_is_better else (threshold, "higher")
+    searched = bool(points["chance"].notna().any())
+    title = f"{name}: change from {points['label'].iloc[0]} ({worse} is worse)"
+    figure = headed(title, [], 6.5, 3.9 if searched else 3.1)
+    panels = figure.subplots(
+        1 + searched, 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [3, 1][: 1 + searched]}
+    )[:, 0]
+    axes, x = panels[0], range(len(points))
+    axes.axhline(0, color=GREY, linewidth=0.9)
+    axes.axhline(threshold, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)))
+    axes.annotate(
+        f"{threshold:+g} {unit}", (0.995, threshold), xycoords=("axes fraction", "data"), va="bottom", ha="right",
+        fontsize=8, color=GREY,
+    )  # fmt: skip
+    _changes(axes, points)
+    axes.set_ylabel(f"change, {unit}")
+    if searched:
+        best = int(points["chance"].fillna(0).to_numpy().argmax())
+        for panel in panels:
+            panel.axvspan(best - 0.5, best + 0.5, color=PALE, zorder=0)
+        panels[1].bar(x, 100 * points["chance"].astype(float), color=LOOKS[0].colour, width=0.7)
+        panels[1].set_ylim(0, 100)
+        panels[1].set_ylabel("first bad, %")
+        readable(panels[1], most=3)
+    # Of many revisions name those that were measured.
+    named = list(x) if len(points) <= MOST_NAMES else [i for i in x if pd.notna(points["change"].iloc[i])]
+    named = named[:: -(-len(named) // MOST_NAMES)]
+    names = [literal(points["label"].iloc[i], 16) for i in named]
+    turned = {"rotation": 60, "ha": "right"} if len(named) > MOST_LEVEL else {}
+    panels[-1].set_xticks(named, names, fontsize=8, **turned)
+    panels[-1].set_xlim(-0.5, len(points) - 0.5)
+    return figure
+
+
+@styled
+def trend(points: pd.DataFrame, name: str, *, higher_is_better: bool, ratio: bool = False) -> Figure:
+    """Draw the change in each run, in the order of creation, with its 95 % interval where there is one.
+
+    `points`: columns created, version, change, low, high (percent, or a `ratio`).
+    """
+    direction = "higher" if higher_is_better else "lower"
+    what = "ratio in each run" if ratio else "change in each run, %"
+    figure = headed(f"{literal(name)}: {what} ({direction} is better)", [], 6.5, 3.0)
+    axes = figure.add_subplot()
+    axes.axhline(1 if ratio else 0, color=GREY, linewidth=0.9)
+    _changes(axes, points)
+    names = [f"{created}\n{literal(version, 14)}" for created, version in points[["created", "version"]].to_numpy()]
+    step = -(-len(points) // MOST_RUNS)
+    axes.set_xticks(range(0, len(points), step), names[::step])
+    axes.set_xlim(-0.5, len(points) - 0.5)
+    return figure
+
+
+def _changes(axes: Axes, points: pd.DataFrame) -> None:
+    x, look = range(len(points)), LOOKS[1]
+    axes.vlines(x, points["low"].astype(float), points["high"].astype(float), color=look.colour)
+    axes.plot(x, points["change"].astype(float), linestyle="", marker=look.marker, color=look.colour)
+    readable(axes)

@@ -1,55 +1,56 @@
-"""Response times at fixed rates: their curve over percentiles, and a percentile of theirs over rates."""
+"""Response times at fixed rates: over percentiles, and one percentile over rates."""
 
 from collections.abc import Mapping
 
 import pandas as pd
-from matplotlib import style, ticker
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import GREY, STYLE, headed, hover, key, literal, looks
+from plots.charts.style import GREY, dots, headed, key, literal, looks, panel_title, panels, plain_log, styled
 from plots.numbers import number
 
 NAMES = {"query": "queries", "batch": "batches of lines"}
 _NINES = {0.0: "0", 0.5: "50", 0.9: "90", 0.99: "99", 0.999: "99.9", 0.9999: "99.99"}
 
 
+@styled
 def responses(table: pd.DataFrame, labels: Mapping[str, str]) -> Figure | None:
-    """Draw a panel for queries and one for batches: the response time that a percentile of them stays within.
+    """Draw a panel for queries and one for batches: response times (y) by percentile (x).
 
-    Every nine is as wide as the one before, as HdrHistogram draws it. Thin lines are service times: the gap between the
-    two is what operations waited before they could be sent.
+    The x axis is that of HdrHistogram's plots: 90, 99, 99.9 are at equal distances. Thin lines are service
+    times; the gap is the time that operations waited before they were sent.
 
     `table`: columns variant, operation, time, quantile (0 to 1), value_ms.
     """
-    there = [name for name in NAMES if (table["operation"] == name).any()]
-    if not there:
+    operations = [name for name in NAMES if (table["operation"] == name).any()]
+    if not operations:
         return None
-    with style.context(STYLE):
-        drawn = looks(labels)
-        handles = [key(labels[v], look) for v, look in drawn.items()]
-        figure = headed("Response time by percentile, ms (lower is better)", handles, 6.5, 2.7)
-        for axes, name in zip(figure.subplots(1, len(there), squeeze=False).ravel(), there, strict=True):
-            mine = table[(table["operation"] == name) & (table["quantile"] < 1)]
-            for variant, look in drawn.items():
-                for time, width in (("service", 0.7), ("response", 1.8)):
-                    curve = mine[(mine["variant"] == variant) & (mine["time"] == time)].sort_values("quantile")
-                    curve = curve[curve["quantile"] <= 1 - 1 / curve["n"].clip(lower=1)]
-                    axes.plot(
-                        1 / (1 - curve["quantile"]), curve["value_ms"], color=look.colour, linestyle=look.dashes,
-                        linewidth=width,
-                    )  # fmt: skip
-            axes.set_xscale("log")
-            shown = {q: said for q, said in _NINES.items() if 1 / (1 - q) <= axes.get_xlim()[1]}
-            axes.set_xticks([1 / (1 - q) for q in shown], list(shown.values()))
-            axes.xaxis.set_minor_locator(ticker.NullLocator())
-            _milliseconds(axes)
-            axes.set_title(NAMES[name], fontsize=8.5, fontweight="normal")
-        figure.supxlabel("percentile (thin: service time, from when it was sent)", fontsize=9)
-        figure.supylabel("ms, logarithmic", fontsize=9)
-        return figure
+    drawn = looks(labels)
+    handles = [key(labels[v], look) for v, look in drawn.items()]
+    figure = headed("Response time by percentile, ms (lower is better)", handles, 6.5, 2.7)
+    for axes, name in zip(panels(figure, len(operations), len(NAMES)), operations, strict=True):
+        mine = table[(table["operation"] == name) & (table["quantile"] < 1)]
+        for variant, look in drawn.items():
+            for time, width in (("service", 0.7), ("response", 1.8)):
+                curve = mine[(mine["variant"] == variant) & (mine["time"] == time)].sort_values("quantile")
+                curve = curve[curve["quantile"] <= 1 - 1 / curve["n"].clip(lower=1)]
+                axes.plot(
+                    1 / (1 - curve["quantile"]), curve["value_ms"], color=look.colour, linestyle=look.dashes,
+                    linewidth=width,
+                )  # fmt: skip
+        axes.set_xscale("log")
+        shown = {q: label for q, label in _NINES.items() if 1 / (1 - q) <= axes.get_xlim()[1]}
+        axes.set_xticks([1 / (1 - q) for q in shown], list(shown.values()))
+        axes.xaxis.set_minor_locator(ticker.NullLocator())
+        _milliseconds(axes)
+        panel_title(axes, NAMES[name])
+    figure.supxlabel("percentile (thin: service time, from when it was sent)", fontsize=9)
+    figure.supylabel("ms, logarithmic", fontsize=9)
+    return figure
 
 
+@styled
 def against_rate(
     blocks: pd.DataFrame, pooled: pd.DataFrame, labels: Mapping[str, str], percentile: str, within_ms: float
 ) -> Figure | None:
@@ -59,39 +60,35 @@ def against_rate(
     """
     if pooled.empty:
         return None
-    with style.context(STYLE):
-        drawn = looks(labels)
-        handles = [key(labels[v], look, marker=look.marker, markersize=4) for v, look in drawn.items()]
-        figure = headed(f"{percentile} of response times against rate, ms (lower is better)", handles, 6.5, 3.1)
-        axes = figure.subplots()
-        for variant, look in drawn.items():
-            for _, one in blocks[blocks["variant"] == variant].groupby("block"):
-                one = one.sort_values("rate")  # noqa: PLW2901 - the same block, in order
-                axes.plot(one["rate"], one["value_ms"], color=look.colour, alpha=0.35, linewidth=0.6)
-            all_ = pooled[pooled["variant"] == variant].sort_values("rate")
-            (line,) = axes.plot(
-                all_["rate"], all_["value_ms"], color=look.colour, linestyle=look.dashes, linewidth=2.0,
-                marker=look.marker, markersize=4,
-            )  # fmt: skip
-            points = zip(all_["rate"], all_["value_ms"], strict=True)
-            hover(line, [f"{labels[variant]}, {number(rate)} queries/s: {number(ms)} ms" for rate, ms in points])
-        axes.axhline(within_ms, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-        axes.annotate(
-            literal(f"{within_ms:g} ms"), (0.005, within_ms), xycoords=("axes fraction", "data"), va="bottom",
-            ha="left", fontsize=8, color=GREY,  # where the rates are low, and so the curves
-        )  # fmt: skip
-        axes.set_xscale("log")
-        rates = sorted(pooled["rate"].unique())
-        axes.set_xticks(rates, [f"{rate:,g}" for rate in rates], fontsize=8)
-        axes.xaxis.set_minor_locator(ticker.NullLocator())
-        _milliseconds(axes)
-        axes.set_xlabel("queries a second, logarithmic")
-        axes.set_ylabel("ms, logarithmic")
-        return figure
+    drawn = looks(labels)
+    handles = [key(labels[v], look, marker=look.marker, markersize=4) for v, look in drawn.items()]
+    figure = headed(f"{percentile} of response times against rate, ms (lower is better)", handles, 6.5, 3.1)
+    axes = figure.subplots()
+    for variant, look in drawn.items():
+        for _, block in blocks[blocks["variant"] == variant].groupby("block"):
+            block = block.sort_values("rate")  # noqa: PLW2901 - the same block, in order
+            axes.plot(block["rate"], block["value_ms"], color=look.colour, alpha=0.35, linewidth=0.6)
+        whole = pooled[pooled["variant"] == variant].sort_values("rate")
+        points = zip(whole["rate"], whole["value_ms"], strict=True)
+        hints = [f"{labels[variant]}, {number(rate)} queries/s: {number(ms)} ms" for rate, ms in points]
+        line = {"linestyle": look.dashes, "linewidth": 2.0, "markersize": 4}
+        dots(axes, whole["rate"], whole["value_ms"], look, hints, **line)
+    axes.axhline(within_ms, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
+    axes.annotate(
+        literal(f"{within_ms:g} ms"), (0.005, within_ms), xycoords=("axes fraction", "data"), va="bottom",
+        ha="left", fontsize=8, color=GREY,  # left, where the curves are low
+    )  # fmt: skip
+    axes.set_xscale("log")
+    rates = sorted(pooled["rate"].unique())
+    axes.set_xticks(rates, [f"{rate:,g}" for rate in rates], fontsize=8)
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    _milliseconds(axes)
+    axes.set_xlabel("queries a second, logarithmic")
+    axes.set_ylabel("ms, logarithmic")
+    return figure
 
 
 def _milliseconds(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
-    axes.yaxis.set_minor_locator(ticker.NullLocator())
+    plain_log(axes.yaxis)

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib import style, ticker
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots import numbers
-from plots.charts.style import STYLE, headed, hover, key, literal, looks
+from plots.charts.style import dots, headed, key, literal, looks, panel_title, panels, styled
 
 _COLUMNS, _LONGEST, _APART = 2, 46, 0.03
 _FEW, _NARROW, _DECADES = 5, 0.6, 2.0
-"""Ticks that are enough; decades below which ticks are as on a plain axis, and from which on whole ones are enough."""
+"""Number of ticks; fewest decades of logarithmic ticks; decades above which ticks stand at whole decades only."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: its title and unit, which direction is better, its exponents in words by variant (or none).
+    """One figure: its title, unit and direction, and the exponent of each variant in words, if it has one.
 
     `points`: columns at (place on the axis), cell, variant, block, value.
     """
@@ -31,28 +31,25 @@ class Panel:
     points: pd.DataFrame
 
 
+@styled
 def scaling(
-    panels: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures"
+    figures: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures"
 ) -> Figure:
     """Draw all blocks as points, their medians as a line, a colour a variant; exponents stand in their panels.
 
-    `axis` is what the x axis says; empty where cells are no numbers: then they stand side by side under their names.
-    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first; `what` all
-    panels are of.
+    `axis` is the x axis's label; without one, cells are not numeric and stand side by side under their names.
+    `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first;
+    `what` begins the title.
     """
-    with style.context(STYLE):
-        drawn = looks(labels)
-        handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
-        rows = -(-len(panels) // _COLUMNS)
-        title = f"{what} by {axis}, both axes logarithmic" if axis else f"{what} by cell"
-        figure = headed(f"{title}: blocks and medians", handles, 6.5, 0.45 + 1.95 * rows)
-        grid = figure.subplots(rows, min(len(panels), _COLUMNS), squeeze=False)
-        for axes, panel in zip(grid.flat, panels, strict=False):
-            _panel(axes, panel, cells, labels, numeric=bool(axis))
-        for axes in list(grid.flat)[len(panels) :]:
-            axes.set_visible(False)
-        figure.supxlabel(axis, fontsize=9)
-        return figure
+    drawn = looks(labels)
+    handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
+    rows = -(-len(figures) // _COLUMNS)
+    title = f"{what} by {axis}, both axes logarithmic" if axis else f"{what} by cell"
+    figure = headed(f"{title}: blocks and medians", handles, 6.5, 0.45 + 1.95 * rows)
+    for axes, panel in zip(panels(figure, len(figures), _COLUMNS), figures, strict=True):
+        _panel(axes, panel, cells, labels, numeric=bool(axis))
+    figure.supxlabel(axis, fontsize=9)
+    return figure
 
 
 def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping[str, str], *, numeric: bool) -> None:
@@ -63,31 +60,26 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
     axes.set_yscale("log")
     for at, (variant, look) in enumerate(looks(labels).items()):
         mine = panel.points[panel.points["variant"] == variant]
-        # Variants stand a little apart, or one hides the other.
+        # Variants stand a little apart, so that none hides another.
         beside = (at - (len(labels) - 1) / 2) * _APART
         reach = np.log10(places[-1] / places[0]) if numeric else float(len(places))
         x = mine["at"] * 10 ** (beside * reach / 2) if numeric else mine["at"] + beside * reach
-        (points,) = axes.plot(
-            x, mine["value"] / factor, linestyle="", marker=look.marker, color=look.colour, markersize=3.2, alpha=0.45,
-            markeredgewidth=0,
-        )  # fmt: skip
-        told = zip(mine["cell"], mine["block"], mine["value"] / factor, strict=True)
-        hover(points, [f"{labels[variant]}, {cell}, block {b:.0f}: {numbers.number(v)} {unit}" for cell, b, v in told])
+        y = mine["value"] / factor
+        marks = zip(mine["cell"], mine["block"], y, strict=True)
+        hints = [f"{labels[variant]}, {cell}, block {b:.0f}: {numbers.number(v)} {unit}" for cell, b, v in marks]
+        dots(axes, x, y, look, hints, markersize=3.2, alpha=0.45, markeredgewidth=0)
         middle = mine.groupby("at")["value"].median() / factor
         axes.plot(
             middle.index.to_numpy(dtype=float), middle.to_numpy(), color=look.colour,
             linestyle=look.dashes if numeric else "", marker=look.marker if numeric else "_",
-            markersize=4.5 if numeric else 14, markeredgewidth=0 if numeric else 1.6, linewidth=1.5,
-            zorder=3,
+            markersize=4.5 if numeric else 14, markeredgewidth=0 if numeric else 1.6, linewidth=1.5, zorder=3,
         )  # fmt: skip
-        if said := panel.exponents.get(variant):
-            # Above the curves, where there is room for it by the margin below.
-            axes.text(
-                0.02, 0.97 - 0.1 * at, said, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top",
-                zorder=5,
-            )  # fmt: skip
+        if words := panel.exponents.get(variant):
+            # The margin below leaves room above the curves.
+            place = (0.02, 0.97 - 0.1 * at)
+            axes.text(*place, words, transform=axes.transAxes, fontsize=7.2, color=look.colour, va="top", zorder=5)
     arrow = {"higher": " (↑ better)", "lower": " (↓ better)"}.get(panel.better, "")
-    axes.set_title(literal(f"{panel.title}, {unit}{arrow}", _LONGEST), fontsize=8.5, fontweight="normal")
+    panel_title(axes, f"{panel.title}, {unit}{arrow}", _LONGEST)
     low, high = (float(v) / factor for v in (panel.points["value"].min(), panel.points["value"].max()))
     room = max(np.log10(high / low), 0.15)
     head = 0.16 * len(panel.exponents)
@@ -98,16 +90,15 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
         axes.xaxis.set_minor_locator(ticker.NullLocator())
     else:
-        # Of one key, what stands before its value is the same everywhere.
+        # If only one key is swept, leave its name out.
         values = [cells[at] if cells[at].count("=") > 1 else cells[at].partition("=")[2] or cells[at] for at in places]
         axes.set_xticks(places, [literal(value, 18) for value in values], rotation=20, ha="right", fontsize=7)
         axes.set_xlim(places[0] - 0.6, places[-1] + 0.6)
 
 
 def _ticks(axes: Axes) -> None:
-    """Print plain numbers, few of them, also where an axis spans less than a decade."""
-    axis = axes.yaxis
-    low, high = axes.get_ylim()
+    """Print few plain numbers, even if an axis spans less than a decade."""
+    axis, (low, high) = axes.yaxis, axes.get_ylim()
     decades = np.log10(high / low)
     if decades < _NARROW:
         axis.set_major_locator(ticker.MaxNLocator(nbins=_FEW - 1, steps=[1, 2, 2.5, 5, 10]))

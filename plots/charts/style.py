@@ -1,9 +1,10 @@
-"""What all charts share: the look of each variant, titles and legends, harmless text, how a file is written."""
+"""What all charts share: the look of each variant, titles and legends, escaped text, writing files."""
 
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -12,32 +13,36 @@ mpl.use("Agg")
 from matplotlib import style, ticker
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from plots import numbers
 
 STYLE = Path(__file__).with_name("bench.mplstyle")
+styled = style.context(STYLE)
+"""Decorator of a function that draws a figure: it draws with the settings of bench.mplstyle."""
 GREY, PALE, DARK_BAND = "#5f5f5f", "#ececec", "#c4c4c4"
 LONGEST_NAME = 44
 _TITLE_IN, _LEGEND_IN = 0.26, 0.2
 _KEY, _LETTERS_AN_INCH = 6, 12
-"""Letters that the line before a name takes in a legend; letters in an inch."""
-_SAID = "said:"
+"""Width of the line before a name in a legend, in letters; letters in an inch."""
+_HINT = "hint:"
 _SCALES = ((1e6, 1e6, "million "), (1e4, 1e3, "thousand "), (0.0, 1.0, ""))
-"""From which value on, divided by what, in words."""
+"""The least value of a scale, its divisor, its word."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one variant is drawn: `dashes` as matplotlib takes them."""
+    """How a variant is drawn: `dashes` as matplotlib takes them."""
 
     colour: str
     dashes: str | tuple[float, tuple[float, ...]]
     marker: str
 
 
-# Okabe and Ito's palette is safe for colour-blind readers; dashes and markers tell the variants apart in grey.
+# Okabe and Ito's palette is safe for colour-blind readers; dashes and markers differ in grey, too.
 # The first is always the baseline.
 LOOKS = (
     Look("#0072B2", "-", "o"),
@@ -55,7 +60,7 @@ def looks(labels: Mapping[str, str]) -> dict[str, Look]:
 
 
 def literal(text: str, longest: int = LONGEST_NAME) -> str:
-    """Shorten a long label, and keep matplotlib from reading it as mathematics or as one to hide."""
+    """Shorten a long label; escape a dollar, which begins mathematics, and drop leading underscores, which hide it."""
     text = text.lstrip("_")
     if len(text) > longest:
         text = f"{text[: longest // 2]}…{text[-(longest // 2) :]}"
@@ -63,35 +68,52 @@ def literal(text: str, longest: int = LONGEST_NAME) -> str:
 
 
 def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -> Figure:
-    """Return a figure of `height` inches and as much more as its title and its legend need, above whatever is drawn.
+    """Return a figure of `height` inches plus the height of its title and legend, which stand above the axes.
 
-    The legend is a row where its names are short enough for it: it hides no curve and squeezes no axes.
+    The legend has as many names in a row as fit, at most four.
     """
     names = [str(handle.get_label()) for handle in handles]
     columns = max(1, min(len(names), 4))
     while columns > 1 and columns * _KEY + sum(sorted(map(len, names))[-columns:]) > width * _LETTERS_AN_INCH:
         columns -= 1
     rows = -(-len(names) // columns)
-    above = _TITLE_IN + _LEGEND_IN * rows + 0.04
-    figure = Figure(figsize=(width, height + above))
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.set(rect=(0, 0, 1, height / (height + above)))  # type: ignore[call-arg]  # only some engines take it, and the style names one that does
-    top = 1 - 0.05 / (height + above)
-    figure.text(0.012, top, title, fontsize=10, fontweight="bold", va="top")
+    whole = height + (_TITLE_IN + _LEGEND_IN * rows + 0.04)
+    figure = Figure(figsize=(width, whole), layout=ConstrainedLayoutEngine(rect=(0, 0, 1, height / whole)))
+    figure.text(0.012, 1 - 0.05 / whole, title, fontsize=10, fontweight="bold", va="top")
     legend = figure.legend(
-        handles=list(handles), loc="upper left", bbox_to_anchor=(0.006, 1 - _TITLE_IN / (height + above)),
+        handles=list(handles), loc="upper left", bbox_to_anchor=(0.006, 1 - _TITLE_IN / whole),
         ncols=columns, borderaxespad=0, handlelength=3.2, columnspacing=1.6,
     )  # fmt: skip
     legend.set_in_layout(False)
     return figure
 
 
-def key(label: str, look: Look, note: str = "", *, line: bool = True, **changes: object) -> Line2D:
+def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
+    """Return axes in rows of at most `columns`."""
+    columns = min(columns, count)
+    axes = figure.subplots(-(-count // columns), columns, squeeze=False, **options).ravel().tolist()
+    for unused in axes[count:]:
+        unused.remove()
+    return list(axes[:count])
+
+
+def panel_title(axes: Axes, text: str, longest: int = LONGEST_NAME) -> None:
+    """Write the title of one of several panels."""
+    axes.set_title(literal(text, longest), fontsize=8.5, fontweight="normal")
+
+
+def key(label: str, look: Look, note: str = "", *, line: bool = True, **changes: Any) -> Line2D:
     """Return a legend's entry for a variant: its line or its marker, its name and a note that is never shortened."""
-    style_ = {"linestyle": look.dashes, "linewidth": 2.0} if line else {"linestyle": "", "marker": look.marker}
-    options = {"markersize": 5} | style_ | changes
-    return Line2D([], [], color=look.colour, label=literal(label) + note, **options)  # type: ignore[arg-type]  # of many types
+    shape = {"linestyle": look.dashes, "linewidth": 2.0} if line else {"linestyle": "", "marker": look.marker}
+    options: dict[str, Any] = {"markersize": 5} | shape | changes
+    return Line2D([], [], color=look.colour, label=literal(label) + note, **options)
+
+
+def dots(axes: Axes, x: Any, y: Any, look: Look, hints: Sequence[str], **changes: Any) -> None:
+    """Draw a variant's markers without a line; the pointer shows the hint of each."""
+    options = {"linestyle": "", "marker": look.marker, "color": look.colour} | changes
+    (points,) = axes.plot(x, y, **options)
+    hover(points, hints)
 
 
 def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:
@@ -101,10 +123,16 @@ def readable(axes: Axes, *, which: str = "y", most: int = 5) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
+def plain_log(axis: Axis) -> None:
+    """Print plain numbers on a logarithmic axis, and no ticks between them."""
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axis.set_minor_locator(ticker.NullLocator())
+
+
 def scaled(unit: str, largest: float) -> tuple[str, float]:
     """Return the unit that suits an axis's largest value, and its factor: ("GB", 1e9), ("million samples/s", 1e6).
 
-    Of Go benchmarks, whose units have no prefix of their own: sec/op is ("µs/op", 1e-6), B/op is ("KiB/op", 1024.0).
+    Units of Go benchmarks are scaled by their prefix: sec/op is ("µs/op", 1e-6), B/op is ("KiB/op", 1024.0).
     """
     if unit in {"B", "us"} or unit.endswith("/op"):
         return numbers.scaled(unit, largest)
@@ -112,13 +140,14 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
     return f"{word}{unit}", factor
 
 
-def hover(artist: Artist, said: Sequence[str]) -> None:
-    """Say what a browser shows of a part of the SVG under the pointer: one line for all of it, or one a marker."""
-    artist.set_gid(f"{_SAID}{chr(10).join(said)}")
+def hover(artist: Artist, lines: Sequence[str]) -> None:
+    """Set what a browser shows when the pointer is on a part of the SVG: one line for the whole, or one a marker."""
+    artist.set_gid(f"{_HINT}{chr(10).join(lines)}")
 
 
-def _titled(svg: str) -> str:
-    head, *parts = svg.split(f'<g id="{_SAID}')
+def _with_titles(svg: str) -> str:
+    """Replace the ids that `hover` has set by <title> elements."""
+    head, *parts = svg.split(f'<g id="{_HINT}')
     for part in parts:
         escaped, _, rest = part.partition('">')
         lines = escaped.split("&#10;")
@@ -126,10 +155,8 @@ def _titled(svg: str) -> str:
             head += f"<g><title>{lines[0]}</title>{rest}"
             continue
         first, *marks = rest.split("<use ", len(lines))
-        titled = zip(marks, lines, strict=False)
-        head += f"<g>{first}" + "".join(
-            "<use " + mark.replace("/>", f"><title>{line}</title></use>", 1) for mark, line in titled
-        )
+        pairs = zip(marks, lines, strict=False)
+        head += f"<g>{first}" + "".join("<use " + m.replace("/>", f"><title>{t}</title></use>", 1) for m, t in pairs)
     return head
 
 
@@ -137,13 +164,12 @@ def save(figure: Figure, path: Path) -> None:
     """Write SVG and PNG beside each other, without dates or versions in them."""
     path.parent.mkdir(exist_ok=True)
     with style.context(STYLE):
-        # The layout costs as much as drawing: once for both files, in two steps, as the first moves what it measured.
-        engine = figure.get_layout_engine()
-        if engine is not None:
+        # The layout takes as long as drawing: make it once for both files. The second step corrects the first.
+        if engine := figure.get_layout_engine():
             engine.execute(figure)
             engine.execute(figure)
         figure.set_layout_engine("none")
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
-        path.with_suffix(".svg").write_text(_titled(drawn.getvalue()), encoding="utf-8")
+        path.with_suffix(".svg").write_text(_with_titles(drawn.getvalue()), encoding="utf-8")
         figure.savefig(path.with_suffix(".png"), metadata={"Software": None})

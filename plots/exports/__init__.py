@@ -1,8 +1,8 @@
 """stats/ + tidy/ + plan -> exports/: the figures of a run in formats that other tools read (results/README.md).
 
-What feeds alerts elsewhere (github-action-benchmark, Bencher, Otava) is written for what may be taken for a result:
-not for a smoke run, an A/A run, imported logs or keys of Go benchmarks as columns. A screen's names say that it is
-one, so that it never joins the results of the same experiment.
+Files that feed alerts (github-action-benchmark, Bencher, Otava) are written for results and screens only: not
+for a smoke run, an A/A run, a sweep or a pivot. A screen has names of its own, so that it never joins the
+results.
 """
 
 import json
@@ -12,17 +12,13 @@ from pathlib import Path
 from plots.exports import openmetrics, otava, trackers
 from plots.source import Source, open_source
 
-_NO_RESULT = {
-    "smoke": "a smoke run is no result",
-    "aa": "an A/A run has no candidate",
-    "imported": "imported logs are one run each",
-}
+_NO_RESULT = {"smoke": "a smoke run is no result", "aa": "an A/A run has no candidate"}
 _SWEPT = "a sweep is asked once, and its cells are no series"
 _ONE_REVISION = "with a pivot there is one revision, and no candidate"
 
 
 def main(run_dir: Path) -> str:
-    """Write results/RUN/exports anew, and return the sentence that says where they are."""
+    """Write results/RUN/exports anew, and return a sentence with the path."""
     source = open_source(run_dir)
     out, partial = run_dir / "exports", run_dir / "exports.partial"
     for old in (partial, out):
@@ -32,7 +28,7 @@ def main(run_dir: Path) -> str:
         shutil.copyfile(run_dir / f"stats/{variant}.bench.txt", partial / f"{variant}.bench.txt")
     (partial / "openmetrics.txt").write_text(openmetrics.text(source), encoding="utf-8")
     why = _NO_RESULT.get(source.standing) or (_ONE_REVISION if source.pivoted else _SWEPT if source.plan.sweeps else "")
-    why = why or ("" if any(one.valid for one in source.comparisons) else "no block counts")
+    why = why or ("" if any(side.valid for side in source.comparisons) else "no block counts")
     if not why:
         for name, text in _for_trackers(source).items():
             (partial / name).write_text(text, encoding="utf-8")
@@ -46,9 +42,6 @@ def _for_trackers(source: Source) -> dict[str, str]:
         "bigger-is-better.json": trackers.github_action_benchmark(source, "higher"),
         "bencher.json": trackers.bencher(source),
     }
-    texts = {
-        name: json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        for name, document in documents.items()
-        if document  # an empty list is an error to who reads it
-    }
+    known = {name: document for name, document in documents.items() if document}  # trackers refuse an empty list
+    texts = {name: json.dumps(d, indent=1, ensure_ascii=False, allow_nan=False) + "\n" for name, d in known.items()}
     return texts | otava.files(source)

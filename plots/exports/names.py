@@ -1,4 +1,4 @@
-"""Names for other tools, made of units that the author of a benchmark chose: any word may be one."""
+"""Safe names for other tools, from units of benchmarks, which may be any word."""
 
 import hashlib
 import re
@@ -6,23 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 
 LONGEST = 64
-"""Of a slug of Bencher's."""
+"""Most characters of a slug of Bencher."""
 
 
-def safe(said: Mapping[str, str], joiner: str) -> dict[str, str]:
+def safe(words: Mapping[str, str], joiner: str) -> dict[str, str]:
     """Return for each key its words in lower-case letters and digits, with `joiner` between them, at most LONGEST long.
 
-    No two keys get the same name: where words are no help, a part of the key's hash is added, which stays the same from
-    run to run.
+    A name that is empty, too long or not unique ends with a part of the key's hash, the same in every run.
     """
-    plain = {key: re.sub(r"[^a-z0-9]+", joiner, text.lower()).strip(joiner) for key, text in said.items()}
-    times = Counter(plain.values())
-    return {
-        key: text if text and times[text] == 1 and len(text) <= LONGEST else _told_apart(key, text, joiner)
-        for key, text in plain.items()
-    }
-
-
-def _told_apart(key: str, text: str, joiner: str) -> str:
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return f"{text[: LONGEST - len(digest) - 1].rstrip(joiner)}{joiner}{digest}".lstrip(joiner)
+    names = {key: re.sub(r"[^a-z0-9]+", joiner, text.lower()).strip(joiner) for key, text in words.items()}
+    times = Counter(names.values())
+    for key, name in names.items():
+        if not name or times[name] > 1 or len(name) > LONGEST:
+            digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+            names[key] = f"{name[: LONGEST - len(digest) - 1].rstrip(joiner)}{joiner}{digest}".lstrip(joiner)
+    return names

@@ -1,8 +1,7 @@
-"""For Apache Otava, which looks for change points over many runs: one line a run and candidate, and its configuration.
+"""For Apache Otava, which finds change points over many runs: one line a run and candidate, and its configuration.
 
-Otava reads a time column, columns it only shows (attributes) and columns of numbers. It wants a number in every line,
-so what a run does not have is `nan`. The columns are those of the experiment, whatever a run has of them, so that the
-lines of several runs can be put into one file (docs/operating.md).
+Otava reads a time column, attributes, and columns of numbers (`nan` for none). All runs of an experiment have
+the same columns, so that one file can hold the lines of several runs (docs/operating.md).
 """
 
 import csv
@@ -12,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from plots.exports.tracked import figures, series, tracked
+from plots.exports.trackers import figures, series, tracked
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
 
@@ -21,21 +20,19 @@ ATTRIBUTES = ("run", "commit", "version", "baseline")
 
 def files(source: Source) -> dict[str, str]:
     """Return a CSV file a candidate, and one otava.yaml for them."""
-    texts, tests = dict[str, str](), dict[str, Any]()
+    texts, tests, every = dict[str, str](), dict[str, Any](), list(figures(source))
     for candidate in source.run.variants[1:]:
         file = f"otava-{'screen-' if source.standing == 'screen' else ''}{candidate}.csv"
-        found = {_column(f.metric.name, f.query_type): f for f in figures(source, candidate)}
-        if not found:
+        columns = {_column(f.metric.name, f.query_type): f for f in every if f.row["candidate"] == candidate}
+        if not columns:
             continue
-        texts[file] = _csv(source, candidate, {name: figure.median for name, figure in found.items()})
+        texts[file] = _csv(source, candidate, {name: figure.median for name, figure in columns.items()})
         tests[".".join([*series(source).split("/"), candidate])] = {
             "type": "csv",
             "file": file,
             "time_column": "time",
             "attributes": list(ATTRIBUTES),
-            "metrics": {
-                name: {"direction": 1 if figure.metric.better == "higher" else -1} for name, figure in found.items()
-            },
+            "metrics": {n: {"direction": 1 if f.metric.better == "higher" else -1} for n, f in columns.items()},
         }
     return {**texts, "otava.yaml": yaml.safe_dump({"tests": tests}, sort_keys=False, allow_unicode=True)}
 
@@ -43,12 +40,7 @@ def files(source: Source) -> dict[str, str]:
 def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
     phases = source.table("phases")
     began = datetime.fromtimestamp(float(phases["begin"][~phases["block"].isin(source.run.warmups)].min()), UTC)
-    about = (
-        source.run.path.name,
-        source.revision(candidate),
-        source.labels[candidate],
-        source.labels[source.baseline],
-    )
+    about = (source.run.path.name, source.revision(candidate), source.labels[candidate], source.labels[source.baseline])
     columns = _columns(source, candidate)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
@@ -58,19 +50,18 @@ def _csv(source: Source, candidate: str, values: dict[str, float]) -> str:
 
 
 def _columns(source: Source, candidate: str) -> list[str]:
-    """Return the columns of the experiment; of Go benchmarks those that were found: revisions may have others."""
+    """Return the columns of the experiment; for Go benchmarks those of the run, since revisions may have others."""
     if source.plan.gobench:
-        rows = [row for one in source.comparisons if one.candidate == candidate for row in one.rows]
+        rows = [row for side in source.comparisons if side.candidate == candidate for row in side.rows]
         return [_column(row["metric"], row["query_type"]) for row in rows if tracked(source.metrics[row["metric"]])]
-    return [
-        _column(metric.name, query_type)
-        for metric in filter(tracked, source.metrics.values())
-        for query_type in (
-            [*source.query_types, *([GEOMEAN] if metric.geomean else []), *([ALL] if metric.together else [])]
-            if metric.per_type
-            else (source.plan.roles if metric.per_role else [""])
-        )
-    ]
+    columns = []
+    for metric in filter(tracked, source.metrics.values()):
+        types = list(source.plan.roles) if metric.per_role else [""]
+        if metric.per_type:
+            means = ((GEOMEAN, metric.geomean), (ALL, metric.together))
+            types = [*source.query_types, *(name for name, family in means if family)]
+        columns += [_column(metric.name, query_type) for query_type in types]
+    return columns
 
 
 def _column(metric: str, query_type: str) -> str:

@@ -1,7 +1,7 @@
 """For services that keep a value a commit and warn when it changes: github-action-benchmark and Bencher.
 
-Both describe the candidates of a run. Names hold the experiment, the variant, the metric and the query type, never a
-run or a revision: these are in `extra` where the format has a place for them.
+Both describe the candidates of a run. Names have the experiment, the variant, the metric and the query type.
+The run and the revision are in `extra`, if the format has it.
 
 - github-action-benchmark, tools customSmallerIsBetter and customBiggerIsBetter: an array of {name, unit, value, range,
   extra}; range and extra are text.
@@ -9,72 +9,116 @@ run or a revision: these are in `extra` where the format has a place for them.
 """
 
 import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from plots import numbers
+from plots.comparison import Row
 from plots.exports import names
-from plots.exports.tracked import Figure, figures, series, short
-from plots.sections.duel import PERCENTILES, SPREAD
+from plots.sections import duel
+from plots.sections.blocks import values_of
 from plots.source import Source
+from tsduel.core.metrics import Metric
 from tsduel.core.wording import number_of
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of a candidate, in the metric's unit; `row` is that of comparison.json."""
+
+    metric: Metric
+    query_type: str
+    median: float
+    least: float
+    largest: float
+    row: Row
+
+
+def series(source: Source) -> str:
+    """Return the beginning of every name, the same for all runs of an experiment; screens have their own."""
+    return f"{'screen/' if source.standing == 'screen' else ''}{source.plan.name}"
+
+
+def tracked(metric: Metric) -> bool:
+    """Return whether a metric is exported: it is judged, or it is a well-known rate."""
+    return metric.better != "none" and (metric.family != "shown" or bool(metric.geomean or metric.together))
+
+
+def figures(source: Source) -> Iterator[Figure]:
+    """Yield the judged metrics of the candidates and their rates, without those with a failed check."""
+    for comparison in source.comparisons:
+        for row in comparison.rows:
+            metric, median = comparison.metrics[row["metric"]], row["candidate_median"]
+            if not tracked(metric) or row["verdict"] == "failed" or median is None:
+                continue
+            table = values_of(source, metric.name, row["query_type"], comparison.cell)
+            mine = table[(table["variant"] == row["candidate"]) & table["block"].isin(comparison.valid)]["value"]
+            least, largest = (min(mine), max(mine)) if len(mine) else (median, median)
+            yield Figure(metric, row["query_type"], short(median), short(least), short(largest), row)
+
+
+def short(value: float) -> float:
+    """Return a value with ten significant digits."""
+    return float(f"{value:.10g}")
 
 
 def github_action_benchmark(source: Source, better: Literal["lower", "higher"]) -> list[dict[str, Any]]:
     """Return the entries of one of the two files: `lower` or `higher` is better. `range` is over blocks.
 
-    Where the shift is the question, the smaller ones have both sides' percentiles, the shift and the change as well.
+    A run that shows shifts in full also has both sides' percentiles, the shift and the change, in the file
+    for `lower`.
     """
     judged = [
         {
-            "name": "/".join(filter(None, [series(source), candidate, figure.metric.name, figure.query_type])),
+            "name": _name(source, figure.row["candidate"], figure.metric.name, figure.query_type),
             "unit": figure.metric.unit,
             "value": figure.median,
             "range": f"{numbers.number(figure.least)} to {numbers.number(figure.largest)}",
-            "extra": _extra(source, candidate, figure),
+            "extra": _extra(source, figure.row),
         }
-        for candidate in source.run.variants[1:]
-        for figure in figures(source, candidate)
+        for figure in figures(source)
         if figure.metric.better == better
     ]
     known = {entry["name"] for entry in judged}
     return judged + [entry for entry in _shifts(source) if better == "lower" and entry["name"] not in known]
 
 
+def _name(source: Source, *parts: str) -> str:
+    return "/".join(filter(None, [series(source), *parts]))
+
+
 def _shifts(source: Source) -> list[dict[str, Any]]:
-    found = {}
-    for one in source.comparisons if source.dwells_on_shift and source.plan.duels else ():
-        for metric, query_type in itertools.product(PERCENTILES | SPREAD, source.query_types):
-            row = one.row(metric, query_type)
+    entries = {}
+    for comparison in source.comparisons if source.dwells_on_shift and source.plan.duels else ():
+        for metric, query_type in itertools.product(duel.percentiles(source), source.query_types):
+            row = comparison.row(metric, query_type)
             if row is None or row["verdict"] == "failed" or row["change_pct"] is None or not row["shift"]:
                 continue
             values = {
                 (source.baseline, ""): (row["unit"], row["baseline_median"]),
-                (one.candidate, ""): (row["unit"], row["candidate_median"]),
-                (one.candidate, "shift"): (row["unit"], row["shift"]["difference"]),
-                (one.candidate, "change"): ("%", row["change_pct"]),
+                (comparison.candidate, ""): (row["unit"], row["candidate_median"]),
+                (comparison.candidate, "shift"): (row["unit"], row["shift"]["difference"]),
+                (comparison.candidate, "change"): ("%", row["change_pct"]),
             }
             for (side, what), (unit, value) in values.items():
-                name = "/".join(filter(None, [series(source), side, metric, query_type, what]))
-                found[name] = {"name": name, "unit": unit, "value": short(value)}
-    return list(found.values())
+                name = _name(source, side, metric, query_type, what)
+                entries[name] = {"name": name, "unit": unit, "value": short(value)}
+    return list(entries.values())
 
 
-def _extra(source: Source, candidate: str, figure: Figure) -> str:
-    baseline, row, plan = source.baseline, figure.row, source.plan
+def _extra(source: Source, row: Row) -> str:
+    baseline, candidate, plan = source.baseline, row["candidate"], source.plan
     interval = f" ({numbers.interval(row)})" if row["lo_pct"] is not None else ""
     change = f"{numbers.effect(row)}{interval}" if row["change_pct"] is not None else "no change in %"
-    of = (
-        f"package {plan.gobench.package}"
-        if plan.gobench
-        else f"data {', '.join(d.key for d in plan.workload.data) if plan.workload else ''}"
-    )
-    return "\n".join(
-        [
-            f"{source.labels[candidate]}, revision {source.revision(candidate)}",
-            f"median of {number_of(row['blocks'], 'block')}" + (", a screen" if source.standing == "screen" else ""),
-            f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}",
-            f"{source.host.get('cpu_model') or plan.host.machine}; {of}; run {source.run.path.name}",
-        ]
+    data = ", ".join(file.key for file in plan.workload.data) if plan.workload else ""
+    subject = f"package {plan.gobench.package}" if plan.gobench else f"data {data}"
+    screen = ", a screen" if source.standing == "screen" else ""
+    return (
+        f"{source.labels[candidate]}, revision {source.revision(candidate)}\n"
+        f"median of {number_of(row['blocks'], 'block')}{screen}\n"
+        f"against {source.labels[baseline]}, revision {source.revision(baseline)}: {change}, {row['verdict']}\n"
+        f"{source.run.host.get('cpu_model') or plan.host.machine}; {subject}; run {source.run.path.name}"
     )
 
 
@@ -82,12 +126,8 @@ def bencher(source: Source) -> dict[str, dict[str, dict[str, float]]]:
     """Return the document; the lower and upper values are the least and the largest block."""
     document: dict[str, dict[str, dict[str, float]]] = {}
     slugs = names.safe({name: name for name in source.metrics}, "-")
-    for candidate in source.run.variants[1:]:
-        for figure in figures(source, candidate):
-            benchmark = "/".join(filter(None, [series(source), candidate, figure.query_type]))
-            document.setdefault(benchmark, {})[slugs[figure.metric.name]] = {
-                "value": figure.median,
-                "lower_value": figure.least,
-                "upper_value": figure.largest,
-            }
+    for figure in figures(source):
+        values = {"value": figure.median, "lower_value": figure.least, "upper_value": figure.largest}
+        benchmark = _name(source, figure.row["candidate"], figure.query_type)
+        document.setdefault(benchmark, {})[slugs[figure.metric.name]] = values
     return document

@@ -1,4 +1,4 @@
-"""Block by block: the primary metrics in the order of execution, which blocks do not count, where the noise is."""
+"""Block by block: the primary metrics in the order of execution, blocks that do not count, the spread of blocks."""
 
 import math
 
@@ -9,129 +9,134 @@ from plots import markup, numbers
 from plots.charts.blocks import Lane, by_block
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
-from tsduel.plan.foresight import advise
+from tsduel.plan.forecast.spread import advise
 from tsduel.workloads.checks import FINISHED
 
+LEVELS = (
+    "Standard deviations of the log ratio: what the exchanges of a block alone make of it, one sitting from the next "
+    "in a block, one block from the next. A block has the mean of its sittings. CPU is one figure a sitting, so that "
+    "what exchanges do is in that of sittings."
+)
 
+
+@heading("Block by block", 80, "tsbs", "upgrade", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the picture, the table of spreads with the advice, blocks left out, and failures."""
-    names = markup.text(" and ".join(source.labels.values()))
     return markup.paragraphs(
         pictures.show(
-            "blocks", "block by block", f"Primary metrics block by block: {names}",
+            "blocks", "block by block", f"Primary metrics block by block: {source.names}",
             "Left the values of each side, right the change in each block with the estimate and its 95 % interval. "
             "What slopes on the left is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
             _figure(source),
         ),
-        markup.items(dict.fromkeys(line for one in source.comparisons for line in left_out(one)))
+        markup.items(dict.fromkeys(line for side in source.comparisons for line in left_out(side)))
         or "Every block of the plan counts.",
-        _failed(source),
-        markup.folded("Spreads, and what narrows intervals", *(_spreads(one, source) for one in source.comparisons)),
+        markup.titled("Failed blocks:", markup.items(failures(source))),
+        markup.folded(
+            "Spreads, and what narrows intervals", *(_spreads(side, source) for side in source.comparisons),
+            LEVELS if any(row.get("sitting_pct") is not None for s in source.comparisons for row in s.rows) else "",
+        ),
     )  # fmt: skip
 
 
 def left_out(comparison: Comparison) -> list[str]:
-    """Say which blocks do not count and why."""
+    """Return a sentence for each block that does not count."""
     return [f"Block {block} does not count: {markup.text(reason)}." for block, reason in comparison.dropped.items()]
 
 
-def _failed(source: Source) -> str:
-    lines = failures(source)
-    return (lines and f"Failed blocks:\n\n{markup.items(lines)}") or ""
-
-
 def failures(source: Source) -> list[str]:
-    """Return a sentence for each variant of a block that did not come to its end."""
+    """Return a sentence for each variant of a block that did not finish."""
     table = source.table("checks")
     bad = table[(table["ok"] != "true") & (table["check"] == FINISHED)]
-    columns = (bad[name].tolist() for name in ("block", "variant", "phase", "message"))
     return [
         f"Block {block:.0f}{', ' + variant if variant else ''}{' in phase ' + phase if phase else ''}: "
         f"{markup.text(message)}"
-        for block, variant, phase, message in zip(*columns, strict=True)
+        for block, variant, phase, message in bad[["block", "variant", "phase", "message"]].itertuples(index=False)
     ]
 
 
 def _spreads(comparison: Comparison, source: Source) -> str:
-    """Return the spread of each row of the first family within and between blocks, and what would help."""
-    rows = [row for row in comparison.rows if row["family"] == "primary"]
-    # What is made of single query types is said of each of them, too.
-    parts = {row["metric"] for row in rows if row["query_type"] == GEOMEAN}
-    rows += [row for name in parts for t, row in comparison.of(name, source.query_types).items() if t != GEOMEAN]
-    cells = [
-        [
-            comparison.named(row), numbers.number(row["within_pct"], 2), numbers.number(_between(row), 2),
-            numbers.interval(row), numbers.count(row["blocks_needed"]),
-            numbers.MISSING if numbers.by_ratio(row) else f"{row['threshold_pct']:g}", _advice(row, source),
-        ]
-        for row in rows if row["s_d"] is not None
-    ]  # fmt: skip
-    header = ("Where the noise is", "within a block, %", "between blocks, %", "95 % CI", "blocks needed", "for, %")
-    return markup.table([*header, "what would help"], cells, range(1, 6))
-
-
-def _between(row: Row) -> float:
-    """Return the spread between blocks; all of it where none within them is known."""
-    return float(100 * (row["s_d"] or 0.0) if row["between_pct"] is None else row["between_pct"])
+    """Return the spread of each primary row by exchanges, sittings and blocks, and the advice of `_advice`."""
+    rows = comparison.primary
+    # Add the query types of a mean.
+    means = dict.fromkeys(row["metric"] for row in rows if row["query_type"] == GEOMEAN)
+    rows += [row for name in means for t, row in comparison.by_type(name, source.query_types).items() if t != GEOMEAN]
+    cells = []
+    for row in rows:
+        if row["s_d"] is not None:
+            # The whole spread if that within blocks is not known.
+            between = 100 * row["s_d"] if row["between_pct"] is None else row["between_pct"]
+            spreads = (numbers.number(v, 2) for v in (row["within_pct"], row.get("sitting_pct"), between))
+            evidence = (numbers.interval(row), numbers.count(row["blocks_needed"]))
+            threshold = numbers.MISSING if numbers.by_ratio(row) else f"{row['threshold_pct']:g}"
+            cells.append([comparison.named(row), *spreads, *evidence, threshold, _advice(row, source)])
+    header = ("Where the noise is", "exchanges, %", "between sittings, %", "between blocks, %", "95 % CI")
+    return markup.table([*header, "blocks needed", "for, %", "what would help most"], cells, range(1, 7))
 
 
 def _advice(row: Row, source: Source) -> str:
-    """Say what narrows the interval of a row that is not decided: more blocks, or longer phases."""
+    """Return what narrows the interval of an inconclusive row most: more blocks, sittings or hosts, longer phases."""
+    inconclusive = row["verdict"].startswith("inconclusive")
     if numbers.by_ratio(row):
-        return "more blocks" if row["verdict"].startswith("inconclusive") else "nothing: it is decided"
-    if row.get("over_hosts") and row["verdict"].startswith("inconclusive"):
+        return "more blocks" if inconclusive else "nothing: it is decided"
+    if row.get("over_hosts") and inconclusive:
         known = (("BLOCKS", row["blocks_needed"]), ("HOSTS", row["hosts_needed"]))
         return next((f"{knob}={needed}" for knob, needed in known if needed), "quieter machines")
     duel, block_s = source.plan.duel, float(source.plan.duration.block_s if source.plan.duration else 0)
     types = 1 if row["query_type"] in source.query_types else len(source.query_types)
-    found = advise(
+    advice = advise(
         row["threshold_pct"], row["s_d"], within=row["within"], blocks=row["blocks"], block_s=block_s,
         phase_s=types * duel.seconds if duel else block_s,
     )  # fmt: skip
-    if found is None or not row["verdict"].startswith("inconclusive"):
+    if advice is None or not inconclusive:
         return "nothing: enough for its threshold"
-    return found.words or "a quieter machine"
+    shares: dict[str, float] = row.get("shares") or {}
+    if "sitting" in shares and shares["sitting"] == max(shares.values()) > 0:
+        return f"more sittings{f', or {advice}' if advice else ''}"
+    return advice or "a quieter machine"
 
 
 def _figure(source: Source) -> Figure | None:
     """Draw the rows of the primary family, values left and changes right."""
     lanes, values, changes = [], [], []
-    found = [(one, one.row(r["metric"], r["query_type"])) for one in source.comparisons for r in one.rows]
-    for one, row in ((one, row) for one, row in found if row and row["family"] == "primary"):
+    rows = [(side, row) for side in source.comparisons for row in side.primary]
+    for comparison, row in rows:
         metric = source.metrics[row["metric"]]
-        of = values_of(source, metric.name, row["query_type"], one.cell)
-        name = one.named(row, brief=True)
+        if not comparison.row(metric.name, row["query_type"]):
+            continue
+        known = values_of(source, metric.name, row["query_type"], comparison.cell)
+        name = comparison.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
-        # Of a fleet each host has a warm-up block, and only one could stand at the beginning.
-        drawn_blocks = of[~of["block"].isin(source.run.warmups)] if source.plan.is_fleet else of
-        values.append(drawn_blocks.assign(lane=name))
-        moved = changes_of(source, one, row, of).assign(
-            lane=name, low=row["lo_pct"], high=row["hi_pct"], estimate=row["change_pct"]
-        )
+        # The warm-up blocks of a fleet's hosts do not stand at the beginning: leave them out.
+        left_out = source.run.warmups if source.plan.is_fleet else ()
+        values.append(known[~known["block"].isin(left_out)].assign(lane=name))
+        interval = {"low": row["lo_pct"], "high": row["hi_pct"], "estimate": row["change_pct"]}
+        moved = changes_of(source, comparison, row, known).assign(lane=name, **interval)
         if numbers.by_ratio(row):
-            drawn = ["change", "low", "high", "estimate"]
+            drawn = ["change", *interval]
             moved[drawn] = 1 + moved[drawn].astype(float) / 100
         changes.append(moved)
     if not lanes:
         return None
-    return by_block(
-        pd.concat(values), pd.concat(changes), list({lane.name: lane for lane in lanes}.values()), source.labels
-    )
+    unique = list({lane.name: lane for lane in lanes}.values())
+    return by_block(pd.concat(values), pd.concat(changes), unique, source.labels)
 
 
 def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.DataFrame:
     """Return columns block, variant, value of one row over all blocks.
 
-    A geometric mean is over the types that all blocks have; where failed ones leave none, over those of whole blocks.
+    A geometric mean is over the types that all blocks have; without such types, over all types of complete
+    blocks.
     """
     table = source.table("measurements")
     mine = table[(table["metric"] == metric) & (table["cell"] == cell)]
     if query_type != GEOMEAN:
         return mine[mine["query_type"] == query_type][["block", "variant", "value"]]
     known = mine.pivot_table(index=["block", "variant"], columns="query_type", values="value")
-    wide = next((one for axis in ("columns", "index") if not (one := known.dropna(axis=axis)).empty), known.iloc[:0])
+    wide = next((kept for axis in ("columns", "index") if not (kept := known.dropna(axis=axis)).empty), known.iloc[:0])
     if wide.empty or (wide <= 0).any(axis=None):
         return mine.iloc[:0][["block", "variant", "value"]]
     return wide.map(math.log).mean(axis="columns").map(math.exp).rename("value").reset_index()
@@ -139,23 +144,17 @@ def values_of(source: Source, metric: str, query_type: str, cell: str) -> pd.Dat
 
 def changes_of(source: Source, comparison: Comparison, row: Row, values: pd.DataFrame) -> pd.DataFrame:
     """Return columns block, candidate, change (percent), counts: the log ratio of pairs.csv, or that of the values."""
-    pairs = source.table("pairs")
-    mine = pairs[
-        (pairs["metric"] == row["metric"]) & (pairs["candidate"] == row["candidate"]) & (pairs["cell"] == row["cell"])
-    ]
+    pairs, keys = source.table("pairs"), ["metric", "candidate", "cell"]
+    mine = pairs[(pairs[keys] == [row[key] for key in keys]).all(axis="columns")]
     if not mine.empty:
-        of_type = mine if row["query_type"] == GEOMEAN else mine[mine["query_type"] == row["query_type"]]
+        is_mean = mine["query_type"] == GEOMEAN
+        of_type = mine[~is_mean] if row["query_type"] == GEOMEAN else mine[mine["query_type"] == row["query_type"]]
         ratios = of_type.groupby("block")["log_ratio"].mean()
     else:
         wide = values.pivot_table(index="block", columns="variant", values="value")
-        sides = [source.baseline, row["candidate"]]
-        whole = wide[sides].dropna() if set(sides) <= set(wide.columns) else wide.iloc[:0]
+        whole = wide.reindex(columns=[source.baseline, row["candidate"]]).dropna()
         whole = whole[(whole > 0).all(axis="columns")]
-        ratios = (
-            (whole[row["candidate"]] / whole[source.baseline]).map(math.log) if len(whole) else pd.Series(dtype=float)
-        )
-    ratios = ratios[~ratios.index.isin(source.run.warmups)]
-    found = pd.DataFrame(
-        {"block": ratios.index.to_numpy(), "change": 100 * (ratios.map(math.exp).to_numpy(dtype=float) - 1)}
-    )
-    return found.assign(candidate=row["candidate"], counts=found["block"].isin(comparison.valid))
+        ratios = (whole[row["candidate"]] / whole[source.baseline]).map(math.log)
+    ratios = ratios[~ratios.index.isin(source.run.warmups)].astype(float)
+    table = (100 * (ratios.map(math.exp) - 1)).rename("change").rename_axis("block").reset_index()
+    return table.assign(candidate=row["candidate"], counts=table["block"].isin(comparison.valid))

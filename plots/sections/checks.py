@@ -1,4 +1,4 @@
-"""Checks: checked N of M, what failed, and what makes figures doubtful."""
+"""Checks: how many were made, which failed, and warnings about figures."""
 
 from collections import Counter
 from statistics import median_low
@@ -8,6 +8,8 @@ import pandas as pd
 from plots import markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
+from plots.sections import heading
+from plots.sentences import SHORT_PHASE_S, short_phases
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN
 from tsduel.core.wording import number_of
@@ -21,42 +23,40 @@ _LEVELS = {
     "data": "that both have data",
 }
 CLIENT_BUDGET = 0.8
-SHORT_PHASE_S = 5.0
 
 
+@heading("Checks", 86)
 def section(source: Source, _: Pictures) -> str:
     """Return the table of checks, each failure in a sentence, and the warnings."""
-    failed, doubts = failures(source), warnings(source)
     return markup.paragraphs(
         f"{sentence(source)}.{_not_made(source)}",
-        (failed and f"Failures:\n\n{markup.items(failed)}") or "",
-        (doubts and f"Warnings:\n\n{markup.items(doubts)}") or "",
+        markup.titled("Failures:", markup.items(failures(source))),
+        markup.titled("Warnings:", markup.items(warnings(source))),
         _how_compared(source),
         markup.folded("Each check", _table(source)),
     )
 
 
 def levels(source: Source) -> list[tuple[str, str, str, str]]:
-    """Return how answers of different databases were compared: query type, candidate, level, why no further."""
+    """Return how far answers of different databases are compared: query type, candidate, level, why no further."""
     queries = source.plan.queries
     return [
-        (of_type.name, source.labels[one.candidate], found.level, found.why)
+        (of_type.name, side.candidate, level.level, level.why)
         for of_type in (queries.types if queries else ())
-        for one in source.comparisons
-        if one.apart and (found := of_type.compared.get(source.plan.target_of(one.candidate).name))
+        for side in source.comparisons
+        if side.apart and (level := of_type.compared.get(source.plan.target_of(side.candidate).name))
     ]
 
 
 def _how_compared(source: Source) -> str:
-    """Return a table of how far the answers of different databases could be compared, and why no further."""
+    """Return `levels` as a table with the numbers of compared answers."""
     table, rows = source.table("checks"), []
     answered = table[(table["check"] == "exchanges_answered") & ~table["block"].isin(source.run.warmups)]
-    for name, label, level, why in levels(source):
-        candidate = next(variant for variant, of in source.labels.items() if of == label)
+    for name, candidate, level, why in levels(source):
         mine = answered[(answered["query_type"] == name) & answered["variant"].isin(["", candidate])]
         sums = [pd.to_numeric(mine[column], errors="coerce").sum() for column in ("actual", "expected")]
         compared = f"{numbers.count(sums[0])} of {numbers.count(sums[1])}"
-        rows.append([name, label, compared, _LEVELS[level], why or numbers.MISSING])
+        rows.append([name, source.labels[candidate], compared, _LEVELS[level], why or numbers.MISSING])
     note = (
         "The k-th question asks all for the same hosts and windows, which begin at whole minutes: drawn by us, since "
         "TSBS draws them in another order for each database. A point is put at the end of its window."
@@ -66,40 +66,38 @@ def _how_compared(source: Source) -> str:
 
 
 def planned(source: Source) -> dict[str, int]:
-    """Return how many times each check is made in the whole run: as in a whole block, in each that was planned.
+    """Return how often each check should be made in the run: in each planned block as often as in a complete block.
 
-    Spare blocks that were not needed lack nothing. With `reload: once` only blocks that load have the checks of a load:
-    the first, and one before which the data were lost.
+    Spare blocks that did not run are left out. Only blocks that load have the checks of a load: with `reload:
+    once` the first and one after lost data, with `load: duel` the warm-up block. A warm-up block has one
+    sitting: its own number of checks is right.
     """
     table = source.table("checks")
-    looked_at = {int(block) for block in table["block"].tolist()}
+    looked_at = set(table["block"].astype(int))
+    warm = {row.block for row in source.run.planned if row.kind == "warmup"} & looked_at
     by_cell: dict[str, list[int]] = {}
     for row in source.run.planned:
         if row in source.run.due or row.block in looked_at:
             by_cell.setdefault(row.cell, []).append(row.block)
-    counted = Counter(zip(table["check"].tolist(), map(int, table["block"].tolist()), strict=True))
-    found = {}
-    for check in [*CHECKS, *(c for c in dict.fromkeys(table["check"]) if c not in CHECKS)]:
-        if not any(of == check for of, _ in counted):
-            continue
-        found[check] = 0
+    counted = Counter(zip(table["check"], table["block"].astype(int), strict=True))
+    times, known = {}, dict.fromkeys(table["check"])
+    for check in [*(c for c in CHECKS if c in known), *(c for c in known if c not in CHECKS)]:
+        times[check] = 0
         for blocks in by_cell.values():
             made = [counted[check, block] for block in blocks]
             usual = max(made)
-            if source.plan.design.reload == "once":
+            if source.plan.design.reload == "once" or source.plan.loads_in_turn:
                 later = [n for block, n in zip(blocks, made, strict=True) if block in looked_at][1:]
                 usual = median_low(later or [0])
-            found[check] += sum(max(n, usual) for n in made)
-    return found
+            times[check] += sum(n if block in warm else max(n, usual) for block, n in zip(blocks, made, strict=True))
+    return times
 
 
 def _table(source: Source) -> str:
-    rows, titles = (
-        [],
-        CHECKS | ({"exchanges_same": "every answer agrees as far as it is compared"} if levels(source) else {}),
-    )
+    rows, table = [], source.table("checks")
+    titles = CHECKS | ({"exchanges_same": "every answer agrees as far as it is compared"} if levels(source) else {})
     for check, wanted in planned(source).items():
-        mine = source.table("checks")[source.table("checks")["check"] == check]
+        mine = table[table["check"] == check]
         made, failed = int((mine["actual"] != "").sum()), int((mine["ok"] != "true").sum())
         verdict = f"✗ {failed} failed" if failed else "✗ never checked" if made == 0 else "✓"
         rest = f", {wanted - made} not made" if verdict == "✓" and made < wanted else ""
@@ -107,10 +105,14 @@ def _table(source: Source) -> str:
     return markup.table(["Check", "How often", ""], rows)
 
 
+def _counts(source: Source) -> tuple[int, int]:
+    """Return how many checks should be made in the run, and how many were."""
+    return sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
+
+
 def sentence(source: Source) -> str:
     """Return one sentence for all checks: checked N of M, how many failed."""
-    wanted, made = sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
-    failed = int((source.table("checks")["ok"] != "true").sum())
+    (wanted, made), failed = _counts(source), int((source.table("checks")["ok"] != "true").sum())
     text = f"Checked {numbers.count(made)} of {numbers.count(wanted)}"
     if failed or not made:
         return f"{text}, {failed} FAILED" if made else f"{text}: FAILED, nothing was checked"
@@ -118,8 +120,8 @@ def sentence(source: Source) -> str:
 
 
 def _not_made(source: Source) -> str:
-    """Say in how many blocks of the plan checks can be missing, where some are."""
-    wanted, made = sum(planned(source).values()), int((source.table("checks")["actual"] != "").sum())
+    """Return a sentence on the planned blocks that lack checks, if any do."""
+    wanted, made = _counts(source)
     ended = {block.block for block in source.run.blocks if not block.failures}
     rest = [row for row in source.run.due if row.block not in ended]
     if made >= wanted or not rest:
@@ -129,81 +131,73 @@ def _not_made(source: Source) -> str:
 
 
 def failures(source: Source) -> list[str]:
-    """Return a sentence for each check that failed; blocks that did not end are told elsewhere."""
+    """Return a sentence for each failed check; blocks that did not finish are listed in `blocks.failures`."""
     table = source.table("checks")
-    bad = table[(table["ok"] != "true") & (table["check"] != FINISHED)].drop_duplicates(
-        ["block", "variant", "check", "query_type"]
-    )
-    columns = (bad[name].tolist() for name in ("block", "variant", "query_type", "message", "check"))
+    key = ["block", "variant", "check", "query_type"]
+    bad = table[(table["ok"] != "true") & (table["check"] != FINISHED)].drop_duplicates(key)[[*key, "message"]]
     lines = [
         f"Block {' '.join(filter(None, (f'{block:.0f}', variant, markup.text(query_type))))}: {markup.text(message)} "
         f"({markup.code(check)})."
-        for block, variant, query_type, message, check in zip(*columns, strict=True)
+        for block, variant, check, query_type, message in bad.itertuples(index=False)
     ]
-    more = [f"and {len(lines) - MOST_FAILURES} more, see `tidy/checks.csv`."] if len(lines) > MOST_FAILURES else []
-    return [*lines[:MOST_FAILURES], *more]
+    return markup.most(lines, MOST_FAILURES, "and {} more, see `tidy/checks.csv`.")
 
 
 def warnings(source: Source) -> list[str]:
-    """Say what makes figures doubtful: short phases, one side only, order effects, toolchains, a busy client."""
-    said = [f"{markup.text(note)}." for note in (source.plan.imported.notes if source.plan.imported else ())]
+    """Return warnings: short phases, metrics of one side only, order effects, toolchains, a busy client."""
+    lines = []
     toolchains = {name: source.run.json(f"build/{name}.json").get("go_version") for name in source.run.variants}
     if len(set(filter(None, toolchains.values()))) > 1:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
-        said.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
-    for one in source.comparisons:
-        of = f"{markup.text(one.cell)}: " if one.cell else ""
-        said += [f"{of}{doubt}" for doubt in _doubts(one)]
-    return list(dict.fromkeys(said + _busy_client(source)))
+        lines.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
+    for comparison in source.comparisons:
+        cell = f"{markup.text(comparison.cell)}: " if comparison.cell else ""
+        lines += [f"{cell}{doubt}" for doubt in _doubts(comparison)]
+    return list(dict.fromkeys(lines + _busy_client(source)))
 
 
 def _doubts(comparison: Comparison) -> list[str]:
-    said, short, only_in = [], [], dict[str, list[str]]()
+    lines, short, only_in = [], dict[str, float](), dict[str, list[str]]()
     for row in comparison.rows:
         sides = [row["baseline_median"], row["candidate_median"]]
         known = [side for side in sides if side is not None]
         if row["family"] == "primary":
             wanted = ("order effect", "the interval does not", "without")
-            said += [
-                f"{comparison.named(row)}: {markup.text(n)}."
-                for n in row["warnings"].split("; ")
-                if n.startswith(wanted)
-            ]
+            notes = (note for note in row["warnings"].split("; ") if note.startswith(wanted))
+            lines += [f"{comparison.named(row)}: {markup.text(note)}." for note in notes]
         if len(known) == 1 and row["family"] != "shown" and row["query_type"] != GEOMEAN:
             only = markup.text(comparison.labels[sides[0] is None])
             what = markup.text(row["query_type"] or comparison.named(row, brief=comparison.apart))
             if comparison.apart:
                 only_in.setdefault(only, []).append(what)
             else:
-                said.append(f"{what} exists in {only} only: it is shown, and not compared.")
+                lines.append(f"{what} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
-            short.append(f"{row['query_type'] or 'the load'} ({numbers.number(min(known), 3)} s)")
-    said += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
-    few = f"Phases under {SHORT_PHASE_S:.0f} s, with figures that scatter: {', '.join(short)}."
-    return [*said, few] if short else said
+            short[row["query_type"] or "the load"] = min(known)
+    lines += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
+    return [*lines, *short_phases(short)]
 
 
 def _busy_client(source: Source) -> list[str]:
-    """Name a client that had little of its CPUs left: pinned ones in the duel, else all, or one a worker."""
-    plan, cpus = source.plan, float(source.host.get("cpus") or 1)
+    """Return a warning for each client that used most of its CPUs: those it was pinned to, else all or one a worker."""
+    plan, cpus = source.plan, float(source.run.host.get("cpus") or 1)
     if plan.workload is None or plan.queries is None:
         return []
-    table = source.table("measurements").pivot_table(
-        index=["block", "variant", "query_type"], columns="metric", values="value"
-    )
-    own = len((source.host.get("pin") or {}).get("client") or []) or cpus
-    found = [("duel client", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
-    together = [client for block in source.run.blocks for one in block.solo.values() for client in one.clients]
+    index = ["block", "variant", "query_type"]
+    table = source.table("measurements").pivot_table(index=index, columns="metric", values="value")
+    own = len((source.run.host.get("pin") or {}).get("client") or []) or cpus
+    clients = [("duel client", table["duel_client_cpu_ratio"], own)] if "duel_client_cpu_ratio" in table else []
+    together = [client for block in source.run.blocks for part in block.solo.values() for client in part.clients]
     for client in {client.host: client for client in together}.values():
-        used = pd.Series([one.share * one.cpus for one in together if one.host == client.host])
-        found.append((f"load client on {client.host}", used, min(client.cpus, plan.workload.workers)))
+        used = pd.Series([part.share * part.cpus for part in together if part.host == client.host])
+        clients.append((f"load client on {client.host}", used, min(client.cpus, plan.workload.workers)))
     alone = () if together else (("load", plan.workload.workers),)
     for what, workers in (*alone, ("query", plan.queries.workers)):
         own_cpu, seconds = f"{what}_client_cpu_seconds", f"{what}_seconds"
         if {own_cpu, seconds} <= set(table.columns):
-            found.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))
+            clients.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))
     return [
-        f"The {who} used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
-        for who, used, budget in found
+        f"The {client} used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
+        for client, used, budget in clients
         if used.max() > CLIENT_BUDGET * budget
     ]

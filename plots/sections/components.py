@@ -1,7 +1,8 @@
-"""What each component of a variant took, where one has several: CPU, memory, bytes, alone and beside the others."""
+"""The components of a variant that has several: CPU, memory and bytes of each, alone and beside the others."""
 
 from plots import markup
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
 
 NOTE = (
@@ -14,20 +15,20 @@ QUEUED = (
 )
 
 
+@heading("By component", 55, "tsbs")
 def section(source: Source, _: Pictures) -> str:
-    """Return a table a candidate, a row a metric and role; nothing where every variant has one component."""
-    metrics, roles, tables = source.metrics.values(), source.plan.roles, []
-    for one in source.comparisons:
-        keys = [(m.name, role) for m in metrics if m.per_role for role in roles] + [("arrival_seconds", "")]
-        rows = [row for metric, role in keys if (row := one.row(metric, role))]
-        title = f"{one.title}:" if len(source.comparisons) > 1 else ""
-        tables += [markup.paragraphs(title, one.table(rows))] if rows else []
-    if not tables:
-        return ""
-    return markup.paragraphs(NOTE, *tables)
+    """Return a table a candidate, with a row a metric and role; nothing for variants of one component."""
+    metrics = [metric.name for metric in source.metrics.values() if metric.per_role]
+    keys = [*((name, role) for name in metrics for role in source.plan.roles), ("arrival_seconds", "")]
+    tables = [
+        markup.paragraphs(f"{comparison.title}:" if source.several else "", comparison.table(rows))
+        for comparison in source.comparisons
+        if (rows := [row for metric, role in keys if (row := comparison.row(metric, role))])
+    ]
+    return markup.paragraphs(NOTE, *tables) if tables else ""
 
 
 def queued(source: Source) -> str:
-    """Say what a load rate is where a component queues; nothing where none does."""
+    """Return a note on the load rate of a component that queues; nothing without such components."""
     queues = {role for target in source.plan.targets.values() for role in target.queues} & set(source.plan.roles)
     return QUEUED.format(roles=" and ".join(sorted(queues))) if queues else ""

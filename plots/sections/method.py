@@ -1,6 +1,5 @@
-"""How it was measured and what it does not show, from plots/templates; and how to do it again."""
+"""The method, its limits (both from plots/templates), and the command that repeats the run."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -8,7 +7,7 @@ import yaml
 
 from plots import markup, numbers
 from plots.pictures import Pictures
-from plots.sections import compared
+from plots.sections import heading, sides
 from plots.source import Source
 from tsduel.core.wording import number_of
 
@@ -19,41 +18,53 @@ _TEXTS = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
+_OWN = {"upgrade": "upgrade-", "gobench": "bench-"}
+"""The beginning of the names of templates, for reports that have their own."""
 
 
-def text(name: str, summary: str = "") -> Callable[[Source, Pictures], str]:
-    """Return a section that is a template of plots/templates, with the plan and the machine; folded with a summary."""
-
-    def section(source: Source, _: Pictures) -> str:
-        calibration = source.run.of_any_host("calibration.json")
-
-        def counts(key: str) -> str:
-            found = ", ".join(f"{of} {numbers.count(n)}" for of, n in (calibration.get(key) or {}).items())
-            return f" Counts: {found}." if found else ""
-
-        found = _TEXTS.get_template(f"{name}.md.j2").render(
-            plan=source.plan, host={"cpus": source.host.get("cpus")}, rows=calibration.get("rows") or [], counts=counts,
-            count=numbers.count, code=markup.code, number_of=number_of,
-        )  # fmt: skip
-        return markup.folded(summary, found) if summary else found
-
-    return section
+@heading("How it was measured", 90)
+def method(source: Source, _: Pictures) -> str:
+    """Return the method of the plan on this machine, folded."""
+    return markup.folded("Blocks, phases and statistics", _text(source, "method"))
 
 
+@heading("Limitations", 92)
+def limits(source: Source, _: Pictures) -> str:
+    """Return the limits of the figures."""
+    return _text(source, "limits")
+
+
+def _text(source: Source, name: str) -> str:
+    """Return a template of plots/templates, filled in."""
+    calibration = source.run.of_any_host("calibration.json")
+
+    def counts(key: str) -> str:
+        each = ", ".join(f"{name} {numbers.count(n)}" for name, n in (calibration.get(key) or {}).items())
+        return f" Counts: {each}." if each else ""
+
+    return _TEXTS.get_template(f"{_OWN.get(source.shape, '')}{name}.md.j2").render(
+        plan=source.plan, host={"cpus": source.run.host.get("cpus")}, rows=calibration.get("rows") or [], counts=counts,
+        count=numbers.count, code=markup.code, number_of=number_of,
+    )  # fmt: skip
+
+
+@heading("How to reproduce", 91)
 def reproduce(source: Source, _: Pictures) -> str:
-    """Return the command, what has to be the same, the experiment as it was written, and where the figures are."""
-    asked, imported = source.plan.asked, source.plan.imported
-    written = yaml.safe_dump(asked.written, sort_keys=False, allow_unicode=True, width=110) if asked.written else ""
-    logs = imported.logs.items() if imported else ()
-    named = [] if imported else [(v.name, v.label, source.revision(v.name)) for v in source.plan.variants]
+    """Return the command, the revisions and environment, the experiment as written, and the files of figures."""
+    given = source.plan.asked
+    written = yaml.safe_dump(given.written, sort_keys=False, allow_unicode=True, width=110) if given.written else ""
+    environment = ", ".join(markup.code(name) for name in sorted(source.run.host.get("environment") or {}))
     return markup.paragraphs(
-        compared.command(source),
+        sides.command(source),
         markup.folded("What has to be the same, and where the figures are", markup.items([
-            *(f"{name}: a log with sha256 {markup.code(log.sha256)}" for name, log in logs),
-            *(f"{name}: {markup.text(label)} is {markup.code(revision)}" for name, label, revision in named),
-            f"tsduel {markup.text(compared.own(source))}",
+            *(
+                f"{v.name}: {markup.text(v.label)} is {markup.code(source.revision(v.name))}"
+                for v in source.plan.variants
+            ),
+            f"tsduel {markup.text(sides.own(source))}",
+            *([f"the environment of servers: {environment}"] if environment else []),
         ]),
-        written and f"{asked.experiment or 'the experiment'} as it was read, before knobs:",
+        written and f"{given.experiment or 'the experiment'} as it was read, before knobs:",
         written and markup.block(written, "yaml"),
         "The figures behind this page: `tidy/measurements.csv` and `tidy/pairs.csv` (a line a block and metric), "
         "`stats/comparison.csv` (a line a metric), `tidy/checks.csv`; all of them from `raw/`, again with "

@@ -1,14 +1,22 @@
-"""What disturbed the run from outside, in words and one table."""
+"""Disturbances from outside, the effect of being second, and where executables lay in memory."""
 
 import pandas as pd
 
 from plots import markup, numbers
 from plots.pictures import Pictures
+from plots.sections import heading
 from plots.source import Source
+from tsduel.core.metrics import ALL, GEOMEAN
+from tsduel.core.record import DUEL
+from tsduel.core.tables import COINS
 
 MOST_FLAGS = 10
 FLAG, INVALID = "flag", "invalid"
-# Signal -> what a person calls it; in this order.
+SECOND = (
+    "How much more the candidate has where it came second than in the mean, and p. The first columns compare blocks, "
+    "the last one the sittings of a block. All of it is balanced, so that the change has none of it."
+)
+# Signal -> its name in the table; in this order.
 TITLES = {
     "steal_pct": "steal, % of the machine",
     "foreign_cpu_pct": "foreign CPU, % of the machine",
@@ -27,18 +35,19 @@ TITLES = {
 }
 
 
+@heading("Noise", 85, "tsbs", "sweep", "upgrade", "gobench")
 def section(source: Source, _: Pictures) -> str:
-    """Return the table of signals, what was spoilt and by variant, and what was flagged."""
+    """Return the spoilt blocks by variant, the flags, the effects of being second, and the table of signals."""
     noise = source.table("noise")
     if noise.empty:
-        return "Nothing of it was recorded in this run."
-    # What happened in the warm-up block was discarded with it.
+        return markup.paragraphs("Nothing of it was recorded in this run.", _coins(source))
     counted = noise[~noise["block"].isin(source.run.warmups)]
-    flags = [markup.text(said) for said in counted["message"][counted["effect"] == FLAG].tolist()]
+    flags = [markup.text(str(message)) for message in counted["message"][counted["effect"] == FLAG]]
     more = f" and {len(flags) - MOST_FLAGS} more, see `tidy/noise.csv`" if len(flags) > MOST_FLAGS else ""
     return markup.paragraphs(
         _spoilt(source, counted),
-        (flags and f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}.") or "",
+        f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}." if flags else "",
+        _coins(source),
         markup.folded("Signals", _signals(counted), "All of it on this machine: one virtual machine is one host."),
     )
 
@@ -51,33 +60,62 @@ def _signals(noise: pd.DataFrame) -> str:
             continue
         size = seen["value"].abs()
         worst = seen.iloc[int(size.to_numpy().argmax())]
-        place = " ".join(
-            filter(None, [f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"]])
-        )
+        place = (f"block {worst['block']:.0f}", worst["variant"], worst["phase"], worst["query_type"])
         flags, invalid = (int((seen["effect"] == effect).sum()) for effect in (FLAG, INVALID))
         figures = [numbers.number(float(value), 3) for value in (size.median(), worst["value"])]
-        rows.append(
-            [title, *figures, place if worst["value"] else "", f"{flags}, {invalid}" if flags or invalid else ""]
-        )
+        where = " ".join(filter(None, place)) if worst["value"] else ""
+        rows.append([title, *figures, where, f"{flags}, {invalid}" if flags or invalid else ""])
     return markup.table(["", "median", "worst", "where", "flags, beyond the limit"], rows, (1, 2))
 
 
 def _spoilt(source: Source, noise: pd.DataFrame) -> str:
-    """Say which blocks were spoilt, and by whose turn: causes that prefer one side would be no chance."""
+    """Return the spoilt blocks, and the causes by variant: chance favours no variant."""
     causes = noise[noise["effect"] == INVALID]
     if causes.empty:
         return "No block was spoilt from outside."
     by_variant = []
     for variant in [*source.run.variants, ""]:
         own = causes[causes["variant"] == variant]
-        counts = ", ".join(
-            f"{TITLES.get(str(s), str(s)).split(',')[0]} {n}" for s, n in own["signal"].value_counts(sort=False).items()
-        )
+        signals = own["signal"].value_counts(sort=False).items()
+        counts = markup.aside(", ".join(f"{TITLES.get(str(s), str(s)).split(',')[0]} {n}" for s, n in signals))
         if variant or counts:
-            by_variant.append(
-                f"{variant or 'while all were resident'} {own['block'].nunique()}{f' ({counts})' if counts else ''}"
-            )
-    blocks = sorted({int(block) for block in causes["block"].tolist()})
+            by_variant.append(f"{variant or 'while all were resident'} {own['block'].nunique()}{counts}")
+    blocks = sorted(set(causes["block"].astype(int)))
     plural = "Block" if len(blocks) == 1 else "Blocks"
     spoilt = f"{plural} {', '.join(map(str, blocks))} spoilt from outside."
     return f"{spoilt} Blocks with a cause, by variant: {', '.join(by_variant)}."
+
+
+def _coins(source: Source) -> str:
+    """Return the effects of being second, folded, and where executables lay; nothing without a duel."""
+    rows = []
+    for comparison in source.comparisons:
+        for row in comparison.primary:
+            of_duel = row["query_type"] in {"", GEOMEAN, ALL} and comparison.metrics[row["metric"]].part == DUEL
+            if of_duel and (effects := row.get("order_effects")):
+                name = f"{comparison.named(row)}{markup.aside(comparison.title) if source.several else ''}"
+                within = row.get("second_effect_pct")
+                last = numbers.MISSING if within is None else f"{within:+.2f} %"
+                rows.append([name, *(_effect(effects.get(coin)) for coin in COINS), last])
+    heads = ["", "loaded second", "started second", "read second", "asked second", "started second, of sittings"]
+    table = markup.table(heads, rows, range(1, len(heads)))
+    return markup.paragraphs(table and markup.folded("What coming second does", table, SECOND), _places(source))
+
+
+def _effect(effect: dict[str, float] | None) -> str:
+    if effect is None or effect["change_pct"] is None:
+        return numbers.MISSING
+    return f"{effect['change_pct']:+.2f} % (p {numbers.probability(effect['p'])})"
+
+
+def _places(source: Source) -> str:
+    duels = [block.duel for block in source.run.blocks if block.duel and block.kind != "warmup"]
+    frames = [place.frames for duel in duels for place in duel.places]
+    known = [runs for runs in frames if runs >= 0]
+    if not known:
+        unknown = "Every start had its executable written anew; where that lay in memory cannot be read here."
+        return unknown if frames else ""
+    return (
+        "Every start had its executable written anew: in memory each lay in "
+        f"{numbers.count(min(known))} to {numbers.count(max(known))} runs of frames."
+    )

@@ -1,23 +1,25 @@
-"""Where the difference is: functions whose cost changed, flame graphs, pprof's own view; what the sources changed."""
+"""Profiles: functions whose cost changed, flame graphs, pprof's own view, and changes in the sources."""
 
-import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from plots import flame, markup, numbers
 from plots.comparison import Comparison
 from plots.pictures import Pictures
-from plots.printed import printed
+from plots.programs import printed
+from plots.sections import heading
 from plots.source import Source
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import number_of
 from tsduel.plan import changes
-from tsduel.tidy import profiles
+from tsduel.tidy.profiles import Profile, index, read
 from tsduel.workloads import workload_of
 
 MOST, MOST_COMMITS, MOST_FILES = 12, 30, 8
@@ -31,7 +33,7 @@ _WHAT = {
     "delay": "Time spent waiting",
 }
 _HELD = "inuse_space"
-"""A state and no sum over the work, so it is given as it is, and it has no flame graph."""
+"""A state and no sum over the work: it is not divided by operations, and it has no flame graph."""
 _EXPLAINS = {
     ("queries", "cpu"): (("duel_cpu_us", ALL), ("duel_typical_ms", GEOMEAN)),
     ("queries", "alloc_space"): (("duel_gc_cpu_us", ALL),),
@@ -49,134 +51,96 @@ _EXPLAINS = {
 _OF_ROLE = {"queries": "duel_role_cpu_us", "ingestion": "duel_load_role_cpu_us", "load": "load_role_cpu_us"}
 
 
-@dataclass(frozen=True)
-class Change:
-    """What a function costs on both sides, an operation, and how far that may be apart by chance."""
-
-    function: str
-    baseline: float
-    candidate: float
-    chance: float
-
-    @property
-    def difference(self) -> float:
-        """Candidate less baseline."""
-        return self.candidate - self.baseline
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
-    """One kind of cost of one component at one work, on both sides. `tables`: their rows of tidy/profiles.csv."""
+    """One kind of cost of one component and one work, on both sides, an operation (or a host, see `_pair`)."""
 
     source: Source
     comparison: Comparison
     work: str
     role: str
-    kind: str
     sample: str
-    tables: tuple[pd.DataFrame, pd.DataFrame]
+    profiles: list[Profile]
+    """Of both sides, baseline first."""
+    hosts: int
+    """The number of hosts that a profile is the sum of."""
+    factors: list[float]
+    """Of both sides, from a value of the profile to seconds or bytes an operation."""
+    steps: list[float]
+    """Of both sides, the cost of one sample of the profiler, an operation."""
+    functions: pd.DataFrame
+    """Columns baseline, candidate, difference, chance: own costs, largest difference first; the sum has no name."""
+    unit: tuple[str, float]
+    """The unit that suits the values, and its factor."""
 
     @property
     def title(self) -> str:
-        """What it is of, as plain text."""
+        """The kind of cost and of work, as plain text."""
         role = f" ({self.role})" if self.source.plan.roles and self.role else ""
         return f"{_WHAT[self.sample]} of {_OF[self.work]}{role}"
 
     @property
-    def hosts(self) -> int:
-        """On how many hosts it was taken, of which it is the sum."""
-        return int(self.tables[0]["hosts"].iloc[0])
+    def whole(self) -> Any:
+        """All functions together."""
+        return self.functions.loc[""]
 
     @property
-    def counted(self) -> str:
-        """What a value is divided by, a column: operations, where there are any that it is a sum over."""
-        return "operations" if self.work in _EACH and self.sample != _HELD else "hosts"
+    def notable(self) -> pd.DataFrame:
+        """The functions that differ by more than chance."""
+        least = self.functions["chance"].clip(lower=_LEAST * self.whole.baseline)
+        return self.functions[(self.functions["difference"].abs() > least) & (self.functions.index != "")]
 
-    @property
-    def each(self) -> str:
-        """What a value is of: " an exchange"; nothing where it is of all that one host did."""
-        return _EACH[self.work] if self.counted == "operations" else " a host" if self.hosts > 1 else ""
 
-    @property
-    def factors(self) -> tuple[float, float]:
-        """From a value of each side to one an operation, in seconds or bytes."""
-        unit = 1e-9 if self.tables[0]["unit"].iloc[0] == "nanoseconds" else 1.0
-        counts = [float(table[self.counted].iloc[0]) for table in self.tables]
-        return unit / max(1.0, counts[0]), unit / max(1.0, counts[1])
-
-    def profile(self, variant: str) -> profiles.Profile:
-        """Return where it is of one side."""
-        wanted = (variant, self.work, self.role, self.kind)
-        every = profiles.index(self.source.run)
-        return next(one for one in every if (one.variant, one.work, one.role, one.kind) == wanted)
-
-    def chance(self, baseline: float, candidate: float) -> float:
-        """Return how far two values may be apart by chance: three standard errors of so many samples."""
-        periods = [float(table["period"].iloc[0]) for table in self.tables]
-        spread = sum(
-            value * period * factor
-            for value, period, factor in zip((baseline, candidate), periods, self.factors, strict=True)
-        )
-        return _ERRORS * math.sqrt(spread)
-
-    def changes(self, column: str = "own") -> list[Change]:
-        """Return every function, the whole under no name; what differs most first."""
-        sides = [
-            dict(zip(table["function"], table[column] * factor, strict=True))
-            for table, factor in zip(self.tables, self.factors, strict=True)
-        ]
-        found = [
-            Change(name, before, after, self.chance(before, after))
-            for name in {**sides[0], **sides[1]}
-            for before, after in [(sides[0].get(name, 0.0), sides[1].get(name, 0.0))]
-        ]
-        return sorted(found, key=lambda one: (-abs(one.difference), one.function))
-
-    def whole(self) -> Change:
-        """Return all functions together."""
-        return next(one for one in self.changes() if not one.function)
-
-    def notable(self) -> list[Change]:
-        """Return the functions that differ by more than chance."""
-        least = _LEAST * self.whole().baseline
-        return [one for one in self.changes() if one.function and abs(one.difference) > max(one.chance, least)]
-
-    def unit(self) -> tuple[str, float]:
-        """Return the unit that suits, and its factor."""
-        of = "sec/op" if self.tables[0]["unit"].iloc[0] == "nanoseconds" else "B/op"
-        whole = self.whole()
-        name, factor = numbers.scaled(of, max(whole.baseline, whole.candidate) / 10)
-        return f"{name.removesuffix('/op')}{self.each}", factor
+def _chance(steps: Sequence[float], baseline: Any, candidate: Any) -> Any:
+    """Return how far two values may be apart by chance: three standard errors of their numbers of samples."""
+    return _ERRORS * (baseline * steps[0] + candidate * steps[1]) ** 0.5
 
 
 def pairs(source: Source) -> Iterator[Pair]:
-    """Yield what both sides have a profile of."""
-    table = source.table("profiles")
-    had = table[(table["message"] == "") & ((table["work"] != "") | (table["sample"] != _HELD))]
-    for comparison in source.comparisons:
-        if comparison.apart:
-            continue
-        columns = ["work", "role", "kind", "sample"]
-        for work, role, kind, sample in had[columns].drop_duplicates().to_numpy().tolist():
-            of = had[(had[columns] == [work, role, kind, sample]).all(axis=1)]
-            sides = (of[of["variant"] == source.baseline], of[of["variant"] == comparison.candidate])
+    """Yield a pair for each kind of cost that both sides have a profile of."""
+    table, columns = source.table("profiles"), ["work", "role", "kind", "sample"]
+    known = table[(table["message"] == "") & ((table["work"] != "") | (table["sample"] != _HELD))]
+    for comparison in (side for side in source.comparisons if not side.apart):
+        names = (source.baseline, comparison.candidate)
+        for _, mine in known.groupby(columns, sort=False):
+            sides = [mine[mine["variant"] == name] for name in names]
             if not any(side.empty for side in sides):
-                yield Pair(source, comparison, work, role, kind, sample, sides)
+                yield _pair(source, comparison, sides)
 
 
+def _pair(source: Source, comparison: Comparison, sides: list[pd.DataFrame]) -> Pair:
+    """Return both sides of a cost an operation; a cost that is no sum over operations is divided by the hosts."""
+    work, role, kind, sample = sides[0][["work", "role", "kind", "sample"]].iloc[0].tolist()
+    hosts, timed = int(sides[0]["hosts"].iloc[0]), sides[0]["unit"].iloc[0] == "nanoseconds"
+    each, divisor = " a host" if hosts > 1 else "", "hosts"
+    if work in _EACH and sample != _HELD:
+        each, divisor = _EACH[work], "operations"
+    factors = [(1e-9 if timed else 1.0) / max(1.0, float(side[divisor].iloc[0])) for side in sides]
+    steps = [float(side["period"].iloc[0]) * factor for side, factor in zip(sides, factors, strict=True)]
+    own = [side.set_index("function")["own"] * factor for side, factor in zip(sides, factors, strict=True)]
+    costs = pd.DataFrame({"baseline": own[0], "candidate": own[1]}).fillna(0.0).sort_index()
+    costs["difference"] = costs["candidate"] - costs["baseline"]
+    costs["chance"] = _chance(steps, costs["baseline"], costs["candidate"])
+    costs = costs.sort_values("difference", key=abs, ascending=False, kind="stable")
+    whole: Any = costs.loc[""]
+    unit, factor = numbers.scaled("sec/op" if timed else "B/op", max(whole.baseline, whole.candidate) / 10)
+    known = {(p.variant, p.work, p.role, p.kind): p for p in index(source.run)}
+    both = [known[name, work, role, kind] for name in (source.baseline, comparison.candidate)]
+    unit = f"{unit.removesuffix('/op')}{each}"
+    return Pair(source, comparison, work, role, sample, both, hosts, factors, steps, costs, (unit, factor))
+
+
+@heading("Profiles of the difference", 70, "tsbs", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
-    """Return functions, flame graphs and pprof's view of each pair; nothing where no profile was asked for."""
+    """Return functions, flame graphs and pprof's view of each pair; nothing for a run without profiles."""
     table = source.table("profiles")
     if table.empty or source.pivoted:
         return ""
-    missing = [
+    missing = table[["variant", "work", "role", "kind", "message"]][table["message"] != ""]
+    lines = [
         f"There is no {kind} profile of {_OF[work]} of {markup.text(source.labels[variant])}"
         f"{f' ({role})' if source.plan.roles and role else ''}: {markup.text(message)}."
-        for variant, work, role, kind, message in table.loc[
-            table["message"] != "", ["variant", "work", "role", "kind", "message"]
-        ]
-        .to_numpy()
-        .tolist()
+        for variant, work, role, kind, message in missing.itertuples(index=False)
     ]
     fleet = source.plan.is_fleet
     apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
@@ -189,13 +153,16 @@ def section(source: Source, pictures: Pictures) -> str:
         + (f"{markup.code('raw/HOST/profiles/')}, which are added up." if fleet else f"{markup.code('raw/profiles/')}.")
     )
     return markup.paragraphs(
-        intro, apart, markup.items(missing), *(_one(pair, pictures) for pair in pairs(source) if pair.whole().baseline)
+        intro,
+        apart,
+        markup.items(lines),
+        *(_subsection(pair, pictures) for pair in pairs(source) if pair.whole.baseline),
     )
 
 
-def _one(pair: Pair, pictures: Pictures) -> str:
+def _subsection(pair: Pair, pictures: Pictures) -> str:
     comparison = pair.comparison
-    several = f", {comparison.title}" if len(pair.source.comparisons) > 1 else ""
+    several = f", {comparison.title}" if pair.source.several else ""
     return markup.paragraphs(
         f"### {markup.text(pair.title)}{several}",
         _total(pair),
@@ -209,9 +176,9 @@ def _one(pair: Pair, pictures: Pictures) -> str:
 
 
 def _total(pair: Pair) -> str:
-    """Say what all of it costs on both sides, beside the metrics of the blocks that it is part of."""
-    unit, factor = pair.unit()
-    whole, comparison = pair.whole(), pair.comparison
+    """Return the sums of both sides, beside the metrics of the blocks that they are part of."""
+    unit, factor = pair.unit
+    whole, comparison = pair.whole, pair.comparison
     wanted = list(_EXPLAINS.get((pair.work, pair.sample), ()))
     if pair.sample == "cpu" and pair.source.plan.roles:
         wanted.insert(0, (_OF_ROLE[pair.work], pair.role))
@@ -224,49 +191,49 @@ def _total(pair: Pair) -> str:
     percent = numbers.change(100 * whole.difference / whole.baseline)
     sides = " → ".join(numbers.number(side / factor) for side in (whole.baseline, whole.candidate))
     chance = numbers.size(100 * whole.chance / whole.baseline)
-    of = f"profiles of {pair.hosts} hosts" if pair.hosts > 1 else "profile"
-    said = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the {of}."
-    return f"{said} It is part of, in the measured blocks: {'; '.join(metrics)}." if metrics else said
+    where = f"profiles of {pair.hosts} hosts" if pair.hosts > 1 else "profile"
+    text = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the {where}."
+    return f"{text} It is part of, in the measured blocks: {'; '.join(metrics)}." if metrics else text
 
 
 def _functions(pair: Pair) -> str:
-    unit, factor = pair.unit()
-    whole, found = pair.whole(), pair.notable()
-    if not found:
+    unit, factor = pair.unit
+    whole, notable = pair.whole, pair.notable
+    if notable.empty:
         return "No function's own cost differs by more than chance (three standard errors of its number of samples)."
     rows = [
         [
-            short(pair, one.function),
-            *(numbers.number(side / factor, 3) for side in (one.baseline, one.candidate)),
-            numbers.signed(one.difference / factor),
-            f"±{numbers.number(one.chance / factor, 2)}",
-            f"{100 * one.baseline / whole.baseline:.1f} → {100 * one.candidate / max(whole.candidate, 1e-12):.1f}",
+            short(pair, str(function)),
+            *(numbers.number(side / factor, 3) for side in (cost.baseline, cost.candidate)),
+            numbers.signed(cost.difference / factor),
+            f"±{numbers.number(cost.chance / factor, 2)}",
+            f"{100 * cost.baseline / whole.baseline:.1f} → {100 * cost.candidate / max(whole.candidate, 1e-12):.1f}",
         ]
-        for one in found[:MOST]
+        for function, cost in notable[:MOST].iterrows()
     ]
     head = [f"Own cost, {unit}", *pair.comparison.labels, "difference", "chance", "share, %"]
-    more = f"{len(found) - MOST} more differ by more than chance." if len(found) > MOST else ""
+    more = f"{len(notable) - MOST} more differ by more than chance." if len(notable) > MOST else ""
     return markup.paragraphs(markup.table(head, rows, range(1, 6)), more)
 
 
 def short(pair: Pair, function: str) -> str:
-    """Return a function without the path of the program's own module."""
+    """Return a function's name without the path of the program's own module."""
     plan = pair.source.plan
     module = workload_of(plan).program(plan, plan.variants[0], pair.role or plan.variants[0].server.role).module
     return function.replace(f"{module}/", "").replace(f"{module}.", ".") if module else function
 
 
 def _graph(pair: Pair, pictures: Pictures) -> str:
-    unit, factor = pair.unit()
+    unit, factor = pair.unit
     sides = []
-    for variant, scale in zip((pair.source.baseline, pair.comparison.candidate), pair.factors, strict=True):
-        stacks, added = profiles.read(pair.profile(variant)), Counter[tuple[str, ...]]()
+    for profile, scale in zip(pair.profiles, pair.factors, strict=True):
+        stacks, added = read(profile), Counter[tuple[str, ...]]()
         column = stacks.samples.index(pair.sample)
         for places, values in stacks.stacks:
             added[tuple(short(pair, stacks.functions[place]) for place in places)] += values[column]
         sides.append({stack: value * scale for stack, value in added.items()})
 
-    def said(baseline: float, candidate: float) -> str:
+    def label(baseline: float, candidate: float) -> str:
         percent = f", {numbers.change(100 * (candidate - baseline) / baseline)} %" if baseline else ""
         both = " → ".join(numbers.number(side / factor, 3) for side in (baseline, candidate))
         return f"{both} {unit} ({numbers.signed((candidate - baseline) / factor)}{percent})"
@@ -278,26 +245,27 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
         "Who calls is above, what is called below; a frame is as wide as what both sides together spend in it. ▲ and "
         "orange: the candidate spends more, an operation; ▼ and blue: less; the stronger, the more of the whole. Grey: "
         "no more than chance. A click on a frame of report.html makes it as wide as the picture, on the top one all.",
-        flame.drawn(flame.tree((sides[0], sides[1])), said, pair.chance),
+        flame.drawn(flame.tree((sides[0], sides[1])), label, partial(_chance, pair.steps)),
     )
 
 
 def _pprof(pair: Pair) -> str:
     go = [str(PROJECT / "scripts/with-go"), GO_MINIMUM, "local", "go", "tool", "pprof"]
-    base, mine = (f"{pair.profile(name).paths[0]}.pprof" for name in (pair.source.baseline, pair.comparison.candidate))
+    base, mine = (f"{profile.paths[0]}.pprof" for profile in pair.profiles)
     flags = ["-top", f"-nodecount={_NODES}", f"-sample_index={pair.sample}", f"-diff_base={base}", mine]
     return printed([*go, *flags], _PPROF_S, "go tool pprof")
 
 
+@heading("What changed in the sources", 71, "tsbs", "gobench")
 def changed(source: Source, _: Pictures) -> str:
-    """Return what lies between the revisions of each component and touches the packages in its profile's difference."""
+    """Return the commits between the revisions of each component that touch the packages with notable functions."""
     if source.pivoted or source.plan.aa or source.table("profiles").empty:
         return ""
     touched: dict[tuple[str, str], dict[str, None]] = {}
     for pair in pairs(source):
-        of = touched.setdefault((pair.comparison.candidate, pair.role), {})
-        of.update(dict.fromkeys(package(one.function) for one in pair.notable()[:MOST]))
-    return markup.paragraphs(*(_changed(source, *key, list(found)) for key, found in touched.items() if found))
+        packages = dict.fromkeys(map(package, pair.notable.index[:MOST]))
+        touched.setdefault((pair.comparison.candidate, pair.role), {}).update(packages)
+    return markup.paragraphs(*(_changed(source, *key, list(imports)) for key, imports in touched.items() if imports))
 
 
 def package(function: str) -> str:
@@ -308,38 +276,32 @@ def package(function: str) -> str:
 
 def _changed(source: Source, candidate: str, role: str, packages: list[str]) -> str:
     plan = source.plan
-    sides = [
+    old, new = (
         next((part for part in plan.variant(name).components if not role or part.role == role), None)
         for name in (source.baseline, candidate)
-    ]
-    if sides[0] is None or sides[1] is None or sides[0].build_key == sides[1].build_key:
+    )
+    if old is None or new is None or old.build_key == new.build_key:
         return ""
-    program = workload_of(plan).program(plan, plan.variant(candidate), role or sides[1].role)
-    found = changes.between(program, sides[0], sides[1], packages)
-    head = f"**{markup.text(sides[1].label)} against {markup.text(sides[0].label)}**{f', {role}' if plan.roles else ''}"
-    of = f"in {', '.join(markup.code(name) for name in packages)}"
-    if found.why:
-        return f"{head}: what changed cannot be said: {markup.text(found.why)}."
+    program = workload_of(plan).program(plan, plan.variant(candidate), role or new.role)
+    history = changes.between(program, old, new, packages)
+    head = f"**{markup.text(new.label)} against {markup.text(old.label)}**{f', {role}' if plan.roles else ''}"
+    where = f"in {', '.join(markup.code(name) for name in packages)}"
+    if history.why:
+        return f"{head}: what changed cannot be said: {markup.text(history.why)}."
     lines = [
-        f"{markup.code(one.revision[:12])} {one.day} {markup.text(one.subject)}"
-        f"{' (in the baseline only)' if one.taken_back else ''}"
-        for one in found.commits
+        f"{markup.code(commit.revision[:12])} {commit.day} {markup.text(commit.subject)}"
+        f"{' (in the baseline only)' if commit.taken_back else ''}"
+        for commit in history.commits
     ]
     what = number_of(len(lines), "commit") if lines else "no commit"
-    if not found.commits and {sides[0].source, sides[1].source} == {"module"}:
+    if not history.commits and {old.source, new.source} == {"module"}:
         lines = [
             f"{markup.code(name)}: {', '.join(files[:MOST_FILES])}"
             f"{f' and {len(files) - MOST_FILES} more' if len(files) > MOST_FILES else ''}"
-            for name, files in found.files
-        ] + [f"{markup.text(name)} {before or 'none'} → {after or 'none'}" for name, before, after in found.modules]
+            for name, files in history.files
+        ] + [f"{markup.text(name)} {before or 'none'} → {after or 'none'}" for name, before, after in history.modules]
         what = "files that differ (a module has no history)" if lines else "no file differs"
-    local = [
-        f"the {name} has local changes"
-        for name, part in zip(("baseline", "candidate"), sides, strict=True)
-        if part and part.dirty
-    ]
-    more = f"and {len(lines) - MOST_COMMITS} more" if len(lines) > MOST_COMMITS else ""
+    local = [f"the {name} has local changes" for name, part in (("baseline", old), ("candidate", new)) if part.dirty]
     return markup.paragraphs(
-        f"{head}: {what} {of}{markup.aside('; '.join(local))}",
-        markup.items([*lines[:MOST_COMMITS], *filter(None, [more])]),
+        f"{head}: {what} {where}{markup.aside('; '.join(local))}", markup.items(markup.most(lines, MOST_COMMITS))
     )

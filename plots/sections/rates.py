@@ -1,19 +1,20 @@
-"""What each variant did at rates that were fixed beforehand: writes and queries at once, and a ladder of rates."""
+"""Each variant alone at rates that were fixed beforehand: writes and queries at once, and a ladder of rates."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import pandas as pd
 
 from plots import markup, numbers, sentences
 from plots.charts.rates import NAMES, against_rate, responses
-from plots.comparison import Comparison
 from plots.pictures import Pictures
+from plots.sections import heading, tables
 from plots.source import Source
 from tsduel.core.plan import Mixed, Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
-from tsduel.core.sections import Rates
+from tsduel.core.sections import CapacityAsked, Rates
 from tsduel.core.wording import number_of
 
 _SHOWN = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 1.0: "largest"}
@@ -25,270 +26,234 @@ NOTE = (
     "and that wait is theirs (to leave it out is coordinated omission). Percentiles over blocks are of all operations "
     "together, by adding histograms (0.1 %); verdicts compare block with block."
 )
-
-
 MOST_PICTURES = 6
-"""Of the cells of a sweep; tables are of all."""
+"""Cells of a sweep that have a picture; all have tables."""
 
 
 @dataclass(frozen=True)
-class At:
-    """A cell of a run with its plan; without a sweep there is one, without a name. `file`: of its picture, or none."""
+class Cell:
+    """A cell and its plan; without a sweep there is one, without a name. `file`: of its picture; "" draws none."""
 
     source: Source
-    cell: str
+    part: str
+    name: str
     plan: Plan
     file: str
+    responses: pd.DataFrame
+    """Percentiles of all operations of the blocks that count."""
 
     @property
-    def labels(self) -> dict[str, str]:
-        """The variants' names for people, baseline first."""
-        return self.source.labels
+    def title(self) -> str:
+        """All labels and the cell, as they stand under a picture."""
+        return f"{self.source.names}{markup.aside(markup.text(self.name))}"
 
-    @property
-    def comparisons(self) -> list[Comparison]:
-        """Those of this cell."""
-        return [one for one in self.source.comparisons if one.cell == self.cell]
+    def phases(self, variant: str) -> list[tuple[Block, RatePhase]]:
+        """Return the phases of a variant in the blocks that were planned to count, each with its block."""
+        blocks = [block for block in self.source.run.blocks if block.kind != "warmup" and block.cell == self.name]
+        parts = ((block, (block.mixed if self.part == MIXED else block.capacity).get(variant)) for block in blocks)
+        return [(block, phase) for block, part in parts if part for phase in part.phases]
 
-    @property
-    def names(self) -> str:
-        """Both labels, as they stand under a picture."""
-        of_cell = f" ({markup.text(self.cell)})" if self.cell else ""
-        return f"{markup.text(' and '.join(self.labels.values()))}{of_cell}"
+    def verdicts(self) -> Iterator[str]:
+        """Yield the tables of judged metrics and of the others."""
+        for comparison in self.source.comparisons:
+            if comparison.cell == self.name:
+                rows = comparison.rows_of(tables.measured(self.source, self.part))
+                judged = [row for row in rows if row["verdict"] != "shown"]
+                rest = [row for row in rows if row["verdict"] == "shown"]
+                yield markup.titled(f"Block against block, {comparison.title}:", comparison.table(judged))
+                yield markup.folded(f"What is not judged, {comparison.title}", comparison.table(rest))
 
-    def pooled(self, part: str) -> pd.DataFrame:
-        """Return percentiles of all operations of the blocks that count."""
-        table = self.source.table("responses")
-        return table[(table["part"] == part) & (table["cell"] == self.cell)]
 
-
+@heading("Writes and queries at once, at a fixed rate", 30, "tsbs", "sweep")
 def mixed(source: Source, pictures: Pictures) -> str:
-    """Return verdicts, percentiles over all blocks, their picture, and under which conditions; nothing without."""
-    return _by_cell(source, MIXED, lambda at: _mixed(at, pictures))
+    """Return verdicts, percentiles over all blocks, their picture and the conditions; nothing without this part."""
+
+    def across(cell: Cell) -> list[str]:
+        table = cell.responses
+        return [_sides(cell, table[table["operation"] == kind], "response", q) for kind, q in _ACROSS]
+
+    heads = [f"{_SHOWN[q]} of {NAMES[kind]}, ms" for kind, q in _ACROSS]
+    return _by_cell(source, MIXED, heads, across, lambda cell: _mixed(cell, pictures))
 
 
+@heading("Response time against rate", 31, "tsbs", "sweep")
 def capacity(source: Source, pictures: Pictures) -> str:
     """Return how far each variant came up the ladder, and response time against rate; nothing without a ladder."""
-    return _by_cell(source, CAPACITY, lambda at: _capacity(at, pictures))
+    baseline, *candidates = source.labels.values()
+    heads = [f"{candidate} against {baseline}, queries/s" for candidate in candidates]
+
+    def across(cell: Cell) -> list[str]:
+        return [side.cell_of("capacity_rate") for side in source.comparisons if side.cell == cell.name]
+
+    return _by_cell(source, CAPACITY, heads, across, lambda cell: _capacity(cell, pictures))
 
 
-def _by_cell(source: Source, part: str, section: Callable[[At], str]) -> str:
+def _by_cell(
+    source: Source, part: str, heads: list[str], across: Callable[[Cell], list[str]], section: Callable[[Cell], str]
+) -> str:
     """Return the section of the only cell; of a sweep a table of all cells and the section of each, folded."""
-    found = []
+    cells, table = [], source.table("responses")
     for number, cell in enumerate(source.plan.cells, start=1):
-        of_sweep = f"{part}-{number}" if number <= MOST_PICTURES else ""
-        at = At(source, cell.name, source.plan.at(cell.name), of_sweep if source.plan.sweeps else part)
-        found += [at] if getattr(at.plan, part) else []
+        file = f"{part}-{number}" if number <= MOST_PICTURES else ""
+        if getattr(plan := source.plan.at(cell.name), part):
+            mine = table[(table["part"] == part) & (table["cell"] == cell.name)]
+            cells.append(Cell(source, part, cell.name, plan, file if source.plan.sweeps else part, mine))
     if not source.plan.sweeps:
-        return "".join(map(section, found))
-    return markup.paragraphs(_across(found, part), *(markup.folded(at.cell, section(at)) for at in found))
+        return "".join(map(section, cells))
+    heads = [f"Cell, {' → '.join(source.labels.values())}", *heads]
+    rows = [[cell.name, *across(cell)] for cell in cells]
+    folds = (markup.folded(cell.name, section(cell)) for cell in cells)
+    return markup.paragraphs(markup.table(heads, rows, range(1, len(heads))), *folds)
 
 
-def _across(cells: list[At], part: str) -> str:
-    """Return a row a cell: percentiles of response times at a fixed rate, or how far up the ladder the blocks came."""
-    rows = []
-    for at in cells:
-        if part == MIXED:
-            table = at.pooled(MIXED)
-            found = [_sides(at, table[table["operation"] == of], "response", q) for of, q in _ACROSS]
-        else:
-            found = [one.cell_of("capacity_rate", "") or numbers.MISSING for one in at.comparisons]
-        rows.append([at.cell, *found])
-    if part == MIXED:
-        heads = [f"{_SHOWN[q]} of {NAMES[of]}, ms" for of, q in _ACROSS]
-    else:
-        heads = [f"{one.title}, queries/s" for one in cells[0].comparisons] if cells else []
-    named = f"Cell, {' → '.join(cells[0].labels.values())}" if cells else ""
-    return markup.table([named, *heads], rows, range(1, len(heads) + 1))
-
-
-def _mixed(at: At, pictures: Pictures) -> str:
-    asked = at.plan.mixed
-    if asked is None:
+def _mixed(cell: Cell, pictures: Pictures) -> str:
+    workload, rates = cell.plan.workload, cell.plan.mixed
+    if rates is None:
         return ""
-    table = at.pooled(MIXED)
+    churn = (
+        f" Every {workload.churn.every_s} s of the data's clock {workload.churn.pct:g} % of the hosts are replaced."
+        if workload and workload.churn else ""
+    )  # fmt: skip
     return markup.paragraphs(
-        f"{_asked(asked, at.plan)} {_starts(asked)}",
-        *_troubles(at, MIXED, asked),
-        _percentiles(table, at),
-        at.file and pictures.show(
-            at.file, "response times at a fixed rate", f"Response times by percentile: {at.names}",
+        f"Each variant alone, on its own data: {rates.ingest:,.0f} samples/s of new data in batches of "
+        f"{number_of(rates.batch_size, 'line')}, and {rates.queries:,g} queries/s "
+        f"({', '.join(map(markup.text, rates.types))} in turn) at once, for {rates.seconds:g} s.{churn} "
+        f"{_starts(rates)}",
+        *_void(cell),
+        *_unsent(cell, rates),
+        _percentiles(cell),
+        cell.file and pictures.show(
+            cell.file, "response times at a fixed rate", f"Response times by percentile: {cell.title}",
             "All operations of the blocks that count; the thin lines are service times.",
-            responses(table, at.labels),
+            responses(cell.responses, cell.source.labels),
         ),
-        *(_verdicts(at, "mixed_")),
-        markup.folded("How to read these, and how well the client kept the rate", NOTE, _kept(at)),
+        *cell.verdicts(),
+        markup.folded("How to read these, and how well the client kept the rate", NOTE, _kept(cell)),
     )  # fmt: skip
 
 
-def _capacity(at: At, pictures: Pictures) -> str:
-    asked = at.plan.capacity
-    if asked is None:
+def _capacity(cell: Cell, pictures: Pictures) -> str:
+    if (ladder := cell.plan.capacity) is None:
         return ""
-    table, of_blocks = at.pooled(CAPACITY), at.source.table("measurements")
-    percentile = _SHOWN[_QUANTILE[asked.percentile]]
-    pooled = table[(table["quantile"] == _QUANTILE[asked.percentile]) & (table["time"] == "response")]
-    mine = of_blocks[(of_blocks["metric"] == "capacity_response_ms") & (of_blocks["cell"] == at.cell)]
-    mine = at.source.counting(mine)
-    mine = mine.assign(rate=mine["query_type"].str.removesuffix("/s").astype(float), value_ms=mine["value"])
+    table, values = cell.responses, cell.source.table("measurements")
+    quantile, percentile = _QUANTILE[ladder.percentile], _SHOWN[_QUANTILE[ladder.percentile]]
+    pooled = table[(table["quantile"] == quantile) & (table["time"] == "response")]
+    blocks = cell.source.counting(values[(values["metric"] == "capacity_response_ms") & (values["cell"] == cell.name)])
+    blocks = blocks.assign(rate=blocks["query_type"].str.removesuffix("/s").astype(float), value_ms=blocks["value"])
     return markup.paragraphs(
-        f"The highest rate of queries with {percentile} of the response times within {asked.within_ms:g} ms. Rates, "
-        f"queries/s, from the lowest up until two in a row are not held: {_listed([f'{r:,g}' for r in asked.rates])}; "
-        f"{asked.seconds:g} s each. {_starts(asked)}",
-        *_troubles(at, CAPACITY, asked),
-        *_verdicts(at, "capacity_rate"),
-        *_unknown(at),
-        at.file and pictures.show(
-            at.file, "response time against rate", f"{percentile} of response times against the rate: {at.names}",
+        f"The highest rate of queries with {percentile} of the response times within {ladder.within_ms:g} ms. Rates, "
+        f"queries/s, from the lowest up until two in a row are not held: {', '.join(f'{r:,g}' for r in ladder.rates)}; "
+        f"{ladder.seconds:g} s each. {_starts(ladder)}",
+        *_void(cell),
+        *cell.verdicts(),
+        *_unknown(cell, ladder),
+        cell.file and pictures.show(
+            cell.file, "response time against rate", f"{percentile} of response times against the rate: {cell.title}",
             "Thin lines are blocks, thick ones all of their operations together; the dotted line is the bound.",
-            against_rate(mine, pooled, at.labels, percentile, asked.within_ms),
+            against_rate(blocks, pooled, cell.source.labels, percentile, ladder.within_ms),
         ),
         markup.folded(
-            "Rung by rung", _rungs(at, pooled, percentile), NOTE,
+            "Rung by rung", _rungs(cell, pooled, percentile), NOTE,
             "The capacity of a block lies between the last rung that was held and the next one, where a line between "
             "the two (both axes logarithmic) crosses the bound.",
         ),
     )  # fmt: skip
 
 
-def _asked(mixed_: Mixed, plan: Plan) -> str:
-    workload = plan.workload
-    churn = (
-        f" Every {workload.churn.every_s} s of the data's clock {workload.churn.pct:g} % of the hosts are replaced."
-        if workload and workload.churn else ""
-    )  # fmt: skip
-    return (
-        f"Each variant alone, on its own data: {mixed_.ingest:,.0f} samples/s of new data in batches of "
-        f"{number_of(mixed_.batch_size, 'line')}, and {mixed_.queries:,g} queries/s ({_listed(mixed_.types)} in turn) "
-        f"at once, for {mixed_.seconds:g} s.{churn}"
-    )
-
-
-def _starts(asked: Rates) -> str:
-    how = "drawn as of independent clients (Poisson)" if asked.arrivals == "poisson" else "at equal distances"
+def _starts(rates: Rates) -> str:
+    how = "drawn as of independent clients (Poisson)" if rates.arrivals == "poisson" else "at equal distances"
     return f"Starts were fixed beforehand, {how}, the same for every variant of a block, and wait for no answer."
 
 
-def _listed(words: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(map(markup.text, words))
+def _void(cell: Cell) -> Iterator[str]:
+    """Yield a sentence for each variant with phases that were spoilt by the client or the machine."""
+    for variant, label in cell.source.labels.items():
+        if void := [(block, phase) for block, phase in cell.phases(variant) if phase.void]:
+            block, phase = void[0]
+            where = f" at {phase.rate:,g} queries/s" if phase.rate else ""
+            yield (
+                f"**Void: {markup.text(label)} in {number_of(len(void), 'phase')}**, first in block "
+                f"{block.block}{where}: {markup.text(phase.void)}. What is void is in no figure here."
+            )
 
 
-def _phases(at: At, part: str) -> Iterator[tuple[Block, str, RatePhase]]:
-    """Yield every phase of the blocks that were planned to count."""
-    for block in at.source.run.blocks:
-        if block.kind != "warmup" and block.cell == at.cell:
-            of = block.mixed if part == MIXED else block.capacity
-            yield from ((block, variant, phase) for variant in at.labels for phase in (
-                of[variant].phases if variant in of else ()))  # fmt: skip
-
-
-def _troubles(at: At, part: str, asked: Rates) -> Iterator[str]:
-    """Yield a sentence for what says nothing of a server, and for what could never be sent."""
-    void = [(variant, block.block, phase) for block, variant, phase in _phases(at, part) if phase.void]
-    for variant in dict.fromkeys(variant for variant, _, _ in void):
-        mine = [(block, phase) for name, block, phase in void if name == variant]
-        block, phase = mine[0]
-        where = f" at {phase.rate:,g} queries/s" if phase.rate else ""
-        yield (
-            f"**Void: {markup.text(at.labels[variant])} in {number_of(len(mine), 'phase')}**, first in block "
-            f"{block}{where}: {markup.text(phase.void)}. What is void is in no figure here."
-        )
-    if part == CAPACITY:
-        return
-    for variant in at.labels:
-        good = [phase for _, name, phase in _phases(at, part) if name == variant and not phase.void]
-        streams = [stream for phase in good for stream in phase.streams]
-        for operation, said in NAMES.items():
-            left = sum(s.unstarted for s in streams if s.operation == operation)
+def _unsent(cell: Cell, rates: Mixed) -> Iterator[str]:
+    """Yield a sentence for each variant and operation with operations that were never sent."""
+    for variant, label in cell.source.labels.items():
+        good = [phase for _, phase in cell.phases(variant) if not phase.void]
+        for operation, name in NAMES.items():
+            streams = [stream for phase in good for stream in phase.streams if stream.operation == operation]
+            left, planned = (sum(getattr(stream, key) for stream in streams) for key in ("unstarted", "planned"))
             if left:
-                planned = sum(s.planned for s in streams if s.operation == operation)
                 yield (
-                    f"**{markup.text(at.labels[variant])} did not keep this rate**: {left:,} of {planned:,} {said} "
-                    f"were never sent, since all {asked.connections} connections waited for it until the end. They "
+                    f"**{markup.text(label)} did not keep this rate**: {left:,} of {planned:,} {name} "
+                    f"were never sent, since all {rates.connections} connections waited for it until the end. They "
                     "stand in the response times with what they had waited by then, so percentiles are lower bounds."
                 )
 
 
-def _sides(at: At, table: pd.DataFrame, time: str, quantile: float) -> str:
-    """Return baseline → candidate, in ms."""
+def _sides(cell: Cell, table: pd.DataFrame, time: str, quantile: float) -> str:
+    """Return baseline → candidate at a quantile, in ms."""
     mine = table[(table["time"] == time) & (table["quantile"] == quantile)]
     values = mine.set_index("variant")["value_ms"].to_dict()
-    return " → ".join(numbers.number(values.get(v), 3) for v in at.labels)
+    return " → ".join(numbers.number(values.get(variant), 3) for variant in cell.source.labels)
 
 
-def _percentiles(table: pd.DataFrame, at: At) -> str:
+def _percentiles(cell: Cell) -> str:
     """Return a row an operation and time, a column a percentile: baseline → candidate in ms."""
-    rows = []
+    rows, table = [], cell.responses
     for operation, name in NAMES.items():
         for time in ("response", "service"):
             mine = table[(table["operation"] == operation) & (table["time"] == time)]
-            cells = [_sides(at, mine, time, quantile) for quantile in _SHOWN]
             if not mine.empty:
                 counted = " to ".join(f"{n:,}" for n in sorted(set(mine["n"].astype(int))))
-                rows.append([f"{time} time of {name}, ms", *cells, counted])
-    names = " → ".join(map(markup.text, at.labels.values()))
+                sides = (_sides(cell, mine, time, quantile) for quantile in _SHOWN)
+                rows.append([f"{time} time of {name}, ms", *sides, counted])
+    names = " → ".join(map(markup.text, cell.source.labels.values()))
     return markup.table([names, *_SHOWN.values(), "of"], rows, range(1, len(_SHOWN) + 2))
 
 
-def _verdicts(at: At, prefix: str) -> Iterator[str]:
-    for one in at.comparisons:
-        rows = [row for row in one.rows if row["metric"].startswith(prefix) and one.row(row["metric"])]
-        judged = [row for row in rows if row["verdict"] != "shown"]
-        rest = [row for row in rows if row["verdict"] == "shown"]
-        if judged:
-            yield f"Block against block, {one.title}:\n\n{one.table(judged)}"
-        if rest:
-            yield markup.folded(f"What is not judged, {one.title}", one.table(rest))
-
-
-def _kept(at: At) -> str:
-    """Say what the client did about the rate: its lateness, its CPU, what had to wait for a connection."""
-    found = [phase for _, _, phase in _phases(at, MIXED) if not phase.void]
-    if not found:
+def _kept(cell: Cell) -> str:
+    """Return how well the client kept the rate: its lateness, its CPU, the operations that waited for a connection."""
+    phases = [phase for variant in cell.source.labels for _, phase in cell.phases(variant) if not phase.void]
+    if not phases:
         return ""
-    streams = [stream for phase in found for stream in phase.streams]
+    streams = [stream for phase in phases for stream in phase.streams]
     started, late, queued = (sum(getattr(s, name) for s in streams) for name in ("started", "late", "queued"))
     worst = max(stream.lateness_ns["p999"] for stream in streams) / 1e6
-    together = sentences.together(found, "shared the operations", "histograms")
-    who, used = "busiest client" if found[0].clients else "client", max(phase.client_share for phase in found)
+    together = sentences.together(phases, "shared the operations", "histograms")
+    client, used = "busiest client" if phases[0].clients else "client", max(phase.client_share for phase in phases)
     return (
-        f"{together}The {who} used {used:.0%} of its CPUs at most. Of {started:,} "
+        f"{together}The {client} used {used:.0%} of its CPUs at most. Of {started:,} "
         f"operations it began {late:,} late by its own doing (p99.9 of lateness {numbers.number(worst, 2)} ms in the "
         f"worst phase); {queued:,} had to wait until a connection was free."
     )
 
 
-def _unknown(at: At) -> Iterator[str]:
-    """Yield a sentence for each variant whose capacity some blocks do not know, and why."""
-    asked = at.plan.capacity
-    by_block: dict[tuple[int, str], list[RatePhase]] = {}
-    for block, variant, phase in _phases(at, CAPACITY):
-        by_block.setdefault((block.block, variant), []).append(phase)
-    for variant, label in at.labels.items():
+def _unknown(cell: Cell, ladder: CapacityAsked) -> Iterator[str]:
+    """Yield a sentence for each variant and each reason why blocks do not show its capacity."""
+    for variant, label in cell.source.labels.items():
         why = Counter[str]()
-        for (_, name), phases in by_block.items():
-            held = [phase.held for phase in phases]
-            if name == variant and asked and not any(held):
-                why[f"held no rung, not even {asked.rates[0]:,g} queries/s"] += 1
-            elif name == variant and asked and held[-1] and len(phases) == len(asked.rates):
-                why[f"held all of the ladder: its capacity is {asked.rates[-1]:,g} queries/s or more"] += 1
-        for said, count in why.items():
-            yield f"{markup.text(label)} {said} in {number_of(count, 'block')}, without a value of it."
+        for _, phases in groupby(cell.phases(variant), key=lambda known: known[0].block):
+            rungs = [phase.held for _, phase in phases]
+            if not any(rungs):
+                why[f"held no rung, not even {ladder.rates[0]:,g} queries/s"] += 1
+            elif rungs[-1] and len(rungs) == len(ladder.rates):
+                why[f"held all of the ladder: its capacity is {ladder.rates[-1]:,g} queries/s or more"] += 1
+        for reason, count in why.items():
+            yield f"{markup.text(label)} {reason} in {number_of(count, 'block')}, without a value of it."
 
 
-def _rungs(at: At, pooled: pd.DataFrame, percentile: str) -> str:
-    held, tried = Counter[tuple[str, float]](), Counter[tuple[str, float]]()
-    for _, variant, phase in _phases(at, CAPACITY):
-        tried[variant, phase.rate] += 1
-        held[variant, phase.rate] += phase.held
+def _rungs(cell: Cell, pooled: pd.DataFrame, percentile: str) -> str:
+    tried = {v: [(phase.rate, phase.held) for _, phase in cell.phases(v)] for v in cell.source.labels}
+    values = pooled.set_index(["variant", "rate"])["value_ms"].to_dict()
     rows = []
-    for rate in sorted({rate for _, rate in tried}):
-        cells = [f"{rate:,g}"]
-        for variant in at.labels:
-            of = pooled[(pooled["variant"] == variant) & (pooled["rate"] == rate)]["value_ms"]
-            cells.append(numbers.number(float(of.iloc[0]) if len(of) else None, 3))
-            cells.append(f"{held[variant, rate]} of {tried[variant, rate]}")
-        rows.append(cells)
-    names = map(markup.text, at.labels.values())
+    for rate in sorted({rate for rungs in tried.values() for rate, _ in rungs}):
+        row = [f"{rate:,g}"]
+        for variant, rungs in tried.items():
+            mine = [held for at, held in rungs if at == rate]
+            row += [numbers.number(values.get((variant, rate)), 3), f"{sum(mine)} of {len(mine)}"]
+        rows.append(row)
+    names = map(markup.text, cell.source.labels.values())
     heads = [head for name in names for head in (f"{name}: {percentile}, ms", "held in blocks")]
     return markup.table(["queries/s", *heads], rows, range(len(heads) + 1))

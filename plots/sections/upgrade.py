@@ -1,28 +1,29 @@
-"""What becomes of people who upgrade with data on disk: before, right after, half in each, all new, and back again."""
+"""An upgrade with data on disk: before, right after, half new data, all new data, and the downgrade."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
 
 from plots import markup, numbers
-from plots.charts.upgrade import Step, through
+from plots.charts.upgrade import through
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections.duel import NAMES, details
+from plots.sections import heading, tables
 from plots.source import Source
-from tsduel.core.metrics import ALL, GEOMEAN, METRICS, UPGRADE_STATES, threshold
-from tsduel.core.record import Downgrade, Upgrade
+from tsduel.core.metrics import ALL, GEOMEAN, METRICS, threshold
+from tsduel.core.record import Downgrade
 from tsduel.core.wording import number_of
 
-HEADS = {
-    "right_after": "old data: before → right after",
-    "half": "half old, half new data",
-    "new": "only new data",
-}
+HEADS = {"right_after": "old data: before → right after", "half": "half old, half new data", "new": "only new data"}
 STATES = {
     "": "before",
     "right_after": "right after:\nold data",
     "half": "half old,\nhalf new data",
     "new": "only\nnew data",
 }
+COLUMNS = {"typical_ms": ("typical", "typical service time, ms"), "cpu_us": ("CPU", "CPU an operation, µs")}
+"""The metrics of a query in each state, with their short and long names."""
 OPEN = "The way back is open"
 WINDOWS = {"old": "the old data", "half": "half old, half new data", "new": "only new data"}
 STARTED = ("start_seconds", "first_answer_seconds", "quiet_seconds", "migration_cpu_seconds", "migration_written_bytes")
@@ -33,78 +34,62 @@ READ = (
 
 
 def standing(source: Source) -> list[str]:
-    """Say what nobody who upgrades may miss: that there is no way there, or none back."""
-    return [
-        line for one in source.comparisons for line in _words(one, source) if line.startswith("**") and OPEN not in line
-    ]
+    """Return the warnings of an upgrade: the new version does not start, or there is no way back."""
+    lines = [line for comparison in source.comparisons for line in _sentences(comparison, source)]
+    return [line for line in lines if line.startswith("**") and OPEN not in line]
 
 
+@heading("Before and after the upgrade", 40, "upgrade")
 def section(source: Source, pictures: Pictures) -> str:
-    """Return the table in the order of an upgrade, its picture, what a start takes, and whether there is a way back."""
-    steps = [step for one in source.comparisons for step in _steps(one, source.query_types)]
+    """Return the sentences on start and downgrade, the tables in the order of an upgrade, and the picture."""
+    types, comparisons = source.query_types, source.comparisons
+    columns = ["candidate", "query_type", "state", "change", "low", "high", "hint"]
+    steps = pd.DataFrame([step for side in comparisons for step in _steps(side, types)], columns=columns)
     cut = threshold(METRICS["upgrade_right_after_typical_ms"], source.plan.design.thresholds)
-    names = markup.text(" and ".join(source.labels.values()))
+    alone = tables.measured(source, "upgrade", "start", "ingest", "after")
+    heads = {f"upgrade_{state}_{name}": f"{head}, {short}" for state, head in HEADS.items()
+             for name, (short, _) in COLUMNS.items()}  # fmt: skip
     return markup.paragraphs(
         *(
-            markup.paragraphs(
-                markup.items(_words(one, source)),
-                _table(one, "typical_ms", "typical service time, ms", source.query_types),
-                _table(one, "cpu_us", "CPU an operation, µs", source.query_types),
+            text for comparison in comparisons for text in (
+                markup.items(_sentences(comparison, source)),
+                *(tables.by_type(comparison, {f"upgrade_{state}_{name}": head for state, head in HEADS.items()}, types,
+                                 f"{comparison.title}, {title}") for name, (_, title) in COLUMNS.items()),
             )
-            for one in source.comparisons
         ),
-        READ if steps else "",
+        "" if steps.empty else READ,
         pictures.show(
-            "upgrade", "changes through the upgrade", f"Service time through the upgrade: {names}",
+            "upgrade", "changes through the upgrade", f"Service time through the upgrade: {source.names}",
             "Each state against the baseline on the same data. The band is the threshold; a line is a query type.",
-            through(steps, STATES, source.labels, cut) if steps else None,
+            None if steps.empty else through(steps, STATES, source.labels, cut),
         ),
-        *(_alone(one, source) for one in source.comparisons),
         *(
-            details(one, {f"upgrade_{state}_{of}": f"{HEADS[state]}, {title}"
-                          for state in UPGRADE_STATES for of, title in (("typical_ms", "typical"), ("cpu_us", "CPU"))},
-                    source.query_types)
-            for one in source.comparisons
+            markup.folded("Start, migration, load on top, disk", comparison.table(comparison.rows_of(alone)))
+            for comparison in comparisons
         ),
+        *(tables.intervals(comparison, heads, types) for comparison in comparisons),
     )  # fmt: skip
 
 
-def _table(comparison: Comparison, of: str, title: str, query_types: Sequence[str]) -> str:
-    rows = []
-    for query_type in (*query_types, *NAMES):
-        cells = [comparison.cell_of(f"upgrade_{state}_{of}", query_type) for state in HEADS]
-        if any(cell != numbers.MISSING for cell in cells):
-            rows.append([NAMES.get(query_type, query_type), *cells])
-    return markup.table([f"{comparison.title}, {title}", *HEADS.values()], rows, range(1, len(HEADS) + 1))
-
-
-def _steps(comparison: Comparison, query_types: Sequence[str]) -> Iterator[Step]:
+def _steps(comparison: Comparison, query_types: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     for state, head in HEADS.items():
-        for query_type, row in comparison.of(f"upgrade_{state}_typical_ms", query_types).items():
+        for query_type, row in comparison.by_type(f"upgrade_{state}_typical_ms", query_types).items():
             if row["change_pct"] is not None and query_type != ALL:
                 name = "" if query_type == GEOMEAN else query_type
-                said = f"{name or 'geometric mean'}, {head}: {numbers.changed(row)} % ({numbers.interval(row)})"
-                yield Step(comparison.candidate, name, state, row["change_pct"], row["lo_pct"], row["hi_pct"], said)
+                hint = f"{name or 'geometric mean'}, {head}: {numbers.changed(row)} % ({numbers.interval(row)})"
+                yield comparison.candidate, name, state, row["change_pct"], row["lo_pct"], row["hi_pct"], hint
 
 
-def _alone(comparison: Comparison, source: Source) -> str:
-    """Return the table of what each variant did alone: starting, being fed, lying on the disk."""
-    names = [
-        m.name for m in source.metrics.values() if m.part == "upgrade" and m.phase != "downgrade" and not m.per_type
-    ]
-    rows = [row for name in names if (row := comparison.row(name))]
-    return markup.folded("Start, migration, load on top, disk", comparison.table(rows) if rows else "")
-
-
-def _words(comparison: Comparison, source: Source) -> Iterator[str]:
-    """Yield in sentences whether it starts, what that takes, and whether there is a way back."""
-    found = [block.upgrade for block in source.run.blocks if block.upgrade and block.block in _measured(source)]
+def _sentences(comparison: Comparison, source: Source) -> Iterator[str]:
+    """Yield sentences: whether the candidate starts, the cost of the start, and whether there is a way back."""
+    upgrades = [block.upgrade for block in source.run.blocks if block.upgrade and block.kind != "warmup"]
     new, old = (markup.text(label) for label in reversed(comparison.labels))
-    refused = [u.start[comparison.candidate].refused for u in found if _refused(u, comparison.candidate)]
+    starts = (upgrade.start.get(comparison.candidate) for upgrade in upgrades)
+    refused = [start.refused for start in starts if start and start.refused]
     if refused:
         yield (
             f"**{new} does not start on the data that {old} has left**, in {len(refused)} of "
-            f"{number_of(len(found), 'block')}: {markup.code(refused[0])}"
+            f"{number_of(len(upgrades), 'block')}: {markup.code(refused[0])}"
         )
     rows = {name: comparison.row(f"upgrade_{name}") for name in STARTED}
     took = {name: _both(row) for name, row in rows.items() if row and row["blocks"]}
@@ -115,50 +100,38 @@ def _words(comparison: Comparison, source: Source) -> Iterator[str]:
             f"has used {took['migration_cpu_seconds']} of CPU and written {took['migration_written_bytes']}. (In "
             f"brackets: {old} on the same data.)"
         )
-    down = [u.downgrade[comparison.candidate] for u in found if comparison.candidate in u.downgrade]
+    down = [known for upgrade in upgrades if (known := upgrade.downgrade.get(comparison.candidate))]
     if down:
-        yield _back(down, old, new)
+        yield _downgrade(down, old, new)
 
 
 def _both(row: Row) -> str:
-    """Return the candidate's value, and the baseline's in brackets; starts are told apart in steps of 50 ms."""
-    baseline, candidate = row["baseline_median"], row["candidate_median"]
+    """Return the candidate's value, and the baseline's in brackets: two digits, since starts are read every 50 ms."""
+    baseline, candidate = row["baseline_pseudomedian"], row["candidate_pseudomedian"]
     unit, factor = numbers.scaled(row["unit"], max(baseline, candidate))
     return f"{numbers.number(candidate / factor, 2)} {unit} ({numbers.number(baseline / factor, 2)})"
 
 
-def _back(down: list[Downgrade], old: str, new: str) -> str:
-    """Say whether the baseline starts on what the candidate leaves, and whether it answers as before."""
-    starts = [one for one in down if one.starts]
-    of = f"in {len(starts)} of {number_of(len(down), 'block')}"
+def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
+    """Return whether the baseline starts on the data that the candidate leaves, and whether it answers as before."""
+    starts = [downgrade for downgrade in down if downgrade.starts]
     if not starts:
         return f"**No way back**: {old} does not start on what {new} leaves: {markup.code(down[0].said)}"
+    answers = [answer for downgrade in starts for answer in downgrade.answers]
     parts = []
     for window, title in WINDOWS.items():
-        answers = [one for d in starts for one in d.answers if one.window == window]
-        asked, same = sum(one.asked for one in answers), sum(one.same for one in answers)
-        what = next((one.what for one in answers if one.what), "")
-        if asked or what:
+        mine = [answer for answer in answers if answer.window == window]
+        total, same = sum(answer.asked for answer in mine), sum(answer.same for answer in mine)
+        what = next((answer.what for answer in mine if answer.what), "")
+        if total or what:
             differs = f" (e.g. {markup.code(what)})" if what else ""
-            parts.append(f"of queries over {title} {same} of {asked} are answered the same{differs}")
-    said = next((one.said for one in starts if one.said), "")
-    complaint = f" It says: {markup.code(said)}" if said else ""
-    # It may have left before it was asked anything.
-    whole = bool(parts) and all(one.same == one.asked and not one.what for d in starts for one in d.answers)
-    how = (
-        "The way back loses answers"
-        if not whole
-        else OPEN
-        if len(starts) == len(down)
-        else "The way back fails at times"
+            parts.append(f"of queries over {title} {same} of {total} are answered the same{differs}")
+    words = next((downgrade.said for downgrade in starts if downgrade.said), "")
+    complaint = f" It says: {markup.code(words)}" if words else ""
+    # Without any answer, it may have stopped before the first query.
+    whole = bool(parts) and all(answer.same == answer.asked and not answer.what for answer in answers)
+    how = OPEN if len(starts) == len(down) else "The way back fails at times"
+    return (
+        f"**{how if whole else 'The way back loses answers'}**: {old} starts on what {new} leaves, in {len(starts)} of "
+        f"{number_of(len(down), 'block')}; {'; '.join(parts) or 'no query was answered'}.{complaint}"
     )
-    answered = "; ".join(parts) or "no query was answered"
-    return f"**{how}**: {old} starts on what {new} leaves, {of}; {answered}.{complaint}"
-
-
-def _measured(source: Source) -> set[int]:
-    return {block.block for block in source.run.blocks if block.kind != "warmup"}
-
-
-def _refused(found: Upgrade, candidate: str) -> bool:
-    return candidate in found.start and bool(found.start[candidate].refused)

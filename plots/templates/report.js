@@ -1,29 +1,29 @@
-// Rows with a verdict are filtered, all rows are searched, sorted and linked to; the page reads the same without this.
+// Filter rows with a verdict; search, sort and link all rows. Without this script the page shows the same.
 const slug = text => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const marks = {regressions: /[✗]/, significant: /[✗✓≈]/, all: /(?:)/};
 const rows = [], ids = new Set();
 let heading = "";
-for (const found of all("main h2, main table")) {
-  if (found.tagName === "H2") { heading = slug(found.textContent); continue; }
-  const judged = /verdict|→/.test(found.textContent);
-  for (const row of all("tbody tr", found)) {
+for (const part of all("main h2, main table")) {
+  if (part.tagName === "H2") { heading = slug(part.textContent); continue; }
+  const judged = /verdict|→/.test(part.textContent);
+  for (const row of all("tbody tr", part)) {
     const id = `${heading}-${slug(row.cells[0].textContent)}`;
-    for (let n = 1; !row.id; n++) {
-      const one = n > 1 ? `${id}-${n}` : id;
-      if (!ids.has(one)) { ids.add(one); row.id = one; }
-    }
+    let n = 1;
+    while (ids.has(n > 1 ? `${id}-${n}` : id)) n++;
+    row.id = n > 1 ? `${id}-${n}` : id;
+    ids.add(row.id);
     const link = document.createElement("a");
     Object.assign(link, {href: `#${row.id}`, textContent: "#", title: "link to this row"});
     const text = row.textContent;
     rows.push({row, text: `${heading} ${text.toLowerCase()}`, judged, marked: judged ? text : ""});
     row.cells[0].append(" ", link);
   }
-  all("th", found).forEach((head, column) => head.addEventListener("click", () => {
+  all("th", part).forEach((head, column) => head.addEventListener("click", () => {
     const down = head.getAttribute("aria-sort") === "descending";
-    all("th", found).forEach(other => other.removeAttribute("aria-sort"));
+    all("th", part).forEach(other => other.removeAttribute("aria-sort"));
     head.setAttribute("aria-sort", down ? "ascending" : "descending");
-    // What a cell with several figures is about is the change, in brackets.
+    // Sort a cell with several figures by the change, in brackets.
     const value = row => {
       const text = row.cells[column].textContent;
       const figure = parseFloat((/\(([-+]?[\d.,]+) %/.exec(text)?.[1] ?? text).replaceAll(",", ""));
@@ -31,15 +31,17 @@ for (const found of all("main h2, main table")) {
     };
     const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b
       : typeof a === typeof b ? a.localeCompare(b) : typeof a === "number" ? 1 : -1;
-    const sorted = [...found.tBodies[0].rows].sort((a, b) => (down ? 1 : -1) * order(value(a), value(b)));
-    found.tBodies[0].append(...sorted);
+    const sorted = [...part.tBodies[0].rows].sort((a, b) => (down ? 1 : -1) * order(value(a), value(b)));
+    part.tBodies[0].append(...sorted);
   }));
 }
 
-// Of what is cut short the whole stands in a fold.
-const cells = all("td").map(cell => [cell, cell.textContent.trim()]);
-for (const [cell, text] of cells) {
-  if (text.endsWith("…")) cell.title = cells.find(([, whole]) => whole !== text && whole.startsWith(text.slice(0, -1)))?.[1] ?? "";
+// Show the whole of a shortened text, which stands in a fold.
+const texts = all("td").map(cell => cell.textContent.trim());
+for (const cell of all("td")) {
+  const text = cell.textContent.trim();
+  const whole = other => other !== text && other.startsWith(text.slice(0, -1));
+  if (text.endsWith("…")) cell.title = texts.find(whole) ?? "";
 }
 
 const nav = document.querySelector("nav"), search = document.querySelector("input");
@@ -56,7 +58,7 @@ const show = () => {
   nav.querySelector("output").textContent = `${shown} of ${counted} rows`;
 };
 for (const button of all("nav button")) {
-  const count = rows.filter(one => one.judged && marks[button.value].test(one.marked)).length;
+  const count = rows.filter(({judged, marked}) => judged && marks[button.value].test(marked)).length;
   if (button.value !== "all") button.textContent += ` (${count})`;
   button.addEventListener("click", () => {
     chosen = button.value;
@@ -68,8 +70,10 @@ search.addEventListener("input", show);
 show();
 nav.hidden = false;
 
-// Whoever follows a link to a row sees it, and what is printed is whole.
-const unfold = found => { for (let at = found; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
+// A link to a row opens its folds; printing opens all folds.
+const unfold = element => {
+  for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+};
 const follow = () => {
   const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (row) { unfold(row); row.scrollIntoView({block: "center"}); }
@@ -78,7 +82,7 @@ addEventListener("hashchange", follow);
 follow();
 addEventListener("beforeprint", () => all("details").forEach(unfold));
 
-// A frame of a flame graph, and those that it was called from, become as wide as the picture.
+// A click makes a frame of a flame graph and its callers as wide as the picture.
 const place = (frame, x, width, display) => {
   frame.setAttribute("x", x);
   frame.setAttribute("width", width);
@@ -95,16 +99,16 @@ for (const flame of all("svg[data-flame]")) {
   });
 }
 
-// Values on pictures, for a pointer and for a finger; without this file browsers show the titles themselves.
-const said = document.getElementById("said");
-for (const title of all("svg title")) { title.parentElement.dataset.said = title.textContent; title.remove(); }
+// Values on pictures, for a pointer and for a finger. Without this script browsers show the titles.
+const hint = document.getElementById("hint");
+for (const title of all("svg title")) { title.parentElement.dataset.hint = title.textContent; title.remove(); }
 const tell = event => {
-  const part = event.target.closest?.("[data-said]");
-  said.hidden = !part;
+  const part = event.target.closest?.("[data-hint]");
+  hint.hidden = !part;
   if (!part) return;
-  said.textContent = part.dataset.said;
-  said.style.left = `${Math.max(4, Math.min(event.clientX + 12, innerWidth - said.offsetWidth - 8))}px`;
-  said.style.top = `${event.clientY + (event.clientY > innerHeight - 80 ? -48 : 16)}px`;
+  hint.textContent = part.dataset.hint;
+  hint.style.left = `${Math.max(4, Math.min(event.clientX + 12, innerWidth - hint.offsetWidth - 8))}px`;
+  hint.style.top = `${event.clientY + (event.clientY > innerHeight - 80 ? -48 : 16)}px`;
 };
 addEventListener("pointermove", tell);
 addEventListener("pointerdown", tell);

@@ -1,34 +1,31 @@
-# A cache of ours: what is in it, how it is known to be one, who uses it, and how it is removed. Sourced by mark-cache, clean-cache and uninstall,
-# and sent to another machine before there.sh, so nothing here looks for a file beside this one.
-# shellcheck shell=bash
-# Read by the scripts that source this.
-# shellcheck disable=SC2034
+# Our cache: its parts, marker, users and removal. mark-cache, clean-cache and uninstall source it. It needs no other
+# file, since it is sent to another machine before remote.sh.
+# shellcheck shell=bash disable=SC2034 # the scripts that source it read the variables
 set -Eeuo pipefail
 shopt -s inherit_errexit nullglob
 export LC_ALL=C
 
 readonly EXIT_USER=2 # as in docs/operating.md
-# NAME=WHAT, in the order in which a person is told. There is nothing else of ours in it.
-readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "tsbs=TSBS" "variants=binaries of the variants" "agent=our own program"
-  "src=git clones" "workload=data and query files" "scratch=unpacked data, and the databases' files while a block runs" "bin=OpenTofu and benchstat"
-  "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures" "barehost=the machine of the tests"
-  "provider=the provider of the tests" "bench=what make bench measures")
-readonly CACHE_MARKER=.tsduel-cache CACHE_LOCK=run.lock
-# The Debian packages that ensure-packages has installed: not to be made again, so it goes with `make uninstall` only.
-readonly CACHE_PACKAGES=installed-packages
+# All parts, as NAME=DESCRIPTION in the order of the output.
+readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "tsbs=TSBS"
+  "variants=binaries of the variants" "agent=our own program" "src=git clones" "workload=data and query files"
+  "scratch=unpacked data, and the databases' files while a block runs" "bin=OpenTofu and benchstat"
+  "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures"
+  "barehost=the machine of the tests" "provider=the provider of the tests" "bench=what make bench measures")
+# CACHE_PACKAGES lists the Debian packages that ensure-packages installed; only `make uninstall` removes the list.
+readonly CACHE_MARKER=.tsduel-cache CACHE_LOCK=run.lock CACHE_PACKAGES=installed-packages
 readonly CACHE_WORDS="A cache of tsduel: all of it can be made again, and make clean-cache removes it."
 
-note() { # a reader who is gone must not end us
+note() { # WORDS...: a closed stderr is no error
   printf '%s\n' "$*" >&2 || true
 }
 
-die() { # SENTENCE: the user's to mend
-  printf 'tsduel: %s\n' "$1" >&2
+die() { # WORDS...: an error that the user can correct
+  printf 'tsduel: %s\n' "$*" >&2
   exit "$EXIT_USER"
 }
 
-# A name may end in a newline, which $(...) cuts off: that would be another directory.
-real_path() { # PATH -> REPLY
+real_path() { # PATH -> REPLY, which $(...) would change if the name ends in a newline
   REPLY=$(realpath -m -- "$1" && printf x)
   REPLY=${REPLY%$'\nx'}
 }
@@ -38,13 +35,13 @@ find_project() { # -> PROJECT, from HERE
   PROJECT=$REPLY
 }
 
-find_cache() { # DIRECTORY -> CACHE, where it really is; fails if it is not there
+find_cache() { # DIRECTORY -> CACHE, its real path; fails if there is none
   [[ -d $1 ]] || return 1
   real_path "$1"
   CACHE=$REPLY
 }
 
-is_mine() { # PATH: not another user's, who could have put it there for us to find
+is_mine() { # PATH: another user could make such a file to mislead us
   [[ -O $1 || $EUID == 0 ]]
 }
 
@@ -53,7 +50,8 @@ list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
   FOREIGN=()
   for path in "$CACHE"/{*,.[!.]*,..?*}; do
     case ${path##*/} in
-    "$CACHE_MARKER" | "$CACHE_MARKER.partial" | "$CACHE_LOCK" | "$CACHE_PACKAGES" | tofu.partial.* | removed.* | lost+found) continue ;;
+    "$CACHE_MARKER" | "$CACHE_MARKER.partial"* | "$CACHE_LOCK" | "$CACHE_PACKAGES") continue ;;
+    tofu.partial.* | removed.* | lost+found) continue ;;
     esac
     for part in "${CACHE_PARTS[@]}"; do
       [[ ${path##*/} != "${part%%=*}" ]] || continue 2
@@ -62,18 +60,20 @@ list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
   done
 }
 
-is_ours() { # CACHE has our marker, and not by way of a link; or it is the checkout's own, and nothing else is in it
+is_ours() { # CACHE has our marker, which is no link; or it is the checkout's cache and has only our parts
   local -r marker=$CACHE/$CACHE_MARKER
   list_foreign
   if [[ -f $marker && ! -L $marker ]] && is_mine "$marker" && grep -qxF -- "$CACHE_WORDS" "$marker"; then return; fi
   [[ $CACHE == "${PROJECT:-}/.cache" ]] && ((${#FOREIGN[@]} == 0))
 }
 
-mark_cache() { # what is new or ours already; a directory that holds other things is not made ours by being named
+mark_cache() { # CACHE if it is new or ours, but not a directory with other files
   local -a entries=("$CACHE"/{*,.[!.]*,..?*})
   ((${#entries[@]} == 0)) || is_ours || return 0
-  printf '%s\n' "$CACHE_WORDS" >"$CACHE/$CACHE_MARKER.partial"
-  mv -- "$CACHE/$CACHE_MARKER.partial" "$CACHE/$CACHE_MARKER"
+  # Two commands may mark it at once.
+  local -r partial=$CACHE/$CACHE_MARKER.partial.$BASHPID
+  printf '%s\n' "$CACHE_WORDS" >"$partial"
+  mv -- "$partial" "$CACHE/$CACHE_MARKER"
 }
 
 refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless CACHE may be removed
@@ -83,31 +83,36 @@ refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless
     [[ $REPLY/ != "${CACHE%/}"/* ]] || why="it is, or holds, $precious"
   done
   if [[ $why == "" ]] && ! is_mine "$CACHE"; then why="it belongs to somebody else"; fi
-  if [[ $why == "" ]] && ! is_ours; then why="it has no marker of ours ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"; fi
-  [[ $why == "" ]] || die "$2: ${1@Q} is not a cache that we have made: $why; nothing was removed. If it is one, remove it by hand"
+  if [[ $why == "" ]] && ! is_ours; then
+    why="it has no marker of ours ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"
+  fi
+  [[ $why == "" ]] ||
+    die "$2: ${1@Q} is not a cache that we have made: $why; nothing was removed. If it is one, remove it by hand"
 }
 
-# The one place that answers "does a run use this cache?". Whoever asks keeps others out until it ends.
-hold_cache() { # of CACHE; ends with a sentence if a run or a build is going on in it
+hold_cache() { # locks CACHE until the script ends; ends with a sentence if a run or a build uses it
   local lock
-  # Where nothing is to be changed, no lock is made either.
+  # DRY=1 makes no lock.
   [[ ${DRY:-0} != 1 || -e $CACHE/$CACHE_LOCK ]] || return 0
   exec 9>>"$CACHE/$CACHE_LOCK"
-  flock -n 9 || die "a run is using $CACHE: $(<"$CACHE/$CACHE_LOCK"); wait for it, or stop it (make stop), then try again"
+  flock -n 9 ||
+    die "a run is using $CACHE: $(<"$CACHE/$CACHE_LOCK"); wait for it, or stop it (make stop), then try again"
   for lock in "$CACHE"/*/{*.lock,lock}; do
-    flock -n -- "$lock" true || die "something is being built in $CACHE (${lock#"$CACHE"/} is held); wait for it, then try again"
+    flock -n -- "$lock" true ||
+      die "something is being built in $CACHE (${lock#"$CACHE"/} is held); wait for it, then try again"
   done
 }
 
-end_strays() { # SCRATCH: what a killed run has left writes on; all its processes have that directory in their environment
-  local environ pid stat
+end_strays() { # SCRATCH: ends processes that a killed run has left; they have that directory in their environment
+  local environ pid stat name
   local -a environs=(/proc/[0-9]*/environ)
   while IFS='' read -r environ; do
     pid=${environ//[!0-9]/}
-    note "ending what an interrupted run left behind: $({ tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80; } 2>/dev/null || true) (pid $pid)"
+    name=$({ tr '\0' ' ' <"/proc/$pid/cmdline" | cut -c 1-80; } 2>/dev/null || true)
+    note "ending what an interrupted run left behind: $name (pid $pid)"
     kill -KILL "$pid" 2>/dev/null || true
     for _ in {1..200}; do
-      # A zombie that nobody has collected is gone.
+      # A zombie is gone too.
       if ! { stat=$(<"/proc/$pid/stat"); } 2>/dev/null || [[ $stat == *") Z"* ]]; then break; fi
       sleep 0.05
     done
@@ -125,8 +130,8 @@ human() { # BYTES -> 1.3 GB
   fi
 }
 
-bytes_of() { # PATH...: what they take on the disk
-  # Not with -x: in an overlay, as containers have it, files seem to lie on another disk than their directory.
+bytes_of() { # PATH...: their size on disk
+  # Without -x: in a container's overlay, files seem to be on another disk than their directory.
   { du -cs0B1 -- "$@" 2>/dev/null || true; } | tail -zn 1 | cut -z -f 1 | tr -d '\0'
 }
 
@@ -134,7 +139,7 @@ tell_line() { # BYTES NAME WORDS
   printf '  %8s  %-13s %s\n' "$(human "$1")" "$2" "$3"
 }
 
-tell_cache() { # what CACHE holds, part by part
+tell_cache() { # prints the parts of CACHE and their sizes
   local part path bytes total=0
   local -a left=("$CACHE"/{tofu.partial,removed}.*)
   for part in "${CACHE_PARTS[@]}"; do
@@ -152,15 +157,15 @@ tell_cache() { # what CACHE holds, part by part
   tell_line "$total" "" "in ${CACHE@Q}"
 }
 
-remove_trees() { # PATH...: links are not followed, and other file systems are not entered
+remove_trees() { # PATH...: neither links nor other file systems are followed
   rm -rf --one-file-system -- "$@" 2>/dev/null && return
-  # Go writes its modules so that even their owner cannot remove them.
+  # Go's module directories are read-only.
   find "$@" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx -- {} \; 2>/dev/null || true
   rm -rf --one-file-system -- "$@"
 }
 
-# First out of the way, at once: a removal that is killed half-way leaves nothing that looks whole.
-remove_cache() { # [forget]: all that is ours in CACHE, the list of packages only if it may be forgotten; CACHE too if it is empty then
+remove_cache() { # [forget]: all our parts of CACHE; with `forget` the list of packages too; then CACHE if it is empty
+  # All parts are first moved away: after a kill none looks complete.
   local part name entry away
   local -a kept=() unmarked
   end_strays "$CACHE/scratch"
@@ -168,7 +173,7 @@ remove_cache() { # [forget]: all that is ours in CACHE, the list of packages onl
   for part in "${CACHE_PARTS[@]}"; do
     part=$CACHE/${part%%=*}
     [[ -e $part || -L $part ]] || continue
-    # Not a mount point, and no directory that a block would not wipe, since it is not marked as ours.
+    # A mount point stays, and directories that no block would wipe, since they have no marker.
     unmarked=()
     for name in data bench; do
       if [[ $part == */scratch && -e $part/$name && ! -e $part/$name.tsduel-data ]]; then unmarked+=("$name"); fi
@@ -195,7 +200,7 @@ remove_cache() { # [forget]: all that is ours in CACHE, the list of packages onl
   fi
 }
 
-list_packages() { # FILE: those that we have installed and that are still there, each behind a blank
+list_packages() { # FILE: prints the packages that we installed and that still exist, each after a space
   local name
   [[ -s $1 ]] || return 0
   while read -r name; do

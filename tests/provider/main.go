@@ -1,6 +1,7 @@
-// The google provider for tests where no Terraform registry answers: 4.0.0, the newest that can be had as a Go module, taught
-// what terraform/ uses of an instance and only later versions have: three attributes of `scheduling`,
-// `advanced_machine_features` and Hyperdisk. It keeps attributes in the state and does not send them; everything else is the real provider.
+// The google provider for tests where no Terraform registry answers: 4.0.0, the newest one that is a Go module. It also
+// knows what terraform/ uses of an instance and only later versions have: three attributes of `scheduling`,
+// `advanced_machine_features` and Hyperdisk. It keeps these in the state and does not send them. All else is the real
+// provider.
 package main
 
 import (

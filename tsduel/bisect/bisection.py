@@ -1,4 +1,4 @@
-"""results/bisect/NAME/bisect.json: what is searched, the revisions from GOOD to BAD, and the steps so far."""
+"""results/bisect/NAME/bisect.json: the question of a bisection, its revisions from GOOD to BAD, and its steps."""
 
 import contextlib
 import shlex
@@ -24,9 +24,9 @@ from tsduel.workloads.tsbs import queries
 HOME = "bisect"
 EXPERIMENT = "experiments/bisect.yml"
 ONE_TYPE_S = 3.0
-"""Seconds of a query type that is asked alone."""
+"""`duel.seconds` where one query type is asked alone."""
 IN_TURN = "duel.load=true"
-"""What METRIC=load adds to SET: batches in turn need far fewer blocks than loads alone."""
+"""METRIC=load adds this to SET: batches in turn need far fewer blocks than loads alone."""
 OWN = ("GOOD", "BAD", "METRIC", "TYPE", "THRESHOLD")
 DECIDED = {
     "BASELINE": "GOOD is what all are compared with",
@@ -37,7 +37,7 @@ DECIDED = {
 
 
 class Step(Part):
-    """One run: the revision that it compares with GOOD, by its place, and its number of blocks."""
+    """One run: `at` is the place of the revision that it compares with GOOD."""
 
     run: str
     at: int
@@ -45,7 +45,7 @@ class Step(Part):
 
 
 class Bisection(Part):
-    """bisect.json; `knobs` are those of every step, `skipped`: ref of a revision -> why it has no figure."""
+    """bisect.json; `knobs`: those of every step, `skipped`: ref of a revision -> why it has no figure."""
 
     FILE: ClassVar[str] = "bisect.json"
 
@@ -63,7 +63,7 @@ class Bisection(Part):
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read it; a UserError says where there is none."""
+        """Read bisect.json of a directory."""
         path = directory / cls.FILE
         if not path.exists():
             known = ", ".join(sorted(p.parent.name for p in directory.parent.glob(f"*/{cls.FILE}"))[-5:])
@@ -80,7 +80,7 @@ class Bisection(Part):
             ) from None
 
     def write(self, directory: Path) -> None:
-        """Write it whole."""
+        """Write bisect.json."""
         files.private_directory(directory)
         files.write(directory / self.FILE, self.model_dump_json(indent=1) + "\n")
 
@@ -95,35 +95,32 @@ class Bisection(Part):
         return {at for at, revision in enumerate(self.revisions) if revision.ref in self.skipped}
 
     def line(self) -> Line:
-        """Return where the revisions come from."""
+        """Return the line of revisions that they come from."""
         asked = question.read(self.environment()).asked
-        listed = tuple(self.given.get("VERSIONS", "").split())
         role = searched(asked, self.knobs.get("ROLE", "")).role
-        return Line(WORKLOADS[self.kind].program(asked, asked.variants["baseline"], role), self.repo, listed)
+        program = WORKLOADS[self.kind].program(asked, asked.variants["baseline"], role)
+        return Line(program, self.repo, tuple(self.given.get("VERSIONS", "").split()))
 
     def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
-        """Return the knobs of a run that compares revisions, by their place, with GOOD."""
+        """Return the knobs of a run that compares the revisions at these places (BAD if none is given) with GOOD."""
         versions = [named(self.repo, self.revisions[at].ref) for at in (0, *(more or (self.last,)))]
         return {**self.knobs, "KIND": self.kind, "VERSIONS": shlex.join(versions), "BLOCKS": str(blocks)}
 
 
 def kept(directory: Path, environment: Mapping[str, str]) -> Bisection:
-    """Return the one that is there; a UserError for a knob that would change it."""
-    there = Bisection.load(directory)
-    changed = [
-        name
-        for name in (*OWN, *knobs.NAMES, "EXPERIMENT")
-        if (given := environment.get(name, "").strip()) and there.given.get(name, "") != given
-    ]
+    """Return the bisection of a directory; a UserError for a knob that would change it."""
+    bisection = Bisection.load(directory)
+    values = {name: environment.get(name, "").strip() for name in (*OWN, *knobs.NAMES, "EXPERIMENT")}
+    changed = [name for name, value in values.items() if value and bisection.given.get(name, "") != value]
     if changed:
         raise UserError(
             f"{directory}: {', '.join(changed)} would change what is searched; start a new one, without RUN="
         )
-    return there
+    return bisection
 
 
 def begun(name: str, environment: Mapping[str, str]) -> Bisection:
-    """Return a new one that GOOD, BAD and the other knobs ask for, with its revisions and its first step."""
+    """Return a new bisection from GOOD, BAD and the other knobs, with its revisions and its first step."""
     given = {knob: environment[knob].strip() for knob in OWN if environment.get(knob, "").strip()}
     for side in ("GOOD", "BAD"):
         if side not in given:
@@ -134,9 +131,9 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
     if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
         raise UserError(
-            f"BLOCKS: of the first two duels, {FEWEST_BLOCKS} at least; how many the others need is reckoned"
+            f"BLOCKS: the first two duels need at least {FEWEST_BLOCKS}; those of other steps are calculated"
         )
-    # A plain name keeps where the experiment takes its revisions from.
+    # A plain name takes its revisions from the source of the experiment.
     plain = not repo and not given["GOOD"].startswith("module:")
     versions = shlex.join(refs if plain else [named(repo, ref) for ref in refs])
     passed |= {"EXPERIMENT": experiment} if experiment else {}
@@ -151,12 +148,12 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     typed = {**knobs.given(environment), **passed, "EXPERIMENT": experiment}
     passed, what = _measured(kind, environment, passed, ends)
     settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
-    if kind == "tsbs" and (one := given.get("TYPE")):
+    if kind == "tsbs" and (query_type := given.get("TYPE")):
         try:
-            queries.window_hours(one)
+            queries.window_hours(query_type)
         except ValueError as error:
             raise UserError(f"TYPE: {error}") from None
-        settings.append(f"queries.types=[{one}]")
+        settings.append(f"queries.types=[{query_type}]")
         settings += [] if "duel.seconds" in knobs.fields_set(passed) else [f"duel.seconds={ONE_TYPE_S:g}"]
     bisection = Bisection(
         name=name,
@@ -176,7 +173,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
 
 
 def _passed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the knobs that steps are given; a UserError for one that they have no use for."""
+    """Return the knobs of all steps; a UserError for a knob that a bisection cannot use."""
     given = knobs.given(environment)
     for knob, why in DECIDED.items():
         if knob in given:
@@ -191,19 +188,19 @@ def _passed(environment: Mapping[str, str]) -> dict[str, str]:
 def _measured(
     kind: str, environment: Mapping[str, str], passed: dict[str, str], ends: Mapping[str, str]
 ) -> tuple[dict[str, str], Followed]:
-    """Return the knobs, and what is followed: of ingestion batches in turn, where they can be had."""
+    """Return the knobs and the metric that is followed: for ingestion, batches in turn where they are possible."""
     asked, environment = question.read({**passed, **ends}).asked, {**environment, **passed}
     wanted = followed(kind, environment, in_turn=True).metric
     if wanted.startswith("duel_load_") and not _in_turn(asked) and "duel.load" not in knobs.fields_set(passed):
         turned = {**passed, "SET": f"{passed.get('SET', '')} {IN_TURN}".strip()}
-        with contextlib.suppress(UserError):  # what takes no lines over HTTP has loads alone
+        with contextlib.suppress(UserError):  # a target that takes no lines over HTTP can only load alone
             asked, passed = question.read({**turned, **ends}).asked, turned
     return passed, followed(kind, environment, in_turn=_in_turn(asked))
 
 
 def _in_turn(asked: Experiment) -> bool:
     duel = getattr(asked, "duel", None)
-    return bool(duel and duel.enabled and duel.load)
+    return bool(duel and duel.enabled and (duel.load or asked.design.load == "duel"))
 
 
 def searched(asked: Experiment, role: str) -> Component:
@@ -212,7 +209,7 @@ def searched(asked: Experiment, role: str) -> Component:
 
 
 def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kind of run, and the file of its experiment, empty where Go benchmarks are asked by knobs."""
+    """Return the kind of run and the file of its experiment, empty where knobs ask for Go benchmarks."""
     kind, experiment = environment.get("KIND", ""), environment.get("EXPERIMENT", "")
     if experiment:
         kind = kind or str(question.read_file(Path(experiment)).get("kind", DEFAULT_KIND))
@@ -230,9 +227,9 @@ def _sides(good: str, bad: str) -> tuple[str, list[str]]:
         kind, colon, rest = text.partition(":")
         if colon and kind in knobs.SOURCES - {"module", "git"}:
             raise UserError(f"{name}: a {kind} has no revisions before it; give a version, or git:REPO@REF")
-        repo, at, ref = rest.rpartition("@") if kind == "git" else ("", "", rest if kind == "module" else text)
-        if kind == "git" and not at:
+        if kind == "git" and "@" not in rest:
             raise UserError(f"{name}: {text!r} names no revision; write git:REPO@REF")
+        repo, _, ref = rest.rpartition("@") if kind == "git" else ("", "", rest if kind == "module" else text)
         repos.append(repo)
         refs.append(ref)
     if repos[1] and repos[0] != repos[1]:

@@ -1,4 +1,4 @@
-"""METRIC, TYPE, ROLE and THRESHOLD: which row of stats/comparison.json is followed through revisions."""
+"""METRIC, TYPE, ROLE and THRESHOLD: the row of stats/comparison.json that is followed through revisions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ WORDS = {
     },
     "gobench": {"time": "sec/op", "memory": "B/op", "allocs": "allocs/op"},
 }
-"""Short words; the first is what is followed where nothing is said. Those of ingestion mean batches in turn, if any."""
+"""Short words; the first is the default. Those of ingestion mean batches in turn, where a run has them."""
 
 
 class Followed(Part):
@@ -32,7 +32,7 @@ class Followed(Part):
 
     @property
     def name(self) -> str:
-        """What it is called in sentences."""
+        """Its name in sentences."""
         return self.title + (f", {self.query_type}" if self.query_type not in {"", ALL, GEOMEAN} else "")
 
     def row(self, document: Mapping[str, Any], candidate: str) -> dict[str, Any] | None:
@@ -43,9 +43,9 @@ class Followed(Part):
 
 
 def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False) -> Followed:
-    """Return what METRIC, TYPE, ROLE and THRESHOLD ask of a kind of run.
+    """Return the row that METRIC, TYPE, ROLE and THRESHOLD name, for a kind of run.
 
-    ``in_turn``: it exchanges ingestion, which says what loads alone say more precisely.
+    ``in_turn``: the run sends batches in turn, which are more precise than loads alone.
     """
     words, query_type = WORDS[kind], environment.get("TYPE", "").strip()
     given = environment.get("METRIC", "").strip() or next(iter(words))

@@ -1,10 +1,10 @@
-"""Which revision is the first bad one: what duels so far say, which one to ask next, and with how many blocks.
+"""The first bad revision: its posterior from the duels so far, the next revision to measure, and its blocks.
 
 Probabilistic bisection: Horstein, "Sequential transmission using noiseless feedback", IEEE Trans. Inf. Theory 9 (1963);
 Waeber, Frazier and Henderson, "Bisection search with noisy responses", SIAM J. Control Optim. 51 (2013). They ask at
 the median of the posterior and multiply it by a known chance of a right answer. Here an answer is the log ratios of a
-few blocks, so it is multiplied by how likely these are if the revision is good, and if it is bad; the spread of a block
-and the size of the change are not known and integrated out. One wrong answer moves it by a bounded factor.
+few blocks, so the factor is their likelihood if the revision is good, and if it is bad. The spread of a block and the
+size of the change are integrated out. One wrong answer moves the posterior by a bounded factor.
 
 Pure numbers: revisions are 0 (good) to N (bad), values above zero are worse, in log ratios or in the metric's own unit.
 """
@@ -16,26 +16,25 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from tsduel.stats.estimate import hodges_lehmann
-from tsduel.stats.signedrank import Floats
+from tsduel.stats.estimate import Floats, hodges_lehmann
 
 SURE = 0.95
 OFFSET = 0.25
-"""Standard deviation, in thresholds, by which a revision differs for other reasons: layout of code, other commits."""
+"""Standard deviation, in thresholds, of differences for other reasons: layout of code, other commits."""
 WRONG = 0.01
-"""Chance that the duels of a revision say nothing of it."""
+"""Chance that the duels of a revision are useless."""
 OTHER = 0.1
-"""Chance that a good revision is anywhere below the threshold, and a bad one anywhere above: more than one change."""
+"""Chance of another change: a good revision is anywhere below the threshold, a bad one anywhere above."""
 FEWEST, MOST = 2, 12
-"""Blocks of a step: both orders at least, and so many that more would not help."""
+"""Blocks of a revision: at least both orders; more than MOST do not help."""
 _MISTAKEN = 2.05
-"""Normal quantile: an answer is to be on the wrong side in one case of fifty."""
+"""Normal quantile: one answer in fifty is on the wrong side."""
 _SPREADS, _CHANGES = 24, 21
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """`chance[k - 1]` is that of revision k to be the first bad one; means of the change and of a block's spread."""
+    """`chance[k - 1]`: revision k is the first bad one; `change` and `spread` of a block are posterior means."""
 
     chance: Floats
     change: float
@@ -44,7 +43,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Answer:
-    """Revisions `first` to `last`, which nothing that can be measured tells apart, and their chance together."""
+    """Revisions `first` to `last`, which no measurement tells apart, and their chance together."""
 
     first: int
     last: int
@@ -52,14 +51,15 @@ class Answer:
 
 
 def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[float], limit: float) -> Posterior:
-    """Return what is known of `count` revisions after the good one, all equally likely before.
+    """Return the posterior of `count` revisions after the good one, which are equally likely before.
 
-    `seen`: values of the blocks of each measured revision, of the last one always; `again`: of the good one against
-    itself; `limit`: the threshold, in the same unit.
+    `seen`: values of the blocks of each measured revision, always with the last one; `again`: values of the good one
+    against itself; `limit`: the threshold, in the same unit.
     """
     tau, spreads = OFFSET * limit, np.geomspace(limit / 50, limit * 5, _SPREADS)
-    centre, spread = hodges_lehmann(seen[count]), _deviation(seen[count])
-    reach = 4 * math.hypot(tau, spread / math.sqrt(len(seen[count])))
+    last = seen[count]
+    centre, spread = hodges_lehmann(last), float(np.std(last, ddof=1)) if len(last) > 1 else 0.0
+    reach = 4 * math.hypot(tau, spread / math.sqrt(len(last)))
     changes = np.linspace(max(limit / 2, centre - reach), max(limit, centre + reach), _CHANGES)
     sigma, delta = spreads[:, None], changes[None, :]
     known = _log_normal(hodges_lehmann(again), 0.0, sigma / math.sqrt(len(again))) if again else np.zeros_like(sigma)
@@ -70,7 +70,7 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[f
     for at, values in seen.items():
         error = np.sqrt(sigma**2 / len(values) + tau**2)
         good[at], bad[at] = _likely(hodges_lehmann(values), error, delta, limit)
-    # All bad for k = 1; each measured revision becomes good once k is behind it.
+    # For k = 1 all are bad; with a larger k the measured revisions before it are good.
     weight: Floats = known + sum(bad.values())
     scores: Floats = np.empty(count)
     parts, begin = [], 1
@@ -84,9 +84,9 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[f
 
 
 def _likely(value: float, error: Floats, delta: Floats, limit: float) -> tuple[Floats, Floats]:
-    """Return log likelihoods of a revision's value, should it be good and should it be bad."""
+    """Return log likelihoods of a revision's value if it is good, and if it is bad."""
     far, wide = np.maximum(2 * delta, 2 * limit), np.maximum(delta, 10 * limit)
-    value = float(np.clip(value, -8 * wide.min(), 8 * wide.min()))  # beyond it all are equally impossible
+    value = float(np.clip(value, -8 * wide.min(), 8 * wide.min()))  # avoids log(0)
     nothing = WRONG * np.exp(_log_normal(value, 0.0, wide))
     below = (ndtr((value + far) / error) - ndtr((value - limit) / error)) / (far + limit)
     above = (ndtr((value - limit) / error) - ndtr((value - far) / error)) / (far - limit)
@@ -96,28 +96,23 @@ def _likely(value: float, error: Floats, delta: Floats, limit: float) -> tuple[F
 
 
 def _log_normal(value: float, centre: float | Floats, error: Floats) -> Floats:
-    found: Floats = -0.5 * ((value - centre) / error) ** 2 - np.log(error * math.sqrt(2 * math.pi))
-    return found
-
-
-def _deviation(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return np.asarray(-0.5 * ((value - centre) / error) ** 2 - np.log(error * math.sqrt(2 * math.pi)))
 
 
 def answer(chance: Floats, skipped: Collection[int]) -> Answer:
-    """Return the likeliest revision, together with its neighbours that only a revision in `skipped` tells it from."""
-    found, first = list[Answer](), 1
+    """Return the likeliest revision, together with revisions in `skipped` directly before it."""
+    answers, first = list[Answer](), 1
     for k in range(1, len(chance) + 1):
         if k not in skipped:
-            found.append(Answer(first, k, float(chance[first - 1 : k].sum())))
+            answers.append(Answer(first, k, float(chance[first - 1 : k].sum())))
             first = k + 1
-    return max(found, key=lambda one: one.chance)
+    return max(answers, key=lambda answer: answer.chance)
 
 
 def following(chance: Floats, skipped: Collection[int], blocks: Mapping[int, int]) -> int | None:
-    """Return the revision whose answer is most open, the posterior's median; None where no answer would help.
+    """Return the revision to measure next, at the median of the posterior; None where no answer would help.
 
-    `blocks`: how many each measured revision has, MOST of which are enough.
+    `blocks`: how many each measured revision has; one with MOST is not measured again.
     """
     below = np.cumsum(chance)
     at = [i for i in range(1, len(chance)) if i not in skipped and blocks.get(i, 0) < MOST]
@@ -126,9 +121,9 @@ def following(chance: Floats, skipped: Collection[int], blocks: Mapping[int, int
     return None if settled else best
 
 
-def blocks_for(known: Posterior, limit: float, there: int) -> int:
-    """Return the fewest blocks, an even number, that tell the change from none; `there`: those it has already."""
+def blocks_for(known: Posterior, limit: float, measured: int) -> int:
+    """Return the least even number of blocks that tells the change from none, beyond the `measured` ones."""
     room = (known.change / 2 / _MISTAKEN) ** 2 - (OFFSET * limit) ** 2
     wanted = known.spread**2 / room if room > 0 else math.inf
-    more = max(FEWEST, min(MOST, wanted) - there)
+    more = max(FEWEST, min(MOST, wanted) - measured)
     return 2 * math.ceil(min(MOST, more) / 2)

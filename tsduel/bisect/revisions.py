@@ -1,4 +1,4 @@
-"""From GOOD to BAD: released versions of a module, or commits of a repository by first parents; and their log."""
+"""The revisions from GOOD to BAD: released versions of a module, or commits by first parents; and their log."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
@@ -16,11 +17,11 @@ from tsduel.targets.database import Program
 
 _FIELDS = "%H%x1f%P%x1f%s"
 MOST_LINES = 30
-"""Of a log entry."""
+"""Lines of a log entry that are shown."""
 
 
 class Revision(Part):
-    """A version, or a commit by its full hash; `merged` is the other parent of a merge."""
+    """A version, or a commit by its full hash; `merged`: the other parents of a merge."""
 
     ref: str
     label: str
@@ -29,15 +30,15 @@ class Revision(Part):
 
 
 def named(repo: str, ref: str) -> str:
-    """Return a revision of a repository, or without one a released version, as BASELINE= takes it."""
+    """Return a revision of a repository, or a released version without one, as BASELINE= takes it."""
     return f"git:{sources.absolute_location(repo)}@{ref}" if repo else f"module:{ref}"
 
 
 @dataclass(frozen=True)
 class Line:
-    """Where revisions come from: a module of the proxy, or a git repository, whose history lies in `clone`.
+    """The source of revisions: a module of the proxy, or a git repository.
 
-    `listed`: the versions of a module in their order, where its proxy is not to be asked for them.
+    `listed`: the versions of a module in their order; if given, the proxy is not asked for them.
     """
 
     program: Program
@@ -46,7 +47,7 @@ class Line:
 
     @cached_property
     def clone(self) -> str:
-        """The directory that git is asked in."""
+        """The directory of the repository, cloned if it is remote."""
         location = sources.absolute_location(self.repo)
         if location.startswith("/"):
             return location
@@ -56,7 +57,7 @@ class Line:
         return done.stdout.strip()
 
     def resolve(self, ref: str, name: str) -> sources.ResolvedSource:
-        """Return what a name of a revision means."""
+        """Resolve a name of a revision."""
         kind = "git" if self.repo else "module"
         return sources.resolve(self.program, variant=name, source=kind, ref=ref, repo=self.repo)
 
@@ -80,14 +81,12 @@ class Line:
                 )
         if listed.index(good) > listed.index(bad):
             raise UserError(f"GOOD={good} is a later version than BAD={bad}: exchange them")
-        # What was only a candidate for a release is none, unless it is what was named.
+        # Skip release candidates, unless they are GOOD or BAD.
         taken = [v for v in listed[listed.index(good) : listed.index(bad) + 1] if "-" not in v or v in {good, bad}]
         return tuple(Revision(ref=version, label=version) for version in taken)
 
     def _released(self) -> list[str]:
-        with tempfile.TemporaryDirectory() as outside:
-            command = ("go", "list", "-m", "-json", "-versions", self.program.module)
-            done = sources.with_go(self.program.go_minimum, "local", *command, cwd=Path(outside))
+        done = self._go("list", "-m", "-json", "-versions", self.program.module)
         if done.returncode != 0:
             raise UserError(
                 f"the Go module proxy lists no versions of {self.program.module} ({last_line(done.stderr)}); name them "
@@ -103,21 +102,18 @@ class Line:
                 f"GOOD={good} is no ancestor of BAD={bad}, so what is between them is no line of commits; their last "
                 f"common commit is {base[: sources.SHOWN] or 'none'}: take that as GOOD"
             )
-        lines = self._git("log", "--first-parent", "--reverse", f"--format={_FIELDS}", f"{first}..{last}").split("\n")
-        found = [tuple(line.split("\x1f")) for line in lines]
-        parent = found[0][1].partition(" ")[0]
+        log = self._git("log", "--first-parent", "--reverse", f"--format={_FIELDS}", f"{first}..{last}")
+        commits = [line.split("\x1f") for line in log.split("\n")]
+        parent = commits[0][1].partition(" ")[0]
         if parent != first:
             raise UserError(
                 f"GOOD={good} is not among the first parents of BAD={bad}: it came in by a merge, whose line leaves "
                 f"the other at {parent[: sources.SHOWN]}; take that as GOOD, or a commit of the merged branch as BAD"
             )
-        subject = self._git("log", "-1", "--format=%s", first)
-        return (
-            Revision(ref=first, label=first[: sources.SHOWN], subject=subject),
-            *(
-                Revision(ref=h, label=h[: sources.SHOWN], subject=said, merged=" ".join(parents.split(" ")[1:]))
-                for h, parents, said in found
-            ),
+        commits.insert(0, [first, "", self._git("log", "-1", "--format=%s", first)])
+        return tuple(
+            Revision(ref=ref, label=ref[: sources.SHOWN], subject=subject, merged=parents.partition(" ")[2])
+            for ref, parents, subject in commits
         )
 
     def _git(self, *words: str) -> str:
@@ -125,36 +121,35 @@ class Line:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def log(self, revision: Revision) -> str:
-        """Return a revision's log entry: of a commit its message, of a version what the module's changelog says.
-
-        Empty where a module has none that names the version.
-        """
-        text = self._git("show", "--stat", "--first-parent", "--format=fuller", revision.ref) if self.repo else ""
-        if not self.repo:
+        """Return the message of a commit, or a version's section in the module's changelog; empty where it has none."""
+        if self.repo:
+            text = self._git("show", "--stat", "--first-parent", "--format=fuller", revision.ref)
+        else:
             text = self._changelog(revision.ref)
         lines = text.strip().splitlines()
         more = [f"... and {len(lines) - MOST_LINES} lines more"] if len(lines) > MOST_LINES else []
         return "\n".join([*lines[:MOST_LINES], *more])
 
     def _changelog(self, version: str) -> str:
-        with tempfile.TemporaryDirectory() as outside:
-            command = ("go", "mod", "download", "-json", f"{self.program.module}@{version}")
-            done = sources.with_go(self.program.go_minimum, "local", *command, cwd=Path(outside))
+        done = self._go("mod", "download", "-json", f"{self.program.module}@{version}")
         if done.returncode != 0:
             return ""
         # The nearest to the root first: products inside a module have changelogs of their own.
-        found = sorted(Path(json.loads(done.stdout)["Dir"]).rglob("CHANGELOG*.md"), key=lambda p: (len(p.parts), p))
+        paths = sorted(Path(json.loads(done.stdout)["Dir"]).rglob("CHANGELOG*.md"), key=lambda p: (len(p.parts), p))
         heading = re.compile(rf"^(#+) .*(?<![\d.]){re.escape(version.removeprefix('v'))}(?![\d.]).*$", re.MULTILINE)
-        for path in found:
+        for path in paths:
             text = path.read_text(encoding="utf-8", errors="replace")
-            if there := heading.search(text):
-                entry = text[there.start() :]
-                end = re.search(rf"^#{{1,{len(there[1])}}} ", entry[there.end() - there.start() :], re.MULTILINE)
-                return entry[: there.end() - there.start() + end.start()] if end else entry
+            if begin := heading.search(text):
+                end = re.compile(rf"^#{{1,{len(begin[1])}}} ", re.MULTILINE).search(text, begin.end())
+                return text[begin.start() : end.start() if end else None]
         return ""
 
+    def _go(self, *words: str) -> CompletedProcess[str]:
+        with tempfile.TemporaryDirectory() as outside:
+            return sources.with_go(self.program.go_minimum, "local", "go", *words, cwd=Path(outside))
+
     def inside(self, revision: Revision, parent: Revision) -> str:
-        """Say how the commits of a merge are searched; empty where it is none."""
+        """Say how to search the commits of a merge; empty where the revision is none."""
         merged = revision.merged.partition(" ")[0]
         if not merged:
             return ""

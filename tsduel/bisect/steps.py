@@ -1,7 +1,7 @@
-"""`make bisect`: which duel comes next, from what those before it have shown. Each is an ordinary run in results/.
+"""`make bisect`: the next duel, from the results of those before it. Each is an ordinary run in results/.
 
-What is asked, the revisions and the steps are in results/bisect/NAME/bisect.json; what a step has shown is read from
-its run's stats/comparison.json, so that a killed bisection goes on, and one that is over can be looked at again.
+The question, the revisions and the steps are in results/bisect/NAME/bisect.json. Results are always read from the
+stats/comparison.json of the runs, so a killed bisection goes on, and a finished one can be reported again.
 """
 
 import math
@@ -26,12 +26,15 @@ from tsduel.stats.estimate import hodges_lehmann, percent
 from tsduel.stats.power import FEWEST_BLOCKS
 
 BAD, AGAIN = "candidate", "candidate-2"
-"""Variants of the first step: BAD, and GOOD once more; of the others the revision is the candidate."""
+"""Variants of the first step: BAD, and GOOD once more. In other steps the revision is `candidate`."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What all steps have shown: values of blocks above zero are worse, log ratios or, `native`, in `unit`."""
+    """The results of all steps: values of blocks by revision, as log ratios or, if `native`, in `unit`; + is worse.
+
+    `again`: values of GOOD against itself. `runs`: names of the runs by revision.
+    """
 
     seen: dict[int, list[float]]
     again: list[float]
@@ -41,7 +44,7 @@ class Known:
     runs: dict[int, list[str]]
 
     def spread(self) -> tuple[float, int]:
-        """Return the standard deviation of a block from all duels together, and its degrees of freedom."""
+        """Return the standard deviation of a block, pooled over all duels, and its degrees of freedom."""
         rows = [row for row in (self.again, *self.seen.values()) if len(row) > 1]
         freedom = sum(len(row) - 1 for row in rows)
         left = sum((value - hodges_lehmann(row)) ** 2 for row in rows for value in row)
@@ -55,29 +58,31 @@ class Known:
 
     def said(self, values: list[float]) -> str:
         """Return a revision's change in words, + is worse."""
-        found = self.interval(values)
+        ends = self.interval(values)
         if self.native:
-            return "{:+.3g} {unit} ({:+.3g} to {:+.3g})".format(*found, unit=self.unit)
-        return "{:+.1f} % ({:+.1f} to {:+.1f} %)".format(*map(percent, found))
+            return "{:+.3g} {unit} ({:+.3g} to {:+.3g})".format(*ends, unit=self.unit)
+        return "{:+.1f} % ({:+.1f} to {:+.1f} %)".format(*map(percent, ends))
 
 
 def main(environment: Mapping[str, str], results: Path) -> None:
-    """Print the words of the next step's `make`, a line each; nothing where the answer is known.
+    """Print the arguments of the next step's `make`, a line each; nothing where the answer is known.
 
-    STEP_CODE is what the step before ended with.
+    STEP_CODE is the exit code of the step before.
     """
     name = environment.get("RUN", "")
     if not RUN_NAME.fullmatch(name):
         raise UserError(f"RUN: {name!r} is no name of a bisection; use letters, digits, dots, dashes and underscores")
     directory = results / HOME / name
-    # Without GOOD and BAD one that is there was meant, if there is any.
-    there = (directory / Bisection.FILE).exists() or (
+    # Without GOOD and BAD the name must be that of a bisection, if there is any.
+    exists = (directory / Bisection.FILE).exists() or (
         not (environment.get("GOOD") or environment.get("BAD")) and any(directory.parent.glob(f"*/{Bisection.FILE}"))
     )
-    bisection = kept(directory, environment) if there else begun(name, environment)
+    bisection = kept(directory, environment) if exists else begun(name, environment)
     bisection = _settled(bisection, results, environment.get("STEP_CODE", ""))
     known = read(bisection, results)
-    step = bisection.steps[-1] if _is_open(bisection, results) else None
+    step: Step | None = bisection.steps[-1]
+    if _ref(bisection, bisection.steps[-1]) in bisection.skipped or _compared(results, bisection.steps[-1]).exists():
+        step = None
     while step is None:
         if known:
             refuse_ends(bisection, known)
@@ -91,12 +96,10 @@ def main(environment: Mapping[str, str], results: Path) -> None:
             bisection = bisection.model_copy(update={"steps": (*bisection.steps, step)})
     bisection.write(directory)
     _say(bisection, known, step)
-    sys.stdout.write("\n".join(_words(bisection, step)) + "\n")
-
-
-def _is_open(bisection: Bisection, results: Path) -> bool:
-    step = bisection.steps[-1]
-    return _ref(bisection, step) not in bisection.skipped and not _compared(results, step).exists()
+    more = (step.at, 0) if step == bisection.steps[0] else (step.at,)
+    arguments = bisection.environment(*more, blocks=step.blocks)
+    words = [arguments.pop("KIND"), f"RUN={step.run}", *(f"{name}={value}" for name, value in arguments.items())]
+    sys.stdout.write("\n".join(words) + "\n")
 
 
 def _compared(results: Path, step: Step) -> Path:
@@ -108,32 +111,33 @@ def _ref(bisection: Bisection, step: Step) -> str:
 
 
 def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
-    """Note why the last step's revision has no figure, if that is how it ended; raise where that says nothing of it."""
+    """Note why the last step's revision has no figure; raise where the reason is not the revision."""
     step, what = bisection.steps[-1], bisection.followed
     if _ref(bisection, step) in bisection.skipped:
         return bisection
-    row, why, first = None, "", len(bisection.steps) == 1
+    row, why, first, failed = None, "", len(bisection.steps) == 1, code not in {"", "0"}
     if ended := _compared(results, step).exists():
         row = what.row(files.read_json(_compared(results, step)), BAD)
         why = _without_figure(what, row)
-    elif code not in {"", "0"}:
+    elif failed:
         if first and (log := _unbuilt(results / step.run, "baseline")):
             raise UserError(f"GOOD={bisection.revisions[0].label} does not build: see {log}; give another GOOD")
         why = _failed(results / step.run)
-    noisy = row is not None and not why and not row["differences"]
     if why and first:
         raise UserError(
             f"BAD={bisection.revisions[-1].label}: {why}; there is nothing to search by: give another BAD, METRIC or "
             f"TYPE, see {results / step.run}"
         )
-    if noisy and (first or code):
+    if why:
+        return _without(bisection, step, why)
+    if row is not None and not row["differences"] and (first or code):
         again = "make bisect with its GOOD and BAD" if first else f"make bisect RUN={bisection.name}"
         raise UserError(f"no block of {step.run} counts, its report says why; on a quieter machine: {again}")
-    if code not in {"", "0"} and not ended and not why:
+    if failed and not ended:
         raise UserError(
             f"{step.run} did not get to its end, see above; once that is mended: make bisect RUN={bisection.name}"
         )
-    return _without(bisection, step, why) if why else bisection
+    return bisection
 
 
 def _without(bisection: Bisection, step: Step, why: str) -> Bisection:
@@ -149,7 +153,7 @@ def _without_figure(what: Followed, row: Mapping[str, Any] | None) -> str:
 
 
 def _failed(run_dir: Path) -> str:
-    """Say what was the matter with the candidate of a run that ended early; empty where it was something else."""
+    """Say how the candidate made a run end early; empty where the reason is something else."""
     if not (run_dir / Plan.FILE).exists():
         return ""
     if log := _unbuilt(run_dir, BAD):
@@ -169,7 +173,7 @@ def _unbuilt(run_dir: Path, variant: str) -> str:
 
 
 def read(bisection: Bisection, results: Path) -> Known | None:
-    """Return what the steps have shown; None before the first has ended."""
+    """Return the results of the steps; None before the first has ended."""
     seen, runs = dict[int, list[float]](), dict[int, list[str]]()
     again, ends = list[float](), dict[str, Any]()
     for number, step in enumerate(bisection.steps):
@@ -193,7 +197,7 @@ def read(bisection: Bisection, results: Path) -> Known | None:
 
 
 def refuse_ends(bisection: Bisection, known: Known) -> None:
-    """Raise where there is nothing to search: BAD is not bad, GOOD is, or the machine cannot tell."""
+    """Raise where there is nothing to search: BAD is not bad, GOOD is bad, or the machine is too noisy."""
     what, (good, bad) = bisection.followed, (bisection.revisions[0].label, bisection.revisions[-1].label)
     values, run = known.seen[bisection.last], bisection.steps[0].run
     if len(values) < FEWEST_BLOCKS // 2:
@@ -226,39 +230,33 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
 
 
 def think(bisection: Bisection, known: Known) -> Posterior:
-    """Return the posterior over the revisions behind GOOD."""
+    """Return the posterior over the revisions after GOOD."""
     return posterior.posterior(bisection.last, known.seen, known.again, known.limit)
 
 
 def _following(bisection: Bisection, known: Known | None) -> Step | None:
-    """Return the next step, None where the answer is sure or nothing would make it surer."""
+    """Return the next step; None where the answer is sure or more blocks would not help."""
     if known is None:
         return None
-    found, skipped = think(bisection, known), bisection.left_out
-    if posterior.answer(found.chance, skipped).chance >= posterior.SURE:
+    belief, skipped = think(bisection, known), bisection.left_out
+    if posterior.answer(belief.chance, skipped).chance >= posterior.SURE:
         return None
-    at = posterior.following(found.chance, skipped, {i: len(values) for i, values in known.seen.items()})
+    at = posterior.following(belief.chance, skipped, {i: len(values) for i, values in known.seen.items()})
     if at is None:
         return None
-    blocks = posterior.blocks_for(found, known.limit, len(known.seen.get(at, [])))
+    blocks = posterior.blocks_for(belief, known.limit, len(known.seen.get(at, [])))
     return Step(run=f"{bisection.name}-{len(bisection.steps):02d}", at=at, blocks=blocks)
 
 
 def _refused(bisection: Bisection, step: Step) -> str:
-    """Say why a revision cannot be had at all; raise where none can, since the network is down."""
-    line, ends = bisection.line(), (bisection.revisions[0].ref, bisection.revisions[-1].ref)
+    """Say why a revision does not resolve; raise where no revision does, since the network is down."""
+    line = bisection.line()
     try:
         line.resolve(_ref(bisection, step), "revision")
     except UserError as error:
-        line.between(*ends)
+        line.between(bisection.revisions[0].ref, bisection.revisions[-1].ref)
         return str(error).partition(";")[0]
     return ""
-
-
-def _words(bisection: Bisection, step: Step) -> list[str]:
-    more = (step.at, 0) if step == bisection.steps[0] else (step.at,)
-    of = bisection.environment(*more, blocks=step.blocks)
-    return [of.pop("KIND"), f"RUN={step.run}", *(f"{name}={value}" for name, value in of.items())]
 
 
 def _say(bisection: Bisection, known: Known | None, step: Step) -> None:

@@ -1,1 +1,1 @@
-"""The third stage: Ansible prepares the machine and builds."""
+"""The third stage: Ansible prepares the machine and builds the programs."""

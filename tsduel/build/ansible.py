@@ -1,4 +1,4 @@
-"""The third stage: Ansible prepares the machine and builds, here or over SSH, with the same roles."""
+"""The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
 import os
 import subprocess
@@ -15,16 +15,15 @@ from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 
-# Ansible's own code where a host was not reached and nothing else went wrong.
+# Ansible's exit code if a host was not reached and nothing else went wrong.
 UNREACHABLE = 4
 
 
 def main(run_dir: Path) -> int:
-    """Become ansible-playbook, unless there is nothing to prepare; return 0 then."""
+    """Replace this process by ansible-playbook; return 0 if there is nothing to prepare."""
     plan = rundir.open_run(run_dir).plan
-    rundir.refuse_imported(run_dir, plan)
     if is_home(run_dir):
-        # A rented machine is gone by now.
+        # A rented machine is deleted by now.
         return 0
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
@@ -37,7 +36,8 @@ def main(run_dir: Path) -> int:
     else:
         links = Link.all(run_dir)
         with ThreadPoolExecutor(len(links)) as pool:
-            chosen = [name for name, yes in zip(links, pool.map(_is_to_be_built, links.values()), strict=True) if yes]
+            wanted = pool.map(_needs_build, links.values())
+        chosen = [name for name, needs in zip(links, wanted, strict=True) if needs]
         if not chosen:
             return 0
         lent.take_back(run_dir)
@@ -51,7 +51,7 @@ def main(run_dir: Path) -> int:
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
     if not plan.is_fleet:
         return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
-    # All at once, and one that is lost meanwhile is no other's matter.
+    # All hosts at once. If a host is lost meanwhile, the others go on.
     os.environ["TSDUEL_FLEET"] = "1"
     code = subprocess.run([*command, "--limit", ",".join(chosen), "--forks", str(len(chosen))], check=False).returncode
     lost = [name for name in chosen if not (links[name].apart / "build" / "agent.json").exists()]
@@ -65,8 +65,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _is_to_be_built(link: Link) -> bool:
-    """Return whether a host has to be prepared: its blocks do not run yet, and no others do."""
+def _needs_build(link: Link) -> bool:
+    """Return whether a host has to be prepared: neither blocks of this run nor of another run there yet."""
     try:
         if link.fetched.exists():
             return False
@@ -77,7 +77,7 @@ def _is_to_be_built(link: Link) -> bool:
     except (NoConnectionError, RefusedError) as error:
         if not link.of_fleet:
             raise
-        # The stage before has refused to begin without it, so it was lost since.
+        # The stage before refused to begin without this host, so it was lost since then.
         _say(f"{error}; the others go on without {link.name}")
         return False
     return True

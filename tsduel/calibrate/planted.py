@@ -1,9 +1,8 @@
-"""A git repository of VictoriaMetrics in which each branch has one difference that we know, because we planted it.
+"""A git repository of VictoriaMetrics in which each branch has one known difference, to test the instrument with.
 
-The instrument is tested like one (MEASUREMENT.md 8): `base` is the released version, `slow-3` and `slow-5` spend so
-many percent of each range query's time on top of it, and `burn-5` burns so many percent of a core while nobody asks.
-The sources come from the Go module proxy, since nothing else may be reachable. Commits are the same wherever and
-whenever they are made, so their builds are cached.
+`base` is the released version. `slow-2`, `slow-3` and `slow-5` make the handler of range queries slower by so many
+percent; `burn-5` burns 5 % of a core all the time. The sources come from the Go module proxy. Commits are the same
+wherever and whenever they are made, so their builds are cached.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from pathlib import Path
 from tsduel.core import caches
 from tsduel.core.defaults import GO_MINIMUM
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
+from tsduel.plan.sources import with_go
 from tsduel.targets import databases
 
 PROGRAM = databases()["victoriametrics"].programs["server"]
@@ -39,7 +38,7 @@ _BURNER = """
 func init() {
 	go func() {
 		for range time.Tick(20 * time.Millisecond) {
-			for begin := time.Now(); time.Since(begin) < %s; {
+			for begin := time.Now(); time.Since(begin) < time.Millisecond; {
 			}
 		}
 	}()
@@ -49,7 +48,7 @@ func init() {
 
 @dataclass(frozen=True)
 class Plant:
-    """One branch: what is exchanged for what in a file, and what is added at its end."""
+    """One branch: in `file`, `old` becomes `new`, and `added` is put at the end."""
 
     name: str
     file: str
@@ -65,23 +64,22 @@ def _slow(percent: int) -> Plant:
 
 
 _SLOW = _slow(5)
-PLANTS = (
-    _slow(2),
-    _slow(3),
-    _SLOW,
-    Plant("burn-5", "app/victoria-metrics/main.go", added=_BURNER % "time.Millisecond"),
-)
+PLANTS = (_slow(2), _slow(3), _SLOW, Plant("burn-5", "app/victoria-metrics/main.go", added=_BURNER))
 
 
 def repository(cache: Path) -> Path:
-    """Return the repository in the cache, made if it is not there: branches `base` and one a plant."""
+    """Return the repository in the cache, made if it is missing: branches `base` and one a plant."""
     plants = hashlib.sha256(repr((VERSION, PLANTS)).encode()).hexdigest()
     directory = cache / "src" / f"{plants[:16]}.git"
     if directory.is_dir():
         return directory
+    module = f"{PROGRAM.module}@{VERSION}"
+    done = with_go(GO_MINIMUM, "local", "go", "mod", "download", "-json", module, cwd=Path("/"))
+    if done.returncode != 0:
+        raise UserError(f"{module} cannot be downloaded from the Go module proxy: {done.stderr.strip()[-300:]}")
     partial = directory.with_name(f"{directory.name}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(_module(), partial)
+    shutil.copytree(json.loads(done.stdout)["Dir"], partial)  # its files are read-only
     for path in (partial, *partial.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
     _git(partial, "init", "--quiet", "--initial-branch=base")
@@ -96,9 +94,9 @@ def repository(cache: Path) -> Path:
 
 
 def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
-    """Return the repository, a branch of so many small commits on `base`, and the hash of the slow one of them.
+    """Return the repository, a branch of so many small commits on `base`, and the hash of the slow commit.
 
-    Each adds a counter; number `slow` makes the query handler 5 % slower as well.
+    Each commit adds a counter; number `slow` makes the query handler 5 % slower as well.
     """
     directory, branch = repository(cache), f"course-{slow}-of-{commits}"
     file = directory / _SLOW.file
@@ -109,9 +107,8 @@ def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
         _plant(file, Plant(f"counter {number}", _SLOW.file, added=counter))
         if number == slow:
             _plant(file, _SLOW)
-        _commit(directory, f"vmselect: count what {number} of {commits} does")
-        if number == slow:
-            wanted = _git(directory, "rev-parse", "HEAD")
+        head = _commit(directory, f"vmselect: count what {number} of {commits} does")
+        wanted = head if number == slow else wanted
     _git(directory, "checkout", "--quiet", "base")
     return directory, branch, wanted
 
@@ -119,39 +116,23 @@ def course(cache: Path, slow: int, commits: int) -> tuple[Path, str, str]:
 def _plant(path: Path, plant: Plant) -> None:
     text = path.read_text(encoding="utf-8")
     if plant.old and text.count(plant.old) != 1:
-        raise UserError(
-            f"{path}: the place where {plant.name} is planted is not there; {VERSION} is what it was made for"
-        )
+        raise UserError(f"{path}: the place where {plant.name} is planted is not there; it was made for {VERSION}")
     path.write_text(text.replace(plant.old, plant.new) + plant.added, encoding="utf-8")
 
 
-def _module() -> Path:
-    """Return the directory of the released module, which nobody writes into."""
-    module = f"{PROGRAM.module}@{VERSION}"
-    with_go: list[str | Path] = [PROJECT / "scripts" / "with-go", GO_MINIMUM, "local"]
-    command = [*with_go, "go", "mod", "download", "-json", module]
-    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError(f"{module} cannot be had from the Go module proxy: {done.stderr.strip()[-300:]}")
-    return Path(json.loads(done.stdout)["Dir"])
-
-
-def _commit(directory: Path, message: str) -> None:
+def _commit(directory: Path, message: str) -> str:
     _git(directory, "add", "--all", "--force")
     _git(directory, "commit", "--quiet", "--message", message)
+    return _git(directory, "rev-parse", "HEAD")
 
 
 def _git(directory: Path, *words: str) -> str:
-    who = {f"GIT_{role}_{part}": "tsduel" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
-    when = {f"GIT_{role}_DATE": _MOMENT for role in ("AUTHOR", "COMMITTER")}
-    nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for role in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{role}_{part}": "tsduel" for part in ("NAME", "EMAIL")} | {f"GIT_{role}_DATE": _MOMENT}
     done = subprocess.run(
-        ["git", "-C", directory, *words],
-        env=inherited | who | when | nobody,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
+        ["git", "-C", directory, *words], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     return done.stdout.strip()
 

@@ -1,4 +1,4 @@
-"""The cache on this machine: where it lies, and that it is marked as ours before anything is put into it."""
+"""The cache on this machine: its path, its mark, and the run that uses it."""
 
 import fcntl
 import subprocess
@@ -15,7 +15,7 @@ def directory(environment: Mapping[str, str]) -> Path:
 
 
 def own(cache: Path, environment: Mapping[str, str]) -> None:
-    """Make the cache if need be, and mark it as ours unless it holds other things (`make clean-cache` asks for it)."""
+    """Make the cache if it is missing, and mark an empty one as ours; `make clean-cache` removes no other."""
     done = subprocess.run(
         [PROJECT / "scripts" / "mark-cache"],
         env={**environment, "TSDUEL_CACHE": str(cache)},
@@ -28,7 +28,7 @@ def own(cache: Path, environment: Mapping[str, str]) -> None:
 
 
 def used_by(environment: Mapping[str, str]) -> str:
-    """Return the directory of the run whose rounds use the cache now; empty if there is none. Only looks."""
+    """Return the directory of the run that uses the cache now, "" if none does. Changes nothing."""
     lock = directory(environment) / "run.lock"
     if not lock.is_file():
         return ""

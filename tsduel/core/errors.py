@@ -1,5 +1,5 @@
-"""The one error a user sees: a sentence that says what, where, and what to do."""
+"""The only error that users see: a sentence with what happened, where, and what to do."""
 
 
 class UserError(Exception):
-    """Wrong input or a wrong environment; the command line prints it without a stack trace."""
+    """Wrong input or a wrong environment. The command line prints it without a stack trace."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever ends us: kill -9, a power cut, a full disk."""
+"""Files that are whole or do not exist, also after kill -9, a power cut, or on a full disk."""
 
 import errno
 import json
@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tsduel.core import caches
 from tsduel.core.errors import UserError
 
 _REMEDIES = {
@@ -19,14 +20,14 @@ _REMEDIES = {
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for its user alone, and its parents, unless it is there: then its modes are the user's."""
+    """Make a directory with mode 0700, and its parents; a directory that exists keeps its mode."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whose existence says that it is whole: its bytes are on the disk before it has its name."""
+    """Write a file that gets its name only when all its bytes are on the disk."""
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("w", encoding="utf-8") as stream:
         stream.write(text)
@@ -41,31 +42,28 @@ def write(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object, or say where it is none."""
+    """Read a JSON object; a UserError says where a file is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing: the stage that writes it has not run") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not JSON: not UTF-8 (the file may be damaged)") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg} (the file may be cut short)") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON object is expected here")
-    return found
+    return value
 
 
 def sentence(error: OSError) -> str:
-    """Return what is the matter with a file or its disk and what to do; empty if it is no matter of the machine."""
+    """Return what is wrong with a file or its disk and what to do; "" if the machine is not the cause."""
     remedy = _REMEDIES.get(error.errno or 0)
     if remedy is None:
         return ""
     name = error.filename or error.filename2
     if name is None:
-        # A stream does not know its file. Everything is written below the project or the cache.
-        cache = Path(os.environ.get("TSDUEL_CACHE") or ".cache")
-        fullest = min(
-            (p for p in (Path("results"), cache, Path()) if p.is_dir()), key=lambda p: shutil.disk_usage(p).free
-        )
-        name = str(fullest.resolve())
+        # The error of a stream has no name. We write to these places only: take the fullest disk.
+        places = (Path("results"), caches.directory(os.environ), Path())
+        name = min((p for p in places if p.is_dir()), key=lambda p: shutil.disk_usage(p).free).resolve()
     return f"{name} cannot be written or read: {remedy}, then type the same command again"

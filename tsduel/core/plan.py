@@ -1,13 +1,14 @@
-"""The plan of a run, plan/experiment.json: everything that is fixed before the first block. Typed, frozen, versioned.
+"""The plan of a run, plan/experiment.json: everything that is fixed before the first block.
 
-The host reads the same file (host/record). Times are in seconds, sizes in bytes, unless a name says otherwise.
+The host reads the same file. `python -m tests.contract` makes its types (host/record/plan_generated.go) from
+these. Times are in seconds and sizes in bytes, unless a name has another unit.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
@@ -29,11 +30,12 @@ from tsduel.core.sections import (
     Source,
     Watchdog,
     WorkloadAsked,
+    first_error,
 )
 
-VERSION = 2
+VERSION = 4
 GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
-"""What a sweep can have another machine for."""
+"""Keys of a matrix that choose the machine of a cell."""
 PLAN = "plan/experiment.json"
 
 
@@ -45,7 +47,7 @@ class Own(Part):
 
 
 class Asked(Part):
-    """What the user gave: the file ("" for none), what stands in it, and the knobs laid over it."""
+    """What the user gave: the file ("" for none), its content, and the knobs, which replace values."""
 
     experiment: str
     written: dict[str, Any] = {}
@@ -53,15 +55,15 @@ class Asked(Part):
 
 
 class LocalPlace(Part):
-    """Here."""
+    """The machine of this checkout."""
 
     kind: Literal["local"] = "local"
 
 
 class SshHost(Part):
-    """Another machine; None is what ssh's own configuration says. All that is ours lies in `directory`.
+    """Another machine. None: ssh's own configuration decides. `directory` holds all our files there.
 
-    `private`: its address for the other hosts of a topology, where the user says it.
+    `private`: its address for the other hosts of a topology, if the user gave it.
     """
 
     user: str | None
@@ -79,18 +81,9 @@ class SshPlace(Part):
     config_file: str | None
     hosts: dict[str, SshHost]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        """Read plans of before there were fleets."""
-        if isinstance(value, dict) and "address" in value:
-            parts = {name: value[name] for name in ("user", "address", "port", "directory")}
-            return {"kind": "ssh", "config_file": value["config_file"], "hosts": {"host1": parts}}
-        return value
-
 
 class Price(Part):
-    """USD: an hour of each part and of all; for the estimated time, and for the whole lifetime."""
+    """USD: an hour of each part and of all; `expected`: the estimated time; `worst`: the whole lifetime."""
 
     machine_h: float
     disk_h: float
@@ -101,12 +94,8 @@ class Price(Part):
     as_of: str
 
 
-# Not strict: behind a validator of its own pydantic forgets that it reads JSON, in which a list is as good as a tuple.
-_Texts = Annotated[tuple[str, ...], Field(strict=False)]
-
-
 class GcpHost(Part):
-    """What is rented for a host. A spare one runs no block unless another host of its kind is lost."""
+    """The machine that is rented for a host. A spare host runs no block unless a host of its kind is lost."""
 
     machine: str
     threads_per_core: int = 2
@@ -115,30 +104,30 @@ class GcpHost(Part):
 
     @property
     def named(self) -> str:
-        """What its figures are recorded and compared as."""
+        """The name of the machine in records and comparisons."""
         return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
 
     def runs(self, settings: Mapping[str, Any]) -> bool:
-        """Whether it is what a cell of a sweep over machines asks for; `settings` is what that sets."""
+        """Whether a cell with these settings runs on this machine."""
         return all(getattr(self, key.removeprefix("gcp.")) == settings[key] for key in GCP_SWEPT if key in settings)
 
 
 class GcpPlace(Part):
-    """Rented machines, by their names in the plan; all of them in one network, with one deadline.
+    """Rented machines, by their names in the plan. All have one network and one deadline.
 
-    `ports_between`: those that hosts which make a block together open to each other, like 8428-8528, and then all are
-    in one zone; "" where each host is complete in itself.
+    `ports_between`: with a topology, the ports that the hosts open to each other, like 8428-8528; all hosts
+    are in one zone then. "" without a topology.
     """
 
     kind: Literal["gcp"] = "gcp"
     hosts: dict[str, GcpHost]
     project: str
     ssh_via: Literal["public", "iap"]
-    ssh_source_ranges: _Texts
+    ssh_source_ranges: tuple[str, ...]
     user: str
     directory: str
     name: str
-    zones: _Texts
+    zones: tuple[str, ...]
     ports_between: str = ""
     spot: bool
     image: str
@@ -148,38 +137,29 @@ class GcpPlace(Part):
     lifetime_s: int
     price: Price
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one(cls, value: Any) -> Any:
-        """Read plans of before there were fleets."""
-        if isinstance(value, dict) and "machine" in value:
-            of = {name: value[name] for name in ("machine", "threads_per_core", "disk_type") if name in value}
-            return {"hosts": {"host1": of}, **{name: part for name, part in value.items() if name not in of}}
-        return value
-
     @property
     def machine(self) -> str:
         """The machine types, for people."""
         return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
 
     def instance(self, host: str) -> str:
-        """Return what a host is called at Google's."""
+        """Return the name of a host's instance at Google."""
         return f"{self.name}-{host}"
 
     @property
     def kinds(self) -> dict[GcpHost, list[str]]:
-        """What is rented, each with the names of its hosts, spare ones among them."""
-        found: dict[GcpHost, list[str]] = {}
+        """The kinds of machines, each with the names of its hosts and spare hosts."""
+        names: dict[GcpHost, list[str]] = {}
         for name, host in self.hosts.items():
-            found.setdefault(host.model_copy(update={"spare": False}), []).append(name)
-        return found
+            names.setdefault(host.model_copy(update={"spare": False}), []).append(name)
+        return names
 
 
 Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
 
 
 class Component(Part):
-    """One process of a variant, from one exact revision; it starts in a directory that holds `files` (name -> text)."""
+    """One process of a variant, from one exact revision. Its directory has `files` (name -> text)."""
 
     role: str = "server"
     program: str
@@ -200,9 +180,9 @@ class Component(Part):
 
 
 class Variant(Part):
-    """One side of the comparison. `package` and `bench` are of Go benchmarks only.
+    """One side of the comparison. Only Go benchmarks have `package` and `bench`.
 
-    The component that clients ask first stands first, and is started last.
+    Clients talk to the first component. It is started last.
     """
 
     name: str
@@ -214,14 +194,14 @@ class Variant(Part):
 
     @property
     def server(self) -> Component:
-        """The component that clients ask first, or the only one."""
+        """The component that clients talk to."""
         return self.components[0]
 
 
 class Counter(Part):
     """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
 
-    `name` may be several, with | between them. With a `role` only those of that component, else of all.
+    `name` may be several names with | between them. With a `role`, only samples of that component count.
     """
 
     name: str
@@ -230,24 +210,24 @@ class Counter(Part):
 
     @property
     def names(self) -> list[str]:
-        """The names."""
+        """The names as a list."""
         return self.name.split("|")
 
 
 class Target(Part):
-    """What the host has to know of a database beside its adapter; regular expressions are RE2.
+    """What the host has to know of a database beside its adapter. Regular expressions are RE2.
 
-    `query_form`: into what TSBS's queries of `query_format` are translated (host/workload), "" for nothing. `volatile`:
-    what may differ between equal answers. `trouble`: a line of the log that fails the block. Settled is when all
-    `quiet` counters are 0 and the `still` ones do not change; a merge can be asked for when the `before_merge` ones are
-    0, and not at all where none is named. `ticks`: names that a tick keeps. `write_path` takes lines of data by POST,
-    for exchanged ingestion; empty where that is not how data gets in. `query_arguments`: what TSBS's client adds to
-    each query's address. Beside another database: `protocol`: by which data gets in; `name_prefix`: what stands before
-    a field's name in its answers; `windows`: which end of a window its point is called by. `queues`: roles that
-    acknowledge samples before those are stored: a load is over when all have arrived. `ports`: more ports of a role
-    beside its first, by name. `immutable`: paths below a component's directory of files that are never changed once
-    they are written; copies of a directory share them by hard links. `pprof`: the path below which every component
-    answers with profiles, as Go's net/http/pprof does; "" where none does.
+    `query_form`: the form into which host/workload translates TSBS's queries of `query_format`, "" for no
+    translation. `volatile`: the parts that may differ between equal answers. `trouble`: a line of the log
+    that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
+    not change. A merge starts when the `before_merge` counters are 0; no merge without them. `ticks`: names
+    that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; "" without it.
+    `query_arguments`: what TSBS's client adds to each query's address. To compare databases: `protocol`, in
+    which data is written; `name_prefix`, before a field's name in answers; `windows`: which end of a window
+    is the time of its point. `queues`: roles that acknowledge samples before they are stored: a load ends
+    when all have arrived. `ports`: further ports of a role, by name. `immutable`: paths below a component's
+    directory of files that never change; copies of the directory share them by hard links. `pprof`: the path
+    of the profiles of Go's net/http/pprof on every component, "" without. Any counter may be missing.
     """
 
     name: str
@@ -289,12 +269,22 @@ class DataFile(Part):
 
 
 class Continued(Part):
-    """Data that follow the first window on the same series, for what is ingested on top of it."""
+    """Data of the same series after the first window, which an upgrade ingests on top of it."""
 
     start: str
     end: str
     lines: int
     samples: int
+    data: tuple[DataFile, ...]
+
+
+class Alone(Part):
+    """Data of the same window and of more hosts, which each variant loads alone in the warm-up block."""
+
+    scale: int
+    lines: int
+    samples: int
+    estimated_bytes: int
     data: tuple[DataFile, ...]
 
 
@@ -307,13 +297,14 @@ class Workload(WorkloadAsked):
     estimated_bytes: int
     data: tuple[DataFile, ...]
     continued: Continued | None = None
+    alone: Alone | None = None
 
 
 class Compared(Part):
     """How far answers of different databases are compared, and why no further.
 
-    `values`: the same series, and in each the same values at the same times; `points`: as many of them; `series`: the
-    same series; `data`: there is data in both.
+    `values`: the same series with the same values at the same times; `points`: the same series with as many
+    points; `series`: the same series; `data`: both have data.
     """
 
     level: Literal["values", "points", "series", "data"]
@@ -321,7 +312,7 @@ class Compared(Part):
 
 
 class Mixed(MixedAsked):
-    """With the data that it writes, which are of the window [start, end) right behind the one that is loaded."""
+    """The mixed part with the data that it writes: the window [start, end) right after the loaded window."""
 
     start: str
     end: str
@@ -331,12 +322,12 @@ class Mixed(MixedAsked):
 
 
 class QueryType(Part):
-    """One query type; `keys`: TSBS format, or FORMAT:FORM where it is translated -> the key its file is cached by.
+    """One query type. `keys`: TSBS format, or FORMAT:FORM for a translation -> key of the file in the cache.
 
-    Without `start` and `end` it asks over the window of the first data; with them it is called TYPE@WINDOW.
-    `window_s`: the seconds that a point of an answer stands for, 0 where that is not so. `compared`: how answers of
-    other databases are compared with the baseline's, by target.
-    `may_be_empty`: some of its answers may have no data, as long as not all of them do.
+    Without `start` and `end` its queries are over the window of the first data; with them its name is
+    TYPE@WINDOW. `window_s`: the seconds that a point of an answer stands for, or 0. `compared`: by target,
+    how answers of another database are compared with the baseline's. `may_be_empty`: some answers may have no
+    data, but not all.
     """
 
     name: str
@@ -352,8 +343,8 @@ class QueryType(Part):
 class Queries(QuerySettings):
     """The queries of a run; `windowed`: the same types over other windows.
 
-    `alike`: hosts and windows are drawn by us and put into TSBS's queries, since TSBS draws them in another order for
-    each database. Windows begin at whole minutes then.
+    `alike`: we draw hosts and windows and put them into TSBS's queries, since TSBS draws them in another
+    order for each database. Windows begin at whole minutes then.
     """
 
     types: tuple[QueryType, ...]
@@ -362,10 +353,10 @@ class Queries(QuerySettings):
 
 
 class Cell(Part):
-    """One setting of a sweep; without a sweep there is one, without a name.
+    """One setting of a sweep. Without a sweep there is one cell with an empty name.
 
-    `set` is what the matrix gives it. What that changes of the run's sections is here, whole; None is as in the run,
-    and so are the components of variants that are not in `components`.
+    `set`: the cell's values of the matrix. A section that differs from the run's is here as a whole, else
+    None. `components`: those of the variants whose components differ from the run's.
     """
 
     name: str = ""
@@ -388,7 +379,7 @@ class Tsbs(Part):
 
 
 class Estimate(Part):
-    """Bytes of what lies in the cache and in results/, each above what was measured."""
+    """Bytes in the cache and in results/. Each is an upper estimate."""
 
     data_bytes: int = 0
     query_bytes: int = 0
@@ -397,12 +388,12 @@ class Estimate(Part):
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.data_bytes + self.query_bytes + self.database_bytes + self.results_bytes
 
 
 class Duration(Part):
-    """Whole seconds, roughly, for deadlines and prices: to prepare, to make the data, of one block, of everything."""
+    """Rough times in whole seconds, for deadlines and prices: to prepare, to make data, a block, all."""
 
     prepare_s: int
     workload_s: int
@@ -410,40 +401,18 @@ class Duration(Part):
     total_s: int
 
 
-class LogFile(Part):
-    """An imported log as it was."""
-
-    path: str
-    sha256: str
-    bytes: int
-
-
-class Imported(Part):
-    """What two logs say of the load and the queries; text is "unknown" where they do not. `samples_from`: see notes."""
-
-    logs: dict[str, LogFile]
-    samples_from: Literal["flags", "baseline"]
-    notes: tuple[str, ...]
-    use_case: str
-    start: str
-    end: str
-    interval: str
-    seed: str
-    scale: str
-    samples: int
-    load_workers: int | None
-    query_workers: str
-    query_types: tuple[str, ...]
-
-
 class Plan(Part):
-    """plan/experiment.json. A section that a kind of run does not have is None."""
+    """plan/experiment.json. A section that a kind of run does not have is None.
 
-    plan_version: Literal[2] = 2
+    The first of `variants` is the baseline. `topology`: host -> `client`, or roles of components; empty if
+    one host does everything.
+    """
+
+    plan_version: Literal[4] = 4
     run: str
     name: str
     question: str
-    kind: Literal["tsbs", "gobench", "logs"]
+    kind: Literal["tsbs", "gobench"]
     smoke: bool
     screen: bool
     aa: bool
@@ -473,17 +442,14 @@ class Plan(Part):
     estimate: Estimate = Estimate()
     duration: Duration | None = None
     report: Report = Report()
-    imported: Imported | None = None
 
     FILE: ClassVar[str] = PLAN
 
     @property
     def query_types(self) -> tuple[str, ...]:
-        """Names of the query types of all cells, in the order of the experiment; none of Go benchmarks."""
-        if self.imported:
-            return self.imported.query_types
-        found = [self.queries, *(cell.queries for cell in self.cells)]
-        return tuple(dict.fromkeys(entry.name for queries in found if queries for entry in queries.types))
+        """Names of the query types of all cells, in the order of the experiment; () for Go benchmarks."""
+        sections = [self.queries, *(cell.queries for cell in self.cells)]
+        return tuple(dict.fromkeys(entry.name for queries in sections if queries for entry in queries.types))
 
     @property
     def sweeps(self) -> bool:
@@ -491,54 +457,54 @@ class Plan(Part):
         return len(self.cells) > 1
 
     def at(self, cell: str) -> Self:
-        """Return the plan as a cell has it, as if there were no other; of one that it does not know, itself."""
-        of = next((one for one in self.cells if one.name == cell), None)
-        if of is None:
+        """Return the plan of one cell alone, without a sweep; the whole plan for the name of no cell."""
+        own = next((known for known in self.cells if known.name == cell), None)
+        if own is None:
             return self
-        own = {name: part for name in Cell.SECTIONS if (part := getattr(of, name)) is not None}
+        sections = {name: section for name in Cell.SECTIONS if (section := getattr(own, name)) is not None}
         variants = tuple(
-            one.model_copy(update={"components": of.components.get(one.name, one.components)}) for one in self.variants
+            v.model_copy(update={"components": own.components.get(v.name, v.components)}) for v in self.variants
         )
-        return self.model_copy(update={**own, "variants": variants, "cells": (Cell(name=cell, set=of.set),)})
+        return self.model_copy(update={**sections, "variants": variants, "cells": (Cell(name=cell, set=own.set),)})
 
     @property
     def every_host(self) -> tuple[str, ...]:
-        """Names of all hosts; a spare one runs no block unless another host is lost."""
+        """Names of all hosts, spare hosts last."""
         return self.hosts + self.spare_hosts
 
     @property
     def host_roles(self) -> tuple[str, ...]:
-        """What the hosts of a topology do; none where one host does it all."""
+        """The roles of the hosts of a topology; () without one."""
         return tuple(dict.fromkeys(role for roles in self.topology.values() for role in roles))
 
     @property
     def clients(self) -> int:
-        """How many hosts load together."""
+        """How many hosts load together as clients."""
         return sum("client" in roles for roles in self.topology.values()) or 1
 
     @property
     def lent_hosts(self) -> tuple[str, ...]:
-        """Names of the hosts that run components for a driver on another, the client's; none where one does it all."""
+        """Names of the hosts of a topology that run components for the driver on the client's host."""
         return tuple(name for name in self.topology if name not in self.hosts)
 
     @property
     def is_fleet(self) -> bool:
-        """Whether there are several hosts: each is complete in itself, and its files are apart at home."""
+        """Whether several hosts share the blocks. Each host then has its own directory in raw/."""
         return len(self.every_host) > 1
 
     def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:
-        """Names of the hosts that share a cell's blocks, or that stand by for one of them."""
+        """Names of the hosts that share a cell's blocks, or of the spare hosts for them."""
         names, place = self.spare_hosts if spare else self.hosts, self.place
-        settings = next((one.set for one in self.cells if one.name == cell), {})
+        settings = next((known.set for known in self.cells if known.name == cell), {})
         return names if place.kind != "gcp" else tuple(name for name in names if place.hosts[name].runs(settings))
 
     def standing_by(self, host: str) -> list[str]:
-        """Names of the spare hosts that can run what a host has not."""
-        mine = [cell.name for cell in self.cells if host in self.hosts_of(cell.name)]
-        return [name for name in self.spare_hosts if all(name in self.hosts_of(of, spare=True) for of in mine)]
+        """Names of the spare hosts that can take over a host's blocks."""
+        cells = [cell.name for cell in self.cells if host in self.hosts_of(cell.name)]
+        return [name for name in self.spare_hosts if all(name in self.hosts_of(cell, spare=True) for cell in cells)]
 
     def machine_of(self, host: str) -> str:
-        """Return what a host is called as a machine: its type where it is rented, else what the experiment says."""
+        """Return the name of a host's machine: its type if it is rented, else host.machine."""
         return self.place.hosts[host].named if self.place.kind == "gcp" else self.host.machine
 
     @property
@@ -557,26 +523,31 @@ class Plan(Part):
 
     @property
     def duels(self) -> bool:
-        """Whether the variants stand beside each other."""
+        """Whether blocks have a duel."""
         return self.duel is not None and self.duel.enabled
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Roles of all components, where a variant has several; else none."""
-        several = any(len(variant.components) > 1 for variant in self.variants)
-        every = dict.fromkeys(part.role for variant in self.variants for part in variant.components)
-        return tuple(every) if several else ()
+        """Roles of all components if a variant has several components, else ()."""
+        if all(len(variant.components) == 1 for variant in self.variants):
+            return ()
+        return tuple(dict.fromkeys(part.role for variant in self.variants for part in variant.components))
 
     @property
     def exchanges_load(self) -> bool:
-        """Whether batches of data are exchanged as well."""
+        """Whether the duel exchanges batches of data, too."""
         return self.duel is not None and self.duel.enabled and self.duel.load
 
+    @property
+    def loads_in_turn(self) -> bool:
+        """Whether all data is loaded in turn, so that no variant loads alone."""
+        return self.design.load == "duel"
+
     def measures(self, part: str) -> bool:
-        """Whether a part of a block gives figures in each of them: data that is loaded once has one load."""
+        """Whether a part gives figures in every block; a load for all blocks (`reload: once`) does not."""
         upgrades = self.design.start_from == "baseline"
         planned = {
-            "solo": self.design.reload != "once" and not upgrades,
+            "solo": self.design.reload != "once" and not upgrades and not self.loads_in_turn,
             "duel": self.duels and not upgrades,
             "upgrade": upgrades,
             "mixed": self.mixed is not None,
@@ -589,16 +560,16 @@ class Plan(Part):
         return next(variant for variant in self.variants if variant.name == name)
 
     def target_of(self, variant: str) -> Target:
-        """Return what is known of the database that a variant is a version of."""
+        """Return the target of a variant."""
         return self.targets[self.variant(variant).target]
 
     def write(self, run_dir: Path) -> None:
-        """Write RUN/plan/experiment.json. A plan that exists is a plan that is whole."""
+        """Write RUN/plan/experiment.json. The file exists only if the plan is whole."""
         files.write(run_dir / PLAN, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def load(cls, run_dir: Path) -> Self:
-        """Read RUN/plan/experiment.json; a UserError says if it is missing, damaged, or another version's."""
+        """Read RUN/plan/experiment.json; a UserError if it is missing, damaged, or of another version."""
         path = run_dir / PLAN
         if not path.exists():
             raise UserError(f"{run_dir} is not a run directory: it has no {PLAN}. `ls results` shows the runs")
@@ -612,6 +583,4 @@ class Plan(Part):
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise UserError(f"{path}: {where}: {first['msg']}; a plan is never edited: make a new run") from None
+            raise UserError(f"{path}: {first_error(error)}; a plan is never edited: make a new run") from None

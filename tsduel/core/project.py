@@ -1,4 +1,4 @@
-"""Where this checkout lies: scripts, roles and experiments are found from here."""
+"""The path of this checkout, with its scripts, roles and experiments."""
 
 from pathlib import Path
 

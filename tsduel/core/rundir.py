@@ -1,4 +1,4 @@
-"""What is in a run directory: the plan, the order of blocks and the finished ones. See results/README.md."""
+"""A run directory: the plan, the order of blocks, and the finished blocks. See results/README.md."""
 
 import csv
 import re
@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tsduel.core import tables
 from tsduel.core.errors import UserError
 from tsduel.core.files import read_json
 from tsduel.core.plan import Plan
@@ -17,13 +18,21 @@ BLOCK_NAME = re.compile(r"\d{3,}")
 
 @dataclass(frozen=True)
 class BlockRow:
-    """A line of plan/blocks.tsv; kind is warmup, measured or spare."""
+    """A line of plan/blocks.tsv; `kind` is warmup, measured or spare.
+
+    Coins, which say which variant comes first: `order` in loads alone, `start` in places and starts, `read`
+    in readings, `ask` in operations. A spare block has () for each; it takes those of the block that it
+    replaces.
+    """
 
     block: int
     cell: str
     host: str
     kind: str
     order: tuple[str, ...]
+    start: tuple[str, ...]
+    read: tuple[str, ...]
+    ask: tuple[str, ...]
     query_types: tuple[str, ...]
 
     @property
@@ -34,13 +43,13 @@ class BlockRow:
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and its plan."""
+    """A run directory with its plan."""
 
     path: Path
     plan: Plan
 
     def at(self, cell: str) -> "Run":
-        """Return the run with the plan as a cell has it."""
+        """Return the run with the plan of one cell."""
         return Run(self.path, self.plan.at(cell)) if self.plan.sweeps else self
 
     @cached_property
@@ -50,17 +59,16 @@ class Run:
 
     @cached_property
     def variants(self) -> list[str]:
-        """What is compared, baseline first: the variants, or the columns of a pivoted run."""
+        """Names of the variants, or the columns of a pivoted run; the baseline first."""
         columns = self.of_any_host("calibration.json").get("columns")
         return [str(column) for column in columns] if columns else [variant.name for variant in self.plan.variants]
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Every finished block, ok or failed, in order of execution; a .partial one is none yet."""
-        found = [
-            read_block(path) for path in self.path.glob("raw/*/block.json") if BLOCK_NAME.fullmatch(path.parent.name)
-        ]
-        return sorted(found, key=lambda block: (block.started, block.block))
+        """Every finished block, ok or failed, in order of execution."""
+        # An unfinished block is in a directory with the suffix .partial.
+        paths = [path for path in self.path.glob("raw/*/block.json") if BLOCK_NAME.fullmatch(path.parent.name)]
+        return sorted(map(read_block, paths), key=lambda block: (block.started, block.block))
 
     @cached_property
     def planned(self) -> list[BlockRow]:
@@ -74,8 +82,7 @@ class Run:
                         row["cell"],
                         row["host"],
                         row["kind"],
-                        tuple(row["order"].split(",")),
-                        tuple(filter(None, row["query_types"].split(","))),
+                        *(tuple(filter(None, row[name].split(","))) for name in (*tables.COINS, "query_types")),
                     )
                     for row in csv.DictReader(stream, delimiter="\t")
                 ]
@@ -86,43 +93,37 @@ class Run:
 
     @cached_property
     def due(self) -> list[BlockRow]:
-        """The planned blocks that are run if nothing is spoilt and no host is lost."""
+        """The planned blocks that run if no block is spoilt and no host is lost."""
         return [row for row in self.planned if row.kind != "spare" and row.host in self.plan.hosts]
 
     def json(self, name: str) -> dict[str, Any]:
-        """Read a JSON file below the run directory; an empty dictionary where there is none."""
+        """Read a JSON file below the run directory; {} if there is none."""
         path = self.path / name
         return read_json(path) if path.exists() else {}
 
     @cached_property
     def host(self) -> dict[str, Any]:
-        """What the measured host says of itself, raw/host1.json, of a fleet the first that has; empty before."""
+        """The description of the first host that has one, raw/HOST.json; {} before the first block."""
         return next(iter(self.machines.values()), {})
 
     @cached_property
     def machines(self) -> dict[str, dict[str, Any]]:
-        """What each host that has run says of itself, raw/HOST.json, by its name in the plan."""
-        return {name: found for name in self.plan.every_host if (found := self.json(f"raw/{name}.json"))}
+        """The descriptions of the hosts, raw/HOST.json, by host; a host without one is left out."""
+        return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
 
     def place_of(self, host: str, name: str) -> str:
-        """Return where that is which a host has written of all its blocks: raw/NAME, of a fleet raw/HOST/NAME."""
+        """Return the path of a host's file about all its blocks: raw/NAME, with a fleet raw/HOST/NAME."""
         return f"raw/{host}/{name}" if self.plan.is_fleet else f"raw/{name}"
 
     def of_host(self, host: str, name: str) -> dict[str, Any]:
-        """Read it; an empty dictionary where there is none."""
+        """Read that file; {} if there is none."""
         return self.json(self.place_of(host, name))
 
     def of_any_host(self, name: str) -> dict[str, Any]:
-        """Read the same of the first host that has it, where it says the same of all."""
-        return next((found for host in self.plan.every_host if (found := self.of_host(host, name))), {})
+        """Read that file of the first host that has it, if its content is the same for all hosts."""
+        return next((content for host in self.plan.every_host if (content := self.of_host(host, name))), {})
 
 
 def open_run(path: Path) -> Run:
-    """Open a run directory; the plan must be there."""
+    """Open a run directory; a UserError if it has no plan."""
     return Run(path, Plan.load(path))
-
-
-def refuse_imported(run_dir: Path, plan: Plan) -> None:
-    """Raise where a run was made of logs: its blocks are over, and nobody knows on which machine."""
-    if plan.imported:
-        raise UserError(f"{run_dir} was imported from logs: there is nothing to build or to run in it")

@@ -1,6 +1,6 @@
-"""Sections of an experiment that its plan has as they are: fields, defaults, and what is allowed.
+"""Sections that an experiment and its plan share: fields, defaults, and allowed values.
 
-Strict and frozen, with nothing unknown in them. What only TSBS or Go knows is checked by tsduel.workloads.
+They are strict and frozen and refuse unknown keys. tsduel.workloads checks what only TSBS or Go knows.
 """
 
 import itertools
@@ -8,44 +8,47 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tsduel.core import defaults
 
 INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 MOST_BLOCKS = 99
-MOST_OPERATIONS = 10_000_000
-"""Of a phase at a fixed rate."""
+MOST_OPERATIONS = 10_000_000  # of a phase at a fixed rate
 
 Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
-Source = Literal["module", "git", "path", "binary", "log"]
+Source = Literal["module", "git", "path", "binary"]
 GoVersion = Annotated[str, Field(pattern=r"^(local|go1\.[0-9]+(\.[0-9]+)?)$")]
 # YAML reads `off` as false.
 OFF = BeforeValidator(lambda value: "off" if value is False else value)
-
-
 ProfileKind = Literal["cpu", "heap", "block"]
-"""What is read of a server's pprof endpoint."""
+"""Profiles of a server's pprof endpoint."""
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the field and the message of the first error."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def listed(value: object) -> object:
-    """Take `cpu,heap` for a list, each once; a list is no tuple in strict mode."""
-    several = [one.strip() for one in value.split(",")] if isinstance(value, str) else value
-    return tuple(dict.fromkeys(several)) if isinstance(several, list) else several
+    """Read `cpu,heap` as a list, and make a list a tuple of different values, as strict mode needs."""
+    values = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    return tuple(dict.fromkeys(values)) if isinstance(values, list) else values
 
 
 class Part(BaseModel):
-    """A section: strict, frozen, nothing unknown in it."""
+    """A section: strict and frozen, without unknown keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class Churn(Part):
-    """Series that come and go: `pct` of the hosts get another name every `every_s` seconds, by the clock of the data.
+    """Series that come and go: `pct` of the hosts get another name every `every_s` seconds of data.
 
-    In what `mixed` writes alone: queries ask by name for what was loaded before.
+    Only in the data that `mixed` writes, since queries name the hosts of the loaded data.
     """
 
     pct: Annotated[float, Field(gt=0, le=100)]
@@ -53,9 +56,9 @@ class Churn(Part):
 
 
 class WorkloadAsked(Part):
-    """The data: TSBS use case, simulated hosts, pinned window [start, end), interval, seed, loader.
+    """The data: TSBS use case, simulated hosts, fixed window [start, end), interval, seed, loader.
 
-    `data_kind` is what becomes of TSBS's lines before they are stored: see host/workload/kinds.go.
+    A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`.
     """
 
     use_case: str = "cpu-only"
@@ -68,11 +71,14 @@ class WorkloadAsked(Part):
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000
     churn: Churn | None = None
+    # Hosts of a large load of each variant alone in the warm-up block; for design.load: duel, which has no
+    # other load.
+    solo_scale: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
 
     @field_validator("start", "end")
     @classmethod
     def _utc_time(cls, value: str) -> str:
-        """Store RFC 3339 in UTC, whole seconds."""
+        """Change RFC 3339 in whole seconds to UTC."""
         try:
             when = datetime.fromisoformat(value)
             in_utc = when.astimezone(UTC)
@@ -91,13 +97,13 @@ class WorkloadAsked(Part):
 
     @property
     def step_s(self) -> int:
-        """The time between two samples of a series, in seconds."""
+        """Seconds between two samples of a series."""
         number, unit = INTERVAL.fullmatch(self.interval).groups()  # type: ignore[union-attr]  # validated
         return int(number) * SECONDS[unit]
 
     @property
     def window_s(self) -> int:
-        """The length of the data's window, in seconds."""
+        """Length of the data's window in seconds."""
         return int((datetime.fromisoformat(self.end) - datetime.fromisoformat(self.start)).total_seconds())
 
     @model_validator(mode="after")
@@ -108,7 +114,10 @@ class WorkloadAsked(Part):
 
 
 class QuerySettings(Part):
-    """Queries of every part, and of the solo closed loop: clients, how many of a type, state of the caches."""
+    """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
+
+    Without `count` the warm-up block finds it.
+    """
 
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -120,31 +129,36 @@ class QuerySettings(Part):
 
 
 class Duel(Part):
-    """All variants resident, one operation to each in turn (MEASUREMENT.md 3); seconds are of one query type.
+    """All variants resident, one operation to each in turn (docs/method.md); seconds are of one query type.
 
-    `load`: first batches of data in turn, into directories that are empty before and gone after, for `load_s` seconds;
-    None for all of the data. `counters`: the database's own are read for each query type, or once for the duel, since
-    one that gives the same answer for a second makes each reading wait for that.
+    A type has `least` exchanges, or as many as fit into `longest_s`, but at least `fewest`. `sittings`: of a
+    block, each with a part of the seconds; `load_sittings`: the same for batches. `load`: before the queries,
+    exchange batches of data for `load_s` seconds (None: all data), into directories that are removed
+    afterwards. `counters`: read the database's counters for each query type, or once a sitting (`duel`),
+    since some databases repeat an answer for a second and each reading has to wait. None: `duel` where that
+    is enough; a plan never has None.
     """
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
     least: Annotated[int, Field(ge=1)] = 64
+    sittings: Annotated[int, Field(ge=1, le=64)] = 4
     longest_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     fewest: Annotated[int, Field(ge=4)] = 16
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 1
     load: bool = False
     load_s: Annotated[float, Field(gt=0, le=3600)] | None = 5.0
+    load_sittings: Annotated[int, Field(ge=1, le=16)] = 2
     idle_s: Annotated[float, Field(gt=0, le=600)] = 1.0
-    counters: Literal["type", "duel"] = "type"
+    counters: Literal["type", "duel"] | None = None
     most_differences: Annotated[int, Field(ge=1)] = 100
 
 
 class Rates(Part):
-    """What phases have in common whose operations start at times that are fixed beforehand; seconds are of one phase.
+    """An open loop: the starts of operations are fixed beforehand; `seconds` is one phase.
 
-    `types` of queries are asked in turn, all unless given, over `connections` for each kind of operation. More than
-    `late_pct` of the starts later than `late_ms` by the client's own doing void the phase.
+    Queries of `types` (default: all) come in turn. Each kind of operation has `connections`. A phase is void
+    if the client itself starts more than `late_pct` of the operations over `late_ms` too late.
     """
 
     seconds: Annotated[float, Field(ge=1, le=3600)]
@@ -163,7 +177,7 @@ class Rates(Part):
 
 
 class MixedAsked(Rates):
-    """Lines and queries at once: `ingest` samples a second in batches of `batch_size` lines, `queries` a second."""
+    """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s."""
 
     seconds: Annotated[float, Field(ge=1, le=3600)] = 20.0
     ingest: Annotated[float, Field(gt=0, le=1e9)]
@@ -177,7 +191,7 @@ class MixedAsked(Rates):
 
 
 class CapacityAsked(Rates):
-    """A ladder of `rates`, queries a second: the highest one with `percentile` of response times `within_ms`."""
+    """A ladder of `rates` in queries/s; the capacity has `percentile` of response times `within_ms`."""
 
     seconds: Annotated[float, Field(ge=1, le=3600)] = 3.0
     rates: Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(min_length=2, max_length=50)]
@@ -193,7 +207,7 @@ class CapacityAsked(Rates):
 
 
 def few_operations(count: float) -> None:
-    """Raise where a phase has more operations than anybody could send or keep."""
+    """Refuse a phase with more operations than can be sent or stored."""
     if count > MOST_OPERATIONS:
         raise ValueError(
             f"{count:,.0f} queries in one phase; {MOST_OPERATIONS:,} at most: a lower rate or fewer seconds"
@@ -201,11 +215,12 @@ def few_operations(count: float) -> None:
 
 
 class Settle(Part):
-    """When a loaded database counts as quiet: `polls` polls in a row, `poll_s` seconds apart.
+    """When a loaded database is quiet: for `polls` polls in a row, `poll_s` seconds apart.
 
-    `merged` then has it merge what it stored: in how many parts the data lie is chance, and one part or two was 20 %
-    for queries that read much. With `drain: false` it does so at once, and how long the database takes by itself to
-    come to rest (5 s and more for VictoriaMetrics, which keeps parts in memory for so long) is not measured.
+    `merged` makes it merge its data then: the number of parts is chance, and one part or two made a
+    difference of 20 % for queries that read much. `drain: false` merges at once and does not measure how long
+    the database takes to get quiet by itself (at least 5 s for VictoriaMetrics, which keeps parts in memory
+    for that time).
     """
 
     mode: Literal["natural", "merged"] = "merged"
@@ -216,10 +231,11 @@ class Settle(Part):
 
 
 class DesignAsked(Part):
-    """How many blocks, in which order; fixed in the plan before the first. Spare ones are at most a quarter more.
+    """Number and order of the blocks, fixed in the plan. At most a quarter more are spare blocks.
 
-    `start_from: baseline`: the baseline loads, and every variant starts on a copy of what it has left.
-    `judged: duel`: what each variant does alone prepares the duel; it is shown, and no verdict is asked of it.
+    `load: duel`: all data is loaded in turn, and the queries are over that data.
+    `start_from: baseline`: the baseline loads, and every variant starts on a copy of its data.
+    `judged: duel`: the solo part only prepares the duel; its figures are shown without a verdict.
     """
 
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] = 8
@@ -227,6 +243,7 @@ class DesignAsked(Part):
     spare_blocks: Annotated[int, Field(ge=0)] | None = None
     seed: Annotated[int, Field(ge=0)] = 1
     max_failed_blocks: Annotated[int, Field(ge=0)] = 2
+    load: Literal["solo", "duel"] = "solo"
     reload: Literal["every", "once"] = "every"
     start_from: Literal["empty", "baseline"] = "empty"
     judged: Literal["all", "duel"] = "all"
@@ -240,18 +257,18 @@ class DesignAsked(Part):
 
     @property
     def spares_by_default(self) -> int:
-        """A quarter of the blocks, which is the most that may be run in place of spoilt ones."""
+        """A quarter of the blocks, which is also the limit."""
         return self.blocks // 4
 
     @property
     def planned(self) -> int:
-        """All blocks that may run."""
+        """The number of all blocks that may run."""
         spares = self.spares_by_default if self.spare_blocks is None else self.spare_blocks
         return self.warmup_blocks + self.blocks + spares
 
 
 class Watchdog(Part):
-    """After how many seconds without progress a phase is ended; `idle_timeout_s`: how long a duel waits for idling."""
+    """A phase is ended after so many seconds without progress; a duel waits `idle_timeout_s` for idleness."""
 
     health_s: Seconds = 60
     load_stall_s: Annotated[int, Field(ge=2)] = 20
@@ -261,16 +278,17 @@ class Watchdog(Part):
 
 
 class GoWatchdog(Part):
-    """When a benchmark is ended: asleep without a word for `idle_s`, or no line of output for `silent_s`."""
+    """When a benchmark is ended: after `idle_s` asleep without output, or `silent_s` without output."""
 
     idle_s: Annotated[int, Field(ge=2)] = 60
     silent_s: Annotated[int, Field(ge=2)] = 900
 
 
 class Noise(Part):
-    """Limits, each null for never. A value at its limit or beyond spoils the whole block, or with `flag` is shown only.
+    """Limits of noise, null for none. A value at a limit spoils the block; limits with `flag` only report it.
 
-    Shares are of the whole machine (steal, foreign CPU), of the phase (pressure) or of the run's median (canary).
+    Percent of the whole machine (steal, foreign CPU), of the phase (pressure), or of the run's median
+    (canary).
     """
 
     steal_pct: Percent | None = defaults.STEAL_PCT
@@ -291,9 +309,9 @@ class Noise(Part):
 
 
 class Pins(Part):
-    """CPUs of the servers and of the client, which share none."""
+    """CPUs of the servers and of the client; no CPU is in both."""
 
-    # Not strict: in a union pydantic forgets that it reads JSON, in which a list is as good as a tuple.
+    # Not strict: in a union, pydantic does not accept a list of JSON as a tuple.
     server: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
     client: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
 
@@ -305,7 +323,7 @@ class Pins(Part):
 
 
 class Machine(Part):
-    """The measured machine: its name in reports, and what the cache on it may take, in GB; None for no limit."""
+    """The measured machine: its name in reports, and the largest size of the cache in GB; None: no limit."""
 
     machine: str = "local"
     cache_limit_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = 20
@@ -320,20 +338,20 @@ class Host(Machine):
 
 
 class Report(Part):
-    """What the report dwells on. `shift`: on the shift in service time; None for where one build is compared twice."""
+    """What the report shows. `shift`: the shift in service time; None: if builds are equal, without AA=1."""
 
     shift: bool | None = None
 
 
 def go_package(value: str) -> str:
-    """Validate a Go package inside its module."""
+    """Check the path of a Go package inside its module."""
     if not re.fullmatch(r"\.(/[A-Za-z0-9_.~+-]+)*", value) or ".." in value.split("/"):
         raise ValueError(f"{value!r} is no package inside the module; write it like ./lib/storage")
     return value
 
 
 def go_pattern(value: str) -> str:
-    """Validate what stands behind -bench."""
+    """Check a pattern for -bench."""
     if not value or any(ord(c) < 32 for c in value):  # noqa: PLR2004 - control characters
         raise ValueError("a pattern as -bench takes it, in one line: ^BenchmarkSearch$/^Data$")
     return value
@@ -347,7 +365,7 @@ def _regular(field: str, text: str) -> re.Pattern[str]:
 
 
 class Rename(Part):
-    """From a benchmark's name to its row: exchange the first match of a pattern, or take an element out of its path."""
+    """From a benchmark's name to its row: replace the first match of a pattern, or drop a part."""
 
     match: str = ""
     to: str = ""
@@ -364,7 +382,7 @@ class Rename(Part):
 
 
 class Require(Part):
-    """What each benchmark must show, above zero: a custom metric, or the number that a pattern finds in its output."""
+    """What must be above zero in each benchmark: a metric of its own, or a number in its output."""
 
     metric: str = ""
     output: str = ""
@@ -379,14 +397,17 @@ class Require(Part):
 
 
 class Pivot(Part):
-    """`key=value` elements of the names as columns: every value of `column` against the first one."""
+    """`key=value` elements of the names as columns: each value of `column` is compared with the first."""
 
     rows: tuple[str, ...] = ()
     column: Annotated[str, Field(min_length=1)]
 
 
 class GoBench(Part):
-    """What is built and run. `count`, a fixed number of operations, is found in the warm-up block unless given."""
+    """What is built and run. Without `count`, the warm-up block finds a fixed number of operations.
+
+    Without `cpu`, the machine's number of CPUs is taken.
+    """
 
     module: str = ""
     package: str
@@ -399,7 +420,7 @@ class GoBench(Part):
     require: tuple[Require, ...] = ()
     units: dict[str, Literal["higher", "lower"]] = {}
     pivot: Pivot | None = None
-    # Short turns of both test binaries, B C C B, where setting a benchmark up takes no time.
+    # Short turns of both test binaries, B C C B, if the setup of a benchmark takes no time.
     alternate: bool = True
     profile: tuple[Literal["cpu", "mem"], ...] = ()
     round_s: Annotated[int, Field(ge=1, le=86_400)] = 600

@@ -1,4 +1,4 @@
-"""Seconds, bytes and numbers of things in words, the same everywhere."""
+"""Seconds, bytes and counts in words, the same everywhere."""
 
 GB = 1e9
 
@@ -23,6 +23,10 @@ def number_of(count: int, thing: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that a program said, its reason as a rule."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
+    """Return the last line of a program's output, which usually has the reason of a failure."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")
+
+
+def printable(text: str) -> str:
+    """Return a text with a space for each character that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

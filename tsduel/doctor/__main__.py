@@ -1,7 +1,7 @@
-"""`make doctor`: is all here, and on the machine where the blocks will run, that a run needs? It changes nothing.
+"""`make doctor`: does this machine, and the machine of the blocks, have all that a run needs? It changes nothing.
 
-It runs on a fresh clone: nothing here needs more than Python itself, unless an experiment is to be read. What is about
-the measured machine is asked by scripts/examine-host, here or over SSH; this module collects the lines and prints them.
+It runs on a fresh clone: it needs only Python itself, except to read an experiment. scripts/examine-host looks at the
+measured machine, here or over SSH; this module collects and prints the lines.
 """
 
 import os
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tsduel.core import caches
 from tsduel.core.errors import UserError
@@ -21,6 +21,7 @@ from tsduel.core.project import PROJECT
 from tsduel.core.results import run_directory
 from tsduel.doctor import subject
 from tsduel.doctor.subject import Subject
+from tsduel.places import place
 from tsduel.places.gcp import credentials, messages
 from tsduel.places.gcp.api import Compute
 from tsduel.places.ssh import probe
@@ -34,7 +35,7 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked at: how it is, and what to do where it is not right."""
+    """One thing, its state, and what to do if it is not right."""
 
     level: str
     what: str
@@ -43,31 +44,23 @@ class Line:
 
 
 def main(mode: str) -> int:
-    """Look (`full`), or look for less than a second at what stops a run (`fast`); return 2 where something does."""
+    """Look at everything (`full`), or for less than a second at errors only (`fast`); return 2 if there are errors."""
     fast = mode == "fast"
-    found = list(_here(os.environ, fast=fast))
-    errors = sum(line.level == ERROR for line in found)
-    warnings = sum(line.level == WARNING for line in found)
-    for line in found:
+    lines = list(_here(os.environ, fast=fast))
+    errors = sum(line.level == ERROR for line in lines)
+    warnings = sum(line.level == WARNING for line in lines)
+    for line in lines:
         if not fast or line.level != OK:
-            _print(line, sys.stderr if fast else sys.stdout)
+            remedy = f"\n{'':22} -> {line.remedy}" if line.remedy else ""
+            text = f"{line.level:8} {line.what:13} {line.finding}{remedy}"
+            print(text, file=sys.stderr if fast else sys.stdout)
     if not fast:
-        print(_summary(errors, warnings))
+        way = f"{errors} in the way of a run" if errors else "nothing is in the way of a run"
+        shows = f", {warnings} may show in its figures" if warnings else ""
+        print(f"{way}{shows}; nothing was changed")
     elif errors:
         print("tsduel: nothing was started; 'make doctor' looks at all of it", file=sys.stderr)
     return 2 if errors else 0
-
-
-def _print(line: Line, stream: TextIO) -> None:
-    print(f"{line.level:8} {line.what:13} {line.finding}", file=stream)
-    if line.remedy:
-        print(f"{'':22} -> {line.remedy}", file=stream)
-
-
-def _summary(errors: int, warnings: int) -> str:
-    way = f"{errors} in the way of a run" if errors else "nothing is in the way of a run"
-    shows = f", {warnings} may show in its figures" if warnings else ""
-    return f"{way}{shows}; nothing was changed"
 
 
 def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
@@ -77,19 +70,19 @@ def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
         yield line
     if about is None:
         return
-    kind = about.place["kind"]
-    cache = caches.directory(environment)
-    if kind == "local":
-        yield from _local(about, cache, fast=fast)
+    if about.place["kind"] == "local":
+        yield from _local(about, caches.directory(environment), fast=fast)
         return
-    # A run elsewhere that is gone on with may be over, and all of it at home: its stages know what they still need.
+    # A planned run elsewhere may be finished and fetched. Its stages know what they still need.
     if fast and about.planned:
         return
     yield from _program("ssh", ["-V"], "install it (Debian: openssh-client)", fast=fast)
-    if kind == "gcp":
+    if about.place["kind"] == "gcp":
         yield from _rented(about.place, environment, fast=fast)
     elif not fast:
-        yield from _over_ssh(about)
+        for host in about.place["hosts"].values():
+            connection = Host.from_outputs(host | {"config_file": about.place["config_file"]})
+            yield from _over_ssh(about, connection, host["directory"])
 
 
 def _python() -> Iterator[Line]:
@@ -97,7 +90,7 @@ def _python() -> Iterator[Line]:
     if subject.is_readable():
         yield Line(OK, "python", f"{version} ({sys.executable})")
         return
-    # As scripts/bootstrap, which makes .venv: Debian has the two in a package of their own.
+    # scripts/bootstrap needs both modules to make .venv; Debian has them in a package of their own.
     done = subprocess.run([sys.executable, "-c", "import venv, ensurepip"], capture_output=True, check=False)
     if done.returncode == 0:
         yield Line(OK, "python", f"{version} ({sys.executable}); .venv is made when it is first needed")
@@ -106,19 +99,19 @@ def _python() -> Iterator[Line]:
 
 
 def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | None, Line | None]:
-    """Return what the machine is looked at for, and a line about it."""
+    """Return what the machine is checked for, and a line about it."""
     name = environment.get("RUN", "")
     try:
         run_dir = run_directory(name, must_exist=not fast) if name else None
         if run_dir and (run_dir / "plan" / "experiment.json").exists():
             return subject.of_run(run_dir), Line(OK, "experiment", f"that of {run_dir}")
         if subject.is_readable():
-            found = subject.of_question(environment)
-            return found, Line(OK, "experiment", found.name)
-        found = subject.of_nothing(environment)
-        return found, Line(OK, "experiment", "not read before there is .venv: port and limits are the defaults")
+            about = subject.of_question(environment)
+            return about, Line(OK, "experiment", about.name)
+        about = Subject(name="", place=place.asked(environment))
+        return about, Line(OK, "experiment", "not read before there is .venv: port and limits are the defaults")
     except UserError as error:
-        # The stage that comes next says it in its own words.
+        # In the fast look the next stage reports it.
         return None, None if fast else Line(ERROR, "experiment", str(error))
 
 
@@ -130,25 +123,16 @@ def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
     for program in ("git", "make"):
         yield from _program(program, ["--version"], f"install it (Debian: {program})", fast=fast)
     yield from _looked("ensure-packages", "--look")
-    yield from _looked("ensure-go", "--look", _go_minimum())
+    # Our own program needs the newest Go of all programs here.
+    go = re.findall(r"^go (\S+)", (PROJECT / "host" / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
+    yield from _looked("ensure-go", "--look", go[0])
     cached = bool(about.data_keys) and all((cache / "workload" / key / "data.zst").exists() for key in about.data_keys)
     built = (cache / "tsbs").is_dir() or (cache / "variants").is_dir()
     words = about.asked(on_top_mib=0 if built else probe.LEAST_FREE_MIB, cached=cached)
     yield from _looked("examine-host", f"mode={'fast' if fast else 'full'}", f"dir={cache}", *words)
 
 
-def _go_minimum() -> str:
-    """Return the Go that our own program needs, which is the newest that anything here does."""
-    return str(re.findall(r"^go (\S+)", (PROJECT / "host" / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0])
-
-
-def _over_ssh(about: Subject) -> Iterator[Line]:
-    for of in about.place["hosts"].values():
-        host = Host.from_outputs(of | {"config_file": about.place["config_file"]})
-        yield from _one_over_ssh(about, host, of["directory"])
-
-
-def _one_over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
+def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
     try:
         refused = probe.look(host, directory)
         yield Line(OK, "ssh", f"{host.name} is reached; what follows is about that machine")
@@ -162,7 +146,8 @@ def _one_over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
 
 
 def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
-    """Look at what it takes here to rent a machine: there is none to be looked at yet."""
+    """Look at what this machine needs to rent another; the rented machine does not exist yet."""
+    has_gcloud = shutil.which("gcloud", path=environment.get("PATH"))
     done = subprocess.run([SCRIPTS / "ensure-terraform", "--look"], capture_output=True, text=True, check=False)
     if done.returncode:
         yield Line(ERROR, "terraform", done.stderr.strip().removeprefix("ensure-terraform: "))
@@ -171,12 +156,11 @@ def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: b
     else:
         waits = "no terraform 1.7 or tofu on PATH: OpenTofu is built once, in some minutes and 3 GB of disk"
         yield Line(WARNING, "terraform", waits, "nothing to do; or install terraform or tofu")
-    if where["ssh_via"] == "iap" and not shutil.which("gcloud", path=environment.get("PATH")):
-        yield Line(
-            ERROR, "gcloud", "SSH_FROM=iap goes through gcloud's tunnel, and there is no gcloud on PATH", "install it"
-        )
+    if where["ssh_via"] == "iap" and not has_gcloud:
+        what = "SSH_FROM=iap goes through gcloud's tunnel, and there is no gcloud on PATH"
+        yield Line(ERROR, "gcloud", what, "install it")
     if fast:
-        if not environment.get(credentials.TOKEN) and not shutil.which("gcloud", path=environment.get("PATH")):
+        if not environment.get(credentials.TOKEN) and not has_gcloud:
             yield Line(ERROR, "credentials", "no token, and no gcloud to get one from", credentials.HOW)
         return
     try:
@@ -201,29 +185,27 @@ def _program(name: str, words: list[str], remedy: str, *, fast: bool) -> Iterato
 
 
 def _looked(script: str, *words: str) -> Iterator[Line]:
-    """Run a script that looks here, and return its lines; one that fails is a line as well."""
+    """Run a script on this machine, and return its lines; a failure is a line, too."""
+    command: list[str | Path] = [SCRIPTS / script, *words]
     try:
-        done = subprocess.run(
-            [SCRIPTS / script, *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
         yield Line(WARNING, script, f"did not end in {PATIENCE_S} s", "see what holds it: a disk or a file system?")
-        return
-    yield from _lines(script, done)
+    else:
+        yield from _lines(script, done)
 
 
 def _there(host: Host, text: str, *words: str) -> Iterator[Line]:
-    """Run the same on another machine, where nothing of ours has to lie: the script comes with the call."""
-    # Read whole before it begins, since a command of its own could read the rest of it.
-    yield from _lines(
-        "host", host.run("bash", "-c", 'text=$(cat) && eval "$text" </dev/null', "look", *words, text=text)
-    )
+    """Run the text of a script on another machine, which needs no file of ours."""
+    # Read the whole text first: otherwise a command in it could read the rest from stdin.
+    command = ("bash", "-c", 'text=$(cat) && eval "$text" </dev/null', "look", *words)
+    yield from _lines("host", host.run(*command, text=text))
 
 
 def _lines(script: str, done: subprocess.CompletedProcess[str]) -> Iterator[Line]:
     for text in done.stdout.splitlines():
         level, *rest = text.split("\t")
-        # A login shell may greet.
+        # A login shell may print a greeting.
         if level in LEVELS and rest:
             yield Line(level, *[*rest, "", ""][:3])
     if done.returncode:

@@ -1,6 +1,6 @@
-"""What `make doctor` looks at a machine for: a run that is planned, an experiment that is asked, or our defaults.
+"""What `make doctor` checks a machine for: a planned run, an experiment, or the defaults.
 
-With an experiment it takes YAML and pydantic, which a fresh clone does not have; then it is the defaults.
+To read an experiment takes YAML and pydantic. A fresh clone does not have them, and takes the defaults.
 """
 
 import sys
@@ -18,10 +18,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Subject:
-    """Where the blocks will run, and what they need there; ``planned``: it is a run already.
+    """Where the blocks will run, and what they need there; ``planned``: the run exists.
 
-    ``disk``: bytes by name, as tsduel.core.plan.Estimate; ``memory``: bytes of one server, of which ``residents`` stand
-    beside each other; ``pin``: auto, off or fixed.
+    ``disk``: bytes by name, as tsduel.core.plan.Estimate; ``memory``: bytes of one server; ``residents``: how many
+    servers run at the same time; ``pin``: auto, off or fixed.
     """
 
     name: str
@@ -36,14 +36,8 @@ class Subject:
     planned: bool = False
 
     def asked(self, *, on_top_mib: int = 0, cached: bool = False) -> list[str]:
-        """Return the words of scripts/examine-host; ``cached``: the data is there, and takes no more disk."""
+        """Return the arguments of scripts/examine-host; ``cached``: the data is in the cache and takes no more disk."""
         disk = sum(count for name, count in self.disk.items() if not (cached and name == "data_bytes"))
-        limits = {
-            "steal_pct": defaults.STEAL_PCT,
-            "steal_flag_pct": defaults.STEAL_FLAG_PCT,
-            "foreign_cpu_flag_pct": defaults.FOREIGN_CPU_FLAG_PCT,
-            "clock_step_s": defaults.CLOCK_STEP_S,
-        }
         words: dict[str, Any] = {
             "port": self.port,
             "disk_mib": disk // MIB + on_top_mib,
@@ -51,20 +45,20 @@ class Subject:
             "residents": self.residents,
             "pin": self.pin,
         }
-        for name, default in limits.items():
-            limit = self.noise.get(name, default)
-            # Bash knows neither 1e-05 nor more than thousandths.
+        for name in ("steal_pct", "steal_flag_pct", "foreign_cpu_flag_pct", "clock_step_s"):
+            limit = self.noise.get(name, getattr(defaults, name.upper()))
+            # The script reads neither 1e-05 nor more than three decimals.
             words[name] = None if limit is None else f"{limit:.3f}"
         return [f"{name}={value}" for name, value in words.items() if value is not None]
 
 
 def is_readable() -> bool:
-    """Return whether this Python is the project's own, with the libraries that it takes to read an experiment."""
+    """Return whether this Python is the project's own, with the libraries that read an experiment."""
     return Path(sys.prefix) == PROJECT / ".venv"
 
 
 def of_run(run_dir: Path) -> Subject:
-    """Return what a run's plan says; a UserError says why it cannot be read."""
+    """Return the subject of a run's plan; a UserError says why it cannot be read."""
     from tsduel.core.rundir import open_run
     from tsduel.plan import cells
 
@@ -84,7 +78,7 @@ def of_run(run_dir: Path) -> Subject:
 
 
 def of_question(environment: Mapping[str, str]) -> Subject:
-    """Return what an experiment and the knobs say; a UserError names what is wrong with them."""
+    """Return the subject of the experiment and the knobs; a UserError says what is wrong with them."""
     from tsduel.plan import cells
     from tsduel.question import read as question
     from tsduel.workloads import WORKLOADS
@@ -92,7 +86,8 @@ def of_question(environment: Mapping[str, str]) -> Subject:
     read = question.read(environment)
     asked, kind = read.asked, WORKLOADS[read.asked.kind]
     sections, _, settings = cells.settle(kind, read.cells, len(asked.variants))
-    loads = [load for one in settings if (load := one.workload or sections.get("workload"))]
+    loads = [load for cell in settings if (load := cell.workload or sections.get("workload"))]
+    sizes = [(variant.target, len(variant.parts)) for variant in asked.variants.values()]
     duel = sections.get("duel")
     return Subject(
         name=read.path or f"make {environment.get('KIND', '')}",
@@ -100,22 +95,11 @@ def of_question(environment: Mapping[str, str]) -> Subject:
         port=getattr(asked.host, "port", None),
         disk=sections["estimate"].model_dump(),
         data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),
-        memory=max(
-            (
-                kind.memory(load, [(one.target, len(one.parts)) for one in asked.variants.values()]) or 0
-                for load in loads
-            ),
-            default=None,
-        ),
+        memory=max((kind.memory(load, sizes) or 0 for load in loads), default=None),
         residents=len(asked.variants) if duel and duel.enabled else 1,
         pin=_pin(getattr(asked.host, "pin", "off")),
         noise=asked.noise.model_dump(),
     )
-
-
-def of_nothing(environment: Mapping[str, str]) -> Subject:
-    """Return our defaults, and the place that the knobs name."""
-    return Subject(name="", place=place.asked(environment))
 
 
 def _pin(pin: object) -> str:

@@ -1,4 +1,4 @@
-"""The machines of a run, as they were provisioned: host/outputs.json, written and read here alone."""
+"""The provisioned machines of a run: host/outputs.json, which only this module writes and reads."""
 
 import json
 from collections.abc import Mapping
@@ -11,19 +11,18 @@ FILE = "host/outputs.json"
 
 
 def known(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """Return how each host is reached and what it is, by its name in the plan; none of this machine, or too early."""
-    outputs = rundir.open_run(run_dir).json(FILE)
-    # Of runs that are older than fleets.
-    return outputs.get("hosts") or ({"host1": outputs["host"]} if outputs.get("host") else {})
+    """Return address and facts of each host by its name in the plan; none before `make provision`, none for local."""
+    known: dict[str, dict[str, Any]] = rundir.open_run(run_dir).json(FILE).get("hosts", {})
+    return known
 
 
 def provisioned(run_dir: Path) -> bool:
-    """Return whether machines were made for this run, and not given back since."""
+    """Return whether this run has rented machines that were not given back."""
     return bool(rundir.open_run(run_dir).json(FILE).get("provisioned"))
 
 
 def write(run_dir: Path, *, kind: str, hosts: Mapping[str, Mapping[str, Any]], provisioned: bool) -> None:
-    """Write it; each host as tsduel.places.ssh.ssh describes it, of this machine none."""
-    outputs = {"target": kind, "provisioned": provisioned, "hosts": {name: dict(of) for name, of in hosts.items()}}
+    """Write it; tsduel.places.ssh.ssh describes a host. For this machine there are none."""
+    outputs = {"target": kind, "provisioned": provisioned, "hosts": {name: dict(host) for name, host in hosts.items()}}
     (run_dir / FILE).parent.mkdir(parents=True, exist_ok=True)
     files.write(run_dir / FILE, json.dumps(outputs, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Hosts that run components for a driver on another one: where they are found, and by which token that is known."""
+"""Lent hosts: they run components for a driver on another host, which they know by a token."""
 
 import ipaddress
 import json
@@ -19,24 +19,24 @@ from tsduel.places.ssh.ssh import Host
 FILE = "host/lent.json"
 START_S = 60.0
 STOP_S = 180.0
-# At which address of its own a machine was reached, and which it has.
+# Prints the address at which we reached the machine, and all its addresses.
 ADDRESSES = r"""printf 'reached=%s\naddresses=%s\n' "$SSH_CONNECTION" "$(hostname -I)" """
 
 
 def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write host/lent.json, for our user alone, where components have hosts of their own; its token stays as it is.
+    """Write host/lent.json, readable only by our user, if the plan has a topology; an existing token stays.
 
-    A UserError names a host without a private address, or with several of which none is named.
+    A UserError names a host without a private address, or with several if none was chosen.
     """
     if not plan.topology:
         return
     path = run_dir / FILE
-    # As the user says it, or Google.
-    found = {name: address(Host.from_outputs(of), of.get("private")) for name, of in made.items()}
-    if twice := [name for name, at in found.items() if list(found.values()).count(at) > 1]:
-        raise UserError(f"{' and '.join(twice)} have one private address, {found[twice[0]]}: each needs one of its own")
+    addresses = {name: address(Host.from_outputs(host), host.get("private")) for name, host in made.items()}
+    if twice := [name for name, text in addresses.items() if list(addresses.values()).count(text) > 1]:
+        same = addresses[twice[0]]
+        raise UserError(f"{' and '.join(twice)} have one private address, {same}: each needs one of its own")
     token = files.read_json(path)["token"] if path.exists() else secrets.token_hex(32)
-    lent = {"token": token, "port": plan.host.port + LENT_PORT, "hosts": found}
+    lent = {"token": token, "port": plan.host.port + LENT_PORT, "hosts": addresses}
     path.parent.mkdir(parents=True, exist_ok=True)
     before = os.umask(0o077)
     try:
@@ -46,16 +46,18 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
 
 
 def address(host: Host, given: str | None) -> str:
-    """Return a machine's private IPv4 address for the others: as given, else the one that we came to, or its only."""
-    said = host.run("sh", "-c", ADDRESSES).stdout.splitlines()
-    facts = dict(line.split("=", 1) for line in said if "=" in line)
+    """Return a machine's private IPv4 address: ``given``, else the one that we reached, else its only one."""
+    output = host.run("sh", "-c", ADDRESSES).stdout.splitlines()
+    facts = dict(line.split("=", 1) for line in output if "=" in line)
     private = [text for text in dict.fromkeys(facts.get("addresses", "").split()) if _is_private(text)]
     reached = [*facts.get("reached", "").split(), "", "", ""][2]
     has = ", ".join(private) or "none"
     if given and given not in private:
         raise UserError(f"{host.name} has no private address {given}; it has: {has}")
-    if found := given or (reached if reached in private else "") or ("".join(private) if len(private) == 1 else ""):
-        return found
+    if given or reached in private:
+        return given or reached
+    if len(private) == 1:
+        return private[0]
     raise UserError(
         f"{host.name}: components listen at one private IPv4 address, and which one is not clear (it has: {has}); "
         "name it: SSH_HOST=user@host/10.0.0.5"
@@ -63,18 +65,19 @@ def address(host: Host, given: str | None) -> str:
 
 
 def _is_private(text: str) -> bool:
+    # IPv4 only, since adapters write HOST:PORT.
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.IPv4Address(text)
     except ValueError:
         return False
-    return found.version == 4 and found.is_private and not found.is_loopback  # noqa: PLR2004 - adapters write HOST:PORT
+    return address.is_private and not address.is_loopback
 
 
 def lend(run_dir: Path) -> None:
-    """Have the hosts of a run that is about to start wait for its driver; those that do already stay as they are.
+    """Have the lent hosts of a run wait for its driver; a host that waits already is not changed.
 
-    Where one will not, or is not reached, none waits, and a plain UserError says so: it is no lost connection to the
-    driver's host, which would be tried again.
+    If one refuses or is not reached, none waits. The error is a plain UserError, since only a lost connection to the
+    driver's host is tried again.
     """
     try:
         for name, link in Link.lent(run_dir).items():
@@ -86,9 +89,9 @@ def lend(run_dir: Path) -> None:
 
 
 def take_back(run_dir: Path) -> None:
-    """End the waiting of a run's hosts whose driver does not run, and what they were killed over.
+    """End the waiting of a run's lent hosts, and what a kill has left there; the run's driver must not run.
 
-    All of them, before a UserError names those that were not reached.
+    All hosts are tried before a UserError names those that were not reached.
     """
     errors = []
     for link in Link.lent(run_dir).values():

@@ -1,4 +1,4 @@
-"""One run at a time on a machine: who holds its lock, which the Go program takes and the kernel gives back."""
+"""One run at a time on a machine: finds the holder of the machine's lock, which the Go program takes."""
 
 import re
 import subprocess
@@ -9,16 +9,16 @@ from pathlib import Path
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.ssh import Host
 
-# For a machine where nothing of ours lies yet. Prints the lock's text if somebody holds it: the kernel is asked, and
-# the text believed only if it names a process of this boot that is that very one (its start, field 22 of its stat).
-# Shared, so that two who look do not see each other; opened without O_CREAT (fs.protected_regular).
+# Needs no file of ours on the machine. Prints the lock's text if a process holds the lock. The text counts only if
+# process id, start time (field 22 of its stat) and boot are those of a running process; else it prints `held`.
+# The lock is shared, so that two lookers do not disturb each other; no O_CREAT because of fs.protected_regular.
 WHO = r"""
 lock=${TSDUEL_LOCK:-/tmp/tsduel.lock}
 if [[ -z ${TSDUEL_LOCK:-} && -k /run/lock ]]; then lock=/run/lock/tsduel.lock; fi
 [[ -e $lock ]] || exit 0
 if [[ -L $lock || ! -f $lock ]] || ! { exec 6<"$lock"; } 2>/dev/null; then
-  said='by which runs on this machine exclude each other, cannot be opened: see who made it, and remove it'
-  printf '%s, %s\n' "$lock" "$said" >&2
+  reason='by which runs on this machine exclude each other, cannot be opened: see who made it, and remove it'
+  printf '%s, %s\n' "$lock" "$reason" >&2
   exit 2
 fi
 flock -s -n 6 && exit 0
@@ -39,7 +39,7 @@ HOLDER = re.compile(r"pid (\d+), began \d+, boot [0-9a-f-]+, user ([^,]*), since
 
 @dataclass(frozen=True)
 class Holder:
-    """The run that measures on a machine now; ``pid`` is that of its driver, 0 where nobody knows it."""
+    """The run that measures on a machine now; ``pid`` is that of its driver, 0 if unknown."""
 
     pid: int
     user: str
@@ -48,9 +48,9 @@ class Holder:
 
 
 def holder(host: Host | None = None, environment: Mapping[str, str] | None = None) -> Holder | None:
-    """Return who measures on this machine, or on ``host``; None if nobody does. The kernel is asked, not a file.
+    """Return the run that measures on this machine, or on ``host``; None if there is none.
 
-    ``environment``: in place of our own, for where the lock of this machine is (TSDUEL_LOCK).
+    ``environment`` replaces our own; its TSDUEL_LOCK is the path of this machine's lock.
     """
     if host is None:
         command = ["bash", "-s"]
@@ -59,32 +59,32 @@ def holder(host: Host | None = None, environment: Mapping[str, str] | None = Non
         done = host.run("bash", "-s", text=WHO)
     if done.returncode != 0:
         raise UserError(done.stderr.strip())
-    # A login shell may greet first.
+    # A login shell may print a greeting first.
     for line in done.stdout.splitlines():
-        if found := HOLDER.fullmatch(line):
-            return Holder(int(found[1]), found[2], found[3], found[4])
+        if match := HOLDER.fullmatch(line):
+            return Holder(int(match[1]), match[2], match[3], match[4])
     return Holder(0, "?", "?", "?") if "held" in done.stdout.splitlines() else None
 
 
 def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: str = "") -> None:
-    """Raise where a run is going on on the machine, before minutes are spent on what could not be measured then.
+    """Raise a UserError if a run is going on on the machine, before time is spent on preparing another one.
 
-    ``kind`` is the command that goes on with this run, ``there`` its directory on ``host``.
+    ``kind`` is the command that continues this run, ``there`` its directory on ``host``.
     """
-    found = holder(host)
-    if found is None:
+    run = holder(host)
+    if run is None:
         return
     where = f"on {host.name}" if host else "on this machine"
-    who = f"pid {found.pid} of user {found.user}, since {found.since}" if found.pid else "nobody knows which"
-    name = Path(found.run_dir).name
-    if found.run_dir == (there or str(run_dir.resolve())):
+    words = f"pid {run.pid} of user {run.user}, since {run.since}" if run.pid else "nobody knows which"
+    name = Path(run.run_dir).name
+    if run.run_dir == (there or str(run_dir.resolve())):
         raise UserError(
-            f"this run is going on already: {who}; look at it with 'make status RUN={name}', end it with "
+            f"this run is going on already: {words}; look at it with 'make status RUN={name}', end it with "
             f"'make stop RUN={name}'"
         )
-    if found.pid:
-        who += f", {found.run_dir}; wait for it, or end it with 'make stop RUN={name}' there"
+    if run.pid:
+        words += f", {run.run_dir}; wait for it, or end it with 'make stop RUN={name}' there"
     else:
-        who += "; wait for it"
+        words += "; wait for it"
     again = f"make {kind} RUN={run_dir.name}" if run_dir.exists() else "the same command again"
-    raise UserError(f"another run is going on {where}: {who}, then: {again}")
+    raise UserError(f"another run is going on {where}: {words}, then: {again}")

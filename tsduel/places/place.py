@@ -1,4 +1,4 @@
-"""Where the blocks run: on this machine, another one over SSH, or a rented one. This module alone decides it."""
+"""Decides where the blocks run: on this machine, on another one over SSH, or on a rented one."""
 
 import getpass
 import os
@@ -13,7 +13,7 @@ from tsduel.places.gcp import place as gcp
 KINDS = ("local", "ssh", "gcp")
 SSH_KNOBS = ("SSH_HOST", "SPARE_HOSTS", "SSH_CONFIG", "REMOTE_DIR")
 KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
-# A host's name never begins with a dash, which ssh would take for an option.
+# A host's name never begins with a dash: ssh would read it as an option.
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
     r"(?P<address>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
@@ -24,10 +24,10 @@ MAX_PORT = 65535
 
 
 def asked(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the knobs TARGET, SSH_HOST and so on say, as fields of tsduel.core.plan.Place.
+    """Return the knobs TARGET, SSH_HOST and so on as fields of tsduel.core.plan.Place.
 
-    Of a rented machine, for GCP_PROJECT and SSH_FROM, it is the part that ``tsduel.places.gcp.place.asked`` describes,
-    and tsduel.places.gcp.rent completes it. Plain values, since `make doctor` asks on a fresh clone, without pydantic.
+    For rented machines it is the part that ``tsduel.places.gcp.place.asked`` describes, and tsduel.places.gcp.rent adds
+    the rest. The values are plain, since `make doctor` works without pydantic.
     """
     given = {name: environment.get(name, "").strip() for name in KNOBS}
     kind = given["TARGET"] or "local"
@@ -37,35 +37,35 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; there are: {', '.join(KINDS)}")
     if kind != "ssh":
         for name in SSH_KNOBS:
-            # Of rented machines it is how many.
+            # For rented machines SPARE_HOSTS is a number.
             if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
                 raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
-        # GCP_PROJECT and SSH_FROM may stand in somebody's environment for good.
+        # GCP_PROJECT and SSH_FROM may always be in the user's environment.
         return gcp.asked(given) if kind == "gcp" else {"kind": "local"}
     if not given["SSH_HOST"]:
         raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
     named = [(knob, text.strip()) for knob in SSH_KNOBS[:2] for text in given[knob].split(",") if given[knob]]
-    found = [_host(knob, text, given["REMOTE_DIR"]) | {"spare": knob == SSH_KNOBS[1]} for knob, text in named]
-    seen = set[tuple[str, int]]()
-    for (knob, text), host in zip(named, found, strict=True):
+    hosts, seen = dict[str, dict[str, Any]](), set[tuple[str, int]]()
+    for number, (knob, text) in enumerate(named, 1):
+        host = _host(knob, text, given["REMOTE_DIR"]) | {"spare": knob == SSH_KNOBS[1]}
         machine = (host["address"], host["port"] or 22)
         if machine in seen:
             raise UserError(f"{knob}: {text} is named twice, and a machine runs one block at a time: name it once")
         seen.add(machine)
-    hosts = {f"host{number}": host for number, host in enumerate(found, 1)}
+        hosts[f"host{number}"] = host
     return {"kind": kind, "config_file": _config_file(given["SSH_CONFIG"]), "hosts": hosts}
 
 
 def _host(knob: str, text: str, directory: str) -> dict[str, Any]:
-    found = SSH_HOST.fullmatch(text)
-    port = int(found["port"]) if found and found["port"] else None
-    if not found or (port is not None and not 0 < port <= MAX_PORT):
+    match = SSH_HOST.fullmatch(text)
+    port = int(match["port"]) if match and match["port"] else None
+    if not match or (port is not None and not 0 < port <= MAX_PORT):
         raise UserError(
             f"{knob}: {text!r} is no machine to log in to; write user@host or user@host:port, several with commas "
             "between them (an IPv6 address in brackets)"
         )
-    user, address = found["user"], found["address"].strip("[]")
-    reached = {"user": user, "address": address, "port": port, "private": found["private"]}
+    user, address = match["user"], match["address"].strip("[]")
+    reached = {"user": user, "address": address, "port": port, "private": match["private"]}
     return reached | {"directory": _directory(directory, user)}
 
 
@@ -79,9 +79,9 @@ def _config_file(text: str) -> str | None:
 
 
 def _directory(text: str, user: str | None) -> str:
-    # On a local disk, known before anybody logs in: a home may be on the network.
+    # A home directory may be on the network, and its path is not known before the login.
     if not text:
-        return f"/var/tmp/tsduel-{user or getpass.getuser()}"  # noqa: S108 - private, and checked there to be ours
+        return f"/var/tmp/tsduel-{user or getpass.getuser()}"  # noqa: S108 - private, and probe checks that it is ours
     if not REMOTE_DIR.fullmatch(text) or "/../" in f"{text}/":
         raise UserError(
             f"REMOTE_DIR: {text!r} is no directory of our own; write an absolute path of letters, digits, dots, dashes "

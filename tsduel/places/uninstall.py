@@ -1,4 +1,4 @@
-"""`make uninstall TARGET=ssh SSH_HOST=...`: our directory on that machine goes, unless a run is going on there."""
+"""`make uninstall TARGET=ssh SSH_HOST=...`: removes our directory on that machine, unless a run is going on there."""
 
 import os
 import sys
@@ -9,22 +9,20 @@ from tsduel.core.project import PROJECT
 from tsduel.places import place
 from tsduel.places.ssh.ssh import Host
 
-LIBRARY = PROJECT / "scripts" / "lib"
-# The same code as on this machine, in the order in which it is read there: what lies there may be of any age.
-PARTS = ("cache.sh", "there.sh")
+# Sent in this order, since the scripts on that machine may be older.
+PARTS = ("cache.sh", "remote.sh")
 REMOVE_S = 1800.0
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Say what is there, and remove it unless DRY=1; return the exit code of what did it there."""
+    """Print what is there, and remove it unless DRY=1; return the exit code."""
     where = place.asked(environment)
-    # Nothing in it reads its own text by mistake.
-    text = "".join((LIBRARY / part).read_text(encoding="utf-8") for part in PARTS) + 'uninstall_there "$@" </dev/null\n'
-    asked = [environment.get(name, "").strip() or "0" for name in ("DRY", "YES")]
+    text = "".join((PROJECT / "scripts" / "lib" / part).read_text(encoding="utf-8") for part in PARTS)
+    arguments = [environment.get(name, "").strip() or "0" for name in ("DRY", "YES")]
     code = 0
-    for of in where["hosts"].values():
-        host = Host.from_outputs(of | {"config_file": where["config_file"]})
-        done = host.run("bash", "-s", "--", of["directory"], *asked, text=text, timeout_s=REMOVE_S)
+    for fields in where["hosts"].values():
+        host = Host.from_outputs(fields | {"config_file": where["config_file"]})
+        done = host.run("bash", "-s", "--", fields["directory"], *arguments, text=text, timeout_s=REMOVE_S)
         sys.stdout.write(done.stdout)
         sys.stderr.write("".join(f"{host.name}: {line}\n" for line in done.stderr.splitlines()))
         code = max(code, done.returncode)

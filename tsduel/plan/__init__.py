@@ -1,1 +1,1 @@
-"""The first stage: every value resolved and the whole order drawn, before anything starts."""
+"""The first stage: all values and the order of all blocks, before anything starts."""

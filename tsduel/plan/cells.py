@@ -1,4 +1,4 @@
-"""A sweep in the plan: the sections that each cell changes, and what all of them take together."""
+"""A sweep in the plan: the sections that each cell changes, and the estimate of all cells."""
 
 import math
 from collections.abc import Sequence
@@ -12,70 +12,65 @@ from tsduel.workloads import workload_of
 from tsduel.workloads.protocol import Planned
 
 _STARTED_WITH = {"flags", "env"}
-"""Of a component, what can be another one in each cell: the rest is built, and that is done once for the run."""
+"""Fields of a component that can differ between cells. The others belong to its build."""
 
 
 def settle(
     workload: Planned, asked: Sequence[AskedCell], variants: int
 ) -> tuple[dict[str, Any], Duration, tuple[Cell, ...]]:
-    """Return the plan's sections, which are those of the first cell with the estimate of all, its times, and the cells.
+    """Return the plan's sections, its times, and the cells, still without components.
 
-    Data and queries that cells share are counted once, and so is the disk of the largest database, since only one
-    block's are there at a time. Components are not in the cells yet.
+    The sections are those of the first cell with the estimate of all cells. Data and queries that cells share
+    count once. Disk counts for the largest database alone, since only one block has its databases at a time.
     """
-    of_cell = [workload.sections(cell.asked, variants) for cell in asked]
-    lasts = [workload.duration(own, cell.asked, variants) for own, cell in zip(of_cell, asked, strict=True)]
-    first = of_cell[0]
+    sections = [workload.sections(cell.asked, variants) for cell in asked]
+    times = [workload.duration(own, cell.asked, variants) for own, cell in zip(sections, asked, strict=True)]
+    first = sections[0]
     if len(asked) == 1:
-        return first, lasts[0], (Cell(set=asked[0].set),)
-    made = {_files(own): (own["estimate"], lasting.workload_s) for own, lasting in zip(of_cell, lasts, strict=True)}
-    estimates: list[Estimate] = [own["estimate"] for own in of_cell]
+        return first, times[0], (Cell(set=asked[0].set),)
+    estimates: list[Estimate] = [own["estimate"] for own in sections]
+    keys = [tuple(file.key for file in own["workload"].data) for own in sections]
+    files = dict(zip(keys, zip(estimates, times, strict=True), strict=True))
     total = Estimate(
-        data_bytes=sum(one.data_bytes for one, _ in made.values()),
-        query_bytes=sum(one.query_bytes for one, _ in made.values()),
-        database_bytes=max(one.database_bytes for one in estimates),
-        results_bytes=sum(one.results_bytes for one in estimates),
+        data_bytes=sum(estimate.data_bytes for estimate, _ in files.values()),
+        query_bytes=sum(estimate.query_bytes for estimate, _ in files.values()),
+        database_bytes=max(estimate.database_bytes for estimate in estimates),
+        results_bytes=sum(estimate.results_bytes for estimate in estimates),
     )
-    workload_s = sum(seconds for _, seconds in made.values())
-    blocks_s = sum(one.total_s - one.prepare_s - one.workload_s for one in lasts)
+    workload_s = sum(duration.workload_s for _, duration in files.values())
+    blocks_s = sum(duration.total_s - duration.prepare_s - duration.workload_s for duration in times)
     duration = Duration(
-        prepare_s=lasts[0].prepare_s,
+        prepare_s=times[0].prepare_s,
         workload_s=workload_s,
-        block_s=math.ceil(sum(one.block_s for one in lasts) / len(lasts)),
-        total_s=lasts[0].prepare_s + workload_s + blocks_s,
+        block_s=math.ceil(sum(each.block_s for each in times) / len(times)),
+        total_s=times[0].prepare_s + workload_s + blocks_s,
     )
-    changed = [{name: own[name] for name in Cell.SECTIONS if own[name] != first[name]} for own in of_cell]
+    changed = [{name: own[name] for name in Cell.SECTIONS if own[name] != first[name]} for own in sections]
     cells = tuple(Cell(name=cell.name, set=cell.set, **own) for cell, own in zip(asked, changed, strict=True))
     return {**first, "estimate": total}, duration, cells
 
 
-def shared(lasts: Duration, share: float) -> Duration:
-    """Return the times of a run of which each host has at most this share of the blocks."""
-    before = lasts.prepare_s + lasts.workload_s
-    return lasts.model_copy(update={"total_s": before + math.ceil((lasts.total_s - before) * share)})
-
-
-def _files(sections: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(file.key for file in sections["workload"].data)
+def shared(times: Duration, share: float) -> Duration:
+    """Return the times of a fleet whose busiest host has this share of the blocks."""
+    before = times.prepare_s + times.workload_s
+    return times.model_copy(update={"total_s": before + math.ceil((times.total_s - before) * share)})
 
 
 def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: AskedCell) -> Cell:
-    """Return the cell with the components that it starts otherwise than the run; what is built is the same for all."""
+    """Return the cell with components whose flags or env differ from the run's; no build may differ."""
     changed = dict[str, tuple[Component, ...]]()
     for variant in variants:
-        # Of an A/A run both are the baseline.
+        # Both variants of an A/A run are the baseline.
         written = variant.name if variant.name in asked.asked.variants else "baseline"
-        own, base = (one.asked.variants[written] for one in (asked, first))
+        own, base = asked.asked.variants[written], first.asked.variants[written]
         if own == base:
             continue
-        for mine, theirs in zip(own.parts, base.parts, strict=False):
-            differ = [
-                name for name in type(mine).model_fields
-                if name not in _STARTED_WITH and name != "components" and getattr(mine, name) != getattr(theirs, name)
-            ]  # fmt: skip
+        for part, base_part in zip(own.parts, base.parts, strict=False):
+            names = [name for name in type(part).model_fields if name not in {*_STARTED_WITH, "components"}]
+            differ = next((name for name in names if getattr(part, name) != getattr(base_part, name)), "")
             if differ or len(own.parts) != len(base.parts):
                 raise UserError(
-                    f"matrix: variants.{written}.{differ[0] if differ else 'components'}: a cell has no builds of its "
+                    f"matrix: variants.{written}.{differ or 'components'}: a cell has no builds of its "
                     "own, only flags and env: give what is built otherwise as another variant"
                 )
         changed[variant.name] = tuple(
@@ -86,19 +81,18 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
 
 
 def memory(plan: Plan) -> int | None:
-    """Return the bytes that one server will roughly need in the largest cell; None where nobody knows."""
+    """Return the rough memory of one server in the largest cell in bytes; None if unknown."""
     sizes = [(variant.target, len(variant.components)) for variant in plan.variants]
     each = [workload_of(plan).memory(plan.at(cell.name).workload, sizes) for cell in plan.cells]
-    return max((one for one in each if one is not None), default=None)
+    return max((bytes_ for bytes_ in each if bytes_ is not None), default=None)
 
 
 def described(plan: Plan, blocks: int) -> str:
-    """Return the first line of a sweep's plan: cells, blocks, hours, disk, and money where the machine is rented."""
+    """Return the first line of a sweep's plan: cells, blocks, hours, disk, and price."""
     keys = ", ".join(dict.fromkeys(key for cell in plan.cells for key in cell.set))
-    rough = plan.duration
     parts = [f"{len(plan.cells)} cells ({keys})", number_of(blocks, "block")]
-    if rough:
-        seconds = rough.total_s - (0 if plan.place.kind == "gcp" else rough.prepare_s)
+    if plan.duration:
+        seconds = plan.duration.total_s - (0 if plan.place.kind == "gcp" else plan.duration.prepare_s)
         parts.append(f"about {lasting(seconds)}, roughly")
     parts.append(f"up to {amount(plan.estimate.total)} of disk")
     if plan.place.kind == "gcp":

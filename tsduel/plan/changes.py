@@ -1,17 +1,16 @@
-"""What lies between two revisions of a program: commits of a git repository, or files that differ in two modules."""
+"""Changes between two revisions of a program: commits of a repository, or files of two modules."""
 
 import filecmp
-import json
 import re
-import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
 from tsduel.core.wording import last_line
-from tsduel.plan.sources import TIMEOUT_S
+from tsduel.plan import sources
 from tsduel.targets.database import Program
 
 _REQUIRED = re.compile(r"^(?:require )?\s*(\S+\.\S+) (v\S+)", re.MULTILINE)
@@ -19,7 +18,7 @@ _REQUIRED = re.compile(r"^(?:require )?\s*(\S+\.\S+) (v\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit; `taken_back`: it is in the baseline, and not in the candidate."""
+    """One commit; `taken_back`: the baseline has it, and the candidate does not."""
 
     revision: str
     day: str
@@ -29,9 +28,9 @@ class Commit:
 
 @dataclass(frozen=True)
 class Changes:
-    """`commits`, newest first, or `files` that differ, by package; `modules`: other modules' old and new version.
+    """`commits`, newest first, or `files` by package; `modules`: other modules, old and new version.
 
-    `why` is a sentence where neither can be said.
+    `why`: a sentence if the changes cannot be found.
     """
 
     commits: tuple[Commit, ...] = ()
@@ -40,84 +39,78 @@ class Changes:
     why: str = ""
 
 
-def between(program: Program, one: Component, other: Component, packages: Collection[str] = ()) -> Changes:
-    """Return what lies between two revisions and touches these Go packages; without any, all of it.
+def between(program: Program, old: Component, new: Component, packages: Collection[str] = ()) -> Changes:
+    """Return the changes between two revisions in these Go packages; without packages, all changes.
 
-    ``packages``: import paths, also of other modules, which a repository may hold in vendor/; `main` is the program's.
+    ``packages``: import paths, also of other modules, which a repository may have in vendor/; `main`: the
+    program's.
     """
-    sources = {one.source, other.source}
-    if sources == {"module"}:
-        return _of_modules(program, one, other, packages)
-    if sources <= {"git", "path"}:
-        return _of_git(program, one, other, packages)
-    if "binary" in sources:
-        return Changes(why="a ready binary has no sources to look at")
-    return Changes(why=f"a {one.source} and a {other.source} have no history in common")
-
-
-def _said(*command: str | Path) -> tuple[bool, str]:
-    """Return whether a program did it, and what it said."""
+    kinds = {old.source, new.source}
     try:
-        done = subprocess.run(
-            command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return False, str(error)
-    return done.returncode == 0, done.stderr if done.returncode else done.stdout
+        if kinds == {"module"}:
+            return _of_modules(program, old, new, packages)
+        if kinds <= {"git", "path"}:
+            return _of_git(program, old, new, packages)
+    except UserError as error:
+        return Changes(why=str(error))
+    if "binary" in kinds:
+        return Changes(why="a ready binary has no sources to look at")
+    return Changes(why=f"a {old.source} and a {new.source} have no history in common")
 
 
-def _of_git(program: Program, one: Component, other: Component, packages: Collection[str]) -> Changes:
-    where = other.repo or other.path
-    if not where.startswith("/"):
-        fetched, said = _said(PROJECT / "scripts" / "fetch-git", where, other.revision)
-        if not fetched:
-            return Changes(why=f"{where} cannot be read: {last_line(said)}")
-        where = said.strip()
-    git = ("git", "-C", where)
-    _, go_mod = _said(*git, "show", f"{other.revision}:go.mod")
-    module = next((line.split()[1] for line in go_mod.splitlines() if line.startswith("module ")), program.module)
+def _of_git(program: Program, old: Component, new: Component, packages: Collection[str]) -> Changes:
+    repo = new.repo or new.path
+    if not repo.startswith("/"):
+        fetched = sources.run([PROJECT / "scripts" / "fetch-git", repo, new.revision])
+        if fetched.returncode != 0:
+            return Changes(why=f"{repo} cannot be read: {last_line(fetched.stderr)}")
+        repo = fetched.stdout.strip()
+    git = ("git", "-C", repo)
+    go_mod = sources.run([*git, "show", f"{new.revision}:go.mod"]).stdout.splitlines()
+    module = next((line.split()[1] for line in go_mod if line.startswith("module ")), program.module)
     paths = [_directory(program, module, package) for package in packages]
     log = (*git, "log", "--left-right", "--no-merges", "--format=%m%x09%H%x09%cs%x09%s")
-    read, said = _said(*log, f"{one.revision}...{other.revision}", "--", *paths)
-    if not read:
-        return Changes(why=f"{where} does not know both revisions: {last_line(said)}")
-    lines = (line.split("\t", 3) for line in said.splitlines())
+    done = sources.run([*log, f"{old.revision}...{new.revision}", "--", *paths])
+    if done.returncode != 0:
+        return Changes(why=f"{repo} does not know both revisions: {last_line(done.stderr)}")
+    lines = (line.split("\t", 3) for line in done.stdout.splitlines())
     return Changes(commits=tuple(Commit(rev, day, subject, side == "<") for side, rev, day, subject in lines))
 
 
+def _main(program: Program, module: str) -> str:
+    return f"{module}/{program.package.removeprefix('./')}".removesuffix("/.")
+
+
 def _directory(program: Program, module: str, package: str) -> str:
-    """Return the place of a package in a repository: it and not what lies below it, in the module or in vendor/."""
-    if package == "main":
-        package = f"{module}/{program.package.removeprefix('./')}".removesuffix("/.")
+    """Return git's pattern for the files of a package, in the module or in vendor/."""
+    package = _main(program, module) if package == "main" else package
     inside = package == module or package.startswith(f"{module}/")
     path = package[len(module) + 1 :] if inside else f"vendor/{package}"
     return f":(glob){path}/*" if path else ":(glob)*"
 
 
-def _of_modules(program: Program, one: Component, other: Component, packages: Collection[str]) -> Changes:
-    found = []
-    for part in (one, other):
-        name = f"{program.module}@{part.version or part.ref}"
-        with_go = (PROJECT / "scripts" / "with-go", program.go_minimum, "local")
-        had, said = _said(*with_go, "go", "mod", "download", "-json", name)
-        if not had:
-            return Changes(why=f"the sources of {name} cannot be had: {last_line(said)}")
-        found.append(Path(json.loads(said)["Dir"]))
-    main = f"{program.module}/{program.package.removeprefix('./')}".removesuffix("/.")
-    wanted = {main if package == "main" else package for package in packages}
+def _of_modules(program: Program, old: Component, new: Component, packages: Collection[str]) -> Changes:
+    roots = []
+    for part in (old, new):
+        version = part.version or part.ref
+        answer = sources.download(program, version)
+        if "Dir" not in answer:
+            return Changes(why=f"the sources of {program.module}@{version} cannot be had: {answer['Error']}")
+        roots.append(Path(answer["Dir"]))
+    wanted = {_main(program, program.module) if package == "main" else package for package in packages}
     differ: dict[str, list[str]] = {}
-    for path in sorted({file.relative_to(root) for root in found for file in root.rglob("*.go")}):
+    for path in sorted({file.relative_to(root) for root in roots for file in root.rglob("*.go")}):
         package = f"{program.module}/{path.parent}".removesuffix("/.")
         if path.name.endswith("_test.go") or (wanted and package not in wanted):
             continue
-        before, after = (root / path for root in found)
+        before, after = (root / path for root in roots)
         if not (before.exists() and after.exists() and filecmp.cmp(before, after, shallow=False)):
             differ.setdefault(package, []).append(path.name)
-    versions = [dict(_REQUIRED.findall((root / "go.mod").read_text(encoding="utf-8"))) for root in found]
+    was, now = (dict[str, str](_REQUIRED.findall((root / "go.mod").read_text(encoding="utf-8"))) for root in roots)
     modules = tuple(
-        (name, old, new)
-        for name in sorted({**versions[0], **versions[1]})
-        if (old := versions[0].get(name, "")) != (new := versions[1].get(name, ""))
+        (name, was.get(name, ""), now.get(name, ""))
+        for name in sorted({**was, **now})
+        if was.get(name) != now.get(name)
         and (not wanted or any(package == name or package.startswith(f"{name}/") for package in wanted))
     )
     return Changes(files=tuple((package, tuple(names)) for package, names in differ.items()), modules=modules)

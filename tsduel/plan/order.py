@@ -1,12 +1,16 @@
-"""The order of blocks: drawn with the plan, before anything starts, so that nothing that is seen can change it."""
+"""The order of blocks, drawn with the plan, so that no result can change it."""
 
 import math
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from tsduel.core import tables
 from tsduel.core.plan import Design
 from tsduel.core.rundir import BlockRow
+
+Coins = list[tuple[str, ...]]
+PAIR = 2
 
 
 def draw(
@@ -18,56 +22,76 @@ def draw(
 ) -> list[BlockRow]:
     """Draw the order of all blocks: randomized complete blocks (Abedi & Brecht, ICPE 2017).
 
-    ``cells``: the query types of each setting. Every cell has the whole design, whose blocks its ``hosts`` share
-    evenly, each with warm-up blocks of its own. The cells take turns: each round is a random permutation of them, so
-    that what drifts hits all alike. Within a cell, a host's blocks are drawn in groups of as many as there are
-    variants, in which every variant stands once at every position: with two, AB BA or BA AB. The order of query types
-    is drawn for each block, the same for its variants. Then come the spare blocks, which are run only in place of those
-    that outside causes spoil on the same host; and last those of ``spare_hosts``, each with enough for the blocks of a
-    host that is lost.
+    ``cells``: the query types of each cell. Every cell has the whole design; its ``hosts`` share the blocks
+    evenly, each with its own warm-up blocks. Each round is a random permutation of the cells, so that a drift
+    affects all cells. Within a cell, a host's blocks are drawn in groups in which every variant stands
+    equally often at every position of each coin. The order of query types is drawn for each block, the same
+    for its variants. Spare blocks come next: each replaces a block that was spoilt from outside on the same
+    host, and takes its coins. The blocks of ``spare_hosts`` come last, each with enough for the blocks of a
+    lost host.
     """
     coin = random.Random(design.seed)  # noqa: S311 - a reproducible order, no secret
-    # Turns have a coin of their own, so that the order of a run without a sweep does not depend on there being any.
-    turns = random.Random(f"turns of {design.seed}")  # noqa: S311 - drawn to be repeated, no secret
-    names, orders = list(variants), defaultdict[tuple[str, str], list[list[str]]](list)
+    # Turns have their own coin, so that the order without a sweep does not depend on the turns.
+    turns = random.Random(f"turns of {design.seed}")  # noqa: S311 - a reproducible order, no secret
+    names, left = list(variants), defaultdict[tuple[str, str], list[Coins]](list)
     rows = list[BlockRow]()
 
     def take_turns(kind: str, counts: Mapping[tuple[str, str], int]) -> None:
         for turn in range(max(counts.values(), default=0)):
-            left = [of for of, count in counts.items() if turn < count]
-            for cell, host in turns.sample(left, len(left)):
-                if not orders[cell, host]:
-                    first = coin.sample(names, len(names))
-                    orders[cell, host] = [first[shift:] + first[:shift] for shift in range(len(names))]
-                    coin.shuffle(orders[cell, host])
-                # The warm-up block is discarded, so it takes no part in the balance.
-                order = coin.sample(names, len(names)) if kind == "warmup" else orders[cell, host].pop()
+            due = [place for place, count in counts.items() if turn < count]
+            for cell, host in turns.sample(due, len(due)):
+                if kind == "measured" and not left[cell, host]:
+                    left[cell, host] = _group(names, coin)
+                # A warm-up block is discarded, so it is not part of the balance.
+                free = [tuple(coin.sample(names, len(names)) if kind == "warmup" else ()) for _ in tables.COINS]
+                order, start, read, ask = left[cell, host].pop() if kind == "measured" else free
                 types = coin.sample(list(cells[cell]), len(cells[cell]))
                 block = len(rows) + 1 - design.warmup_blocks
-                rows.append(BlockRow(block, cell, host, kind, tuple(order), tuple(types)))
+                rows.append(BlockRow(block, cell, host, kind, order, start, read, ask, tuple(types)))
 
     sharing = {(cell, host): len(hosts[cell]) for cell in cells for host in hosts[cell]}
-    # Where they do not come out even, no host has more than one block more in a cell, and others in the next.
+    # The shares of hosts differ by one block at most; each cell gives that block to other hosts.
     numbers = {cell: number for number, cell in enumerate(cells)}
-    places = {(cell, host): hosts[cell].index(host) - numbers[cell] for cell, host in sharing}
-    take_turns("warmup", dict.fromkeys(sharing, design.warmup_blocks))
-    take_turns("measured", {of: design.blocks // n + (places[of] % n < design.blocks % n) for of, n in sharing.items()})
-    take_turns("spare", {of: math.ceil(design.spare_blocks / n) for of, n in sharing.items()})
-    most = {
-        (cell, host): math.ceil(design.blocks / len(hosts[cell]))
-        for cell in cells
-        for host in (spare_hosts or {}).get(cell, ())
+    measured = {
+        (cell, host): design.blocks // n + ((hosts[cell].index(host) - numbers[cell]) % n < design.blocks % n)
+        for (cell, host), n in sharing.items()
     }
+    take_turns("warmup", dict.fromkeys(sharing, design.warmup_blocks))
+    take_turns("measured", measured)
+    take_turns("spare", {place: math.ceil(design.spare_blocks / n) for place, n in sharing.items()})
+    spares = [(cell, host) for cell in cells for host in (spare_hosts or {}).get(cell, ())]
+    most = {(cell, host): math.ceil(design.blocks / len(hosts[cell])) for cell, host in spares}
     take_turns("warmup", dict.fromkeys(most, design.warmup_blocks))
     take_turns("spare", most)
     return rows
 
 
+def _group(names: list[str], coin: random.Random) -> list[Coins]:
+    """Draw the coins of a group of blocks; the last block runs first.
+
+    Two variants: all eight blocks in which the last coin is the product of the others (a 2^(4-1) fraction,
+    Box and Hunter 1961), so that no coin depends on another coin, or on two. Each block is beside its mirror
+    image, so that every two blocks are balanced. More variants: as many blocks as variants, each coin by
+    itself.
+    """
+    if len(names) == PAIR:
+        first = coin.sample(names, PAIR)
+        sides = {1: tuple(first), -1: tuple(reversed(first))}
+        pairs = [[(1, b, c, b * c), (-1, -b, -c, -b * c)] for b in (1, -1) for c in (1, -1)]
+        coin.shuffle(pairs)
+        return [[sides[sign] for sign in signs] for pair in pairs for signs in coin.sample(pair, PAIR)]
+    by_coin = []
+    for _ in tables.COINS:
+        first = coin.sample(names, len(names))
+        turned = [tuple(first[shift:] + first[:shift]) for shift in range(len(names))]
+        by_coin.append(coin.sample(turned, len(turned)))
+    return [list(coins) for coins in zip(*by_coin, strict=True)]
+
+
 def share_of_busiest(design: Design, hosts: Mapping[str, Sequence[str]]) -> float:
-    """Return the part of all blocks of all cells that the busiest host runs, spare ones included: 1 without a fleet."""
-    of = defaultdict[str, int](int)
+    """Return the share of all blocks, with spare blocks, that the busiest host runs: 1 without a fleet."""
+    blocks = Counter[str]()
     for names in hosts.values():
         each = sum(math.ceil(count / len(names)) for count in (design.blocks, design.spare_blocks))
-        for name in names:
-            of[name] += design.warmup_blocks + each
-    return max(of.values()) / (len(hosts) * (design.warmup_blocks + design.blocks + design.spare_blocks))
+        blocks.update(dict.fromkeys(names, design.warmup_blocks + each))
+    return max(blocks.values()) / (len(hosts) * design.planned)

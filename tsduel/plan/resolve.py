@@ -1,4 +1,4 @@
-"""The first stage: an experiment with every value resolved, and the whole order of blocks, before anything starts."""
+"""The first stage: the plan, with all values of an experiment and the order of all blocks."""
 
 import csv
 import io
@@ -16,16 +16,16 @@ from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GCP_SWEPT, Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
 from tsduel.core.project import PROJECT
-from tsduel.core.rundir import Run, refuse_imported
+from tsduel.core.rundir import Run
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.plan import cells as swept
-from tsduel.plan import order, outlook, sources, topology
+from tsduel.plan import order, sources, topology
+from tsduel.plan.forecast import estimate
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.matrix import AskedCell
-from tsduel.question.read import Question
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.targets.database import Program
 from tsduel.workloads import WORKLOADS, experiment, workload_of
@@ -34,14 +34,14 @@ NOWHERE = Asked(experiment="")
 
 
 def main(run_dir: Path, environment: Mapping[str, str]) -> None:
-    """Write RUN/plan/, or keep the plan that is there and refuse knobs that would change it."""
+    """Write RUN/plan/, or keep an existing plan and refuse knobs that would change it."""
     given = knobs.given(environment)
     cache = caches.directory(environment)
     if (run_dir / Plan.FILE).exists():
         plan = _keep(run_dir, environment, given)
     else:
         where = place.asked(given)
-        # A whole run is asked for, and not the plan alone: what could not go on is not begun.
+        # `make KIND` runs all stages: do not begin a run that could not go on.
         if environment.get("KIND") and where["kind"] == "local":
             lock.refuse_if_taken(run_dir, environment["KIND"])
         read = question.read(environment)
@@ -54,30 +54,20 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
             aa=given.get("AA") == "1",
             where=where,
             environment=environment,
-            asked_for=_asked(read),
+            # JSON has no times, which YAML has.
+            asked_for=Asked(
+                experiment=read.path, written=json.loads(json.dumps(read.written, default=str)), knobs=dict(read.given)
+            ),
         )
         write(run_dir, plan, cache=cache)
-        point_latest(run_dir)
+        link = run_dir.parent / f".latest.{os.getpid()}"
+        link.symlink_to(run_dir.name)
+        link.rename(run_dir.parent / "latest")
     _print(run_dir, plan, cache)
-
-
-def point_latest(run_dir: Path) -> None:
-    """Let results/latest lead to this run."""
-    fresh = run_dir.parent / f".latest.{os.getpid()}"
-    fresh.symlink_to(run_dir.name)
-    fresh.rename(run_dir.parent / "latest")
-
-
-def _asked(read: Question) -> Asked:
-    """YAML knows times; JSON does not."""
-    return Asked(
-        experiment=read.path, written=json.loads(json.dumps(read.written, default=str)), knobs=dict(read.given)
-    )
 
 
 def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str]) -> Plan:
     plan = Plan.load(run_dir)
-    refuse_imported(run_dir, plan)
     changed = [name for name, value in given.items() if plan.asked.knobs.get(name) != value]
     experiment = environment.get("EXPERIMENT", "")
     if experiment and Path(experiment) != Path(plan.asked.experiment):
@@ -86,7 +76,7 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
         raise UserError(
             f"{run_dir}: its plan was fixed before its first block, and {', '.join(changed)} would change it; "
             "start a new run (the same command without RUN=), since a run that gains blocks until the answer "
-            "pleases finds differences that are not there",
+            "pleases finds differences that are not there"
         )
     if isinstance(plan.place, GcpPlace):
         rent.offer_again(run_dir, plan.place, environment)
@@ -103,11 +93,11 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     asked_for: Asked = NOWHERE,
 ) -> Plan:
-    """Return the plan of a validated experiment, ``cells`` its settings where it is a sweep, of which it is the first.
+    """Return the plan of a validated experiment. ``cells``: settings of a sweep; ``asked``: the first one.
 
-    ``where``: see place.asked; a machine to rent is priced and agreed to.
+    ``where``: see place.asked. For rented machines it asks the user about the price.
 
-    A UserError names a revision that does not exist, or a price that nobody agreed to.
+    A UserError names a revision that does not exist, or a price without consent.
     """
     cells = cells or (AskedCell("", {}, asked),)
     workload = WORKLOADS[asked.kind]
@@ -116,44 +106,39 @@ def resolve(
         if len(variants) == 1:
             raise UserError("AA=1: with gobench.pivot there is one variant, whose columns are not the same benchmark")
         variants = {"baseline": variants["baseline"], "candidate": variants["baseline"]}
-        if len({one.target for one in asked.variants.values()}) > 1:  # of one database only, then
-            cells = [replace(one, asked=_twice(one.asked)) for one in cells]
+        if len({variant.target for variant in asked.variants.values()}) > 1:
+            # An A/A run has one database only.
+            cells = [replace(cell, asked=_twice(cell.asked)) for cell in cells]
             asked = cells[0].asked
     planned = tuple(_variant(name, variant, asked) for name, variant in variants.items())
-    sections, lasts, settings = swept.settle(workload, cells, len(variants))
+    sections, times, settings = swept.settle(workload, cells, len(variants))
     design = asked.design.model_dump()
     if design["spare_blocks"] is None:
         design["spare_blocks"] = asked.design.spares_by_default
     host = asked.host.model_dump()
     if asked.topology:
         where = topology.machines(asked.topology, where or {}, port=host["port"], swept=cells[0].set)
-    fleet, sharing = _fleet(None if asked.topology else where, cells)  # of a topology its driver's host alone
-    spare_hosts = tuple(name for name, of in fleet.items() if dict(of).get("spare"))
+    # In a topology, only the driver's host counts.
+    fleet, sharing = _fleet(None if asked.topology else where, cells)
+    spare_hosts = tuple(name for name, host in fleet.items() if dict(host).get("spare"))
     hosts = tuple(name for name in fleet if name not in spare_hosts)
     if (most := max(map(len, sharing.values()))) > asked.design.blocks:
         raise UserError(
             f"{most} hosts share {number_of(asked.design.blocks, 'block')}: name fewer hosts, or more BLOCKS="
         )
-    lasts = swept.shared(lasts, order.share_of_busiest(Design(**design), sharing))
+    times = swept.shared(times, order.share_of_busiest(Design(**design), sharing))
     settled: Any = where or LocalPlace()
     if where and where["kind"] == "gcp":
+        settings_of_machines, estimated = [cell.asked.gcp for cell in cells], sections["estimate"]
         settled = rent.offer(
-            where,
-            [one.asked.gcp for one in cells],
-            environment or {},
-            run=run,
-            estimate=sections["estimate"],
-            seconds=lasts.total_s,
+            where, settings_of_machines, environment or {}, run=run, estimate=estimated, seconds=times.total_s
         )
-        # What they are recorded and compared as.
-        host["machine"] = ", ".join(dict.fromkeys(of.named for of in settled.hosts.values()))
+        host["machine"] = ", ".join(dict.fromkeys(rented.named for rented in settled.hosts.values()))
+    same = ("name", "question", "kind", "smoke", "topology", "noise", "watchdog")
     return Plan.model_validate(
         {
+            **{name: getattr(asked, name) for name in same},
             "run": run,
-            "name": asked.name,
-            "question": asked.question,
-            "kind": asked.kind,
-            "smoke": asked.smoke,
             "screen": asked.design.blocks < FEWEST_BLOCKS,
             "aa": aa,
             "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -162,16 +147,13 @@ def resolve(
             "place": settled,
             "hosts": hosts,
             "spare_hosts": spare_hosts,
-            "topology": asked.topology,
             "cells": tuple(
                 swept.started(cell, own, planned, cells[0]) for cell, own in zip(settings, cells, strict=True)
             ),
-            "variants": tuple(one.model_copy(update={"label": _label(one, planned)}) for one in planned),
+            "variants": tuple(side.model_copy(update={"label": _label(side, planned)}) for side in planned),
             "design": design,
-            "noise": asked.noise,
-            "watchdog": asked.watchdog,
             "host": host,
-            "duration": lasts,
+            "duration": times,
             **sections,
         }
     )
@@ -180,15 +162,15 @@ def resolve(
 def _fleet(
     where: Mapping[str, Any] | None, cells: Sequence[AskedCell]
 ) -> tuple[Mapping[str, Any], dict[str, tuple[str, ...]]]:
-    """Return the hosts by name, spare ones among them, and which of the others share the blocks of each cell."""
+    """Return all hosts by name, and by cell the names of the hosts that share its blocks."""
     if where and where["kind"] == "gcp":
-        rented = rent.planned_hosts(where, [one.asked.gcp for one in cells])
-        working = {name: of for name, of in rented.items() if not of.spare}
-        return rented, {cell.name: tuple(n for n, of in working.items() if of.runs(cell.set)) for cell in cells}
+        rented = rent.planned_hosts(where, [cell.asked.gcp for cell in cells])
+        working = {name: host for name, host in rented.items() if not host.spare}
+        return rented, {cell.name: tuple(n for n, host in working.items() if host.runs(cell.set)) for cell in cells}
     if swept_machines := [key for key in cells[0].set if key in GCP_SWEPT]:
         raise UserError(f"matrix: {swept_machines[0]}: machines are swept by renting them: add TARGET=gcp")
     fleet = (where or {}).get("hosts", {"host1": {}})
-    return fleet, {cell.name: tuple(name for name, of in fleet.items() if not of.get("spare")) for cell in cells}
+    return fleet, {cell.name: tuple(n for n, host in fleet.items() if not host.get("spare")) for cell in cells}
 
 
 def _twice(asked: experiment.Experiment) -> experiment.Experiment:
@@ -199,22 +181,17 @@ def _twice(asked: experiment.Experiment) -> experiment.Experiment:
 def _variant(name: str, variant: experiment.Variant, asked: experiment.Experiment) -> Variant:
     workload = WORKLOADS[asked.kind]
     components = tuple(_component(name, part, workload.program(asked, variant, part.role)) for part in variant.parts)
-    return Variant(
-        name=name,
-        label="",
-        target=variant.target,
-        components=components,
-        **workload.variant_part(asked, variant),
-    )
+    own = workload.variant_part(asked, variant)
+    return Variant(name=name, label="", target=variant.target, components=components, **own)
 
 
 def _label(variant: Variant, variants: Sequence[Variant]) -> str:
-    """Return a short name: of variants with the same components what differs, else what keeps the data first."""
+    """Return a short name: the components that differ if all have the same roles, else the database first."""
     parts = variant.components
-    if len({one.target for one in variants}) > 1:
+    if len({side.target for side in variants}) > 1:
         return " ".join([variant.target, *dict.fromkeys(part.label for part in parts)])
-    if len({tuple(part.role for part in one.components) for one in variants}) == 1:
-        parts = tuple(part for part in parts if not all(part in one.components for one in variants)) or parts
+    if len({tuple(part.role for part in side.components) for side in variants}) == 1:
+        parts = tuple(part for part in parts if not all(part in side.components for side in variants)) or parts
         if len({part.label for part in parts}) == 1 and parts == variant.components:
             return parts[0].label
     *others, main = parts
@@ -224,28 +201,22 @@ def _label(variant: Variant, variants: Sequence[Variant]) -> str:
 
 
 def _component(variant: str, part: experiment.Component, program: Program) -> Component:
-    found = sources.resolve(program, variant=variant, source=part.source, ref=part.ref, repo=part.repo, path=part.path)
-    go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
-    location = program.module if part.source == "module" else sources.absolute_location(part.repo)
-    key = sources.build_key(program, found, source=part.source, location=location, go=go, built_for=sources.platform())
-    return Component(
-        role=part.role,
-        program=program.name,
-        source=part.source,
-        ref=part.ref,
-        repo=sources.absolute_location(part.repo) if part.repo else "",
-        path=sources.absolute_location(part.path) if part.path else "",
-        go=part.go,
-        flags=part.flags,
-        env=part.env,
-        files=part.files,
-        build_key=key,
-        **vars(found),
+    given = {name: getattr(part, name) for name in ("role", "source", "ref", "go", "flags", "env", "files")}
+    places: dict[str, Any] = {
+        name: sources.absolute_location(text) if (text := getattr(part, name)) else "" for name in ("repo", "path")
+    }
+    resolved = sources.resolve(
+        program, variant=variant, source=part.source, ref=part.ref, repo=part.repo, path=part.path
     )
+    go = "" if part.source == "binary" else sources.go_version(program.go_minimum, part.go)
+    location = program.module if part.source == "module" else places["repo"]
+    platform = sources.platform()
+    key = sources.build_key(program, resolved, source=part.source, location=location, go=go, built_for=platform)
+    return Component(program=program.name, build_key=key, **given, **places, **vars(resolved))
 
 
 def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
-    """Return what Ansible is told: what each component is built from, and on this machine where things lie."""
+    """Return the variables for Ansible: sources of components and, on this machine, directories."""
     workload = workload_of(plan)
     variants, minima = [], [defaults.GO_MINIMUM]
     for variant in plan.variants:
@@ -265,7 +236,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
             )
         variants.append({"name": variant.name, "components": components})
     return {
-        # Those of another machine are in the inventory.
+        # The directories of another machine are in the inventory.
         **(directories.here(run_dir=run_dir, cache=cache, project=PROJECT) if plan.is_local else {}),
         "target": plan.place.kind,
         "kind": plan.kind,
@@ -276,18 +247,13 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
 
 
 def own_commit() -> str:
-    """Return the commit of this checkout of tsduel; empty where it is none."""
-    done = subprocess.run(
-        ["git", "-C", PROJECT, "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip()
+    """Return the commit of this checkout of tsduel; "" without git."""
+    command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
-    """Write RUN/plan/. Environments of variants and logs are nobody else's; docs/operating.md says how to share."""
+    """Write RUN/plan/, only for its user, since env and logs may have secrets (docs/operating.md)."""
     files.private_directory(run_dir)
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
@@ -296,18 +262,18 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     writer.writerow(tables.BLOCKS_TSV)
     names = [variant.name for variant in plan.variants]
     cells = {cell.name: plan.at(cell.name).query_types for cell in plan.cells}
-    hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=spare) for cell in cells} for spare in (False, True))
+    hosts, spare_hosts = ({cell: plan.hosts_of(cell, spare=is_spare) for cell in cells} for is_spare in (False, True))
     for row in order.draw(names, cells, plan.design, hosts, spare_hosts):
-        writer.writerow((row.block, row.cell, row.host, row.kind, ",".join(row.order), ",".join(row.query_types)))
+        listed = (*(getattr(row, coin) for coin in tables.COINS), row.query_types)
+        writer.writerow((row.block, row.cell, row.host, row.kind, *map(",".join, listed)))
     files.write(directory / "blocks.tsv", table.getvalue())
     written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
         written["terraform.tfvars.json"] = terraform.variables(plan)
     for name, value in written.items():
         files.write(directory / name, json.dumps(value, indent=2) + "\n")
-    # A line, since nobody reads its table.
-    files.write(directory / "forecast.json", json.dumps(outlook.forecast(run_dir, plan, cache)) + "\n")
-    # Last: a plan that exists is a plan that is whole.
+    estimate.forecast(run_dir, plan, cache).write(run_dir)
+    # Last: experiment.json exists only if the plan is whole.
     plan.write(run_dir)
 
 
@@ -318,13 +284,15 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
     if plan.is_fleet and isinstance(plan.place, SshPlace):
-        named = [f"{name} {of.address}{' (spare)' if of.spare else ''}" for name, of in plan.place.hosts.items()]
+        hosts = plan.place.hosts.items()
+        named = [f"{name} {host.address}{' (spare)' if host.spare else ''}" for name, host in hosts]
         print(f"hosts     {', '.join(named)}; they share the blocks evenly")
     for variant in plan.variants:
         parts = variant.components
-        whose = [f"{part.role} {part.label}: " if len(parts) > 1 else "" for part in parts]
-        of = [f"{name}{part.source}, {part.revision[:12]}" for name, part in zip(whose, parts, strict=True)]
-        print(f"{variant.name:9} {variant.label} ({'; '.join(of)})")
+        sides = [
+            f"{part.role} {part.label}: " * (len(parts) > 1) + f"{part.source}, {part.revision[:12]}" for part in parts
+        ]
+        print(f"{variant.name:9} {variant.label} ({'; '.join(sides)})")
     print("\n".join(workload_of(plan).described(plan)))
     again = "fresh data in every block" if design.reload == "every" else "data of the first block for all"
     each = "of each cell, in turn; " if plan.sweeps else ""
@@ -332,4 +300,4 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
         f"design    {number_of(design.blocks, 'block')}, {design.warmup_blocks} warm-up, {design.spare_blocks} spare "
         f"for what outside causes spoil; {each}{again}"
     )
-    print("\n".join(outlook.lines(run_dir, plan, cache)), flush=True)
+    print("\n".join(estimate.lines(run_dir, plan, cache)), flush=True)

@@ -1,4 +1,4 @@
-"""From what an experiment says of a variant to one exact revision, before anything is built."""
+"""From a component of an experiment to one exact revision, before anything is built."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,45 +19,40 @@ from tsduel.targets.database import Program
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
 SHORT_HASH = re.compile(r"[0-9a-f]{7,40}")
 SHOWN = 12  # digits of a hash that a label shows
-# A clone of a large project over a slow line; nothing else comes near it.
+# Enough for a clone of a large project over a slow line.
 TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True)
 class ResolvedSource:
-    """One revision: nothing about it can change any more."""
+    """One exact revision."""
 
     revision: str  # full git hash, or sha256:... of a binary
-    version: str  # what the binary will call itself: v1.132.0
+    version: str  # the version that the binary prints: v1.132.0
     sum: str  # checksum of the module (h1:...), for `source: module`
-    dirty: str  # sha256 that stands for the local changes, for `source: path`; empty without changes
+    dirty: str  # sha256 over local changes, for `source: path`; "" without changes
     label: str  # short, for tables
 
 
 def run(
     command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, which nobody is asked anything by; a UserError where it is not there or hangs."""
-    # Neither the repository of a git hook that runs us nor a question for a password may come in between.
+    """Run a program that cannot ask questions; a UserError if it is missing or does not end."""
+    # Ignore the repository of a git hook that runs us, and let git fail where it would ask for a password.
     inherited = {k: v for k, v in os.environ.items() if k not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}}
     environment = inherited | {"GIT_TERMINAL_PROMPT": "0"} | dict(env or {})
     words = [str(word) for word in command]
+    pipe, none = subprocess.PIPE, subprocess.DEVNULL
     try:
         return subprocess.run(
-            words,
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+            words, cwd=cwd, env=environment, stdin=none, stdout=pipe, stderr=pipe, text=True, check=False,
             timeout=TIMEOUT_S,
-        )
+        )  # fmt: skip
     except FileNotFoundError:
         raise UserError(f"{words[0]} is not installed; install it and try again") from None
     except subprocess.TimeoutExpired:
-        message = f"{' '.join(words[:3])} did not end within {TIMEOUT_S:.0f} s; is the network there?"
-        raise UserError(message) from None
+        program = " ".join(words[:3])
+        raise UserError(f"{program} did not end within {TIMEOUT_S:.0f} s; is the network there?") from None
 
 
 def with_go(
@@ -68,7 +63,7 @@ def with_go(
 
 
 def go_version(go_minimum: str, toolchain: str = "local") -> str:
-    """Return the version of the toolchain that ``go: local`` or ``go: go1.25.5`` means here, as go1.26.8."""
+    """Return the version of the toolchain for ``go: local`` or ``go: go1.25.5``, as go1.26.8."""
     done = with_go(go_minimum, toolchain, "go", "env", "GOVERSION", cwd=Path("/"))
     if done.returncode != 0:
         raise UserError(f"no Go toolchain for 'go: {toolchain}': {last_line(done.stderr)}")
@@ -76,7 +71,7 @@ def go_version(go_minimum: str, toolchain: str = "local") -> str:
 
 
 def absolute_location(location: str) -> str:
-    """Return a path made absolute, and a URL (or user@host:path) as it is."""
+    """Return an absolute path for a path, and a URL (or user@host:path) unchanged."""
     if "://" in location or re.match(r"[^/]+@[^/]+:", location):
         return location
     return str(Path(location).expanduser().absolute())
@@ -90,27 +85,34 @@ def _check_ref(ref: str, variant: str) -> None:
         )
 
 
-def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
-    _check_ref(ref, variant)
-    if "@" in ref:
-        raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
+def download(program: Program, version: str) -> dict[str, Any]:
+    """Return Version, Sum, Dir and Origin as `go mod download -json` prints them, or only Error."""
     with tempfile.TemporaryDirectory() as outside_any_module:
-        command = ("go", "mod", "download", "-json", f"{program.module}@{ref}")
+        command = ("go", "mod", "download", "-json", f"{program.module}@{version}")
         done = with_go(program.go_minimum, "local", *command, cwd=Path(outside_any_module))
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         answer = {}
     if done.returncode != 0 or "Sum" not in answer:
-        reason = last_line(str(answer.get("Error") or done.stderr))
+        return {"Error": last_line(str(answer.get("Error") or done.stderr))}
+    return answer
+
+
+def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
+    _check_ref(ref, variant)
+    if "@" in ref:
+        raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
+    answer = download(program, ref)
+    if "Sum" not in answer:
         raise UserError(
-            f"variant {variant}: '{ref}' does not resolve for module {program.module} ({reason}); "
+            f"variant {variant}: '{ref}' does not resolve for module {program.module} ({answer['Error']}); "
             "with 'source: module' only tags, branches and commits that the Go module proxy resolves work, "
             "for any other use 'source: git' with 'repo:'"
         )
     version = str(answer["Version"])
     origin = answer.get("Origin") or {}
-    # A proxy need not say where a version comes from; its checksum is as exact.
+    # A proxy need not name the commit of a version; the checksum is as exact.
     revision = str(origin.get("Hash") or answer["Sum"])
     return ResolvedSource(revision, version, str(answer["Sum"]), "", version)
 
@@ -122,8 +124,7 @@ def _git_label(ref: str, revision: str) -> str:
 
 
 def _rev_parse(directory: str, ref: str) -> str:
-    command = ["git", "-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"]
-    done = run(command)
+    done = run(["git", "-C", directory, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}"])
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -133,18 +134,18 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
         reason = last_line(done.stderr)
         raise UserError(f"variant {variant}: the repository {repo} cannot be read ({reason}); look at 'repo:'")
     known = {name: revision for revision, name in (line.split("\t", 1) for line in done.stdout.splitlines())}
-    # git's own order of names; an annotated tag points to its commit with ^{}.
+    # git's own order of names; NAME^{} is the commit of an annotated tag.
     for name in (ref, f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", f"refs/{ref}"):
         if name in known:
             return known[name]
     if not SHORT_HASH.fullmatch(ref):
         return ""
-    # A commit is no name: only a clone knows it. The build needs that anyway.
+    # Only a clone knows a commit by its hash. The build needs a clone anyway.
     done = run([PROJECT / "scripts" / "fetch-git", repo, ref])
     return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
 
 
-def _resolve_git(_program: Program, ref: str, repo: str, variant: str) -> ResolvedSource:
+def _resolve_git(ref: str, repo: str, variant: str) -> ResolvedSource:
     _check_ref(ref, variant)
     if not repo or repo.startswith("-"):
         raise UserError(f"variant {variant}: 'source: git' needs 'repo:', a URL or the path of a repository")
@@ -162,11 +163,11 @@ def _resolve_git(_program: Program, ref: str, repo: str, variant: str) -> Resolv
 
 
 def _local_changes(path: Path) -> str:
-    """Return a sha256 that stands for all that git sees of a checkout, or '' if that is its HEAD."""
+    """Return a sha256 over all files of a checkout that git does not ignore, "" if they are its HEAD."""
     objects = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "objects"])
     index = run(["git", "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"])
     with tempfile.TemporaryDirectory() as scratch:
-        # An index and a place for objects of our own: the checkout stays as it is.
+        # With our own index and object directory the checkout does not change.
         ours = Path(scratch) / "index"
         if Path(index.stdout.strip()).exists():
             ours.write_bytes(Path(index.stdout.strip()).read_bytes())
@@ -185,51 +186,48 @@ def _local_changes(path: Path) -> str:
     return hashlib.sha256(tree.stdout.strip().encode()).hexdigest()
 
 
-def _resolve_path(_program: Program, path: str, variant: str) -> ResolvedSource:
+def _resolve_path(path: str, variant: str) -> ResolvedSource:
     if not path:
         raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
-    found = Path(absolute_location(path))
-    top = run(["git", "-C", found, "rev-parse", "--show-toplevel"])
-    revision = _rev_parse(str(found), "HEAD")
-    if top.returncode != 0 or not revision or not found.samefile(top.stdout.strip()):
+    checkout = Path(absolute_location(path))
+    top = run(["git", "-C", checkout, "rev-parse", "--show-toplevel"])
+    revision = _rev_parse(str(checkout), "HEAD")
+    if top.returncode != 0 or not revision or not checkout.samefile(top.stdout.strip()):
         raise UserError(
-            f"variant {variant}: {found} is not the top of a git checkout with a commit; look at 'path:', "
+            f"variant {variant}: {checkout} is not the top of a git checkout with a commit; look at 'path:', "
             "or make it one with 'git init' and a commit"
         )
-    dirty = _local_changes(found)
-    label = f"{found.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
+    dirty = _local_changes(checkout)
+    label = f"{checkout.name}@{revision[:SHOWN]}" + (f"+{dirty[:8]}" if dirty else "")
     return ResolvedSource(revision, label, "", dirty, label)
 
 
-def _resolve_binary(_program: Program, path: str, variant: str) -> ResolvedSource:
-    found = Path(absolute_location(path))
-    if not path or not found.is_file() or not os.access(found, os.X_OK):
-        message = f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one"
-        raise UserError(message)
-    with found.open("rb") as stream:
+def _resolve_binary(path: str, variant: str) -> ResolvedSource:
+    file = Path(absolute_location(path))
+    if not path or not file.is_file() or not os.access(file, os.X_OK):
+        raise UserError(f"variant {variant}: '{path}' is no executable file; 'source: binary' needs 'path:' of one")
+    with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    label = f"{found.name}@{digest[:SHOWN]}"
+    label = f"{file.name}@{digest[:SHOWN]}"
     return ResolvedSource(f"sha256:{digest}", label, "", "", label)
 
 
 def resolve(
     program: Program, *, variant: str, source: str, ref: str = "", repo: str = "", path: str = ""
 ) -> ResolvedSource:
-    """Resolve what an experiment says of a variant to one revision; a UserError says what does not exist.
+    """Return the revision of a component; a UserError says what does not exist.
 
     ``repo`` and ``path`` may be relative to the working directory; see absolute_location.
     """
-    kinds: dict[str, Callable[[], ResolvedSource]] = {
-        "module": lambda: _resolve_module(program, ref, variant),
-        "git": lambda: _resolve_git(program, ref, repo, variant),
-        "path": lambda: _resolve_path(program, path, variant),
-        "binary": lambda: _resolve_binary(program, path, variant),
-    }
-    return kinds[source]()
+    if source == "module":
+        return _resolve_module(program, ref, variant)
+    if source == "git":
+        return _resolve_git(ref, repo, variant)
+    return _resolve_path(path, variant) if source == "path" else _resolve_binary(path, variant)
 
 
 def platform() -> str:
-    """Return the platform that binaries are built for here, as linux/x86_64."""
+    """Return the platform of binaries that are built on this machine, as linux/x86_64."""
     machine = os.uname()
     return f"{machine.sysname.lower()}/{machine.machine}"
 
@@ -237,10 +235,10 @@ def platform() -> str:
 def build_key(
     program: Program, resolved: ResolvedSource, *, source: str, location: str, go: str, built_for: str
 ) -> str:
-    """Return 16 hex digits over everything that shapes the binary.
+    """Return 16 hex digits over everything that changes the binary.
 
-    ``location``: the module or repository (a path's own name does not matter: its commit and changes do);
-    ``go``: the version from go_version, '' for a ready binary; ``built_for``: see platform.
+    ``location``: the module or repository (of a path only its commit and changes count);
+    ``go``: the version from go_version, "" for a ready binary; ``built_for``: see platform.
     """
     parts = {
         "source": source,
@@ -249,7 +247,7 @@ def build_key(
         "sum": resolved.sum,
         "dirty": resolved.dirty,
         "go": go if source != "binary" else "",
-        # The command holds the version that the binary calls itself.
+        # The command has the version that the binary prints.
         "command": program.build_command(source, resolved.version),
         "output": program.output,
         "platform": built_for,

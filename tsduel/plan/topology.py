@@ -1,4 +1,4 @@
-"""Which host does what, where components have hosts of their own: `hosts:` beside what TARGET says."""
+"""The machines of a topology: `hosts:` of the experiment against TARGET and the other knobs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,15 +11,16 @@ from tsduel.core.plan import GCP_SWEPT
 def machines(
     topology: Mapping[str, tuple[str, ...]], where: Mapping[str, Any], *, port: int, swept: Iterable[str]
 ) -> Mapping[str, Any]:
-    """Return ``where`` (see place.asked) with the machines of the experiment; a UserError says if they cannot be.
+    """Return ``where`` (see place.asked) with the machines of the experiment; a UserError if they do not fit.
 
-    ``port`` is host.port, the first of those that components listen at; ``swept``: the keys of the matrix.
+    ``port``: host.port, the first port of components; ``swept``: the keys of the matrix.
     """
+    in_order = f"SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order"
     rented = where.get("kind") == "gcp"
     if not rented and where.get("kind") != "ssh":
         raise UserError(
             f"hosts: the experiment wants {len(topology)} machines, private addresses between them: "
-            f"TARGET=ssh SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order, or TARGET=gcp"
+            f"TARGET=ssh {in_order}, or TARGET=gcp"
         )
     if rented:
         away = ["HOSTS and SPARE_HOSTS"] if where["each"] > 1 or where["spare"] else []
@@ -30,12 +31,12 @@ def machines(
             )
         return {**where, "each": len(topology), "ports_between": f"{port}-{port + LENT_PORT}"}
     hosts = where["hosts"]
-    if len(hosts) != len(topology) or any(of.get("spare") for of in hosts.values()):
+    if len(hosts) != len(topology) or any(host.get("spare") for host in hosts.values()):
         raise UserError(
-            f"hosts: the experiment wants {len(topology)} machines, and SSH_HOST names {len(hosts)}: "
-            f"SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order, and no SPARE_HOSTS; "
+            f"hosts: the experiment wants {len(topology)} machines, and SSH_HOST names {len(hosts)}: {in_order}, and "
+            "no SPARE_HOSTS; "
             "a fleet of such groups is not to be had yet"
         )
-    if len({of["directory"] for of in hosts.values()}) > 1:
+    if len({host["directory"] for host in hosts.values()}) > 1:
         raise UserError("hosts: one directory on all machines is needed: the same user on each, or REMOTE_DIR=")
     return where

@@ -1,1 +1,1 @@
-"""The written question: experiment files, knobs, and what is refused."""
+"""The experiment: its file, knobs, and the values that are refused."""

@@ -1,6 +1,6 @@
-"""`matrix:` of an experiment: keys with lists of values, of which every combination is a cell, one setting of a sweep.
+"""`matrix:` of an experiment: keys with lists of values; every combination is a cell, one setting of a sweep.
 
-As in GitHub's workflows, `exclude:` in it is a list of combinations that are left out.
+As in GitHub's workflows, its `exclude:` is a list of combinations that are left out.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from tsduel.workloads.experiment import Experiment
 MOST_CELLS = 200
 EXCLUDE = "exclude"
 SWEPT = (*Cell.SECTIONS, "variants")
-"""Sections that a cell can have of its own."""
+"""Sections that may differ between cells."""
 _WINDOW = ("workload.start", "workload.end")
 _SHORT = {"batch_size": "batch", "data_kind": "data"}
 _LONGEST = 24
@@ -25,7 +25,7 @@ _LONGEST = 24
 
 @dataclass(frozen=True)
 class AskedCell:
-    """One combination: its name, what it sets, and the experiment with that in it."""
+    """One combination: its name, the fields that it sets, and the experiment with these fields."""
 
     name: str
     set: dict[str, Any]
@@ -33,33 +33,30 @@ class AskedCell:
 
 
 def combinations(matrix: Any, where: str, known: Collection[str], *, many: bool) -> list[dict[str, Any]]:
-    """Return what each cell sets, the last key varying fastest; a UserError says what is wrong with the matrix.
+    """Return the fields that each cell sets, the last key varying fastest; a UserError says what is wrong.
 
-    ``known``: sections of an experiment of this kind; ``many``: more than MOST_CELLS are wanted.
+    ``known``: sections of an experiment of this kind; ``many``: allow more than MOST_CELLS.
     """
     if not isinstance(matrix, dict):
         raise UserError(f"{where}: matrix: keys with lists are needed: `matrix: {{workload.scale: [100, 1000]}}`")
     matrix = json.loads(json.dumps(matrix, default=str))
     axes = {key: _values(key, values, where, known) for key, values in _flat({**matrix, EXCLUDE: {}})}
-    left_out = [_excluded(one, axes, where) for one in matrix.get(EXCLUDE) or []]
-    found = []
-    for values in itertools.product(*axes.values()):
-        cell = dict(zip(axes, values, strict=True))
-        if any(all(cell[key] == value for key, value in one.items()) for one in left_out):
-            continue
-        found.append(cell)
-        if len(found) > MOST_CELLS and not many:
-            raise UserError(
-                f"{where}: matrix: more than {MOST_CELLS} cells, each with all blocks of the design: "
-                "shorten its lists or exclude some, or add YES=1 if it is meant"
-            )
-    if not found:
+    excluded = [_excluded(combination, axes, where) for combination in matrix.get(EXCLUDE) or []]
+    product = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    wanted = (cell for cell in product if not any(combination.items() <= cell.items() for combination in excluded))
+    cells = list(itertools.islice(wanted, None if many else MOST_CELLS + 1))
+    if len(cells) > MOST_CELLS and not many:
+        raise UserError(
+            f"{where}: matrix: more than {MOST_CELLS} cells, each with all blocks of the design: "
+            "shorten its lists or exclude some, or add YES=1 if it is meant"
+        )
+    if not cells:
         raise UserError(f"{where}: matrix: exclude leaves no cell")
-    return found
+    return cells
 
 
 def _flat(matrix: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys with their values, whether written `workload.scale:` or `workload: {scale:`."""
+    """Yield each key with its value, written as `workload.scale:` or as `workload: {scale:`."""
     for name, value in matrix.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{name}.")
@@ -82,20 +79,20 @@ def _values(key: str, values: Any, where: str, known: Collection[str]) -> list[A
     return values
 
 
-def _excluded(one: Any, axes: Mapping[str, list[Any]], where: str) -> dict[str, Any]:
-    if not isinstance(one, dict) or not one:
+def _excluded(combination: Any, axes: Mapping[str, list[Any]], where: str) -> dict[str, Any]:
+    if not isinstance(combination, dict) or not combination:
         raise UserError(f"{where}: matrix.exclude: a list of combinations is needed, each with keys and one value each")
-    found = dict(_flat(one))
-    for key, value in found.items():
+    flat = dict(_flat(combination))
+    for key, value in flat.items():
         if key not in axes:
             raise UserError(f"{where}: matrix.exclude: {key} is not swept; swept are {', '.join(axes)}")
         if value not in axes[key]:
             raise UserError(f"{where}: matrix.exclude: {value!r} is no value of {key} in the matrix")
-    return found
+    return flat
 
 
 def name(cell: Mapping[str, Any], asked: Experiment | None = None) -> str:
-    """Return a cell's name: `scale=1000 batch=100`. The window is called by its length, once `asked` is known."""
+    """Return a cell's name: `scale=1000 batch=100`. If `asked` is given, the window's length stands for its ends."""
     ends = [key.rpartition(".")[2] for key in cell]
     parts = []
     for key, value in cell.items():
@@ -117,13 +114,8 @@ def _text(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def told_apart(names: list[str]) -> list[str]:
-    """Return names of which no two are the same: long values are cut, and a number tells them apart."""
-    return [one if names.count(one) == 1 else f"{one} #{names[: at + 1].count(one)}" for at, one in enumerate(names)]
-
-
 def refuse_fixed(cells: list[dict[str, Any]], fixed: Mapping[str, str]) -> None:
-    """Raise for a knob that sets what is swept; ``fixed``: field -> knob."""
+    """Raise for a knob that sets a swept field; ``fixed``: field -> knob."""
     for key in cells[0]:
         if key in fixed:
             raise UserError(

@@ -1,7 +1,7 @@
-"""What was asked: an experiment's file with the knobs laid over it, checked by the schema of its kind.
+"""Reads an experiment: its file, with the fields that knobs set, checked by the schema of its kind.
 
-Every field but `name` has a default; unknown keys, wrong types and impossible values are refused with the file, the key
-and a sentence that says what is allowed. Nothing here needs more than YAML and pydantic, so that it is quick.
+Every field but `name` has a default. Unknown keys, wrong types and impossible values are refused with the file, the key
+and a sentence that says what is allowed. Only YAML and pydantic are needed, so that it is quick.
 """
 
 import copy
@@ -25,9 +25,9 @@ DEFAULT_EXPERIMENT = "experiments/local.yml"
 
 @dataclass(frozen=True)
 class Question:
-    """A validated experiment, the file it comes from (empty: none), what stands in that, and the knobs laid over it.
+    """A validated experiment, the path of its file (or empty), the contents of the file, and the knobs.
 
-    `cells` are the settings of a sweep, each validated by itself; `asked` is the first of them.
+    `cells` are the settings of a sweep, each validated by itself.
     """
 
     cells: tuple[AskedCell, ...]
@@ -37,12 +37,12 @@ class Question:
 
     @property
     def asked(self) -> Experiment:
-        """Return the experiment: of a sweep its first cell."""
+        """Return the experiment; of a sweep its first cell."""
         return self.cells[0].asked
 
 
 def read(environment: Mapping[str, str]) -> Question:
-    """Read the question that EXPERIMENT, KIND (what `make` was asked for) and the knobs ask."""
+    """Read the experiment of EXPERIMENT, KIND (the target of `make`) and the knobs."""
     given = knobs.given(environment)
     path, wanted = environment.get("EXPERIMENT", ""), environment.get("KIND", "")
     unwritten = WORKLOADS[wanted].unwritten if wanted in WORKLOADS else None
@@ -52,7 +52,9 @@ def read(environment: Mapping[str, str]) -> Question:
     data = knobs.apply(written, given)
     origin = path or f"make {wanted}"
     where = f"{origin} with {' '.join(given)}" if given else origin
-    refuse_other(data, wanted, where)
+    kind = data.get("kind", DEFAULT_KIND)
+    if wanted and kind in WORKLOADS and kind != wanted:
+        raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
     cells = expand(data, where, given, many=environment.get("YES", "").strip() == "1")
     knobs.refuse_without_effect(cells[0].asked, given)
     return Question(cells, path, written, given)
@@ -61,7 +63,7 @@ def read(environment: Mapping[str, str]) -> Question:
 def expand(
     data: Mapping[str, Any], where: str, given: Mapping[str, str] | None = None, *, many: bool = False
 ) -> tuple[AskedCell, ...]:
-    """Return the cells of a mapping, one without a name where nothing is swept; a UserError names the cell it is of."""
+    """Return the cells of a mapping: a single one without a name if nothing is swept. A UserError names its cell."""
     plain = {key: value for key, value in data.items() if key != "matrix"}
     kind = data.get("kind", DEFAULT_KIND)
     swept = data.get("matrix") or {}
@@ -69,7 +71,7 @@ def expand(
         return (AskedCell("", {}, validate(dict(data), where)),)
     cells = matrix.combinations(swept, where, WORKLOADS[kind].experiment.model_fields, many=many)
     matrix.refuse_fixed(cells, knobs.fields_set(given or {}))
-    found, wrong = list[AskedCell](), list[str]()
+    valid, wrong = list[AskedCell](), list[str]()
     for cell in cells:
         mine = copy.deepcopy(plain)
         for key, value in cell.items():
@@ -79,23 +81,21 @@ def expand(
         except UserError as error:
             wrong.append(str(error))
         else:
-            found.append(AskedCell(matrix.name(cell, asked), cell, asked))
+            valid.append(AskedCell(matrix.name(cell, asked), cell, asked))
     if wrong:
         more = f"\n{where}: so are {len(wrong) - 1} more of {len(cells)} cells" if len(wrong) > 1 else ""
         raise UserError(f"{wrong[0]}{more}")
-    if len(found) > 1 and found[0].asked.design.reload == "once":
+    if len(valid) == 1:
+        return (replace(valid[0], name=""),)
+    if valid[0].asked.design.reload == "once":
         raise UserError(f"{where}: design.reload: once keeps the data of one setting, and each cell has its own")
-    if len(found) > 1 and getattr(found[0].asked, "profile", None):
+    if getattr(valid[0].asked, "profile", None):
         raise UserError(f"{where}: profile: is of one setting: take a cell's into a run of its own, or leave it out")
-    names = matrix.told_apart([cell.name for cell in found]) if len(found) > 1 else [""]
-    return tuple(replace(cell, name=name) for cell, name in zip(found, names, strict=True))
-
-
-def refuse_other(data: Mapping[str, Any], wanted: str, where: str) -> None:
-    """Raise where `make gobench` is given an experiment of databases, or the other way round."""
-    kind = data.get("kind", DEFAULT_KIND)
-    if wanted and kind in WORKLOADS and kind != wanted:
-        raise UserError(f"{where}: its kind is {kind}: run it with make {kind}")
+    names = [cell.name for cell in valid]
+    # Long values are cut, so that names may be equal: then they get a number.
+    numbered = [f"{name} #{names[: at + 1].count(name)}" for at, name in enumerate(names)]
+    unique = [name if names.count(name) == 1 else other for name, other in zip(names, numbered, strict=True)]
+    return tuple(replace(cell, name=name) for cell, name in zip(valid, unique, strict=True))
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -109,8 +109,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     try:
         data = yaml.safe_load(text)
-    # PyYAML raises a bare ValueError for a date like 2025-13-45.
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # the latter for a date like 2025-13-45
         where = getattr(error, "problem_mark", None)
         line = f":{where.line + 1}" if where else ""
         raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
@@ -126,12 +125,12 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
         raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
     model = WORKLOADS[kind].experiment
     try:
-        # In JSON a list is as good as a tuple. YAML has times, JSON has not.
+        # From JSON pydantic takes a list for a tuple. JSON has no times, YAML has.
         plain = json.dumps(data, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{where}: not an experiment: {error}") from None
     for key, text in refusals.strings(data):
-        # No file's name, flag or variable can hold one, and between flags it would be a separator.
+        # No file name, flag or variable can contain it, and between flags it would be a separator.
         if "\0" in text:
             raise UserError(f"{where}: {key}: {text!r} contains a NUL character, which no program can be given")
     try:

@@ -1,4 +1,4 @@
-"""What is wrong with an experiment, in sentences that a person can act on."""
+"""pydantic's errors about an experiment, as sentences."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 
 def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every string of a mapping with the key that it stands at, keys themselves too."""
+    """Yield every string of a mapping with its key, and also the keys themselves."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, list):
@@ -21,7 +21,7 @@ def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def sentence(item: Any, root: type[BaseModel]) -> str:
-    """Say one of pydantic's findings with its key; `root` is the model that was validated."""
+    """Return one of pydantic's errors as a sentence with its key; `root` is the model that was validated."""
     path = [str(part) for part in item["loc"]]
     key = ".".join(path)
     if item["type"] == "extra_forbidden":
@@ -38,7 +38,7 @@ def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:
     model = root
     for part in path:
         field = model.model_fields.get(part)
-        # A section, or what the entries of a mapping or a list are (variants, components).
+        # A section, or the entries of a mapping or a list (variants, components).
         kinds = (field.annotation, *get_args(field.annotation)) if field else ()
         model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
     return sorted(model.model_fields)

@@ -1,1 +1,1 @@
-"""The fourth stage, seen from here: the blocks started, attended, shown, stopped."""
+"""The fourth stage on our side: start, attend, show and stop the blocks."""

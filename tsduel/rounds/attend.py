@@ -1,10 +1,9 @@
-"""A run on another machine, attended from here: started once, its blocks fetched as they are published."""
+"""Attends a run on another machine: starts it once, shows its events, and fetches each published block."""
 
-import os
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from tsduel.core.errors import UserError
 from tsduel.places import lent
@@ -16,36 +15,32 @@ from tsduel.rounds.view.events import clean, parse
 from tsduel.rounds.view.show import View
 
 EXIT_INTERRUPTED = 130
-# From here on an exit code is a shell's for who was killed by a signal.
+# A larger exit code is a shell's for a program that was killed by a signal.
 KILLED = 128
-# How long a machine may be away before we stop trying; what runs there does not care.
+# We stop trying after so long without a connection. The run does not depend on us.
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
 
 
+@dataclass(eq=False)
 class Attendant:
-    """Attends one run on one host until it has ended; ``leaving``: somebody wants to, and the run goes on."""
+    """Attends a run on one host until it has ended.
 
-    def __init__(
-        self,
-        link: Link,
-        view: View,
-        *,
-        patience_s: float = PATIENCE_S,
-        instead: Sequence[int] = (),
-        leaving: threading.Event | None = None,
-    ) -> None:
-        self.link = link
-        self.view = view
-        self.patience_s = patience_s
-        self.instead = instead
-        self.leaving = leaving or threading.Event()
-        self.heard = 0.0  # when the machine was last heard of; 0: never
-        self.started = False
+    ``instead``: blocks of a lost host that this host runs; ``leaving``: set to leave while the run goes on;
+    ``heard``: time of the last answer, 0 for never.
+    """
+
+    link: Link
+    view: View
+    patience_s: float = PATIENCE_S
+    instead: Sequence[int] = ()
+    leaving: threading.Event = field(default_factory=threading.Event)
+    heard: float = 0.0
+    started: bool = False
 
     def attend(self) -> int:
-        """Start or find the run, follow it to its end, bring all home; return its exit code."""
+        """Start or find the run, follow it to its end, bring everything home; return its exit code."""
         pause = 1.0
         while True:
             before = self.heard
@@ -76,7 +71,7 @@ class Attendant:
 
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
-        # One that was stopped before we came is gone on with; how another has ended is told first.
+        # Resume a run that was stopped before we came. Report any other end first.
         stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
@@ -105,12 +100,15 @@ class Attendant:
         return state
 
     def _follow(self) -> None:
-        """Copy the events as they come, until the run has ended or the connection has."""
+        """Copy and show events until the run ends or the connection breaks."""
         path = self.link.at_home("events.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = _keep_whole_lines(path)
-        with path.open("ab") as copy:
-            for line in stream.events(self.link, known + 1, lambda: self.view.pause_s):
+        with path.open("a+b") as copy:
+            copy.seek(0)
+            lines = copy.read().split(b"\n")
+            # Cut off a torn line in place, since another view may be reading the others.
+            copy.truncate(copy.tell() - len(lines[-1]))
+            for line in stream.events(self.link, len(lines), lambda: self.view.pause_s):
                 if line is None:
                     self._pause()
                     self.view.tick()
@@ -133,10 +131,10 @@ class Attendant:
             note_home(self.link.fetched)
         else:
             log = (self.link.apart / "control" / "log").read_text(errors="replace")
-            words = log.splitlines()[-LAST_WORDS:]
-            # Why it has ended is an event, if it came so far.
-            for line in words if not self.view.state.over else [w for w in words if w.startswith("tsduel: ")]:
-                self.view.say(clean(line))
+            for line in log.splitlines()[-LAST_WORDS:]:
+                # The event of the end has the reason, if there is such an event.
+                if line.startswith("tsduel: ") or not self.view.state.over:
+                    self.view.say(clean(line))
         if code > KILLED and code != EXIT_INTERRUPTED and not self.link.of_fleet:
             self.view.say(
                 f"tsduel: what ran on {self.link.host.name} was killed (exit code {code}); finished blocks are kept. "
@@ -147,20 +145,10 @@ class Attendant:
         return code
 
     def _take_back(self) -> None:
-        """End what other hosts do for a driver that is gone: it has told them so itself, unless it was killed."""
+        """End the components on other hosts, since a driver that was killed has not ended them."""
         try:
             lent.take_back(self.link.run_dir)
         except UserError as error:
-            # A rented one that is not reached may be gone, and Google knows.
+            # We may not reach a rented host because it is gone. Google knows.
             gone = filter(None, (presence.why_gone(self.link.run_dir, name) for name in Link.lent(self.link.run_dir)))
             self.view.say(f"tsduel: {next(gone, error)}")
-
-
-def _keep_whole_lines(path: Path) -> int:
-    """Cut off a line that was not finished; return the number of lines."""
-    text = path.read_bytes() if path.exists() else b""
-    whole = text[: text.rfind(b"\n") + 1]
-    if whole != text:
-        # In place: somebody may be reading what is whole.
-        os.truncate(path, len(whole))
-    return whole.count(b"\n")

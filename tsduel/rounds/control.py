@@ -1,4 +1,4 @@
-"""`make status`, `stop`, `fetch` and `ssh`: for the time while a run goes on, here or elsewhere."""
+"""`make status`, `stop`, `fetch` and `ssh`, while a run goes on, here or elsewhere."""
 
 import os
 import shlex
@@ -16,13 +16,13 @@ from tsduel.rounds.run import agent
 
 
 def status(run_dir: Path) -> None:
-    """Print where the run is, what it does, and how many blocks are finished, there and here."""
+    """Print for each machine of a run what it does, and how many blocks are finished, there and here."""
     run = rundir.open_run(run_dir)
     planned, here = len(run.due), len(run.blocks)
     if run.plan.is_local:
-        found = local_driver(run_dir)
-        doing = f"running (pid {found.pid}, since {found.since})" if found else "not running"
-        if found and (run_dir / "stop-requested").exists():
+        driver = local_driver(run_dir)
+        doing = f"running (pid {driver.pid}, since {driver.since})" if driver else "not running"
+        if driver and (run_dir / "stop-requested").exists():
             doing += ", and ends after this block as asked"
         print(f"{run_dir.name} on this machine: {doing}; {here} of {planned} blocks are finished")
         return
@@ -52,38 +52,34 @@ def _status(run: rundir.Run, link: Link) -> str:
 
 
 def stop(run_dir: Path) -> None:
-    """Let a run end after the block that is running; asked again, or between two blocks, end it at once."""
+    """Let a run end after the running block. The second time, or between two blocks, it ends at once."""
     run = rundir.open_run(run_dir)
     if run.plan.is_local:
         print(_stopped(run, "this machine", _stop_here(run_dir)))
         return
 
     def ask(link: Link) -> str:
-        said = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
+        answer = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
         where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
-        left = ""
-        if not any(line.startswith("after ") for line in said.splitlines()):
+        if not any(line.startswith("after ") for line in answer.splitlines()):
             try:
                 lent.take_back(run_dir)
             except UserError as error:
-                left = f"\n{error}"
-        done = _stopped(run, where, said)
-        if left:
-            raise UserError(done + left)
-        return done
+                raise UserError(f"{_stopped(run, where, answer)}\n{error}") from None
+        return _stopped(run, where, answer)
 
     _ask_all(Link.all(run_dir), ask)
 
 
-def _stopped(run: rundir.Run, where: str, said: str) -> str:
-    """Return what became of it, by the words of the Go program there."""
+def _stopped(run: rundir.Run, where: str, answer: str) -> str:
+    """Return the sentence for the answer of the Go program to a stop; "" is the answer if it does not run."""
     name, go_on = run.path.name, f"To go on: make {run.plan.kind} RUN={run.path.name}"
-    # A login shell may greet first.
-    words = [line.split() for line in said.splitlines() if line.startswith(("after ", "stopped", "still "))]
-    if not said:
+    if not answer:
         return f"{name} does not run on {where}"
+    # A login shell may print other lines first.
+    words = [line.split() for line in answer.splitlines() if line.startswith(("after ", "stopped", "still "))]
     if not words or words[-1][0] == "still":
-        raise UserError(f"{name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {said}")
+        raise UserError(f"{name} did not end within {STOP_S:.0f} s on {where}; look at it with ps: {answer}")
     if words[-1][0] == "after":
         return (
             f"{name} finishes block {words[-1][-1]} on {where} and ends then; the same command again ends it "
@@ -93,13 +89,15 @@ def _stopped(run: rundir.Run, where: str, said: str) -> str:
 
 
 def _ask_all(links: Mapping[str, Link], ask: Callable[[Link], str]) -> None:
-    """Ask hosts of a run at once, and print what is said; raise what went wrong in the end."""
+    """Ask all hosts at the same time and print their sentences; raise their errors in the end."""
     with ThreadPoolExecutor(len(links)) as pool:
-        asked = [pool.submit(ask, link) for link in links.values()]
-    errors = [error for of in asked if (error := of.exception())]
-    for of in asked:
-        if not of.exception() and of.result():
-            print(of.result())
+        futures = [pool.submit(ask, link) for link in links.values()]
+    errors: list[BaseException] = []
+    for future in futures:
+        if error := future.exception():
+            errors.append(error)
+        else:
+            print(future.result())
     if len(errors) > 1 and all(isinstance(error, UserError) for error in errors):
         raise UserError("\n".join(map(str, errors)))
     if errors:
@@ -107,21 +105,18 @@ def _ask_all(links: Mapping[str, Link], ask: Callable[[Link], str]) -> None:
 
 
 def _stop_here(run_dir: Path) -> str:
-    found = local_driver(run_dir)
-    if not found:
+    driver = local_driver(run_dir)
+    if not driver:
         return ""
-    command = [str(agent(run_dir)), "stop", str(run_dir), str(found.pid)]
+    command = [str(agent(run_dir)), "stop", str(run_dir), str(driver.pid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {found.pid}")
+        raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {driver.pid}")
     return done.stdout
 
 
 def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
-    """Bring home the blocks that are finished by now; where the run has ended, compare every checksum.
-
-    Hosts that are gone are left out.
-    """
+    """Bring home finished blocks; after the run, compare all checksums. ``but``: hosts that are gone."""
     run = rundir.open_run(run_dir)
     if run.plan.is_local or is_home(run_dir):
         print(f"{run_dir}: everything is here")
@@ -138,15 +133,15 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
         link.fetch_blocks(state.blocks)
         if state.word != "running":
             link.bring_home()
-        whose = f"{link.name} ({link.host.name}): " if link.of_fleet else ""
+        host = f"{link.name} ({link.host.name}): " if link.of_fleet else ""
         planned = sum(row.name in link.planned for row in run.due)
-        return f"{whose}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
+        return f"{host}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
     _ask_all({name: link for name, link in Link.all(run_dir).items() if name not in but}, bring)
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:
-    """Become an ssh session in the run's directory there; of a fleet on the host that ON names, else the first."""
+    """Become an ssh session in the run's directory on its host, of a fleet on the host ON, or the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
     links = Link.all(run_dir) | Link.lent(run_dir)
@@ -159,6 +154,6 @@ def login(run_dir: Path, environment: Mapping[str, str]) -> None:
 
 
 def local_driver(run_dir: Path, environment: Mapping[str, str] | None = None) -> lock.Holder | None:
-    """Return the driver that measures this run on this machine now."""
-    found = lock.holder(environment=environment)
-    return found if found and found.run_dir == str(run_dir.resolve()) else None
+    """Return the driver that runs this run on this machine now, or None."""
+    holder = lock.holder(environment=environment)
+    return holder if holder and holder.run_dir == str(run_dir.resolve()) else None

@@ -1,4 +1,4 @@
-"""When a rented machine is given back: all is at home, the run has failed, or somebody says so."""
+"""Gives a rented machine back: after all blocks came home, after a failure, or on request."""
 
 import sys
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from tsduel.rounds.attend import EXIT_INTERRUPTED
 
 
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
-    """Give the machine of a run back and return ``code``, the exit code of what failed before (0: nothing did).
+    """Give the machine of a run back and return ``code``, the exit code of the stage that failed, or 0.
 
-    Unless ``forced``, it is kept with KEEP=1, when the terminal was detached, and while the run may go on unseen.
+    Unless ``forced``, keep it with KEEP=1, after Ctrl-C of the terminal, and if the run may still go on.
     """
     run = rundir.open_run(run_dir)
     place = run.plan.place
@@ -29,7 +29,7 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
     if forced or not (kept := _why_kept(run_dir, environment, code)):
         give_back.main(run_dir, place)
         if code == 0 and not forced:
-            # Also where a host was lost and nobody could stand in: it ends with what it has.
+            # Also if a host was lost and no spare host took over: the run ends with the blocks that it has.
             note_home(run_dir / FETCHED)
     else:
         print(f"gcp: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}", file=sys.stderr)
@@ -45,14 +45,13 @@ def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
 
 
 def _fetch(run_dir: Path) -> str:
-    """Bring all home; return why the machine has to stay where that fails."""
+    """Bring everything home; if that fails, return why the machine has to stay, else ""."""
     try:
-        # A host that has been collected says none, and so does one where nothing has begun.
         links = Link.all(run_dir)
         gone = [name for name in links if presence.why_gone(run_dir, name)]
-        if all(link.state().word == "none" for name, link in links.items() if name not in gone):
-            return ""
-        control.fetch(run_dir, but=gone)
+        # The state is none before the first block, and after everything came home.
+        if any(link.state().word != "none" for name, link in links.items() if name not in gone):
+            control.fetch(run_dir, but=gone)
     except UserError as error:
         again = f"to come back: make {rundir.open_run(run_dir).plan.kind} RUN={run_dir.name}"
         return f"{error}\ngcp: not everything is at home, so the machine is kept; {again}"

@@ -1,4 +1,4 @@
-"""`make follow`: a second view of a run, from another terminal. It only reads, and leaving it changes nothing."""
+"""`make follow`: a second view of a run in another terminal. It only reads, and its end changes nothing."""
 
 import threading
 import time
@@ -10,56 +10,57 @@ from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError
+from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds import attend, control
-from tsduel.rounds.view import forecast, show
+from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail, parse
 from tsduel.rounds.view.show import View
 
-# After so long without an event we ask whether it still goes on: a phase that is timed has one every other second.
+# After so long without an event we ask whether the run goes on. A timed phase has an event every other
+# second.
 SILENCE_S = 10.0
 
 
 def main(run_dir: Path, environment: Mapping[str, str]) -> int:
-    """Show a run until it has ended, and how; return 0."""
+    """Show a run until it ends; return 0."""
     run = rundir.open_run(run_dir)
-    rundir.refuse_imported(run_dir, run.plan)
-    section, board = forecast.section_of(run_dir), show.Board()
+    expected, board, view = Forecast.read(run), show.Board(), show.kind(environment)
     hosts = run.plan.every_host if run.plan.is_fleet else ("",)
-    followers = [Follower(run_dir, show.choose(environment, section, host=host, board=board)) for host in hosts]
-    errors = list[Exception]()
+    followers = [Follower(run_dir, view(expected, host=host, board=board)) for host in hosts]
+    errors: list[Exception] = []
     try:
         if run.plan.is_local:
-            followers[0].here(lambda: control.local_driver(run_dir, environment) is not None)
+            followers[0].at_home(lambda: control.local_driver(run_dir, environment) is not None)
         else:
             errors = _follow(followers)
     except KeyboardInterrupt:
         return 0
     finally:
         board.close()
-    seen = [view for view in board.views if view.state.last]
-    if not seen:
+    begun = [shown for shown in board.views if shown.state.last]
+    if not begun:
         unbegun = UserError(f"{run_dir.name}: no block has begun yet; once 'make run' is under way, try again")
         raise errors[0] if errors else unbegun
     for error in errors:
-        seen[0].say(f"tsduel: {error}")
-    for view in seen:
-        if not view.state.over:
-            where = f" on {view.host}" if view.host else ""
-            view.say(f"{run_dir.name} does not run any more{where}. To go on: make {run.plan.kind} RUN={run_dir.name}")
+        begun[0].say(f"tsduel: {error}")
+    for shown in begun:
+        if not shown.state.over:
+            where = f" on {shown.host}" if shown.host else ""
+            shown.say(f"{run_dir.name} does not run any more{where}. To go on: make {run.plan.kind} RUN={run_dir.name}")
     return 0
 
 
 def _follow(followers: Sequence["Follower"]) -> list[Exception]:
-    """Follow each host of a run elsewhere by itself; return what went wrong. Whoever leaves waits for none of them."""
-    errors = list[Exception]()
+    """Follow all hosts of a run elsewhere at the same time; return their errors. Ctrl-C waits for no host."""
+    errors: list[Exception] = []
 
     def follow(follower: Follower) -> None:
         try:
             follower.elsewhere()
-        except Exception as error:  # noqa: BLE001 - it is told or raised where somebody waits for it
+        except Exception as error:  # noqa: BLE001 - main reports it
             errors.append(error)
 
-    threads = [threading.Thread(target=follow, args=(one,), daemon=True) for one in followers]
+    threads = [threading.Thread(target=follow, args=(follower,), daemon=True) for follower in followers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -68,19 +69,19 @@ def _follow(followers: Sequence["Follower"]) -> list[Exception]:
 
 
 class Follower:
-    """Reads the events at home while somebody writes them there, else those on the other machine."""
+    """Shows events from the file at home while a process writes it, else from the other machine."""
 
     def __init__(self, run_dir: Path, view: View) -> None:
         self.run_dir, self.view = run_dir, view
         self.tail = Tail(run_dir / "raw" / view.host / "events.jsonl")
         self.heard = 0.0
 
-    def here(self, is_written: Callable[[], bool]) -> None:
-        """Show the events in our own file until the run is over, or nobody writes it any more."""
+    def at_home(self, is_written: Callable[[], bool]) -> None:
+        """Show the events of the file at home until the run is over, or the file is not written any more."""
         while True:
-            if found := self.tail.read():
+            if events := self.tail.read():
                 self.heard = time.monotonic()
-                self.view.take(found)
+                self.view.take(events)
             elif self.view.state.over or (time.monotonic() - self.heard > SILENCE_S and not is_written()):
                 return
             else:
@@ -88,11 +89,11 @@ class Follower:
                 time.sleep(self.view.pause_s)
 
     def elsewhere(self) -> None:
-        """Show the events of a run on another machine: from home while they come home, else over SSH."""
+        """Show the events of a run elsewhere: from home while they are copied there, else over SSH."""
         pause = 1.0
         while not self.view.state.over:
             if is_home(self.run_dir) or stream.is_attended(self.run_dir):
-                self.here(lambda: stream.is_attended(self.run_dir))
+                self.at_home(lambda: stream.is_attended(self.run_dir))
                 if is_home(self.run_dir):
                     return
                 continue
@@ -102,7 +103,7 @@ class Follower:
                 word = link.state().word
                 self.heard = time.monotonic()
                 if word == "none":
-                    # What was collected is here.
+                    # All events came home already.
                     self.view.take(self.tail.read())
                     return
                 self._over_ssh(link)
@@ -116,7 +117,7 @@ class Follower:
                 pause = min(2 * pause, attend.LONGEST_PAUSE_S)
 
     def _over_ssh(self, link: Link) -> None:
-        """Show what comes over SSH, and write none of it: whoever attends the run later brings it home."""
+        """Show events from SSH without writing them; an attendant brings them home later."""
         self.view.take(self.tail.read())
         for line in stream.events(link, self.tail.lines + 1, lambda: self.view.pause_s):
             if line is None:

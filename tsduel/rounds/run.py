@@ -1,7 +1,7 @@
-"""The fourth stage: the Go program on this machine below a view, or the run elsewhere attended from here.
+"""The fourth stage: run the Go program on this machine and show its events, or attend the run elsewhere.
 
-Here it is our child, and we mostly sleep. A signal ends it as it does without us, kill -9 of us as well (the kernel
-tells it); its exit code is ours.
+On this machine the program is our child, and we mostly sleep. We pass signals on, and after kill -9 of us the
+kernel tells it. We return its exit code.
 """
 
 import os
@@ -9,28 +9,30 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn
 
 from tsduel.core import rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
+from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds import elsewhere
-from tsduel.rounds.view import forecast, show
+from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(run_dir: Path) -> int:
-    """Run the blocks that are missing, here or elsewhere; return the exit code, or die as the Go program did."""
+    """Run the missing blocks; return the exit code, or die by the same signal as the Go program."""
     if not rundir.open_run(run_dir).plan.is_local:
         return elsewhere.main(run_dir)
     return _watch([str(agent(run_dir)), "run", str(run_dir)], run_dir)
 
 
 def agent(run_dir: Path) -> Path:
-    """Return the Go program that was built for a run on this machine."""
+    """Return the path of the Go program for a run on this machine."""
     path = Path(rundir.open_run(run_dir).json("build/agent.json").get("binary") or "-")
     if not os.access(path, os.X_OK):
         raise UserError(f"{run_dir.name} is not built: run 'make build RUN={run_dir.name}'")
@@ -42,18 +44,21 @@ def _watch(command: list[str], run_dir: Path) -> int:
     environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT)}
     if with_screen:
         environment["TSDUEL_SCREEN"] = "1"
-    # A file and no pipe: it is never full, and what runs does not end because we did. All of it is in run.log, too.
-    with tempfile.TemporaryFile("a+b") as words:
-        said = words if with_screen else None
+    # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
+    with tempfile.TemporaryFile("a+b") as output:
+        stream = output if with_screen else None
         for number in ENDING:
-            # Until the child is there, a signal ends us at once; what nohup has us ignore, it ignores as well.
+            # A signal ends us at once until the child exists. We keep what nohup ignores.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
-        child = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+        child = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
         signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, signal.SIGCHLD))
-        shown = _Shown(run_dir, words)
+        shown = _Shown(run_dir, output)
         while child.poll() is None:
-            _sleep(shown.pause_s, child)
+            received = signal.sigtimedwait((*ENDING, signal.SIGCHLD), shown.pause_s)
+            if received and received.si_signo in ENDING:
+                # A terminal sends Ctrl-C to its whole group, but a hang-up to us only. Two signals are one.
+                child.send_signal(received.si_signo)
             shown.look()
         shown.end()
     if child.returncode < 0:
@@ -62,37 +67,34 @@ def _watch(command: list[str], run_dir: Path) -> int:
 
 
 class _Shown:
-    """The view, and what the Go program says. If it should break, nothing more is shown and the run goes on."""
+    """Shows events and output of the Go program. If the view breaks, the run goes on without it."""
 
-    def __init__(self, run_dir: Path, words: IO[bytes]) -> None:
-        self._run_dir, self._words, self._read = run_dir, words, 0
+    def __init__(self, run_dir: Path, output: IO[bytes]) -> None:
+        self._run_dir, self._output, self._read = run_dir, output, 0
         self._tail = Tail(run_dir / "raw" / "events.jsonl")
         self._view: show.View | None = None
         self._guarded(self._begin)
 
     @property
     def pause_s(self) -> float:
-        """How long nothing has to be looked at."""
+        """Seconds until the next look."""
         return self._view.pause_s if self._view else show.PAUSE_TIMED_S
 
     def look(self) -> None:
-        """Show what has happened since."""
+        """Show what is new."""
         self._guarded(self._look)
 
     def end(self) -> None:
-        """Show the last of it; what the program said stays, whatever has become of the view."""
+        """Show the last events, and the program's output also without a view."""
         self._guarded(self._look)
         if self._view:
-            self._guarded(self._view.close)
-        self._say(self._view or show.View({}, lambda _: None))
+            self._guarded(self._view.board.close)
+        self._say(self._view or show.View(None))
 
     def _begin(self) -> None:
-        self._view = show.choose(
-            os.environ,
-            forecast.section_of(self._run_dir),
-            lambda line: runlog.write(self._run_dir, "INFO", "run", line),
-            said=True,
-        )
+        expected = Forecast.read(rundir.open_run(self._run_dir))
+        log = partial(runlog.write, self._run_dir, "INFO", "run")
+        self._view = show.kind(os.environ)(expected, log, printed=True)
         self._view.catch_up(self._tail.read())
 
     def _look(self) -> None:
@@ -102,7 +104,7 @@ class _Shown:
             self._view.tick()
 
     def _say(self, view: show.View) -> None:
-        text = os.pread(self._words.fileno(), 1 << 20, self._read)
+        text = os.pread(self._output.fileno(), 1 << 20, self._read)
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.decode(errors="replace").splitlines():
@@ -111,17 +113,9 @@ class _Shown:
     def _guarded(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - ten hours of blocks are not ended by a picture of them
+        except Exception as error:  # noqa: BLE001 - no error of the view may end hours of blocks
             runlog.write(self._run_dir, "ERROR", "view", f"the view broke, and the run goes on without: {error!r}")
             self._view = None
-
-
-def _sleep(seconds: float, child: subprocess.Popen[bytes]) -> None:
-    """Sleep until it is time to look again or the child is gone; pass a signal on."""
-    received = signal.sigtimedwait((*ENDING, signal.SIGCHLD), seconds)
-    if received and received.si_signo in ENDING:
-        # The terminal tells the whole group of a Ctrl-C, but its session's leader alone that it is gone. Twice is once.
-        child.send_signal(received.si_signo)
 
 
 def _die_of(number: int) -> NoReturn:

@@ -10,34 +10,40 @@ from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import number_of
 from tsduel.stats import calibration
-from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
+from tsduel.stats.outcome import first_few
+from tsduel.stats.power import AFTER, ALPHA, FEWEST_BLOCKS
 from tsduel.stats.verdict import EQUIVALENT, holm
 from tsduel.workloads import workload_of
 
 GATED = {"primary", "secondary"}
-MOST_NAMES = 4
-SPREAD = ("metric", "query_type", "s_d", "within_pct", "between_pct", "mde_pct", "change_pct", "threshold_pct")
+SPREAD = (
+    *("metric", "query_type", "s_d", "within_pct", "sitting_pct"),
+    *("between_pct", "mde_pct", "change_pct", "threshold_pct"),
+)
 
 
 def verdict(document: Mapping[str, Any], expected: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """Judge the comparison of a binary with itself: {"passed": bool, "reasons": why not, a sentence each}.
 
-    `expected` are metrics and query types that have to be there: what has not been tested has not passed.
+    `expected` are the metrics and query types that must be tested; a missing one fails.
     """
     rows = [row for row in document["rows"] if row["family"] in GATED]
     reasons = [f"{number_of(n, 'check')} failed"] if (n := document["checks"]["failed"]) else []
-    blocks = {name: len(of["valid"]) for name, of in document["blocks"].items()}
+    blocks = [len(candidate["valid"]) for candidate in document["blocks"].values()]
     reasons += [
         f"{number_of(n, 'valid block')}, and {FEWEST_BLOCKS} is the fewest that show anything"
-        for n in blocks.values()
+        for n in blocks
         if n < FEWEST_BLOCKS
     ]
     reasons += _untested(rows, expected)
     for row in rows:
-        size, limit, unit = _difference(row)
+        if native := row["native"]:
+            size, limit, unit = native["difference"], native["limit"], row["unit"]
+        else:
+            size, limit, unit = row["change_pct"], row["threshold_pct"], "%"
         if row["p_adj"] is not None and row["p_adj"] <= ALPHA and size is not None:
             reasons.append(f"{_name(row)}: called different (p {row['p_adj']:.2g}, {size:+.3g} {unit})")
-        # Of forty secondary ones some scatter by more in any run; what they can tell is in their intervals.
+        # Of forty secondary metrics a few scatter by more in every run.
         if row["family"] == "primary" and size is not None and abs(size) >= limit / 2 > 0:
             reasons.append(
                 f"{_name(row)}: the estimate is {size:+.3g} {unit}, half of its threshold is {limit / 2:.3g} {unit}"
@@ -46,39 +52,27 @@ def verdict(document: Mapping[str, Any], expected: Iterable[tuple[str, str]] = (
     return {"passed": not reasons, "reasons": reasons}
 
 
-def _difference(row: Mapping[str, Any]) -> tuple[float | None, float, str]:
-    """Return a row's estimate, its threshold and their unit: percent, or the metric's own."""
-    if native := row["native"]:
-        return native["difference"], native["limit"], row["unit"]
-    return row["change_pct"], row["threshold_pct"], "%"
-
-
 def _untested(rows: Sequence[Mapping[str, Any]], expected: Iterable[tuple[str, str]]) -> list[str]:
-    there = {(row["metric"], row["query_type"]) for row in rows}
-    missing = [
-        f"{metric} {query_type}".rstrip() for metric, query_type in expected if (metric, query_type) not in there
-    ]
-    # Values that never differ need no test.
-    missing += [_name(row) for row in rows if row["p_adj"] is None and row["verdict"] != EQUIVALENT]
     if not rows:
         return ["nothing was tested"]
-    if not missing:
-        return []
-    more = f" and {len(missing) - MOST_NAMES} more" if len(missing) > MOST_NAMES else ""
-    return [f"not tested: {', '.join(missing[:MOST_NAMES])}{more}"]
+    tested = {(row["metric"], row["query_type"]) for row in rows}
+    missing = [" ".join(key).rstrip() for key in expected if key not in tested]
+    # Equal values in every block need no test.
+    missing += [_name(row) for row in rows if row["p_adj"] is None and row["verdict"] != EQUIVALENT]
+    return [f"not tested: {first_few(missing)}"] if missing else []
 
 
 def _order_effects(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Find effects of the order within blocks: p adjusted by Holm, since twenty unadjusted tests find one anywhere."""
+    """Name effects of the order within blocks; p is adjusted by Holm, since there are about twenty tests."""
     tested = sorted((row for row in rows if row["order_effect_p"] is not None), key=lambda row: row["order_effect_p"])
-    found = []
+    reasons = []
     for row, adjusted in zip(tested, holm([row["order_effect_p"] for row in tested]), strict=True):
         size = row["order_effect_pct"]
         large = row["family"] == "primary" and size is not None and abs(size) > row["threshold_pct"] / 2
         if adjusted <= ALPHA or large:
-            how = "" if size is None else f" {size:+.1f} % where it ran second"
-            found.append(f"{_name(row)}: order effect{how} (p {row['order_effect_p']:.2g}, {adjusted:.2g} for all)")
-    return found
+            how = "" if size is None else f" {size:+.1f} % where it {AFTER[row['order_effect']]}"
+            reasons.append(f"{_name(row)}: order effect{how} (p {row['order_effect_p']:.2g}, {adjusted:.2g} for all)")
+    return reasons
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -86,9 +80,9 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def keep(run_dir: Path) -> str:
-    """Keep what an A/A run says of this kind of machine, for later plans and reports; return a sentence.
+    """Keep the spreads of an A/A run for later plans and reports on this kind of machine; return a sentence.
 
-    A smoke run or a screen is never kept; a failed run does not replace one that has passed, nor an older one a newer.
+    A smoke run or a screen is never kept. A failed run does not replace one that has passed, nor an older run a newer.
     """
     run = open_run(run_dir)
     if not run.plan.aa:
@@ -96,20 +90,21 @@ def keep(run_dir: Path) -> str:
     if run.plan.smoke or run.plan.screen:
         return "calibration: not kept, since this run was planned as a screen"
     document = read_json(run_dir / "stats/comparison.json")
-    path = calibration.path_of(run.path.resolve().parent, run.plan, calibration.machine_kind(run))
-    there = read_json(path) if path.exists() else {}
-    if there and there["run"] != run.path.resolve().name:
-        if there["passed"] and not document["aa"]["passed"]:
-            return f"calibration: that of {there['run']} stays, which has passed"
-        if there["created"] > run.plan.created:
-            return f"calibration: that of {there['run']} stays, which is newer"
+    name, kind = run.path.resolve().name, calibration.machine_kind(run)
+    path = calibration.path_of(run.path.resolve().parent, run.plan, kind)
+    before = read_json(path) if path.exists() else {}
+    if before and before["run"] != name:
+        if before["passed"] and not document["aa"]["passed"]:
+            return f"calibration: that of {before['run']} stays, which has passed"
+        if before["created"] > run.plan.created:
+            return f"calibration: that of {before['run']} stays, which is newer"
     kept = {
-        "machine_kind": calibration.machine_kind(run),
-        "run": run.path.resolve().name,
+        "machine_kind": kind,
+        "run": name,
         "created": run.plan.created,
         "experiment": run.plan.name,
         "alike": workload_of(run.plan).alike(run.plan),
-        "blocks": {name: len(of["valid"]) for name, of in document["blocks"].items()},
+        "blocks": {candidate: len(blocks["valid"]) for candidate, blocks in document["blocks"].items()},
         **document["aa"],
         "spreads": [
             {key: row[key] for key in SPREAD} for row in document["rows"] if row["family"] in GATED and row["s_d"]

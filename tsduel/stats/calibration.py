@@ -1,7 +1,4 @@
-"""What A/A runs have said of machines, in results/aa/: one file a kind of machine, shape of experiment and protocol.
-
-What is kept, and when a newer one takes its place, is tsduel.stats.aa's business; who plans or reports only looks.
-"""
+"""Results of A/A runs, in results/aa/: one file a kind of machine, shape of experiment and protocol (see aa.py)."""
 
 import glob
 import hashlib
@@ -21,19 +18,19 @@ from tsduel.stats.power import ALPHA
 from tsduel.workloads import workload_of
 
 PROTOCOL = 2
-"""Rises when blocks are measured in another way: spreads of the old one say nothing of the new one."""
+"""Rises when blocks are measured in another way: older spreads then say nothing."""
 
 
 def machine_kind(run: Run) -> str:
-    """Return the kind of machine that a run was on; several kinds, as of a fleet, are a kind of their own."""
-    kinds = {kind_of(run.plan.machine_of(name), of) for name, of in run.machines.items()}
+    """Return the kind of machine that a run was on; the kinds of a fleet are joined by +."""
+    kinds = {kind_of(run.plan.machine_of(name), host) for name, host in run.machines.items()}
     return "+".join(sorted(kinds)) or kind_of(run.plan.host.machine, {})
 
 
 def kind_of(machine: str, host: Mapping[str, Any]) -> str:
-    """Return what two machines must share for the spreads of one to say something about the other, as a file's name.
+    """Return the kind of a machine as a file name: spreads of one kind hold for all machines of it.
 
-    ``host`` is what tsduel-host says of it, ``machine`` the experiment's ``host.machine``.
+    ``host`` is the record of tsduel-host (raw/HOST.json), ``machine`` the experiment's ``host.machine``.
     """
     parts = [
         machine,
@@ -51,10 +48,7 @@ def path_of(results: Path, plan: Plan, kind: str) -> Path:
 
 
 def look(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
-    """Return what the last A/A run of this shape has left here, else of another shape, else None: uncalibrated.
-
-    `same_workload` in it says which of the two.
-    """
+    """Return the calibration of this shape of experiment (`same_workload`), else the newest of another shape."""
     mine = path_of(results, plan, kind)
     if mine.exists():
         return {**read_json(mine), "same_workload": True}
@@ -64,9 +58,9 @@ def look(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
 
 
 def floor_pct(kept: Mapping[str, Any], metric: str, query_type: str, blocks: int) -> float | None:
-    """Return the percent that so many blocks of a binary against itself stay within, 95 times of 100.
+    """Return the percent within which the change of a binary against itself stays in 95 of 100 runs.
 
-    t_.975,n-1 s_d / sqrt(n) with the spread of the A/A run that `look` has found; None without one of this workload.
+    t_.975,n-1 s_d / sqrt(n) with the spread that `look` has found; None without a calibration of this workload.
     """
     spread = next((s["s_d"] for s in kept["spreads"] if (s["metric"], s["query_type"]) == (metric, query_type)), None)
     if spread is None or blocks < 2 or not kept["same_workload"]:  # noqa: PLR2004 - of one block there is no spread

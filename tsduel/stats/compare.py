@@ -1,11 +1,9 @@
 """tidy/*.csv + plan -> stats/: comparison.csv and .json, one row a metric, query type and candidate; benchstat's files.
 
-The unit of replication is the block. Which blocks count for which candidate stands in tidy/blocks.csv; docs/method.md
-says how they are judged. Nothing is written outside the run.
+The unit of replication is the block. tidy/blocks.csv says which blocks count for which candidate; docs/method.md says
+how they are judged.
 """
 
-import csv
-import io
 import json
 import math
 from collections import defaultdict
@@ -14,60 +12,66 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, GEOMEAN, Metric, threshold
-from tsduel.core.record import BENCH, SOLO
+from tsduel.core.metrics import ALL, GEOMEAN, Family, Metric, threshold
+from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt, machines, sweep
 from tsduel.stats.benchfmt import Compared
-from tsduel.stats.findings import Pair, Sample
-from tsduel.stats.rows import Row, row, warn_of_short_phase
+from tsduel.stats.findings import Pair, Sample, Sittings
+from tsduel.stats.rows import Row, row, warn_of_short_phases
 from tsduel.stats.verdict import judge
-from tsduel.tidy.blocks import FAILED, OWED
+from tsduel.tidy.blocks import FAILED, OWED, WARMUP
 from tsduel.tidy.read import read_metrics, read_table, refuse_duplicates
 from tsduel.workloads import in_families, primary
 from tsduel.workloads.checks import FINISHED
 from tsduel.workloads.reading import reader
 
 Tables = Mapping[str, pd.DataFrame]
-"""What compare reads, by name."""
+"""The tables of tidy/ that are compared, by name."""
 _Key = tuple[str, str]
 """A metric and a query type."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A block's log ratio from pairs of operations, its standard error within the block, and how many there were."""
+    """A block's log ratio from `n` pairs of operations, and its standard error within the block."""
 
     d: float
     se: float | None
     n: int
+    sittings: Sittings | None = None
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """All of one candidate in one cell: the blocks that count, values and ratios, the failed checks that count."""
+    """All of one candidate in one cell: the blocks that count, figures and ratios, the failed checks that count.
+
+    `short`: outside causes spoilt more blocks than spare ones could replace.
+    """
 
     cell: str
     name: str
-    pair: tuple[str, str]
+    sides: tuple[str, str]
     valid: Sequence[int]
     hosts: Sequence[str]
-    second: Sequence[bool]
+    second: Mapping[str, Sequence[bool | None]]
     short: bool
     failures: pd.DataFrame
-    measured: Mapping[_Key, Mapping[tuple[int, str], float]]
+    figures: Mapping[_Key, Mapping[tuple[int, str], float]]
     ratios: Mapping[_Key, Mapping[int, Ratio]]
 
-    def pairs(self, key: _Key) -> list[Pair]:
+    def pairs_of(self, key: _Key) -> list[Pair]:
         """Return the values of both sides, one pair a valid block."""
-        known = self.measured.get(key, {})
-        return [(known.get((block, self.pair[0])), known.get((block, self.pair[1]))) for block in self.valid]
+        baseline, candidate = self.sides
+        known = self.figures.get(key, {})
+        return [(known.get((block, baseline)), known.get((block, candidate))) for block in self.valid]
 
-    def found(self, key: _Key) -> list[Ratio | None]:
+    def ratios_of(self, key: _Key) -> list[Ratio | None]:
         """Return the ratios, one a valid block."""
         known = self.ratios.get(key, {})
         return [known.get(block) for block in self.valid]
@@ -78,158 +82,167 @@ def main(run_dir: Path) -> None:
     run = open_run(run_dir)
     if len(run.variants) < 2:  # noqa: PLR2004 - a comparison needs two
         raise UserError(f"{run.path}: the plan has one variant only, there is nothing to compare")
-    found = read(run)
-    compared, rows = compare(run, found)
+    tidied = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
+    refuse_duplicates(run.path, tidied["measurements"])
+    compared, rows = compare(run, tidied)
     out = run_dir / "stats"
     out.mkdir(exist_ok=True)
-    files.write(out / "comparison.csv", _csv(rows))
-    files.write(
-        out / "comparison.json",
-        json.dumps(_document(run, found, rows), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-    )
+    table = pd.DataFrame(rows, columns=list(tables.COMPARISON))
+    files.write(out / "comparison.csv", table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
+    document = json.dumps(_document(run, tidied, rows), indent=1, ensure_ascii=False, allow_nan=False)
+    files.write(out / "comparison.json", document + "\n")
     sweep.write(run, compared, rows)
     for variant, text in benchfmt.files(run, reader(run.plan.kind), compared).items():
         files.write(out / f"{variant}.bench.txt", text)
 
 
-def read(run: Run) -> Tables:
-    """Read what is compared from tidy/."""
-    found = {name: read_table(run.path, name) for name in ("measurements", "pairs", "checks", "blocks")}
-    refuse_duplicates(run.path, found["measurements"])
-    return found
-
-
-def compare(run: Run, found: Tables) -> tuple[list[Compared], list[Row]]:
+def compare(run: Run, tidied: Tables) -> tuple[list[Compared], list[Row]]:
     """Return pairs and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
 
     All candidates in all cells are one family: each metric of each of them is one test in it. Cells share no block, so
-    their signs are flipped apart from each other (docs/method.md).
+    their signs are flipped independently (docs/method.md).
     """
-    metrics = in_families(run.plan, read_metrics(run, found["measurements"]))
-    known = set(found["blocks"]["cell"].tolist())
+    metrics = in_families(run.plan, read_metrics(run, tidied["measurements"]))
+    known = set(tidied["blocks"]["cell"])
     samples = [
-        one
+        sample
         for cell in run.plan.cells
         if cell.name in known
         for name in run.variants[1:]
-        for one in _samples(run.at(cell.name), candidate(run, found, cell.name, name), metrics)
+        for sample in _samples(run.at(cell.name), gather(run, tidied, cell.name, name), metrics)
     ]
-    compared, judged = [one for one, _ in samples], judge([sample for _, sample in samples], run.plan.design.seed)
-    rows = [row(one, verdict) for one, verdict in zip(compared, judged, strict=True)]
-    for one in rows:
-        warn_of_short_phase(one, rows)
-    return compared, rows
+    judged = judge([sample for _, sample in samples], run.plan.design.seed)
+    rows = [row(compared, verdict) for (compared, _), verdict in zip(samples, judged, strict=True)]
+    warn_of_short_phases(rows)
+    return [compared for compared, _ in samples], rows
 
 
-def candidate(run: Run, found: Tables, cell: str, name: str) -> Candidate:
-    """Gather all of one candidate."""
-    decided = found["blocks"][(found["blocks"]["cell"] == cell) & (found["blocks"]["candidate"] == name)]
-    counting = decided[decided["counts"] == "true"]
-    pair = (run.variants[0], name)
-    values: defaultdict[_Key, dict[tuple[int, str], float]] = defaultdict(dict)
-    measured = found["measurements"]
-    mine = measured[(measured["cell"] == cell) & measured["variant"].isin(pair)]
-    columns = ["metric", "query_type", "block", "variant", "value"]
-    for metric, query_type, block, variant, value in zip(*(mine[c].tolist() for c in columns), strict=True):
-        values[metric, query_type][int(block), variant] = float(value)
+def gather(run: Run, tidied: Tables, cell: str, name: str) -> Candidate:
+    """Gather all of one candidate in one cell."""
+    decided, theirs = (
+        table[(table["cell"] == cell) & (table["candidate"] == name)] for table in (tidied["blocks"], tidied["pairs"])
+    )
+    counting, sides = decided[decided["counts"] == "true"], (run.variants[0], name)
+    figures: defaultdict[_Key, dict[tuple[int, str], float]] = defaultdict(dict)
+    measured = tidied["measurements"]
+    measured = measured[(measured["cell"] == cell) & measured["variant"].isin(sides)]
+    if run.plan.loads_in_turn:
+        # The large loads of the warm-up block run alone, so they are no samples.
+        measured = measured[~measured["block"].isin(run.warmups)]
+    for metric, query_type, block, variant, value in _columns(measured, "metric query_type block variant value"):
+        figures[metric, query_type][int(block), variant] = float(value)
     ratios: defaultdict[_Key, dict[int, Ratio]] = defaultdict(dict)
-    theirs = found["pairs"][(found["pairs"]["cell"] == cell) & (found["pairs"]["candidate"] == name)]
-    columns = ["metric", "query_type", "block", "log_ratio", "n", "se"]
-    for metric, query_type, block, d, n, se in zip(*(theirs[c].tolist() for c in columns), strict=True):
-        ratios[metric, query_type][int(block)] = Ratio(float(d), float(se) if se else None, int(n))
-    # A failure in a warm-up block, or in one that was spoilt and set aside, is shown and counts for nothing.
+    columns = "metric query_type block log_ratio n se sittings sitting_sd second_effect"
+    for metric, query_type, block, d, n, *rest in _columns(theirs, columns):
+        se, sittings, deviation, effect = (None if value == "" else float(value) for value in rest)
+        ratio = Ratio(float(d), se, int(n), Sittings(int(sittings or 1), deviation, effect))
+        ratios[metric, query_type][int(block)] = ratio
+    # Failures in a warm-up block or in a spoilt one are shown and fail nothing.
     counted = decided[decided["cause"].isin(["", FAILED])]["block"]
-    checks, planned = found["checks"], {variant.name for variant in run.plan.variants}
+    checks, planned = tidied["checks"], {variant.name for variant in run.plan.variants}
     failed = (checks["cell"] == cell) & (checks["ok"] != "true") & checks["block"].isin(counted)
-    concerned = checks["variant"].isin(["", *pair]) if name in planned else checks["variant"].notna()
+    concerned = checks["variant"].isin(["", *sides]) if name in planned else checks["variant"].notna()
     return Candidate(
         cell=cell,
         name=name,
-        pair=pair,
+        sides=sides,
         valid=[int(block) for block in counting["block"]],
         hosts=counting["host"].tolist() if len(set(counting["host"])) > 1 else (),
-        second=[said == "true" for said in counting["second"]],
-        # What was planned as a screen is one, noisy or not.
+        second={coin: [text == "true" if text else None for text in counting[coin]] for coin in tables.COINS},
+        # A planned screen stays a screen, noisy or not.
         short=bool((decided["cause"] == OWED).any()) and not (run.plan.screen or run.plan.smoke),
         failures=checks[failed & concerned],
-        measured=values,
+        figures=figures,
         ratios=ratios,
     )
 
 
-def _samples(run: Run, of: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
+def _columns(table: pd.DataFrame, names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(table[name].tolist() for name in names.split()), strict=True)
+
+
+def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Iterator[tuple[Compared, Sample]]:
     rows = reader(run.plan.kind).rows(run)
     for metric in metrics:
         types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
-        there = [t for t in types if (metric.name, t) in of.measured]
-        for query_type in there:
-            yield _sample(run, of, metric, query_type, metric.family)
-        if metric.together and (metric.name, ALL) in of.measured:
-            yield _sample(run, of, metric, ALL, metric.together)
-        absent = [t for t in types if t not in there]
-        if metric.geomean and there and (found := _geomean(run, of, metric, there, absent)):
-            yield found
+        measured = [t for t in types if (metric.name, t) in candidate.figures]
+        for query_type in measured:
+            yield _sample(run, candidate, metric, query_type, metric.family)
+        if metric.together and (metric.name, ALL) in candidate.figures:
+            yield _sample(run, candidate, metric, ALL, metric.together)
+        absent = [t for t in types if t not in measured]
+        if metric.geomean and measured and (geomean := _geomean(run, candidate, metric, measured, absent)):
+            yield geomean
 
 
-def _sample(run: Run, of: Candidate, metric: Metric, query_type: str, family: Any) -> tuple[Compared, Sample]:
+def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, family: Family) -> tuple[Compared, Sample]:
     key = (metric.name, query_type)
-    pairs, ratios = of.pairs(key), of.found(key)
-    operations = [ratio.n if ratio else 0 for ratio in ratios]
+    pairs, ratios = candidate.pairs_of(key), candidate.ratios_of(key)
     few = metric.least_n and any(ratios) and min(ratio.n for ratio in ratios if ratio) < metric.least_n
-    # A duel on the data of the first block leaves one load of each variant, which is an example and no sample.
+    # With design.reload: once each variant loads once, and one load is no sample.
     once = metric.part == SOLO and run.plan.design.reload == "once"
-    apart = run.plan.apart(of.name)
+    apart = run.plan.apart(candidate.name)
+    # A variant that runs alone has only the order of loads; loads in turn have no such order.
+    loaded, *others = tables.COINS
+    coins = others if run.plan.loads_in_turn else tables.COINS if metric.part == DUEL else [loaded]
     sample = Sample(
         pairs=pairs,
-        second=of.second,
+        second={coin: candidate.second[coin] for coin in coins},
         better=metric.better,
         family="shown" if few or once else family,
         threshold=0.0 if apart else threshold(metric, run.plan.design.thresholds),
         unit=metric.unit,
-        failed=touched(of.failures, metric, query_type),
-        blocks=of.valid,
-        environment=of.short,
+        failed=touched(candidate.failures, metric, query_type),
+        blocks=candidate.valid,
+        environment=candidate.short,
         ratios=[ratio.d if ratio else None for ratio in ratios] if any(ratios) and not metric.native else (),
         errors=[ratio.se if ratio else None for ratio in ratios] if any(ratios) else (),
+        sittings=[ratio.sittings if ratio else None for ratio in ratios] if any(ratios) else (),
         note="loaded once (design.reload)" if once else "",
         native=metric.native,
         floor=0.0 if apart else metric.floor,
-        hosts=of.hosts,
+        hosts=candidate.hosts,
     )
-    return Compared(of.cell, metric, query_type, of.name, of.valid, pairs, operations), sample
+    operations = [ratio.n if ratio else 0 for ratio in ratios]
+    return Compared(candidate.cell, metric, query_type, candidate.name, candidate.valid, pairs, operations), sample
 
 
 def _geomean(
-    run: Run, of: Candidate, metric: Metric, there: Sequence[str], absent: Sequence[str]
+    run: Run, candidate: Candidate, metric: Metric, measured: Sequence[str], absent: Sequence[str]
 ) -> tuple[Compared, Sample] | None:
-    """Return the mean of the log ratios over the types that have one in every block (MEASUREMENT.md 5.6).
+    """Return the mean of the log ratios over the types that have one in every block (docs/method.md).
 
-    Its error within a block is that of a mean of independent values.
+    Its error within a block is that of a mean of independent values. None where all values are zero: the row of each
+    type says so.
     """
+    pairs_of = {t: candidate.pairs_of((metric.name, t)) for t in measured}
     by_type: dict[str, list[Ratio]] = {}
-    for query_type in there:
-        key = (metric.name, query_type)
-        both = [_ratio(pair, ratio) for pair, ratio in zip(of.pairs(key), of.found(key), strict=True)]
-        whole = [one for one in both if one is not None]
-        if len(whole) == len(both):
-            by_type[query_type] = whole
-    if not by_type and not any(value for t in there for pair in of.pairs((metric.name, t)) for value in pair):
-        return None  # all values are zero: every type says so itself
-    left_out = [*(t for t in there if t not in by_type), *absent]
-    pairs: list[Pair] = [(None, None)] * len(of.valid)
-    ratios: list[float | None] = [None] * len(of.valid)
-    errors: list[float | None] = [None] * len(of.valid)
-    for i in range(len(of.valid)) if by_type else ():
-        ratios[i] = sum(found[i].d for found in by_type.values()) / len(by_type)
-        both_sides = [of.pairs((metric.name, t))[i] for t in by_type]
-        pairs[i] = (_geometric([b for b, _ in both_sides]), _geometric([c for _, c in both_sides]))
-        squares = [found[i].se for found in by_type.values()]
-        if None not in squares:
-            errors[i] = math.sqrt(sum(se**2 for se in squares if se is not None)) / len(by_type)
-    compared, sample = _sample(run, of, metric, GEOMEAN, metric.geomean)
+    for query_type, pairs in pairs_of.items():
+        ratios = map(_ratio, pairs, candidate.ratios_of((metric.name, query_type)))
+        known = [ratio for ratio in ratios if ratio is not None]
+        if len(known) == len(pairs):
+            by_type[query_type] = known
+    compared, sample = _sample(run, candidate, metric, GEOMEAN, metric.geomean or "shown")
+    if by_type:
+        d, se = (
+            np.array([[getattr(r, name) for r in ratios] for ratios in by_type.values()], float) for name in ("d", "se")
+        )
+        errors = np.sqrt((se**2).sum(axis=0)) / len(by_type)  # nan where a type has none
+        sides = np.exp(np.log(np.array([pairs_of[t] for t in by_type], float)).mean(axis=0))
+        sample = replace(
+            sample,
+            pairs=[(b, c) for b, c in sides.tolist()],
+            ratios=d.mean(axis=0).tolist(),
+            errors=[None if math.isnan(error) else error for error in errors.tolist()],
+        )
+    elif any(value for pairs in pairs_of.values() for pair in pairs for value in pair):
+        nothing = [None] * len(candidate.valid)
+        sample = replace(sample, pairs=[(None, None)] * len(nothing), ratios=nothing, errors=nothing)
+    else:
+        return None
+    left_out = [*(t for t in measured if t not in by_type), *absent]
     note = f"without {', '.join(left_out)}, not above zero in every block" if left_out else ""
-    sample = replace(sample, pairs=pairs, ratios=ratios, errors=errors, note=note)
-    return replace(compared, pairs=pairs), sample
+    return replace(compared, pairs=sample.pairs), replace(sample, note=note)
 
 
 def _ratio(pair: Pair, ratio: Ratio | None) -> Ratio | None:
@@ -239,70 +252,55 @@ def _ratio(pair: Pair, ratio: Ratio | None) -> Ratio | None:
     return ratio or Ratio(math.log(c) - math.log(b), None, 0)
 
 
-def _geometric(values: list[float | None]) -> float:
-    return math.exp(sum(math.log(value) for value in values if value) / len(values))
-
-
 def touched(failures: pd.DataFrame, metric: Metric, query_type: str) -> str:
-    """Say which failed checks touch a metric, or return an empty string.
+    """Name the failed checks that touch a metric; empty where none does.
 
     Lost samples or a server that died make every figure doubtful; wrong or missing answers only those of their query
-    type and what sums over types. That a block was not finished is not here: that has dropped the block.
+    type and sums over types. FINISHED is left out: such a block is already dropped.
     """
     of_type = failures["query_type"]
     sums = query_type in {GEOMEAN, ALL} or metric.name in {"cpu_seconds", "duel_idle_cpu_ms"}
-    touching = failures[(of_type == "") | (of_type == query_type) | sums]
-    touching = touching[touching["check"] != FINISHED]
+    touching = failures[((of_type == "") | (of_type == query_type) | sums) & (failures["check"] != FINISHED)]
     if touching.empty:
         return ""
     return f"failed checks ({len(touching)}): {', '.join(sorted(set(touching['check'])))}"
 
 
-def _document(run: Run, found: Tables, rows: list[Row]) -> dict[str, Any]:
-    checks, blocks = found["checks"], found["blocks"]
+def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
+    checks, blocks = tidied["checks"], tidied["blocks"]
     failed = checks["ok"] != "true"
     crashed = checks[failed & (checks["check"] == FINISHED)]["variant"].tolist()
-    of = {
-        name: {
-            "valid": [int(b) for b in mine[mine["counts"] == "true"]["block"]],
-            "dropped": [
-                {"block": int(b), "cause": cause, "reason": reason}
-                for b, cause, reason in zip(*(mine[c] for c in ("block", "cause", "reason")), strict=True)
-                if cause not in {"", "warmup"}
-            ],
-        }
-        for name in run.variants[1:]
-        for mine in [blocks[blocks["candidate"] == name]]
-    }
-    counted = set(blocks[blocks["cause"].isin(["", FAILED])]["block"])
+    counted = checks["block"].isin(blocks[blocks["cause"].isin(["", FAILED])]["block"])
     document = {
-        "schema": 4,
+        "schema": 5,
         "run": run.path.name,
         "baseline": run.variants[0],
         "candidates": run.variants[1:],
-        "blocks": of,
+        "blocks": {name: _blocks(blocks[blocks["candidate"] == name]) for name in run.variants[1:]},
         "failed_blocks": {name: crashed.count(name) for name in dict.fromkeys([*run.variants, *crashed])},
-        # `aside`: failed where it counts for nothing, in a warm-up block or one that was spoilt.
+        # `aside`: failed in a warm-up block or in a spoilt one, where it fails nothing.
         "checks": {
             "made": len(checks),
-            "failed": int((failed & checks["block"].isin(counted)).sum()),
-            "aside": int((failed & ~checks["block"].isin(counted)).sum()),
+            "failed": int((failed & counted).sum()),
+            "aside": int((failed & ~counted).sum()),
         },
         **({"hosts": machines.hosts(run, blocks), "machines": machines.beside(run, rows)} if run.plan.is_fleet else {}),
         "rows": rows,
     }
     if not run.plan.aa:
         return document
-    # Of benchmarks it is not known beforehand which units they have.
+    # The units of Go benchmarks are not known beforehand.
     expected = [(metric.name, query_type) for metric, query_type in primary(run.plan) if metric.part != BENCH]
     return {**document, "aa": aa.verdict(document, expected)}
 
 
-def _csv(rows: list[Row]) -> str:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(tables.COMPARISON)
-    for one in rows:
-        cells = (one[column] for column in tables.COMPARISON)
-        table.writerow(f"{cell:.10g}" if isinstance(cell, float) else cell for cell in cells)
-    return text.getvalue()
+def _blocks(decided: pd.DataFrame) -> dict[str, Any]:
+    """Return which blocks count for a candidate, and why the others do not; without warm-up blocks."""
+    dropped = decided[~decided["cause"].isin(["", WARMUP])]
+    return {
+        "valid": [int(block) for block in decided[decided["counts"] == "true"]["block"]],
+        "dropped": [
+            {"block": int(block), "cause": cause, "reason": reason}
+            for block, cause, reason in _columns(dropped, "block cause reason")
+        ],
+    }

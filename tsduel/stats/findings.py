@@ -1,38 +1,46 @@
-"""What the blocks say of one metric alone: estimate, intervals, p, power. The verdict needs its family: verdict.py."""
+"""Estimate, intervals, p and power of one metric. Its verdict needs the whole family: verdict.py."""
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tsduel.core.metrics import Better, Family
-from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios, rounded
+from tsduel.stats.estimate import Interval, hodges_lehmann, interval, log_ratios, mann_whitney_p, rounded, signed_rank_p
 from tsduel.stats.hosts import FEWEST_HOSTS, OverHosts, over_hosts
-from tsduel.stats.power import OrderEffect, between, blocks_needed, mde, order_effect
-from tsduel.stats.signedrank import mann_whitney_p, signed_rank_p
+from tsduel.stats.power import OrderEffect, between_sittings, blocks_needed, mde, order_effect
 
 Pair = tuple[float | None, float | None]
-"""Values of baseline and candidate in one block; None where a round has none."""
+"""Values of baseline and candidate in one block; None where a side has none."""
 LEVEL = 0.95
 TOST_LEVEL = 0.90
 _ALIKE = 1e-9
-"""Differences within this (as log ratio, or as a share of the largest in native units) do not vary."""
+"""Differences closer than this are equal: as log ratio, or in native units as a share of the largest."""
+
+
+@dataclass(frozen=True)
+class Sittings:
+    """The sittings of a block: number, standard deviation of their ratios, effect of being started second."""
+
+    count: int
+    deviation: float | None
+    second_effect: float | None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One metric (and query type) over the valid blocks, and how it is to be judged.
+    """One metric (and query type) over the valid blocks, and how it is judged.
 
-    `ratios` are the blocks' log ratios where pairs of operations gave them, `errors` their standard errors within the
-    block; without them the ratio is that of the pair of values. `second` says for each block whether the candidate ran
-    second; `threshold` is in percent, 0 where none applies, `floor` in the metric's unit; `native`: by differences,
-    whatever the values. `failed` names the failed checks that touch the metric; `note` is one more warning. `blocks`
-    are the numbers of the blocks, needed where the samples of a family are not over the same ones (several candidates).
-    `environment`: outside causes left too few. `hosts` says of each block where it ran; without them, on one host.
+    `second`: by coin and block, whether the candidate came second. `threshold`: percent, 0 where none applies;
+    `floor`: the same in the metric's unit. `failed`: the failed checks that touch the metric. `note`: one more warning.
+    `blocks`: numbers of the blocks, needed where samples of a family have different blocks (several candidates).
+    `environment`: outside causes left too few blocks. `ratios`: log ratios of the blocks from pairs of operations, with
+    the standard errors `errors` within the block; without them the ratio is that of the pair of values. `native`:
+    always by differences. `hosts`: where each block ran; empty on one host.
     """
 
     pairs: Sequence[Pair]
-    second: Sequence[bool]
+    second: Mapping[str, Sequence[bool | None]]
     better: Better
     family: Family
     threshold: float
@@ -43,6 +51,7 @@ class Sample:
     environment: bool = False
     ratios: Sequence[float | None] = ()
     errors: Sequence[float | None] = ()
+    sittings: Sequence[Sittings | None] = ()
     native: bool = False
     floor: float = 0.0
     hosts: Sequence[str] = ()
@@ -53,8 +62,9 @@ class Findings:
     """Everything in log ratios, or in the metric's unit where `native` (a value was not above zero).
 
     `limit` is the practical threshold in the same unit. `differences` has one entry a block, None where it is missing.
-    `within` and `between` are the parts of `deviation` that come from within the blocks and from between them.
-    `hosts` is there where blocks ran on several; `over` where estimate, intervals and p are over them.
+    `within` and `between` are the parts of `deviation` from exchanges and from between blocks. `sitting` is the
+    standard deviation between the `sittings` of a block. `orders` are by coin. `hosts` is there where blocks ran on
+    several; with `over`, estimate, intervals and p are over hosts.
     """
 
     differences: Sequence[float | None]
@@ -68,12 +78,31 @@ class Findings:
     p: float | None = None
     deviation: float | None = None
     within: float | None = None
+    sitting: float | None = None
+    sittings: int = 1
+    second_effect: float | None = None
     between: float | None = None
     mde: float | None = None
     blocks_needed: int | None = None
-    order: OrderEffect | None = None
+    orders: Mapping[str, OrderEffect] = field(default_factory=dict)
     mann_whitney_p: float | None = None
     hosts: OverHosts | None = None
+
+    @property
+    def order(self) -> tuple[str, OrderEffect] | None:
+        """The coin that shows most, and its effect, with its p for all coins."""
+        if not self.orders:
+            return None
+        coin, effect = min(self.orders.items(), key=lambda item: item[1].p)
+        return coin, replace(effect, p=min(1.0, effect.p * len(self.orders)))
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The known parts of the variance of a block's ratio: exchange, sitting, block."""
+        of_sittings = None if self.sitting is None else self.sitting**2 / self.sittings
+        exchange, block = (deviation and deviation**2 for deviation in (self.within, self.between))
+        parts = {"exchange": exchange, "sitting": of_sittings, "block": block}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def over(self) -> OverHosts | None:
@@ -104,28 +133,25 @@ class Findings:
 
 
 def examine(sample: Sample) -> Findings:
-    """Make the findings of one metric. With no block there is nothing but the values of the side that has them."""
+    """Return the findings of one metric. Without a block with both values, they have only the values of each side."""
     ratios = sample.ratios or [0.0] * len(sample.pairs)
     both = [
         (i, b, c) for i, (b, c) in enumerate(sample.pairs) if b is not None and c is not None and ratios[i] is not None
     ]
-    at, baseline, candidate = ([one[part] for one in both] for part in range(3))
     if not both:
-        one_sided = [[pair[side] for pair in sample.pairs] for side in (0, 1)]
-        sides = [[value for value in values if value is not None] for values in one_sided]
+        sides = [[value for pair in sample.pairs if (value := pair[side]) is not None] for side in (0, 1)]
         return Findings([None] * len(sample.pairs), native=False, limit=0.0, baseline=sides[0], candidate=sides[1])
-    given = [ratio for i, _, _ in both if (ratio := ratios[i]) is not None] if sample.ratios else None
+    at, baseline, candidate = [i for i, _, _ in both], [b for _, b, _ in both], [c for _, _, c in both]
+    given = [ratio for i in at if sample.ratios and (ratio := ratios[i]) is not None]
     logs = None if sample.native else rounded(given) if given else log_ratios(baseline, candidate)
     native = logs is None
-    known = [c - b for b, c in zip(baseline, candidate, strict=True)] if logs is None else logs
-    differences: list[float | None] = [None] * len(sample.pairs)
-    for i, d in zip(at, known, strict=True):
-        differences[int(i)] = d
+    known = [c - b for _, b, c in both] if logs is None else logs
+    by_block = dict(zip(at, known, strict=True))
     share = sample.threshold / 100
     limit = max(share * abs(statistics.median(baseline)), sample.floor) if native else math.log1p(share)
-    errors = [error for i in at if sample.errors and (error := sample.errors[int(i)]) is not None]
+    errors = [error for i in at if sample.errors and (error := sample.errors[i]) is not None]
     plain = Findings(
-        differences,
+        [by_block.get(i) for i in range(len(sample.pairs))],
         native=native,
         limit=limit,
         baseline=baseline,
@@ -134,34 +160,70 @@ def examine(sample: Sample) -> Findings:
         within=math.sqrt(statistics.fmean(e * e for e in errors)) if len(errors) == len(known) and not native else None,
         mann_whitney_p=mann_whitney_p(baseline, candidate),
     )
+    if sample.sittings and not native:
+        plain = _with_sittings(plain, [sample.sittings[i] for i in at], errors)
     if plain.alike or plain.n < 2:  # noqa: PLR2004 - one difference has no spread
         return plain
     deviation = statistics.stdev(known)
-    found = replace(
+    whole = replace(
         plain,
         ci95=interval(known, LEVEL),
         ci90=interval(known, TOST_LEVEL),
         p=signed_rank_p(known),
         deviation=deviation,
-        between=None if plain.within is None else between(deviation, plain.within),
+        between=_between(plain, deviation),
         mde=None if native else mde(deviation, plain.n),
         blocks_needed=blocks_needed(limit, deviation),
-        order=order_effect(known, [sample.second[int(i)] for i in at]),
-        hosts=over_hosts(known, [sample.hosts[int(i)] for i in at]) if sample.hosts else None,
+        orders={
+            coin: effect
+            for coin, second in sample.second.items()
+            if (effect := _order(known, [second[i] for i in at])) is not None
+        },
+        hosts=over_hosts(known, [sample.hosts[i] for i in at]) if sample.hosts else None,
     )
-    return _over_hosts(found, found.over) if found.over else found
-
-
-def _over_hosts(found: Findings, over: OverHosts) -> Findings:
-    """Return the findings with the host as the replicate; spreads are those of blocks on one host."""
+    if (over := whole.over) is None:
+        return whole
+    # The host is the replicate; spreads are those of blocks on one host.
     return replace(
-        found,
+        whole,
         estimate=over.estimate,
         ci95=over.interval(LEVEL),
         ci90=over.interval(TOST_LEVEL),
         p=over.p,
         deviation=over.within,
-        between=None if found.within is None else between(over.within, found.within),
-        mde=None if found.native else over.mde,
-        blocks_needed=over.blocks_needed(found.limit),
+        between=_between(whole, over.within),
+        mde=None if native else over.mde,
+        blocks_needed=over.blocks_needed(limit),
     )
+
+
+def _with_sittings(findings: Findings, of_blocks: Sequence[Sittings | None], errors: Sequence[float]) -> Findings:
+    """Add the spread between sittings; unchanged where blocks have different numbers of them."""
+    sittings = [block for block in of_blocks if block is not None]
+    count = sittings[0].count if sittings else 0
+    if len(sittings) != len(of_blocks) or any(block.count != count for block in sittings):
+        return findings
+    effects = [block.second_effect for block in sittings if block.second_effect is not None]
+    deviations = [block.deviation for block in sittings if block.deviation is not None]
+    known = len(deviations) == len(sittings)
+    return replace(
+        findings,
+        sittings=count,
+        sitting=between_sittings(count, deviations, effects, errors) if known else None,
+        second_effect=statistics.median(effects) if effects else None,
+    )
+
+
+def _order(known: Sequence[float], second: Sequence[bool | None]) -> OrderEffect | None:
+    sides = [side for side in second if side is not None]
+    return order_effect(known, sides) if len(sides) == len(known) else None
+
+
+def _between(findings: Findings, deviation: float) -> float | None:
+    """Return the standard deviation between blocks: what exchanges and sittings do not explain; None without these.
+
+    Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013; floored at 0.
+    """
+    sitting = None if findings.sitting is None else findings.sitting / math.sqrt(findings.sittings)
+    below = [error for error in (findings.within, sitting) if error is not None]
+    return math.sqrt(max(0.0, deviation**2 - sum(error**2 for error in below))) if below else None

@@ -1,7 +1,7 @@
-"""How a run ended, as an exit code for whoever started it: docs/operating.md lists them."""
+"""The exit code of a run: docs/operating.md lists them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def fail_on(given: str) -> str:
 
 
 def tell(run_dir: Path, given: str) -> int:
-    """Say on stderr why a compared run does not end with 0, if so, and return its exit code."""
+    """Return the exit code of a compared run; say on stderr why it is not 0."""
     run = open_run(run_dir)
     code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=run.plan.smoke)
     if why:
@@ -40,8 +40,8 @@ def tell(run_dir: Path, given: str) -> int:
 def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, str]:
     """Return the exit code of a comparison (stats/comparison.json), and the sentence that goes with it.
 
-    The first that holds: a failed check, since then no figure is worth reading; too noisy a machine; a regression of a
-    judged metric. A smoke run shows nothing but whether the machinery works, so noise does not fail it.
+    In this order: a failed check, a machine that is too noisy, a regression (if FAIL_ON asks). A smoke run shows only
+    whether the machinery works, so noise does not fail it.
     """
     if failed := document["checks"]["failed"]:
         return CHECK_FAILED, f"{number_of(failed, 'check')} failed"
@@ -50,13 +50,14 @@ def outcome(document: dict[str, Any], given: str, *, smoke: bool) -> tuple[int, 
         return TOO_NOISY, "the environment was too noisy for a verdict"
     if not smoke and not document.get("aa", {}).get("passed", True):
         return TOO_NOISY, "the A/A comparison has not passed"
-    worse = [row for row in document["rows"] if row["verdict"] == "regression"]
+    worse = [f"{r['metric']} {r['query_type']}".rstrip() for r in document["rows"] if r["verdict"] == "regression"]
     if given == "regression" and worse:
-        return REGRESSION, f"regression (FAIL_ON=regression): {_named(worse)}"
+        return REGRESSION, f"regression (FAIL_ON=regression): {first_few(worse)}"
     return DONE, ""
 
 
-def _named(rows: Sequence[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(f"{row['metric']} {row['query_type']}".rstrip() for row in rows))
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+def first_few(names: Iterable[str]) -> str:
+    """Return the first four different names and how many more there are."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - MOST_NAMES} more" if len(different) > MOST_NAMES else ""
+    return ", ".join(different[:MOST_NAMES]) + more

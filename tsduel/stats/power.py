@@ -1,4 +1,4 @@
-"""What a session could have seen, and how many blocks would settle the question. Noncentral t, on log ratios."""
+"""Which change a run could have seen, and how many blocks a verdict needs. Noncentral t, on log ratios."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ FEWEST_BLOCKS = 6
 MOST_NEEDED = 9_999
 _CLOSE = 1e-9
 _CERTAIN = 40.0
-"""Noncentrality beyond which the power is 1 to the last digit, and scipy slow."""
+"""Above this noncentrality the power is 1 to the last digit, and scipy is slow."""
 
 
 def mde(deviation: float, blocks: int) -> float:
-    """Return the log ratio that would be seen with 80 % power: (t_.975,n-1 + t_.80,n-1) s_d / sqrt(n)."""
+    """Return the log ratio that is seen with 80 % power: (t_.975,n-1 + t_.80,n-1) s_d / sqrt(n)."""
     df = blocks - 1
     return float(stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * deviation / math.sqrt(blocks)
 
@@ -28,7 +28,7 @@ def power(effect: float, deviation: float, blocks: int) -> float:
     if noncentrality > _CERTAIN:
         return 1.0
     critical = float(stdtrit(df, 1 - ALPHA / 2))
-    # The far tail comes out as nan where it is nothing.
+    # scipy returns nan for a tail of nothing.
     wrong_side = float(np.nan_to_num(nctdtr(df, noncentrality, -critical)))
     return float(1 - nctdtr(df, noncentrality, critical)) + wrong_side
 
@@ -36,7 +36,7 @@ def power(effect: float, deviation: float, blocks: int) -> float:
 def blocks_needed(effect: float, deviation: float, *, fewest: int = FEWEST_BLOCKS) -> int | None:
     """Return the fewest blocks, `fewest` at least, with 80 % power for `effect`; None where 9,999 are not enough.
 
-    The normal approximation is always too few, so the search begins there.
+    The search begins at the normal approximation, which is always too few.
     """
     if deviation == 0:
         return fewest
@@ -48,10 +48,7 @@ def blocks_needed(effect: float, deviation: float, *, fewest: int = FEWEST_BLOCK
 
 
 def effect_seen(blocks: int) -> float:
-    """Return the log ratio, in standard deviations, that so many blocks see with 80 % power.
-
-    `blocks_needed` the other way round: noncentral t, by bisection around the formula of `mde`, which is close.
-    """
+    """Return the log ratio, in standard deviations, that so many blocks see with 80 % power."""
     low, high = 0.0, 2 * mde(1.0, blocks)
     while high - low > _CLOSE:
         middle = (low + high) / 2
@@ -59,24 +56,40 @@ def effect_seen(blocks: int) -> float:
     return high
 
 
-def between(deviation: float, within: float) -> float:
-    """Return the standard deviation between blocks: what of the spread the blocks' own errors do not explain.
+def between_sittings(
+    sittings: int, deviations: Sequence[float], effects: Sequence[float], errors: Sequence[float]
+) -> float | None:
+    """Return the standard deviation between sittings of a block; None where it has no degree of freedom.
 
-    Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013; floored at 0.
+    ``deviations`` are those of the sittings of each block. The mean of ``effects`` of being started second is taken
+    out: it is no chance, and cancels in a block's mean. ``errors`` of blocks by exchanges are taken out, if given.
     """
-    return math.sqrt(max(0.0, deviation**2 - within**2))
+    blocks, known = len(deviations), len(effects) == len(deviations)
+    free = blocks * (sittings - 1) - known
+    if free < 1:
+        return None
+    # With an odd number of sittings one order has one more.
+    spread = sittings - sittings % 2 / sittings
+    common = blocks * spread * (sum(effects) / blocks) ** 2 if known else 0.0
+    variance = ((sittings - 1) * sum(deviation**2 for deviation in deviations) - common) / free
+    exchanges = sittings * sum(error**2 for error in errors) / blocks
+    return math.sqrt(max(0.0, variance - exchanges))
+
+
+AFTER = {"order": "ran second", "start": "was started second", "read": "was read second", "ask": "was asked second"}
+"""In sentences, by coin: the candidate came after the baseline."""
 
 
 @dataclass(frozen=True)
 class OrderEffect:
-    """`delta` of d_i = theta + delta o_i with o = +1 where the candidate ran second, -1 where first."""
+    """`delta` of d_i = theta + delta o_i, where o = +1 if the candidate ran second and -1 if first."""
 
     delta: float
     p: float
 
 
 def order_effect(differences: Sequence[float], second: Sequence[bool]) -> OrderEffect | None:
-    """Estimate what running second does, by least squares; None where the order never changed or n < 4."""
+    """Estimate the effect of running second, by least squares; None where the order never changed or n < 4."""
     d, o = np.asarray(differences, dtype=float), np.where(np.asarray(second), 1.0, -1.0)
     n = len(d)
     if n < 4 or abs(o.sum()) == n:  # noqa: PLR2004 - two parameters and two degrees of freedom

@@ -1,28 +1,28 @@
 """From a judged metric to a row of comparison.json, in percent; comparison.csv has the columns of tables.COMPARISON."""
 
+import itertools
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from tsduel.stats.benchfmt import Compared
-from tsduel.stats.estimate import Interval, hodges_lehmann, interval, percent
+from tsduel.stats.estimate import hodges_lehmann, interval, percent, pseudomedian
 from tsduel.stats.findings import LEVEL, Findings
 from tsduel.stats.hosts import OverHosts
 from tsduel.stats.verdict import Judged
 
 SHORT_PHASE_S = 5.0
+SPREADS = ("within", "sitting", "between", "second_effect")
 Row = dict[str, Any]
-_KEY = ("cell", "candidate", "metric", "query_type")
 
 
 def row(compared: Compared, judged: Judged) -> Row:
-    """Return the row of a judged metric; medians are over the valid blocks, None is an empty cell.
-
-    Beyond the columns it has differences in native units where there is no ratio.
-    """
-    metric, found = compared.metric, judged.findings
-    ci, tost, order, hosts = found.ci95, found.ci90, found.order, found.hosts
-    (low, high), (low90, high90) = _percents(found, ci), _percents(found, tost)
-    native = {"difference": found.estimate, "lo": ci and ci.low, "hi": ci and ci.high, "limit": found.limit}
+    """Return the row of a judged metric; medians are over the valid blocks, None is an empty cell."""
+    metric, findings = compared.metric, judged.findings
+    ci, tost, order, hosts = findings.ci95, findings.ci90, findings.order, findings.hosts
+    native = {"difference": findings.estimate, "lo": ci and ci.low, "hi": ci and ci.high, "limit": findings.limit}
+    complete = [d is not None for d in findings.differences]
+    known = findings.known
     return {
         "cell": compared.cell,
         "candidate": compared.candidate,
@@ -30,20 +30,21 @@ def row(compared: Compared, judged: Judged) -> Row:
         "query_type": compared.query_type,
         "unit": metric.unit,
         "better": metric.better,
-        "baseline_median": statistics.median(found.baseline) if found.baseline else None,
-        "candidate_median": statistics.median(found.candidate) if found.candidate else None,
-        "change_pct": _percent(found, found.estimate),
-        "lo_pct": low,
-        "hi_pct": high,
-        "p": found.p,
+        "baseline_median": statistics.median(findings.baseline) if findings.baseline else None,
+        "candidate_median": statistics.median(findings.candidate) if findings.candidate else None,
+        "baseline_pseudomedian": pseudomedian(findings.baseline),
+        "candidate_pseudomedian": pseudomedian(findings.candidate),
+        "change_pct": _percent(findings, findings.estimate),
+        "lo_pct": _percent(findings, getattr(ci, "low", None)),
+        "hi_pct": _percent(findings, getattr(ci, "high", None)),
+        "p": findings.p,
         "p_adj": judged.p_adj,
-        "blocks": found.n,
-        "mde_pct": _percent(found, found.mde),
-        "blocks_needed": found.blocks_needed,
-        "within_pct": _percent(found, found.within),
-        "between_pct": _percent(found, found.between),
-        "hosts": len({on for on, d in zip(judged.sample.hosts, found.differences, strict=False) if d is not None}) or 1,
-        "hosts_pct": _percent(found, hosts.between) if hosts else None,
+        "blocks": findings.n,
+        "mde_pct": _percent(findings, findings.mde),
+        "blocks_needed": findings.blocks_needed,
+        **{f"{name}_pct": _percent(findings, getattr(findings, name)) for name in SPREADS},
+        "hosts": len(set(itertools.compress(judged.sample.hosts, complete))) or 1,
+        "hosts_pct": _percent(findings, getattr(hosts, "between", None)),
         "hosts_p": judged.p_differ,
         "verdict": judged.verdict,
         "warnings": "; ".join(judged.notes),
@@ -51,61 +52,62 @@ def row(compared: Compared, judged: Judged) -> Row:
         "threshold_pct": judged.sample.threshold,
         "clear": judged.clear,
         "level": ci and ci.level,
-        "lo90_pct": low90,
-        "hi90_pct": high90,
+        "lo90_pct": _percent(findings, getattr(tost, "low", None)),
+        "hi90_pct": _percent(findings, getattr(tost, "high", None)),
         "level90": tost and tost.level,
-        "range_pct": [percent(min(found.known)), percent(max(found.known))] if found.n and not found.native else None,
-        "s_d": found.deviation,
-        "differences": found.known,
-        "within": found.within,
-        "between": found.between,
-        "order_effect_pct": _percent(found, order.delta) if order else None,
-        "order_effect_p": order and order.p,
-        "mann_whitney_p": found.mann_whitney_p,
-        "native": native if found.native and found.estimate is not None else None,
-        "shift": _shift(found),
-        **(_of_fleet(found, hosts) if hosts else {}),
-    }
+        "range_pct": [percent(min(known)), percent(max(known))] if known and not findings.native else None,
+        "s_d": findings.deviation,
+        "differences": known,
+        **{name: getattr(findings, name) for name in ("within", "between", "sittings", "shares")},
+        # First the coin that shows most, with p adjusted for all coins; then each coin with its own p.
+        "order_effect": order and order[0],
+        "order_effect_pct": _percent(findings, order and order[1].delta),
+        "order_effect_p": order and order[1].p,
+        "order_effects": {
+            coin: {"change_pct": _percent(findings, effect.delta), "difference": effect.delta, "p": effect.p}
+            for coin, effect in findings.orders.items()
+        },
+        "mann_whitney_p": findings.mann_whitney_p,
+        "native": native if findings.native and findings.estimate is not None else None,
+        "shift": _shift(findings),
+    } | (_of_hosts(findings, hosts) if hosts else {})
 
 
-def _of_fleet(found: Findings, hosts: OverHosts) -> Row:
-    """Return the estimate of each host, and whether those of the row are over hosts."""
+def _of_hosts(findings: Findings, hosts: OverHosts) -> Row:
+    """Return the estimate of each host; `over_hosts`: the row's estimate and intervals are over hosts."""
     return {
         "by_host": {
-            name: {"change_pct": _percent(found, mean), "difference": mean, "blocks": hosts.blocks[name]}
+            name: {"change_pct": _percent(findings, mean), "difference": mean, "blocks": hosts.blocks[name]}
             for name, mean in hosts.means.items()
         },
-        "over_hosts": found.over is not None,
-        "hosts_needed": found.over.hosts_needed(found.limit) if found.over else None,
+        "over_hosts": findings.over is not None,
+        "hosts_needed": findings.over.hosts_needed(findings.limit) if findings.over else None,
     }
 
 
-def _percent(found: Findings, difference: float | None) -> float | None:
-    return None if difference is None or found.native else percent(difference)
+def _percent(findings: Findings, difference: float | None) -> float | None:
+    return None if difference is None or findings.native else percent(difference)
 
 
-def _percents(found: Findings, interval: Interval | None) -> tuple[float | None, float | None]:
-    return (None, None) if interval is None else (_percent(found, interval.low), _percent(found, interval.high))
-
-
-def _shift(found: Findings) -> dict[str, float | None] | None:
+def _shift(findings: Findings) -> dict[str, float | None] | None:
     """Return candidate minus baseline in the metric's own unit, with its exact 95 % interval; None without a pair."""
-    if not found.n:
+    if not findings.n:
         return None
-    differences = [c - b for b, c in zip(found.baseline, found.candidate, strict=True)]
+    differences = [c - b for b, c in zip(findings.baseline, findings.candidate, strict=True)]
     ci = interval(differences, LEVEL)
-    low, high = (ci.low, ci.high) if ci else (None, None)
-    return {"difference": hodges_lehmann(differences), "lo": low, "hi": high}
+    return {"difference": hodges_lehmann(differences), "lo": getattr(ci, "low", None), "hi": getattr(ci, "high", None)}
 
 
-def warn_of_short_phase(row: Row, rows: list[Row]) -> None:
-    """Add a warning to what was measured in a phase of the solo part of less than 5 s."""
-    length = "load_seconds" if row["metric"].startswith("load_") else "query_seconds"
-    if row["metric"] == length or not row["metric"].startswith(("load_", "query_")):
-        return
-    wanted = {**row, "metric": length}
-    found = next((r for r in rows if all(r[key] == wanted[key] for key in _KEY)), None)
-    seconds = [s for s in (found["baseline_median"], found["candidate_median"]) if s is not None] if found else []
-    if seconds and min(seconds) < SHORT_PHASE_S:
-        warning = f"a phase of {min(seconds):.1f} s, under {SHORT_PHASE_S:.0f} s"
-        row["warnings"] = "; ".join(filter(None, [row["warnings"], warning]))
+def warn_of_short_phases(rows: Sequence[Row]) -> None:
+    """Add a warning to rows that were measured in a phase of the solo part of less than 5 s."""
+    lengths = ("load_seconds", "query_seconds")
+    by_key = {(r["cell"], r["candidate"], r["metric"], r["query_type"]): r for r in rows if r["metric"] in lengths}
+    for row in rows:
+        if row["metric"] in lengths or not row["metric"].startswith(("load_", "query_")):
+            continue
+        length = lengths[row["metric"].startswith("query_")]
+        phase = by_key.get((row["cell"], row["candidate"], length, row["query_type"]), {})
+        seconds = [s for side in ("baseline", "candidate") if (s := phase.get(f"{side}_median")) is not None]
+        if seconds and min(seconds) < SHORT_PHASE_S:
+            warning = f"a phase of {min(seconds):.1f} s, under {SHORT_PHASE_S:.0f} s"
+            row["warnings"] = "; ".join(filter(None, [row["warnings"], warning]))

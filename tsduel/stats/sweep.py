@@ -1,8 +1,9 @@
 """How figures grow along a sweep: exponents of power laws, and the cell from which on there is a difference.
 
-Both are of whole lines of cells, which differ in one numeric key of the matrix and in nothing else.
+Both are of lines: cells that differ in one numeric key of the matrix and in nothing else.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +17,16 @@ from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import BlockRow, Run
 from tsduel.stats.benchfmt import Compared
-from tsduel.stats.estimate import hodges_lehmann, interval
+from tsduel.stats.estimate import Floats, hodges_lehmann, interval
 from tsduel.stats.findings import LEVEL
-from tsduel.stats.signedrank import Floats
 from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
 
 FILE = "stats/sweep.json"
 PER_SAMPLE = frozenset({"load_cpu_seconds", "disk_bytes"})
-"""Of these it is the figure a stored sample that says how it grows."""
+"""Metrics whose growth is that of the figure a stored sample."""
 SAMPLES = "samples"
 BENT = 0.1
-"""Exponents at both ends of a line that differ by more are no single power law."""
+"""If the exponents at both ends of a line differ by more, it is no single power law."""
 _VOLUME = ("workload.interval", "workload.start", "workload.end")
 _ENDS = 2
 _DIFFERENCES = (REGRESSION, IMPROVEMENT)
@@ -34,9 +34,9 @@ _DIFFERENCES = (REGRESSION, IMPROVEMENT)
 
 @dataclass(frozen=True)
 class Line:
-    """Cells that differ in one key alone, in the order of its values `at`; `name` is what people call that.
+    """Cells that differ in one key alone, in the order of its values `at`; `name` is the key in plain words.
 
-    `beside` is what they have in common of the rest of the matrix, as the names of cells have it.
+    `beside`: the other words of the cells' names, which they share.
     """
 
     key: str
@@ -51,7 +51,7 @@ def lines(plan: Plan) -> list[Line]:
 
     Where only the interval or the window changes how much is stored, the line is over samples.
     """
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    points: dict[tuple[str, str], list[tuple[float, str]]] = {}
     keys = dict.fromkeys(key for cell in plan.cells for key in cell.set)
     moved = [key for key in keys if key in (*_VOLUME, "workload.scale")]
     names: dict[str, str] = {}
@@ -62,26 +62,19 @@ def lines(plan: Plan) -> list[Line]:
             at = _position(plan.at(cell.name), key, cell.set[key], volume=volume)
             if at is None:
                 break
-            # A name has a word for each key, in their order; the two ends of a window share one.
-            beside = json.dumps({k: v for k, v in cell.set.items() if k != key}, sort_keys=True)
-            found.setdefault((key, beside), []).append((at, cell.name))
-    ordered = {key: sorted(points) for key, points in found.items() if len({at for at, _ in points}) >= _ENDS}
-    return [
-        Line(key, names[key], _common([cell for _, cell in points]), *_columns(points))
-        for (key, _), points in ordered.items()
-    ]
-
-
-def _columns(points: Sequence[tuple[float, str]]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    return tuple(cell for _, cell in points), tuple(at for at, _ in points)
-
-
-def _common(cells: Sequence[str]) -> str:
-    return " ".join(word for word in cells[0].split() if all(word in cell.split() for cell in cells))
+            rest = json.dumps({k: v for k, v in cell.set.items() if k != key}, sort_keys=True)
+            points.setdefault((key, rest), []).append((at, cell.name))
+    result = []
+    for (key, _), unordered in points.items():
+        positions, cells = zip(*sorted(unordered), strict=True)
+        if len(set(positions)) >= _ENDS:
+            common = " ".join(word for word in cells[0].split() if all(word in cell.split() for cell in cells))
+            result.append(Line(key, names[key], common, cells, positions))
+    return result
 
 
 def _position(plan: Plan, key: str, value: Any, *, volume: bool) -> float | None:
-    """Return where a cell stands on an axis; None where that is no number above zero."""
+    """Return the position of a cell on an axis; None where it is no number above zero."""
     if plan.workload is not None and key in _VOLUME:
         if volume:
             return float(plan.workload.samples)
@@ -93,20 +86,19 @@ def _position(plan: Plan, key: str, value: Any, *, volume: bool) -> float | None
 def slopes(x: Sequence[float], y: Floats) -> Floats:
     """Return the least-squares slope of ln y over ln x of each round; y has a round a row and a cell a column.
 
-    A power law y = a x^b is a line of slope b. To make one number of each replicate first and to test these is the
-    summary-measures analysis of Matthews, Altman, Campbell and Royston, BMJ 300 (1990) 230; what moved a whole
-    round, as drift does, is in its a and not in its b.
+    A power law y = a x^b is a line of slope b. One number for each replicate, and a test of these, is the
+    summary-measures analysis of Matthews, Altman, Campbell and Royston, BMJ 300 (1990) 230. Drift between rounds
+    changes a and not b.
     """
     centred = np.log(x) - np.log(x).mean()
-    found: Floats = np.log(y) @ centred / (centred**2).sum()
-    return found
+    return np.asarray(np.log(y) @ centred / (centred**2).sum())
 
 
 def exponent(x: Sequence[float], y: Floats) -> dict[str, Any]:
-    """Return exponent and interval over rounds, those at both ends of the line, and how far medians are from the line.
+    """Return exponent and interval over rounds, exponents at both ends, and how far medians are from the power law.
 
-    Exponents are Hodges-Lehmann estimates of the rounds' slopes, intervals exact signed-rank ones (estimate.py): 95 %
-    needs six rounds. ``bent``: the ends differ by more than BENT and more than chance: one exponent says little.
+    Exponents are Hodges-Lehmann estimates of the rounds' slopes, with exact signed-rank intervals (estimate.py): 95 %
+    needs six rounds. ``bent``: the ends differ by more than BENT and more than chance.
     """
     of_rounds = slopes(x, y)
     ci = interval(of_rounds.tolist(), LEVEL)
@@ -130,17 +122,17 @@ def exponent(x: Sequence[float], y: Floats) -> dict[str, Any]:
 
 
 def write(run: Run, compared: Sequence[Compared], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write stats/sweep.json of a run with several cells; another one has none."""
+    """Write stats/sweep.json of a run with several cells; remove it of any other run."""
     path = run.path / FILE
     if not run.plan.sweeps:
         path.unlink(missing_ok=True)
         return
-    found = lines(run.plan)
+    all_lines = lines(run.plan)
     document = {
         "schema": 1,
-        "lines": [vars(line) for line in found],
-        "fits": [fit for at, line in enumerate(found) for fit in _fits(run, at, line, compared)],
-        "begins": [one for at, line in enumerate(found) for one in _begins(at, line, rows)],
+        "lines": [vars(line) for line in all_lines],
+        "fits": [fit for at, line in enumerate(all_lines) for fit in _fits(run, at, line, compared)],
+        "begins": [begin for at, line in enumerate(all_lines) for begin in _begins(at, line, rows)],
     }
     files.write(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -148,24 +140,23 @@ def write(run: Run, compared: Sequence[Compared], rows: Sequence[Mapping[str, An
 def _fits(run: Run, at: int, line: Line, compared: Sequence[Compared]) -> Iterator[dict[str, Any]]:
     """Yield the exponent of each variant, and of the candidate's ratio to the baseline (variant "")."""
     by_cell: dict[tuple[str, str, str], dict[str, Compared]] = {}
-    for one in compared:
-        if one.cell in line.cells and one.metric.name in METRICS and one.metric.better != "none":
-            by_cell.setdefault((one.candidate, one.metric.name, one.query_type), {})[one.cell] = one
-    said = set[tuple[str, str, str]]()
+    for item in compared:
+        if item.cell in line.cells and item.metric.name in METRICS and item.metric.better != "none":
+            by_cell.setdefault((item.candidate, item.metric.name, item.query_type), {})[item.cell] = item
+    yielded = set[tuple[str, str, str]]()
     samples = {cell: load.samples for cell in line.cells if (load := run.plan.at(cell).workload)}
-    for (candidate, metric, query_type), of in by_cell.items():
-        if set(of) != set(line.cells):
+    for (candidate, metric, query_type), cells in by_cell.items():
+        if set(cells) != set(line.cells):
             continue
-        sides = _rounds(run.planned, [of[cell] for cell in line.cells])
+        sides = _rounds(run.planned, [cells[cell] for cell in line.cells])
         if sides is None:
             continue
         if metric in PER_SAMPLE and len(samples) == len(line.cells):
             sides = sides / np.array([samples[cell] for cell in line.cells])
-        named = {run.variants[0]: sides[0], candidate: sides[1], "": sides[1] / sides[0]}
-        for variant, values in named.items():
+        for variant, values in {run.variants[0]: sides[0], candidate: sides[1], "": sides[1] / sides[0]}.items():
             key = (variant or f"/{candidate}", metric, query_type)
-            if key not in said:
-                said.add(key)
+            if key not in yielded:
+                yielded.add(key)
                 yield {
                     "line": at, "candidate": candidate, "variant": variant, "metric": metric, "query_type": query_type,
                     "per": "sample" if metric in PER_SAMPLE and samples else "", **exponent(line.at, values),
@@ -173,14 +164,14 @@ def _fits(run: Run, at: int, line: Line, compared: Sequence[Compared]) -> Iterat
 
 
 def _rounds(planned: Sequence[BlockRow], cells: Sequence[Compared]) -> Floats | None:
-    """Return values of both sides, (side, round, cell), of the rounds that are whole; None without two, or a zero.
+    """Return values of both sides, (side, round, cell), of whole rounds; None with fewer than two, or with a zero.
 
-    A round is one block of each cell, run one after the other; a spare block stands in for the one that it replaced.
+    A round is one block of each cell, one after the other; a spare block takes the place of the block it replaces.
     """
     columns = []
-    for of in cells:
-        pairs = dict(zip(of.blocks, of.pairs, strict=True))
-        mine = [row for row in planned if row.cell == of.cell]
+    for cell in cells:
+        pairs = dict(zip(cell.blocks, cell.pairs, strict=True))
+        mine = [row for row in planned if row.cell == cell.cell]
         spares = iter([pairs[row.block] for row in mine if row.kind == "spare" and row.block in pairs])
         measured = [row.block for row in mine if row.kind == "measured"]
         columns.append([pairs[block] if block in pairs else next(spares, (None, None)) for block in measured])
@@ -192,15 +183,15 @@ def _rounds(planned: Sequence[BlockRow], cells: Sequence[Compared]) -> Floats | 
 
 
 def _begins(at: int, line: Line, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield where along a line a verdict becomes the difference that it then is to the end of the line."""
+    """Yield the cell from which on all verdicts to the end of a line are the same difference."""
     by_cell: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         if row["cell"] in line.cells:
             by_cell.setdefault((row["candidate"], row["metric"], row["query_type"]), {})[row["cell"]] = row["verdict"]
-    for (candidate, metric, query_type), of in by_cell.items():
-        verdicts = [of.get(cell, "") for cell in line.cells]
+    for (candidate, metric, query_type), of_cells in by_cell.items():
+        verdicts = [of_cells.get(cell, "") for cell in line.cells]
         if verdicts[-1] in _DIFFERENCES:
-            same = next((i for i, one in enumerate(reversed(verdicts)) if one != verdicts[-1]), len(verdicts))
+            same = len(list(itertools.takewhile(verdicts[-1].__eq__, reversed(verdicts))))
             yield {
                 "line": at, "candidate": candidate, "metric": metric, "query_type": query_type,
                 "verdict": verdicts[-1], "cell": line.cells[-same],

@@ -1,6 +1,6 @@
-"""From findings to verdicts: p adjusted for the family, and the ladder of which the first rung that holds counts.
+"""From findings to verdicts: p adjusted for the family, and a ladder whose first rung that holds is the verdict.
 
-"Not significant" never becomes "no change": that takes the 90 % interval within the threshold (two one-sided tests,
+"Not significant" never becomes "no change": that needs the 90 % interval within the threshold (two one-sided tests,
 Schuirmann, J. Pharmacokin. Biopharm. 15 (1987)).
 """
 
@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tsduel.stats.estimate import Interval, percent
+from tsduel.stats.estimate import Floats, Interval, percent
 from tsduel.stats.findings import Findings, Sample, examine
 from tsduel.stats.hosts import DISAGREE
 from tsduel.stats.permutation import westfall_young
-from tsduel.stats.power import ALPHA, FEWEST_BLOCKS
-from tsduel.stats.signedrank import Floats
+from tsduel.stats.power import AFTER, ALPHA, FEWEST_BLOCKS
 
 MOST_DROPPED = 0.2
-"""A metric that lacks a value in a larger share of the valid blocks gets no verdict."""
+"""A metric gets no verdict if a larger share of the valid blocks lacks a value."""
 
 FAILED = "failed"
 REGRESSION = "regression"
 IMPROVEMENT = "improvement"
 WORSE = "worse"
 BETTER = "better"
-"""Of different databases, between which no threshold applies: neither is a version of the other that got worse."""
+"""WORSE and BETTER: between different databases, where no threshold applies."""
 NEGLIGIBLE = "negligible"
 EQUIVALENT = "equivalent"
 INCONCLUSIVE = "inconclusive"
@@ -40,9 +39,9 @@ VERDICTS = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict and what it stands on. `clear`: the whole interval is beyond the threshold. `notes` are sentences.
+    """A verdict and its reasons. `clear`: the whole interval is beyond the threshold. `notes` are sentences.
 
-    `p_differ`: that hosts differ no more than their blocks do, adjusted for the family.
+    `p_differ`: p of the hypothesis that hosts do not differ, adjusted for the family.
     """
 
     sample: Sample
@@ -57,47 +56,45 @@ class Judged:
 def judge(samples: Sequence[Sample], seed: int) -> list[Judged]:
     """Judge all metrics of a comparison. `seed` draws the sign vectors where there are more than 12 blocks.
 
-    Over hosts p is no less than that of the metric over hosts: signs of blocks say only what is true of these hosts.
+    Over hosts, p is at least that of the metric over hosts: signs of blocks say nothing of other hosts.
     """
-    found = [examine(sample) for sample in samples]
+    findings = [examine(sample) for sample in samples]
     adjusted: dict[int, float] = {}
     differ: dict[int, float] = {}
     for family in ("primary", "secondary"):
-        tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, found[i]) is None]
+        tested = [i for i, s in enumerate(samples) if s.family == family and _untestable(s, findings[i]) is None]
         if tested:
-            columns = _aligned([(samples[i], found[i]) for i in tested])
+            columns = _aligned([(samples[i], findings[i]) for i in tested])
             for i, p in zip(tested, westfall_young(columns, seed), strict=True):
-                over = found[i].over
+                over = findings[i].over
                 adjusted[i] = max(p, over.p) if over else p
-        of_hosts = {i: hosts.p_differ for i in tested if (hosts := found[i].hosts)}
+        of_hosts = {i: hosts.p_differ for i in tested if (hosts := findings[i].hosts)}
         differ |= dict(zip(of_hosts, holm(list(of_hosts.values())), strict=True))
-    return [_judged(sample, found[i], adjusted.get(i), differ.get(i)) for i, sample in enumerate(samples)]
+    return [_judged(sample, findings[i], adjusted.get(i), differ.get(i)) for i, sample in enumerate(samples)]
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Return p values adjusted for their number: Holm, Scand. J. Statist. 6 (1979)."""
     order = np.argsort(p, kind="stable")
     stepped = np.minimum(np.maximum.accumulate(np.asarray(p)[order] * np.arange(len(p), 0, -1)), 1.0)
-    adjusted = np.empty(len(p))
-    adjusted[order] = stepped
-    return [float(value) for value in adjusted]
+    return [*map(float, stepped[np.argsort(order)])]
 
 
 def _aligned(tested: Sequence[tuple[Sample, Findings]]) -> Floats:
     """Return the differences with blocks as rows and samples as columns, nan where a sample lacks a block."""
     by_block = [
-        dict(zip(sample.blocks or range(len(sample.pairs)), found.differences, strict=True)) for sample, found in tested
+        dict(zip(sample.blocks or range(len(sample.pairs)), findings.differences, strict=True))
+        for sample, findings in tested
     ]
     blocks = sorted({block for column in by_block for block in column})
     return np.array([[column.get(block) for column in by_block] for block in blocks], dtype=float)
 
 
 def _judged(sample: Sample, findings: Findings, p_adj: float | None, p_differ: float | None) -> Judged:
-    verdict, clear = _untestable(sample, findings), False
+    verdict = _untestable(sample, findings)
+    clear = verdict in {REGRESSION, IMPROVEMENT}
     if verdict is None:
         verdict, clear = decide(findings, p_adj, sample.better)
-    elif verdict in {REGRESSION, IMPROVEMENT}:
-        clear = True
     if not sample.threshold:
         verdict, clear = {REGRESSION: WORSE, IMPROVEMENT: BETTER}.get(verdict, verdict), False
     judged = Judged(sample, findings, verdict, p_adj, clear, p_differ=p_differ)
@@ -105,9 +102,10 @@ def _judged(sample: Sample, findings: Findings, p_adj: float | None, p_differ: f
 
 
 def _untestable(sample: Sample, findings: Findings) -> str | None:
-    """Return the verdict of a metric that takes no test, else None. These are outside their family."""
+    """Return the verdict of a metric that is not tested, and so is outside its family; else None."""
     dropped = len(sample.pairs) - findings.n
     one_sided = findings.n == 0 and any(value is not None for pair in sample.pairs for value in pair)
+    worse = _oriented(findings.estimate or 0.0, sample.better)
     rungs = (
         (bool(sample.failed), FAILED),
         (one_sided, NOT_COMPARABLE),
@@ -116,18 +114,14 @@ def _untestable(sample: Sample, findings: Findings) -> str | None:
         (findings.n < FEWEST_BLOCKS, SCREEN),
         (dropped > MOST_DROPPED * len(sample.pairs), INCONCLUSIVE),
         (findings.identical, EQUIVALENT),
-        (findings.alike, _by_threshold(findings, sample.better)),
+        (findings.alike and abs(worse) < findings.limit, NEGLIGIBLE),
+        (findings.alike, REGRESSION if worse > 0 else IMPROVEMENT),
     )
     return next((verdict for holds, verdict in rungs if holds), None)
 
 
-def _by_threshold(findings: Findings, better: str) -> str:
-    worse = _oriented(findings.estimate or 0.0, better)
-    return NEGLIGIBLE if abs(worse) < findings.limit else REGRESSION if worse > 0 else IMPROVEMENT
-
-
 def decide(findings: Findings, p_adj: float | None, better: str) -> tuple[str, bool]:
-    """Return the first rung that holds, and whether the whole 95 % interval is beyond the threshold."""
+    """Return the verdict of a tested metric, and whether the whole 95 % interval is beyond the threshold."""
     limit, estimate, ci = findings.limit, findings.estimate, findings.ci95
     if estimate is None or ci is None or p_adj is None:
         return INCONCLUSIVE, False
@@ -140,9 +134,7 @@ def decide(findings: Findings, p_adj: float | None, better: str) -> tuple[str, b
         return IMPROVEMENT, high <= -limit
     if significant and abs(worse) < limit:
         return NEGLIGIBLE, False
-    if within(findings.ci90, limit):
-        return EQUIVALENT, False
-    return INCONCLUSIVE, False
+    return EQUIVALENT if within(findings.ci90, limit) else INCONCLUSIVE, False
 
 
 def within(interval: Interval | None, limit: float) -> bool:
@@ -151,88 +143,81 @@ def within(interval: Interval | None, limit: float) -> bool:
 
 
 def _oriented(difference: float, better: str) -> float:
-    """Return e of MEASUREMENT.md 5.1: above zero is worse."""
+    """Return e of docs/method.md: above zero is worse."""
     return -difference if better == "higher" else difference
 
 
 def _notes(judged: Judged) -> list[str]:
-    sample, found = judged.sample, judged.findings
+    sample, findings = judged.sample, judged.findings
+    constant = findings.alike and findings.n > 1 and not findings.identical
     return [
         "outside causes spoilt more blocks than spare ones could replace" if judged.verdict == ENVIRONMENT else "",
-        _missing(sample, found),
-        _screen(found),
+        _missing(sample, findings),
+        _screen(findings),
         sample.failed,
         sample.note,
-        _native(sample, found),
-        "identical in every block" if found.identical else "",
-        "the same difference in every block, so there is nothing to test"
-        if found.alike and found.n > 1 and not found.identical
+        _native(sample, findings),
+        "identical in every block" if findings.identical else "",
+        "the same difference in every block, so there is nothing to test" if constant else "",
+        "the interval does not rule out a change beyond the threshold"
+        if judged.verdict == NEGLIGIBLE and findings.ci95 and not within(findings.ci95, findings.limit)
         else "",
-        _beyond(judged),
         _disagreeing(judged),
-        _order(found),
+        _order(findings),
     ]
 
 
-def _missing(sample: Sample, found: Findings) -> str:
+def _missing(sample: Sample, findings: Findings) -> str:
     blocks = len(sample.pairs)
-    if found.n == blocks:
+    lacking = blocks - findings.n
+    if not lacking:
         return ""
     sides = zip(("baseline", "candidate"), zip(*sample.pairs, strict=True), strict=True)
     absent = [name for name, values in sides if all(value is None for value in values)]
     if absent:
         return f"not comparable: {' and '.join(absent)} never has it"
-    text = f"{blocks - found.n} of {blocks} blocks lack{'s' if blocks - found.n == 1 else ''} a value"
-    return f"{text}, too many for a verdict" if blocks - found.n > MOST_DROPPED * blocks else text
+    too_many = ", too many for a verdict" if lacking > MOST_DROPPED * blocks else ""
+    return f"{lacking} of {blocks} blocks lack{'s' if lacking == 1 else ''} a value{too_many}"
 
 
-def _screen(found: Findings) -> str:
-    if not 0 < found.n < FEWEST_BLOCKS:
+def _screen(findings: Findings) -> str:
+    if not 0 < findings.n < FEWEST_BLOCKS:
         return ""
-    low, high = min(found.known), max(found.known)
-    reach = "" if found.native or found.n == 1 else f"; they range from {percent(low):+.1f} to {percent(high):+.1f} %"
-    return f"a screen: {found.n} of at least {FEWEST_BLOCKS} blocks{reach}"
+    low, high = percent(min(findings.known)), percent(max(findings.known))
+    reach = "" if findings.native or findings.n == 1 else f"; they range from {low:+.1f} to {high:+.1f} %"
+    return f"a screen: {findings.n} of at least {FEWEST_BLOCKS} blocks{reach}"
 
 
-def _native(sample: Sample, found: Findings) -> str:
-    if not found.native or found.estimate is None:
+def _native(sample: Sample, findings: Findings) -> str:
+    if not findings.native or findings.estimate is None:
         return ""
     why = "compared in its own unit" if sample.native else "values of zero have no ratio"
-    if found.identical:
+    if findings.identical:
         return why
-    between = f" ({found.ci95.low:.4g} to {found.ci95.high:.4g})" if found.ci95 else ""
-    text = f"{why}; the difference is {found.estimate:.4g}{between} {sample.unit}".rstrip()
-    return text if found.limit else f"{text}, and no threshold in percent applies"
+    interval = f" ({findings.ci95.low:.4g} to {findings.ci95.high:.4g})" if findings.ci95 else ""
+    text = f"{why}; the difference is {findings.estimate:.4g}{interval} {sample.unit}".rstrip()
+    return text if findings.limit else f"{text}, and no threshold in percent applies"
 
 
-def _beyond(judged: Judged) -> str:
-    ci, limit = judged.findings.ci95, judged.findings.limit
-    if judged.verdict != NEGLIGIBLE or ci is None or within(ci, limit):
-        return ""
-    return "the interval does not rule out a change beyond the threshold"
+def _shown(findings: Findings, difference: float) -> str:
+    return f"{difference:+.3g}" if findings.native else f"{percent(difference):+.1f} %"
 
 
 def _disagreeing(judged: Judged) -> str:
     hosts, p = judged.findings.hosts, judged.p_differ
     if hosts is None or p is None or p > DISAGREE:
         return ""
-    ends = sorted(hosts.means, key=lambda name: hosts.means[name])
-    said = [
-        f"{hosts.means[name]:+.3g}" if judged.findings.native else f"{percent(hosts.means[name]):+.1f} %"
-        for name in (ends[0], ends[-1])
-    ]
-    return (
-        f"the hosts disagree: {said[0]} on {ends[0]}, {said[1]} on {ends[-1]} (p {p:.2g}); more hosts narrow this, "
-        "more blocks do not"
-    )
+    means = sorted(hosts.means.items(), key=lambda item: item[1])
+    ends = ", ".join(f"{_shown(judged.findings, mean)} on {host}" for host, mean in (means[0], means[-1]))
+    return f"the hosts disagree: {ends} (p {p:.2g}); more hosts narrow this, more blocks do not"
 
 
-def _order(found: Findings) -> str:
-    if found.order is None or found.n < FEWEST_BLOCKS:
+def _order(findings: Findings) -> str:
+    if findings.order is None or findings.n < FEWEST_BLOCKS:
         return ""
-    delta, p = found.order.delta, found.order.p
-    # Where the baseline's median is 0 there is no limit that it could be beyond.
-    if p >= ALPHA and not 0 < found.limit / 2 < abs(delta):
+    coin, effect = findings.order
+    # There is no limit where the baseline's median is 0.
+    if effect.p >= ALPHA and not 0 < findings.limit / 2 < abs(effect.delta):
         return ""
-    size = f"{delta:+.3g}" if found.native else f"{percent(delta):+.1f} %"
-    return f"order effect: {size} where the candidate ran second, the opposite where first (p {p:.2g})"
+    size = _shown(findings, effect.delta)
+    return f"order effect: {size} where the candidate {AFTER[coin]}, the opposite where first (p {effect.p:.2g})"

@@ -1,4 +1,4 @@
-"""The databases, a module each: what is in this directory and has a `DATABASE` is known, nothing else lists them."""
+"""The databases. Every module here with a `DATABASE` is a database; there is no other list of them."""
 
 import importlib
 import pkgutil
@@ -12,6 +12,6 @@ __all__ = ["Database", "databases"]
 @cache
 def databases() -> dict[str, Database]:
     """Return every database by its name."""
-    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
-    found = (getattr(module, "DATABASE", None) for module in modules)
-    return {database.target.name: database for database in found if isinstance(database, Database)}
+    modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    known = (getattr(module, "DATABASE", None) for module in modules)
+    return {database.target.name: database for database in known if isinstance(database, Database)}

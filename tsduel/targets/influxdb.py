@@ -1,11 +1,11 @@
 """InfluxDB 1.x."""
 
 from tsduel.core.plan import Counter, Target
-from tsduel.targets.database import Database, Needs, Program
+from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
-# Not those of a database that it keeps of itself.
+# Without the metrics of its internal database.
 _OURS = {"database": "benchmark"}
-_MERGES = [f"tsm1_engine_tsm{of}Compactions" for of in ("Level1", "Level2", "Level3", "Full", "Optimize")]
+_MERGES = [f"tsm1_engine_tsm{level}Compactions" for level in ("Level1", "Level2", "Level3", "Full", "Optimize")]
 
 DATABASE = Database(
     target=Target(
@@ -15,9 +15,9 @@ DATABASE = Database(
         query_arguments="&db=benchmark",
         answers="influxql",
         trouble=r"\bpanic:|\blvl=error\b|fatal error:",
-        # With it the file could name any directory and address; settings come by `env:`.
+        # A configuration file could name any directory and address. Experiments give settings by `env:`.
         refused_flags=("-config", "-pidfile"),
-        # It counts no rows read, no index searches, and has no cache of answers.
+        # It does not count rows read or index searches, and has no cache of answers.
         counters={
             "inserted": Counter(name="httpd_valuesWrittenOK"),
             "stored": Counter(name="shard_writeValuesOk", labels=_OURS),
@@ -28,7 +28,7 @@ DATABASE = Database(
             "pending": Counter(name="tsm1_cache_memBytes", labels=_OURS),
             "requests": Counter(name="httpd_queryReq"),
             "merges": Counter(name="|".join(_MERGES), labels=_OURS),
-            "active_merges": Counter(name="|".join(f"{of}Active" for of in _MERGES), labels=_OURS),
+            "active_merges": Counter(name="|".join(f"{merge}Active" for merge in _MERGES), labels=_OURS),
         },
         write_path="/write?db=benchmark",
         pprof="/debug/pprof",
@@ -36,7 +36,7 @@ DATABASE = Database(
         name_prefix="cpu_",
         windows="start",
         quiet=("pending", "active_merges"),
-        # It asks itself for the merge, which leaves out what is in memory.
+        # A merge leaves out data in memory.
         before_merge=("pending", "active_merges"),
         still=("merges",),
     ),
@@ -50,20 +50,8 @@ DATABASE = Database(
             version_variable="main.version",
         )
     },
-    # All that TSBS has for cpu-only.
-    query_types=(
-        *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
-        *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
-        *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
-        *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
-        *("high-cpu-1", "high-cpu-all", "lastpoint", "groupby-orderby-limit"),
-    ),
-    # 4,000 hosts on a machine that was busy with other things had 523 MB at most, and 6 bytes of disk a sample.
-    needs=Needs(
-        disk_least=100 << 20,
-        disk_a_series=1000,
-        disk_a_sample=20,
-        memory_least=400 << 20,
-        memory_a_series=6000,
-    ),
+    # All types that TSBS has for cpu-only.
+    query_types=(*PROMQL_TYPES, "high-cpu-1", "high-cpu-all", "lastpoint", "groupby-orderby-limit"),
+    # Measured with 4,000 hosts on a busy machine: 523 MB of memory at most, and 6 bytes of disk a sample.
+    needs=Needs(100 << 20, disk_a_series=1000, disk_a_sample=20, memory_least=400 << 20, memory_a_series=6000),
 )

@@ -1,7 +1,7 @@
-"""Prometheus, a server that is written to by remote write."""
+"""Prometheus, loaded by remote write."""
 
 from tsduel.core.plan import Counter, Target
-from tsduel.targets.database import Database, Needs, Program
+from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
 DATABASE = Database(
     target=Target(
@@ -32,13 +32,13 @@ DATABASE = Database(
             ),
             "requests": Counter(name="prometheus_http_requests_total", labels={"handler": "/api/v1/query_range"}),
         },
-        # What a load leaves to compact it compacts at once, block after block; then it looks once a minute, and finds
-        # nothing.
+        # After a load it compacts block after block at once. From then on it looks once a minute and finds nothing.
         quiet=("active_merges",),
         still=("merges", "truncations"),
         ticks=(
-            r"^(prometheus_tsdb_(head_samples_appended_total|compaction_populating_block|blocks_loaded|storage_blocks_bytes"
-            r"|head_chunks_storage_size_bytes|wal_storage_size_bytes)$|prometheus_http_requests_total$|process_resident_memory_bytes$)"
+            r"^(prometheus_tsdb_(head_samples_appended_total|compaction_populating_block|blocks_loaded"
+            r"|storage_blocks_bytes|head_chunks_storage_size_bytes|wal_storage_size_bytes)$"
+            r"|prometheus_http_requests_total$|process_resident_memory_bytes$)"
         ),
         protocol="Prometheus' remote write",
         pprof="/debug/pprof",
@@ -50,29 +50,18 @@ DATABASE = Database(
             module="github.com/prometheus/prometheus",
             package="./cmd/prometheus",
             output="prometheus",
-            # Not `make build`, which wants Node.js for the pages: without builtinassets there are none.
+            # `make build` would need Node.js for the pages. Without the tag builtinassets there are no pages.
             own_command=("env", "CGO_ENABLED=0", "go", "build", "-tags", "netgo", "-o", "{output}", "./cmd/prometheus"),
             version_variable="github.com/prometheus/common/version.Version",
             tags="netgo",
             cgo=False,
         )
     },
-    # All that TSBS asks VictoriaMetrics.
-    query_types=(
-        *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
-        *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
-        *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
-        *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
-    ),
-    # 400 series had 99 MB at most, and 1.5 MB on disk for 468,000 samples; beyond it a series is one of the head.
-    needs=Needs(
-        disk_least=300 << 20,
-        disk_a_series=3000,
-        disk_a_sample=10,
-        memory_least=300 << 20,
-        memory_a_series=20_000,
-    ),
+    query_types=PROMQL_TYPES,
+    # Measured with 400 series: 99 MB of memory at most, and 1.5 MB of disk for 468,000 samples. More series are in the
+    # head block.
+    needs=Needs(300 << 20, disk_a_series=3000, disk_a_sample=10, memory_least=300 << 20, memory_a_series=20_000),
     load_samples_s=150_000,
-    # Half of --storage.tsdb.min-block-duration: no sample is put where a block may be being written.
+    # Half of --storage.tsdb.min-block-duration, so that no sample falls into a block that is being written.
     late_s=3600,
 )

@@ -1,32 +1,20 @@
-"""VictoriaMetrics, single-node: the server, and on request vmauth in front of it and vmagent before its ingestion."""
+"""VictoriaMetrics, single-node: the server, optionally vmauth in front of it and vmagent before its ingestion."""
 
 from tsduel.core.plan import Counter, Target
-from tsduel.targets.database import Database, Needs, Program
+from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
 _OF_STORAGE = {"type": "storage/.*"}
 _OF_CACHES = {"type": "(storage|indexdb)/.*"}
-LISTENS = (
-    "-httpListenAddr",
-    "-httpInternalListenAddr",
-    "-graphiteListenAddr",
-    "-influxListenAddr",
-    "-opentsdbListenAddr",
-    "-opentsdbHTTPListenAddr",
+LISTENS = tuple(
+    f"-{name}ListenAddr" for name in ("http", "httpInternal", "graphite", "influx", "opentsdb", "opentsdbHTTP")
 )
-"""Every address that it is given is opened: repeated flags add up."""
-# As the types that TSBS knows; the format panics on lastpoint, high-cpu-* and groupby-orderby-limit.
-QUERY_TYPES = (
-    *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),
-    *("single-groupby-5-1-1", "single-groupby-5-1-12", "single-groupby-5-8-1"),
-    *("cpu-max-all-1", "cpu-max-all-8", "cpu-max-all-32-24"),
-    *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
-)
-# 4,000 series had 286 MB at most (results/example); beyond it a series is an index entry and caches.
-NEEDS = Needs(disk_least=300 << 20, disk_a_series=3000, disk_a_sample=6, memory_least=400 << 20, memory_a_series=4000)
+"""Flags of addresses. VictoriaMetrics listens at every address that it is given: repeated flags add up."""
+# Measured with 4,000 series: 286 MB of memory at most (results/example). More series need index entries and caches.
+NEEDS = Needs(300 << 20, disk_a_series=3000, disk_a_sample=6, memory_least=400 << 20, memory_a_series=4000)
 
 
 def program(name: str) -> Program:
-    """Return one of the programs of VictoriaMetrics' own module, each of which is told its version alike."""
+    """Return one of the programs of VictoriaMetrics' module; all of them take their version in the same way."""
     return Program(
         name=name,
         module="github.com/VictoriaMetrics/VictoriaMetrics",
@@ -46,18 +34,18 @@ DATABASE = Database(
         answers="prometheus",
         volatile=r'"executionTimeMsec":\s*\d+',
         trouble=r"\bpanic\b|\tfatal\t|fatal error:",
-        # Its data lies where we wipe it, and nothing goes elsewhere.
+        # Data must be in the directory that we wipe, and go nowhere else.
         refused_flags=(
             *LISTENS,
             "-storageDataPath",
             "-auth.config",
             "-remoteWrite.url",
             "-remoteWrite.tmpDataPath",
-            # With it any flag could come from `env:`.
+            # With this flag any flag could come from `env:`.
             "-envflag.enable",
         ),
         counters={
-            # vmagent passes on what it was given as remote write.
+            # vmagent passes samples on by remote write.
             "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite"}),
             "stored": Counter(name="vm_rows_added_to_storage_total"),
             "ignored": Counter(name="vm_rows_ignored_total"),
@@ -72,7 +60,7 @@ DATABASE = Database(
             "bytes_kept": Counter(name="vm_data_size_bytes"),
             "cache_requests": Counter(name="vm_cache_requests_total", labels=_OF_CACHES),
             "cache_misses": Counter(name="vm_cache_misses_total", labels=_OF_CACHES),
-            # What a process that has just started can only have from an earlier one's <data>/cache.
+            # A process that has just started can have these only from <data>/cache, which an earlier process wrote.
             "answers_kept": Counter(name="vm_cache_entries", labels={"type": "promql/rollupResult|storage/tsid"}),
             "gc_cpu": Counter(name="go_gc_cpu_seconds_total"),
             "parts": Counter(name="vm_parts", labels=_OF_STORAGE),
@@ -84,25 +72,22 @@ DATABASE = Database(
         },
         write_path="/write",
         pprof="/debug/pprof",
-        # Files of parts: its own snapshots share them by hard links, too. What lies beside them is written again.
+        # Files of parts. Snapshots of VictoriaMetrics also share them by hard links. Other files are written again.
         immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",
         protocol="InfluxDB's line protocol",
         name_prefix="cpu_",
         queues=("vmagent",),
         quiet=("queued", "pending", "active_merges", "inmemory_parts"),
-        # One that is forced while others run is ignored; parts in memory it takes along.
+        # A forced merge is ignored while other merges run. It includes parts in memory.
         before_merge=("queued", "pending", "active_merges"),
         still=("merges",),
         ticks=(
-            r"^(process_resident_memory_bytes$|vm_rows_inserted_total$|vm_pending_rows$|vm_active_merges$|vm_data_size_bytes$|vm_parts$"
-            r"|vm_slow_row_inserts_total$|vm_new_timeseries_created_total$|vm_http_requests_total$|go_gc_cpu|vm_rows$)"
+            r"^(process_resident_memory_bytes$|vm_rows_inserted_total$|vm_pending_rows$|vm_active_merges$"
+            r"|vm_data_size_bytes$|vm_parts$|vm_slow_row_inserts_total$|vm_new_timeseries_created_total$"
+            r"|vm_http_requests_total$|go_gc_cpu|vm_rows$)"
         ),
     ),
-    programs={
-        "vmauth": program("vmauth"),
-        "vmagent": program("vmagent"),
-        "server": program("victoria-metrics"),
-    },
-    query_types=QUERY_TYPES,
+    programs={"vmauth": program("vmauth"), "vmagent": program("vmagent"), "server": program("victoria-metrics")},
+    query_types=PROMQL_TYPES,
     needs=NEEDS,
 )

@@ -1,11 +1,11 @@
 """VictoriaMetrics, cluster version: one vmselect, vminsert and vmstorage, of the module's vX-cluster tags or a branch.
 
-Its counters are the single-node server's, spread over the three: each is found in the component that counts it.
+Its counters are those of the single-node server; each is in one of the three components.
 """
 
 from tsduel.targets import victoriametrics
-from tsduel.targets.database import Database
-from tsduel.targets.victoriametrics import LISTENS, NEEDS, QUERY_TYPES, program
+from tsduel.targets.database import PROMQL_TYPES, Database
+from tsduel.targets.victoriametrics import LISTENS, NEEDS, program
 
 _SINGLE = victoriametrics.DATABASE.target
 _QUERIES = {"path": "/select/.*/api/v1/query_range"}
@@ -15,20 +15,14 @@ DATABASE = Database(
         update={
             "name": "victoriametrics-cluster",
             "refused_flags": (
-                *LISTENS,
-                "-storageDataPath",
-                "-cacheDataPath",
-                "-storageNode",
-                "-vminsertAddr",
-                "-vmselectAddr",
-                "-clusternativeListenAddr",
-                "-envflag.enable",
+                *(*LISTENS, "-storageDataPath", "-cacheDataPath", "-storageNode", "-vminsertAddr", "-vmselectAddr"),
+                *("-clusternativeListenAddr", "-envflag.enable"),
             ),
             "counters": {
                 **{name: counter for name, counter in _SINGLE.counters.items() if name != "queued"},
                 "requests": _SINGLE.counters["requests"].model_copy(update={"labels": _QUERIES}),
             },
-            # vminsert answers before it has sent its rows on.
+            # vminsert acknowledges rows before it has sent them on.
             "queues": ("vminsert",),
             "quiet": ("pending", "active_merges", "inmemory_parts"),
             "before_merge": ("pending", "active_merges"),
@@ -36,7 +30,7 @@ DATABASE = Database(
         }
     ),
     programs={role: program(role) for role in ("vmselect", "vminsert", "vmstorage")},
-    query_types=QUERY_TYPES,
+    query_types=PROMQL_TYPES,
     needs=NEEDS,
     main="",
 )

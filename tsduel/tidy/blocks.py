@@ -1,26 +1,26 @@
 """Which blocks count for which candidate, and why the others do not: the one place that decides it.
 
-A comparison is over the blocks in which the baseline and this candidate have come to their end and nothing from outside
-spoilt them. What befell another candidate does not matter to it.
+A block counts for a candidate if the baseline and this candidate finished it and nothing from outside spoilt it.
+Failures of other candidates do not matter.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from tsduel.core.record import Block
+from tsduel.core.record import Block, after
 from tsduel.core.rundir import BlockRow, Run
+from tsduel.core.tables import COINS
 
 MOST_CAUSES = 2
 WARMUP, UNPLANNED, MISSING, FAILED, VOID, SPOILT, SURPLUS = (
     *("warmup", "unplanned", "missing", "failed", "void", "spoilt", "surplus"),
 )
 OWED = "owed"
-"""Spoilt like SPOILT, and no spare block has taken its place: too many of them leave no verdict."""
+"""Spoilt, and no spare block has replaced it: a candidate with such a block gets no verdict."""
 
 
-@dataclass(frozen=True)
-class Decided:
-    """A line of blocks.csv; `cause` is empty for a block that counts."""
+class Decided(NamedTuple):
+    """A line of blocks.csv. `cause` is empty for a block that counts. `second`, by coin: the candidate came second."""
 
     cell: str
     block: int
@@ -28,14 +28,14 @@ class Decided:
     host: str
     kind: str
     cause: str
-    second: bool
+    second: tuple[bool | None, ...]
     reason: str
 
 
 def decide(run: Run) -> list[Decided]:
-    """Return a line for each block and candidate; spare blocks that were not needed have none."""
+    """Return a line for each block and candidate; none for spare blocks that were not needed."""
     reports = [run.of_host(host, "noise.json") for host in run.plan.every_host]
-    judged = {int(one["block"]): one for report in reports for one in report.get("blocks", [])}
+    judged = {int(verdict["block"]): verdict for report in reports for verdict in report.get("blocks", [])}
     done = {block.block: block for block in run.blocks}
     return [
         line
@@ -52,46 +52,45 @@ def _of_candidate(
     candidate: str,
     judged: Mapping[int, Mapping[str, object]],
 ) -> Iterator[Decided]:
-    found = [(row, done.get(row.block), *_decide(run, row, done.get(row.block), candidate, judged)) for row in planned]
-    taken, surplus = set[int](), set[int]()
+    causes = {row.block: _cause(run, row, done.get(row.block), candidate, judged.get(row.block, {})) for row in planned}
+    replaced, surplus = set[int](), set[int]()
     for host in run.plan.every_host:
-        good = [row.block for row, _, cause, _ in found if row.kind == "spare" and row.host == host and not cause]
-        # A spare block takes a place that is open: on the same host, of one that was spoilt and not failed for
-        # somebody, or was void; on a spare host, of one that was not run.
+        good = [row.block for row in planned if row.kind == "spare" and row.host == host and not causes[row.block][0]]
+        # A spare block replaces a spoilt or void block of its host; on a spare host, one that was not run.
+        on_spare = host in run.plan.spare_hosts
         places = [
             row.block
-            for row, _, cause, _ in found
+            for row in planned
             if row.kind == "measured"
-            and row.block not in taken
-            and (cause == MISSING if host in run.plan.spare_hosts else row.host == host and cause in {OWED, VOID})
+            and row.block not in replaced
+            and causes[row.block][0] in ({MISSING} if on_spare else {OWED, VOID})
+            and (on_spare or row.host == host)
         ]
-        taken.update(places[: len(good)])
+        replaced.update(places[: len(good)])
         surplus.update(good[len(places) :])
-    for row, block, cause, reason in found:
+    for row in planned:
+        block, (cause, reason) = done.get(row.block), causes[row.block]
         if block is None and row not in run.due:
             continue
         if row.block in surplus:
-            cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"  # noqa: PLW2901 - decided here
-        elif cause == OWED and (row.kind == "spare" or row.block in taken):
-            cause = SPOILT  # noqa: PLW2901 - decided here
-        order = row.order if block is None else block.order
-        pair = (candidate, run.variants[0])
-        second = all(name in order for name in pair) and order.index(pair[0]) > order.index(pair[1])
-        # A block of a lost host runs on another one than was planned.
-        host = row.host if block is None else block.host
-        yield Decided(row.cell, row.block, candidate, host, row.kind, cause, second, reason)
+            cause, reason = SURPLUS, "a spare block, and no block was left for it to replace"
+        elif cause == OWED and (row.kind == "spare" or row.block in replaced):
+            cause = SPOILT
+        drawn: BlockRow | Block = block or row
+        second = tuple(after(run.variants[0], candidate, getattr(drawn, coin)) for coin in COINS)
+        # The host of the block: a block of a lost host runs on another one than was planned.
+        yield Decided(row.cell, row.block, candidate, drawn.host, row.kind, cause, second, reason)
     numbers = {row.block for row in run.planned}
     for block in done.values() if planned[0].cell == run.planned[0].cell else ():
         if block.block not in numbers:
-            # What was looked at before it was decided to run more tests nothing.
+            # A decision to run more that is taken after a look at the results would bias the test.
             why = "it is not in plan/blocks.tsv, which was drawn before the run"
-            yield Decided(
-                block.cell, block.block, candidate, block.host, block.kind, UNPLANNED, second=False, reason=why
-            )
+            none = (None,) * len(COINS)
+            yield Decided(block.cell, block.block, candidate, block.host, block.kind, UNPLANNED, none, why)
 
 
-def _decide(
-    run: Run, row: BlockRow, block: Block | None, candidate: str, judged: Mapping[int, Mapping[str, object]]
+def _cause(
+    run: Run, row: BlockRow, block: Block | None, candidate: str, verdict: Mapping[str, object]
 ) -> tuple[str, str]:
     """Return the cause for which a block does not count, and a sentence; both empty if it may."""
     if row.kind == "warmup":
@@ -99,18 +98,17 @@ def _decide(
     if block is None:
         lost = run.json("host/lost.json").get(row.host)
         return MISSING, f"it was not run, since {row.host} was lost: {lost['why']}" if lost else "it was not run"
-    # The columns of a pivoted run come from one and the same variant.
-    concerned = {"", run.variants[0], candidate} if candidate in row.order else {"", *row.order}
+    # In a pivoted run all columns come from the same variants, so every failure counts.
+    concerned = {"", run.variants[0], candidate} if candidate in block.order else {"", *block.order}
     why = [f"{f.variant or 'the block'} failed: {f.message}" for f in block.failures if f.variant in concerned]
     if why:
         return FAILED, "; ".join(why)
     if block.void:
         return VOID, f"nothing in it may be compared: {block.void}"
-    verdict = judged.get(row.block, {})
     causes = verdict.get("causes")
-    if isinstance(causes, list) and causes:
-        more = f"; and {len(causes) - MOST_CAUSES} more in tidy/noise.csv" if len(causes) > MOST_CAUSES else ""
-        reason = f"spoilt from outside: {'; '.join(map(str, causes[:MOST_CAUSES]))}{more}"
-        # The host owes a spare block for one that was spoilt, but not where another variant has failed in it, too.
-        return (OWED if verdict.get("state") == "invalid" else SPOILT), reason
-    return "", ""
+    if not isinstance(causes, list) or not causes:
+        return "", ""
+    more = f"; and {len(causes) - MOST_CAUSES} more in tidy/noise.csv" if len(causes) > MOST_CAUSES else ""
+    reason = f"spoilt from outside: {'; '.join(map(str, causes[:MOST_CAUSES]))}{more}"
+    # The host owes no spare block where another variant has failed as well.
+    return (OWED if verdict.get("state") == "invalid" else SPOILT), reason

@@ -1,4 +1,4 @@
-"""Profiles that were taken behind the measured blocks: raw/profiles -> what each function costs."""
+"""Profiles that were taken after the measured blocks: raw/profiles -> the cost of each function."""
 
 import gzip
 import json
@@ -12,15 +12,15 @@ from pathlib import Path
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import Run
 
-# Of Go's paths only those of its own library have no dot in their first element.
+# Functions outside Go's own library: only the library's paths have no dot in their first element.
 _OWN = re.compile(r"main\.|([A-Za-z0-9_-]+\.)+[A-Za-z0-9_-]+/")
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a component did at a work, of a fleet on several hosts: their `operations` and `paths` without endings.
+    """The profile of a component at a work; of a fleet, from several hosts: `operations` are their sum.
 
-    `missing`: why there is none, a sentence a host.
+    `paths` are without endings. `missing`: why a host has none, a sentence each.
     """
 
     variant: str
@@ -34,7 +34,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Stacks:
-    """A profile by functions: of each stack, outermost first, places in `functions` and what it has of each sample."""
+    """A profile by functions. A stack has places in `functions`, outermost first, and a value of each sample."""
 
     period: int
     samples: tuple[str, ...]
@@ -44,27 +44,30 @@ class Stacks:
 
 
 def index(run: Run) -> list[Profile]:
-    """Return what was to be had; nothing where no profiles were asked for.
+    """Return the profiles of a run; nothing where no profiles were asked for.
 
-    A host on which any variant has none is left out for all of them, unless that is every host: work is to be equal.
+    A host that lacks the profile of a variant is left out for all variants, since they need equal work; where every
+    host lacks it, the first one stays.
     """
     entries = [
         (host, entry)
         for host in run.plan.every_host
         for entry in run.of_host(host, "profiles/profiles.json").get("profiles") or ()
     ]
-    found = []
-    for key in dict.fromkeys((of["variant"], of["work"], of["role"], of["kind"]) for _, of in entries):
-        alike = [(host, of) for host, of in entries if (of["work"], of["role"], of["kind"]) == key[1:]]
-        lacking = {host for host, of in alike if not of["file"]}
+    profiles = []
+    for key in dict.fromkeys((entry["variant"], entry["work"], entry["role"], entry["kind"]) for _, entry in entries):
+        alike = [(host, entry) for host, entry in entries if (entry["work"], entry["role"], entry["kind"]) == key[1:]]
+        lacking = {host for host, entry in alike if not entry["file"]}
         added = {host for host, _ in alike} - lacking or {alike[0][0]}
-        mine = [(host, of) for host, of in alike if of["variant"] == key[0]]
-        had = [(host, of) for host, of in mine if of["file"] and host in added]
-        paths = tuple(run.path / run.place_of(host, f"profiles/{of['file']}") for host, of in had)
+        mine = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
+        taken = [(host, entry) for host, entry in mine if entry["file"] and host in added]
+        paths = tuple(run.path / run.place_of(host, f"profiles/{entry['file']}") for host, entry in taken)
         left_out = ", which is left out" if added - lacking else ""
-        missing = (f"{f'on {host}{left_out}: ' * run.plan.is_fleet}{of['why']}" for host, of in mine if not of["file"])
-        found.append(Profile(*key, sum(of["operations"] for _, of in had), paths, tuple(missing)))
-    return found
+        missing = tuple(
+            f"{f'on {host}{left_out}: ' * run.plan.is_fleet}{entry['why']}" for host, entry in mine if not entry["file"]
+        )
+        profiles.append(Profile(*key, sum(entry["operations"] for _, entry in taken), paths, missing))
+    return profiles
 
 
 def read(profile: Profile) -> Stacks:
@@ -79,18 +82,18 @@ def read(profile: Profile) -> Stacks:
 
 def _stacks(path: Path) -> Stacks:
     try:
-        found = json.loads(gzip.decompress(path.read_bytes()))
+        profile = json.loads(gzip.decompress(path.read_bytes()))
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UserError(f"{path}: no stacks of a profile ({error}); the run directory is not whole") from None
-    stacks = tuple((tuple(one["of"]), tuple(one["values"])) for one in found["stacks"] or ())
-    samples, units, functions = (tuple(found[name] or ()) for name in ("values", "units", "functions"))
-    return Stacks(found["period"], samples, units, functions, stacks)
+    stacks = tuple((tuple(stack["of"]), tuple(stack["values"])) for stack in profile["stacks"] or ())
+    samples, units, functions = (tuple(profile[name] or ()) for name in ("values", "units", "functions"))
+    return Stacks(profile["period"], samples, units, functions, stacks)
 
 
 def owner(functions: Sequence[str]) -> int:
-    """Return the place in a stack of who its cost is put down to: the innermost that is not of Go's own library.
+    """Return the place in a stack of the function that owns its cost: the innermost that is not Go's own library.
 
-    Where there is none, as in garbage collection, the outermost.
+    Where there is none, as in garbage collection, it is the outermost.
     """
     return next((at for at in reversed(range(len(functions))) if _OWN.match(functions[at])), 0)
 

@@ -1,4 +1,4 @@
-"""Read the tables of tidy/, or say what is wrong with them."""
+"""Read the tables of tidy/; a UserError says what is wrong with them."""
 
 from pathlib import Path
 
@@ -11,8 +11,6 @@ from tsduel.core.metrics import Metric
 from tsduel.core.rundir import Run
 from tsduel.workloads.reading import reader
 
-_KEY = ["cell", "block", "variant", "part", "metric", "query_type"]
-
 
 def read_table(run_dir: Path, name: str) -> pd.DataFrame:
     """Read a table of tidy/ by its name. Empty strings stay empty strings."""
@@ -23,8 +21,8 @@ def read_table(run_dir: Path, name: str) -> pd.DataFrame:
     try:
         table = pd.read_csv(path, keep_default_na=False, dtype=text)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(f"{path}: no such table: {said}; `make tidy` writes this file again") from None
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: no such table: {reason}; `make tidy` writes this file again") from None
     missing = [column for column in columns if column not in table.columns]
     if missing:
         raise UserError(f"{path}:1: column {', '.join(missing)} is missing; `make tidy` writes this file again")
@@ -46,8 +44,8 @@ def read_metrics(run: Run, measurements: pd.DataFrame) -> list[Metric]:
 
 
 def refuse_duplicates(run_dir: Path, measurements: pd.DataFrame) -> None:
-    """Raise where a block has two values of one metric: nobody can say which of them is right."""
-    again = measurements.duplicated(subset=_KEY)
+    """Raise where a block has two values of one metric."""
+    again = measurements.duplicated(subset=["cell", "block", "variant", "part", "metric", "query_type"])
     if again.any():
         line = int(again.to_numpy().argmax())
         row = measurements.iloc[line]

@@ -3,9 +3,9 @@
 import csv
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.record import SOLO, Block
 from tsduel.core.rundir import Run, open_run
 from tsduel.tidy import profiles
-from tsduel.tidy.blocks import Decided, decide
+from tsduel.tidy.blocks import decide
 from tsduel.workloads.measured import Reading
 from tsduel.workloads.reading import reader
 
@@ -23,9 +23,9 @@ Row = Iterable[object]
 Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
 
 QUANTILES = tuple(n / 1000 for n in (*range(1, 10), *range(10, 1000, 10), *range(991, 1000)))
-"""Of distributions.csv: close enough for a curve, closer in the tails."""
+"""Of distributions.csv: steps of 1 %, and of 0.1 % in the tails."""
 RESPONSE_QUANTILES = (*(round(1 - 10 ** (-step / 20), 6) for step in range(1, 81)), 0.5, 1.0)
-"""Of responses.csv: as close at every nine, up to 99.99 %."""
+"""Of responses.csv: 20 steps for each further nine, up to 99.99 %."""
 
 
 def main(run_dir: Path) -> None:
@@ -42,45 +42,73 @@ def main(run_dir: Path) -> None:
     times: defaultdict[tuple[str, str, str], list[NDArray[np.float64]]] = defaultdict(list)
     added: defaultdict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
     better: dict[str, str] = {}
-    names = ("measurements", "pairs", "timeseries", "noise")
-    columns = (tables.MEASUREMENTS, tables.PAIRS, tables.TIMESERIES, tables.NOISE)
-    found = [_Table(out / f"{name}.csv", header) for name, header in zip(names, columns, strict=True)]
-    with found[0] as measurements, found[1] as pairs, found[2] as series, found[3] as noise:
-        noise.rows(_signals(run))
+    with ExitStack() as stack:
+        names = ("measurements", "pairs", "timeseries", "noise")
+        measurements, pairs, series, noise = (stack.enter_context(_table(out, name)) for name in names)
+        noise(_signals(run))
         for block in run.blocks:
             reading, key = read_block(run.at(block.cell), block), (block.cell, block.block)
-            measurements.rows((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
-            pairs.rows((*key, *p[:5], f"{p.log_ratio:.12g}", number(p.se), p.n) for p in reading.pairs)
-            series.rows((*key, *p[:4], f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in reading.points)
-            noise.rows(_collection(run, block, reading))
+            measurements((*key, *m[:5], number(m.value), m.unit) for m in reading.measurements)
+            pairs((*key, *p[:5], f"{p.log_ratio:.12g}", *map(number, p[6:])) for p in reading.pairs)
+            series((*key, *p[:4], f"{p.elapsed_s:.3f}", p.metric, f"{p.value:.7g}") for p in reading.points)
+            noise(_collection(run, block, reading))
             for (variant, query_type), ns in reading.times.items():
                 if (block.block, variant) in counts:
                     times[block.cell, variant, query_type].append(ns)
-            for of, histogram in reading.counts.items():
-                if (block.block, of[0]) in counts:
-                    added[block.cell, *of].update(histogram)
+            for stream, histogram in reading.counts.items():
+                if (block.block, stream[0]) in counts:
+                    added[block.cell, *stream].update(histogram)
             better |= reading.better
-    _write(out / "distributions.csv", tables.DISTRIBUTIONS, _distributions(times))
-    _write(out / "responses.csv", tables.RESPONSES, _responses(added))
-    _write(out / "blocks.csv", tables.BLOCKS, map(_decided, decided))
-    _write(out / "checks.csv", tables.CHECKS, _checks(run))
-    _write(out / "phases.csv", tables.PHASES, _phases(run))
-    _write(out / "units.csv", tables.UNITS, sorted(better.items()))
-    _write(out / "profiles.csv", tables.PROFILES, profiles.rows(run))
+    others = {
+        "distributions": _distributions(times),
+        "responses": _responses(added),
+        "blocks": (
+            (*line[:5], _lower(not line.cause), line.cause, *map(_lower, line.second), line.reason) for line in decided
+        ),
+        "checks": (
+            (
+                *(block.cell, block.block, c.variant, c.phase, c.query_type, c.check),
+                *(number(c.expected), number(c.actual), _lower(c.ok), c.message),
+            )
+            for block in run.blocks
+            for c in block.checks
+        ),
+        "phases": (
+            (block.cell, block.block, p.variant, p.part, p.phase, p.query_type, f"{p.begin:.3f}", f"{p.end:.3f}")
+            for block in run.blocks
+            for p in block.phases
+        ),
+        "units": sorted(better.items()),
+        "profiles": profiles.rows(run),
+    }
+    for name, rows in others.items():
+        with _table(out, name) as write:
+            write(rows)
+
+
+@contextmanager
+def _table(directory: Path, name: str) -> Iterator[Callable[[Iterable[Row]], None]]:
+    """Open a CSV file, yield what writes rows to it, and give it its name once it is whole."""
+    path = directory / f"{name}.csv"
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(getattr(tables, name.upper()))
+        yield table.writerows
+    partial.replace(path)
+
+
+def _lower(known: bool | None) -> str:  # noqa: FBT001 - a value of a table
+    return "" if known is None else str(known).lower()
 
 
 def number(value: object) -> str:
-    """Return a number as it stands in a table: whole ones without a point, nothing for None; text as it is."""
+    """Return a number as text of a table: whole numbers without a point, empty for None; text is unchanged."""
     if value is None:
         return ""
     if not isinstance(value, (int, float)):
         return str(value)
     return str(int(value)) if value == int(value) else f"{value:.10g}"
-
-
-def _decided(line: Decided) -> Row:
-    counts, second = str(not line.cause).lower(), str(line.second).lower()
-    return line.cell, line.block, line.candidate, line.host, line.kind, counts, line.cause, second, line.reason
 
 
 def _distributions(times: Times) -> Iterator[Row]:
@@ -100,70 +128,30 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
             yield cell, variant, part, number(rate), operation, time, f"{quantile:g}", f"{value / 1e6:.7g}", n
 
 
-def _checks(run: Run) -> Iterator[Row]:
-    """Copy what the host has checked, where and when it could be."""
-    for block in run.blocks:
-        for c in block.checks:
-            key = (block.cell, block.block, c.variant, c.phase, c.query_type, c.check)
-            yield *key, number(c.expected), number(c.actual), str(c.ok).lower(), c.message
-
-
-def _phases(run: Run) -> Iterator[Row]:
-    for block in run.blocks:
-        for p in block.phases:
-            key = (block.cell, block.block, p.variant, p.part, p.phase, p.query_type)
-            yield *key, f"{p.begin:.3f}", f"{p.end:.3f}"
-
-
 def _signals(run: Run) -> Iterator[Row]:
-    """Copy the host's judgement: it is there that a spoilt block is replaced."""
+    """Copy the signals of noise that the host has judged."""
     cells = {block.block: block.cell for block in run.blocks}
     for host in run.plan.every_host:
         for signal in run.of_host(host, "noise.json").get("signals", []):
-            named = {"cell": cells.get(signal["block"], "")} | signal
-            yield tuple("" if named[name] is None else named[name] for name in tables.NOISE)
+            yield tuple(map(({"cell": cells.get(signal["block"], "")} | signal).__getitem__, tables.NOISE))
 
 
 def _collection(run: Run, block: Block, reading: Reading) -> Iterator[Row]:
-    """Yield the share of garbage collection: no cause from outside, but a reason for scatter.
+    """Yield the share of garbage collection in the CPU time of the machine: no noise from outside, but it scatters.
 
-    Of the time of all CPUs, like Go's own GCCPUFraction, since what Go counts is the time its threads were runnable.
+    It is of the time of all CPUs, like Go's own GCCPUFraction, since Go counts the time that threads were runnable.
     """
     limit = run.plan.noise.gc_flag_pct if run.plan.noise else None
     cpus = float(run.machines.get(block.host, {}).get("cpus") or 1)
-    for found in reading.measurements:
-        load, stop = (block.phase(found.variant, SOLO, name) for name in ("load", "stop"))
-        if found.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
+    for measured in reading.measurements:
+        variant = measured.variant
+        load, stop = (block.phase(variant, SOLO, name) for name in ("load", "stop"))
+        if measured.metric != "gc_cpu_seconds" or load is None or stop is None or stop.begin <= load.begin:
             continue
-        share = 100 * found.value / (stop.begin - load.begin) / cpus
-        flagged = limit is not None and share >= limit
-        said = f"garbage collection took {share:.1f} % of the machine's CPU time of {found.variant}, limit {limit} %"
-        key = (block.cell, block.block, found.variant, "", "")
-        effect, message = ("flag", said) if flagged else ("ok", "")
+        share = 100 * measured.value / (stop.begin - load.begin) / cpus
+        effect, message = "ok", ""
+        if limit is not None and share >= limit:
+            effect = "flag"
+            message = f"garbage collection took {share:.1f} % of the machine's CPU time of {variant}, limit {limit} %"
+        key = (block.cell, block.block, variant, "", "")
         yield *key, "gc_pct", f"{share:.3f}", "%", number(limit), effect, message
-
-
-def _write(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
-    with _Table(path, columns) as table:
-        table.rows(rows)
-
-
-class _Table:
-    """A CSV file that appears under its name only when it is whole."""
-
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
-        self._path, self._partial = path, path.with_name(path.name + ".partial")
-        self._stream = self._partial.open("w", encoding="utf-8", newline="")
-        self._writer = csv.writer(self._stream, lineterminator="\n")
-        self._writer.writerow(columns)
-
-    def rows(self, rows: Iterable[Row]) -> None:
-        self._writer.writerows(rows)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._stream.close()
-        if kind is None:
-            self._partial.replace(self._path)

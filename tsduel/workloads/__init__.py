@@ -1,4 +1,4 @@
-"""The kinds of work that blocks do. Here alone a kind is looked at; everybody else asks its workload."""
+"""The kinds of work that blocks do. Only this module maps a kind to its workload."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -14,16 +14,16 @@ DEFAULT_KIND = TsbsPlanned.kind
 
 
 def workload_of(plan: Plan) -> Planned:
-    """Return the workload of a run. Of logs, which nobody plans, it is that of the commands that they are of."""
-    return WORKLOADS[DEFAULT_KIND if plan.imported else plan.kind]
+    """Return the workload of a run."""
+    return WORKLOADS[plan.kind]
 
 
 def in_families(plan: Plan, metrics: Iterable[Metric]) -> list[Metric]:
-    """Return the metrics in the families that they have in this run: those with `instead_of` exchange theirs."""
+    """Return the metrics with their families in this run: a metric and its `instead_of` swap their families."""
     family = {}
     if plan.exchanges_load:
-        found = {metric.name: metric for metric in workload_of(plan).registered}
-        pairs = [(metric, found[metric.instead_of]) for metric in found.values() if metric.instead_of]
+        known = {metric.name: metric for metric in workload_of(plan).registered}
+        pairs = [(metric, known[metric.instead_of]) for metric in known.values() if metric.instead_of]
         family = {a.name: b.family for a, b in pairs} | {b.name: a.family for a, b in pairs}
     unjudged = "solo" if plan.design.judged == "duel" else ""
     return [

@@ -1,4 +1,4 @@
-"""What the host checks in a block, with a title for people, in the order of a report."""
+"""The host's checks of a block, each with its title, in the order of a report."""
 
 FINISHED = "block_finished"
 CHECKS = {

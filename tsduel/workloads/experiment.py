@@ -1,23 +1,34 @@
-"""What every kind of experiment may say; each workload has a schema of its own on top of it."""
+"""The fields of every kind of experiment; each workload adds a schema of its own."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
 
-VARIANT_NAME = re.compile(r"^[a-z][a-z0-9-]{0,30}$")
-FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
-# What each source needs; anything else of the three would have no effect.
+REVISION = ("ref", "repo", "path")
+# The fields that each source needs; any other of the three would have no effect.
 _NEEDED = {"module": {"ref"}, "git": {"repo", "ref"}, "path": {"path"}, "binary": {"path"}}
-_REVISION = ("ref", "repo", "path")
+_Named = TypeVar("_Named", bound=Mapping[str, object])
+
+
+def names(pattern: str, wrong: str) -> Callable[[_Named], _Named]:
+    """Return a validator of a mapping's names; ``wrong`` follows the name in the error."""
+
+    def validate(value: _Named) -> _Named:
+        for name in value:
+            if not re.fullmatch(pattern, name):
+                raise ValueError(f"{name!r}{wrong}")
+        return value
+
+    return validate
 
 
 class Component(Part):
-    """One process: where its program comes from, and what it is started with.
+    """One process: where its program comes from, and how it is started.
 
     `files`: name -> text, in the directory that it starts in, so that a flag names a file by its name alone.
     """
@@ -32,27 +43,16 @@ class Component(Part):
     env: dict[str, str] = {}
     files: dict[str, str] = {}
 
-    @field_validator("files")
-    @classmethod
-    def _file_names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not FILE_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a plain name of a file, like relabel.yml")
-        return value
-
-    @field_validator("env")
-    @classmethod
-    def _env_names(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(f"{name!r} is not a name of an environment variable")
-        return value
+    _file_names = field_validator("files")(
+        names(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", " is not a plain name of a file, like relabel.yml")
+    )
+    _env_names = field_validator("env")(names(r"[A-Za-z_][A-Za-z0-9_]*", " is not a name of an environment variable"))
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if not self.is_plain:
             return self
-        for field in _REVISION:
+        for field in REVISION:
             given, needed = bool(getattr(self, field)), field in _NEEDED[self.source]
             if needed and not given:
                 raise ValueError(f"source {self.source} needs `{field}:`")
@@ -62,7 +62,7 @@ class Component(Part):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the fields here say where the program comes from, as they do of all but a variant of components."""
+        """Whether its own fields say where the program comes from; not so in a variant with `components:`."""
         return True
 
 
@@ -75,12 +75,12 @@ class Variant(Component):
 
     @property
     def parts(self) -> tuple[Component, ...]:
-        """Its components, the one that takes clients first."""
+        """Its components: the one that clients ask comes first."""
         return (self,)
 
 
 class Experiment(Part):
-    """The written question, as far as it is the same for all kinds."""
+    """The fields of an experiment that all kinds have."""
 
     needs: ClassVar[tuple[str, ...]] = ("baseline", "candidate")
 
@@ -97,15 +97,13 @@ class Experiment(Part):
 
     @property
     def topology(self) -> dict[str, tuple[str, ...]]:
-        """What each host does, where components have hosts of their own."""
+        """The roles of each host, if components have hosts of their own."""
         return {}
 
     @field_validator("variants", check_fields=False)
     @classmethod
     def _variant_names(cls, value: Mapping[str, Variant]) -> Mapping[str, Variant]:
-        for name in value:
-            if not VARIANT_NAME.fullmatch(name):
-                raise ValueError(f"{name!r}: a variant's name is lower-case letters, digits and dashes")
+        names(r"[a-z][a-z0-9-]{0,30}", ": a variant's name is lower-case letters, digits and dashes")(value)
         for name in cls.needs:
             if name not in value:
                 raise ValueError(f"`{name}` is needed ({name.upper()}=v1.2.3)")

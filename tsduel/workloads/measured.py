@@ -1,4 +1,4 @@
-"""What a block's raw files become, for every workload: the rows that tidy/ is made of, but for cell and block."""
+"""The contents of a block's raw files, for every workload: rows of tidy/ without cell and block."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,7 +22,11 @@ class Measurement(NamedTuple):
 
 
 class PairedRatio(NamedTuple):
-    """ln(candidate / baseline) of a block from `n` paired operations; `se` is its error within the block, if known."""
+    """ln(candidate / baseline) of a block from `n` paired operations; `se` is its error within the block, if known.
+
+    It is the mean over `sittings`; `sitting_sd` is the ratio's standard deviation among them. `second_effect` is half
+    of the difference between sittings that start the candidate second and those that start it first.
+    """
 
     candidate: str
     part: str
@@ -32,10 +36,13 @@ class PairedRatio(NamedTuple):
     log_ratio: float
     se: float | None
     n: int
+    sittings: int = 1
+    sitting_sd: float | None = None
+    second_effect: float | None = None
 
 
 class Point(NamedTuple):
-    """One point of a course; seconds since its phase began."""
+    """One point of a time series; seconds since its phase began."""
 
     variant: str
     part: str
@@ -48,9 +55,9 @@ class Point(NamedTuple):
 
 @dataclass
 class Reading:
-    """All of one block. `times`: service times in ns, by variant and query type; `better`: directions of units.
+    """All data of one block. `times`: service times in ns, by variant and query type; `better`: directions of units.
 
-    `counts`: histograms, ns -> count, by variant, part, rate, operation and time as in the table of responses.
+    `counts`: histograms, ns -> count, by variant, part, rate, operation and time as in tidy/responses.csv.
     """
 
     measurements: list[Measurement] = field(default_factory=list)

@@ -1,50 +1,48 @@
-"""What a kind of experiment is: what its file may say, what is built and run, what it takes, and how it is read back.
+"""`Planned`: what a kind of experiment is for a plan. `Reader`, its other half, is in tsduel.workloads.reading.
 
-Order of blocks, pairing, statistics, verdicts, resuming and the report's frame are the same for all. Sections of the
-report are named here and drawn in plots/.
+Order of blocks, pairing, statistics, verdicts, resuming and the report's frame are the same for all kinds.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
+from tsduel.core import plan as planned
 from tsduel.core.metrics import Metric
-from tsduel.core.plan import Duration, Plan
-from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import WorkloadAsked
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 
 
 class Planned(Protocol):
-    """The half that a plan is made with; it takes no library that is slow to load."""
+    """The half of a workload that makes a plan; it imports no library that is slow to load."""
 
     kind: ClassVar[str]
     experiment: ClassVar[type[Experiment]]
     registered: ClassVar[tuple[Metric, ...]]
-    """Metrics that are known before anything has run."""
+    """Metrics that are known before the first run."""
     unwritten: ClassVar[Mapping[str, Any] | None]
-    """What `make KIND` asks where no file is given; None where there is a default file."""
+    """The experiment of `make KIND` without a file; None if there is a default file."""
 
-    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> Program:
-        """Return how the program of one component is got and built."""
+    def program(self, source: Experiment | planned.Plan, variant: Variant | planned.Variant, role: str, /) -> Program:
+        """Return where the program of one component comes from and how it is built."""
 
-    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:
-        """Return what a planned variant has of this kind only."""
+    def variant_part(self, asked: Experiment, variant: Variant, /) -> dict[str, str]:
+        """Return the fields of a planned variant that only this kind has."""
 
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
-        """Return the sections of the plan that are of this kind only, with what they take of disk (`estimate`)."""
+        """Return the sections of the plan that only this kind has, and the disk that they take (`estimate`)."""
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> Duration:
+    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 
-    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
-        """Return bytes that one variant will roughly need; None where nobody knows.
+    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]], /) -> int | None:
+        """Return bytes that one variant will need, roughly; None if unknown.
 
         ``variants``: target and number of components of each.
         """
 
-    def described(self, plan: Plan) -> list[str]:
+    def described(self, plan: planned.Plan) -> list[str]:
         """Return the lines of the plan that say what is run."""
 
-    def alike(self, plan: Plan) -> dict[str, Any]:
+    def alike(self, plan: planned.Plan) -> dict[str, Any]:
         """Return what two plans must share for a block of one to last as long as a block of the other."""

@@ -1,6 +1,6 @@
-"""`Reader`, the half of a workload that reads: tidy, stats and the report know nothing else of it.
+"""`Reader`: the half of a workload that reads blocks, for tidy, stats and the report.
 
-Apart from the half that plans, since pandas takes a while to load, and who only plans reads nothing.
+It is apart from the half that plans, because pandas takes a while to load and a plan does not need it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,36 +15,31 @@ from tsduel.workloads.tsbs import read as tsbs
 
 
 class Reader(Protocol):
-    """What a workload knows of what its blocks have left; a module is one."""
+    """How the finished blocks of a workload are read; a module has these functions."""
 
     def read_block(self, run: Run, block: Block) -> Reading:
         """Read raw/BBB."""
 
-    def sections(self, run: Run) -> tuple[str, ...]:
-        """Return the names of the sections of a run's report, in order; plots/sections draws them."""
-
     def rows(self, run: Run) -> list[str]:
-        """Return the query types of a run, or what stands in their place, in the order of a report."""
+        """Return the query types of a run, or the rows of Go benchmarks, in the order of a report."""
 
-    def metrics(self, measured: Iterable[str], better: Mapping[str, Better]) -> list[Metric]:
-        """Return the metrics of a run; `measured` are the names that any block has, `better` directions of units."""
+    def metrics(self, measured: Iterable[str], better: Mapping[str, Better], /) -> list[Metric]:
+        """Return the metrics of a run; `measured`: the names that any block has, `better`: directions of units."""
 
     def bench_configuration(self, run: Run) -> list[str]:
         """Return the lines of a run's configuration in benchstat's format, the same for all variants."""
 
-    def bench_name(self, run: Run, metric: Metric, query_type: str, variant: str) -> str:
-        """Return the name of a metric's benchmark; a trailing -8 would be read as GOMAXPROCS."""
+    def bench_name(self, run: Run, metric: Metric, query_type: str, variant: str, /) -> str:
+        """Return the name of a metric's benchmark; benchstat would read a trailing -8 as GOMAXPROCS."""
 
     def bench_unit(self, metric: Metric) -> tuple[str, float]:
-        """Return a metric's unit for benchstat and the factor to it; each metric of a benchmark needs its own."""
+        """Return a metric's unit for benchstat and the factor to it; each metric of a benchmark needs its own unit."""
 
-    def bench_operations(self, run: Run, query_type: str) -> int | None:
-        """Return how many operations a line of a row stands for; None where its pairs say it."""
-
-
-READERS: dict[str, Reader] = {"tsbs": tsbs, "gobench": gobench, "logs": tsbs}
+    def bench_operations(self, run: Run, query_type: str, /) -> int | None:
+        """Return how many operations a line of a row stands for; None if the pairs say it."""
 
 
 def reader(kind: str) -> Reader:
     """Return the reading half of a kind of run."""
-    return READERS[kind]
+    readers: dict[str, Reader] = {"tsbs": tsbs, "gobench": gobench}
+    return readers[kind]

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tsduel.core.errors import UserError
 
@@ -14,8 +14,8 @@ PATIENCE_S = 60
 def token(environment: Mapping[str, str]) -> str:
     """Return GOOGLE_OAUTH_ACCESS_TOKEN, else a fresh token of gcloud's.
 
-    A token lives for an hour and a run for many, so ask again before each use. With GOOGLE_APPLICATION_CREDENTIALS it
-    is that file's account, else the one gcloud is logged in with.
+    A token is valid for an hour, so ask again before each use. With GOOGLE_APPLICATION_CREDENTIALS it is that file's
+    account, else the account of gcloud.
     """
     if given := environment.get(TOKEN, "").strip():
         return given
@@ -25,32 +25,31 @@ def token(environment: Mapping[str, str]) -> str:
     if environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
         command.insert(2, "application-default")
     try:
-        done = subprocess.run(
-            [*command, "--quiet"],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = run(command, environment)
     except subprocess.TimeoutExpired:
         raise UserError(f"`{' '.join(command)}` does not answer for {PATIENCE_S} s: {HOW}") from None
-    found = done.stdout.strip()
-    if done.returncode or not found:
-        said = next((line for line in done.stderr.splitlines() if line.strip()), "it printed no token")
-        raise UserError(f"no credentials for Google Cloud (`{' '.join(command)}`: {said.strip()}): {HOW}")
-    return found
+    text = done.stdout.strip()
+    if done.returncode or not text:
+        reason = next((line for line in done.stderr.splitlines() if line.strip()), "it printed no token")
+        raise UserError(f"no credentials for Google Cloud (`{' '.join(command)}`: {reason.strip()}): {HOW}")
+    return text
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run gcloud, which asks nothing; subprocess's own errors where it is missing or slow."""
+    return subprocess.run(
+        [*command, "--quiet"], env=dict(environment), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
 
 
 def gcloud_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which gcloud acts with the same token, whoever it is logged in as."""
+    """Return an environment in which gcloud uses our token, and not the account that it is logged in with."""
     return {**environment, "CLOUDSDK_AUTH_ACCESS_TOKEN": token(environment)}
 
 
 def terraform_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which Terraform acts as we do ourselves, and nothing else of the user's changes it."""
-    # A TF_VAR_ or TF_CLI_ARGS of the user's would change what the plan says; the proxy and the like are his.
+    """Return an environment in which Terraform uses our token, and no variable of the user's changes the plan."""
     kept = {k: v for k, v in environment.items() if not k.startswith(("TF_VAR_", "TF_CLI_ARGS", "TF_WORKSPACE"))}
     for name in ("GOOGLE_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS"):
         kept.pop(name, None)

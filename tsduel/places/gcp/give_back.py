@@ -1,4 +1,4 @@
-"""The machines go, and nothing of them stays: Terraform deletes, Google's API is asked whether that is true."""
+"""Deletes the machines of a run with Terraform, and verifies with Google's API that nothing is left."""
 
 import os
 import signal
@@ -22,18 +22,18 @@ AT_ONCE = 16
 
 
 def say(text: str) -> None:
-    """Words are for stderr."""
+    """Print a line on stderr."""
     print(f"gcp: {text}", file=sys.stderr, flush=True)
 
 
 def main(run_dir: Path, place: GcpPlace) -> None:
     """Delete everything of a run and verify it; a UserError lists what is left and how to delete it by hand.
 
-    The machines themselves go first and through the API: they cost money, and Terraform does not know of one that came
-    after it had given up waiting.
+    The machines go first and through the API: they cost most, and Terraform does not know a machine that came after
+    Terraform stopped waiting.
     """
     mind_signals()
-    terraform, compute, name = Terraform.of(run_dir), Compute(place.project), place.name
+    terraform, compute, name = Terraform(run_dir), Compute(place.project), place.name
     zone = place.zones[0]
     try:
         sweep([r for r in compute.of_run(name) if r.kind == "instances"], compute)
@@ -54,50 +54,51 @@ def main(run_dir: Path, place: GcpPlace) -> None:
         say(f"Terraform could not delete it all ({reason}); Google's API did")
     if place.os_login:
         os_login.forget(run_dir, place, os.environ)
-    # Nothing there is true any more, and a next machine begins with a new deadline. Its key goes with the machine.
-    of_the_machines = ("inventory.json", "lent.json", "key", "key.pub", "*known_hosts", "*ssh_config")
-    there = (path for name in of_the_machines for path in (run_dir / "host").glob(name))
-    for path in (terraform.state, terraform.last_moment, *there):
+    # The files about these machines go too: other machines get another deadline and another key.
+    patterns = ("inventory.json", "lent.json", "key", "key.pub", "*known_hosts", "*ssh_config")
+    files = (path for pattern in patterns for path in (run_dir / "host").glob(pattern))
+    for path in (terraform.state, terraform.last_moment, *files):
         path.unlink(missing_ok=True)
     hosts.write(run_dir, kind="gcp", hosts={}, provisioned=False)
     say(f"nothing of {name} is left in {place.project}")
 
 
 def mind_signals() -> None:
-    """Have the end of a session end us as Ctrl-C does: with a last word to Terraform, and what follows from it."""
+    """Treat the end of a session like Ctrl-C, so that Terraform is stopped and the machines are given back."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager
-def unless_whole(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> Iterator[None]:
-    """Have what fails in here, or is interrupted, leave nothing behind; see `after_failure`."""
+def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> Iterator[None]:
+    """Give the machines back if the body fails or is interrupted, unless KEEP=1.
+
+    Every error becomes a UserError, which says what became of the machines.
+    """
     try:
         yield
-    except (UserError, KeyboardInterrupt) as error:
+    except (CloudError, KeyboardInterrupt, TerraformError, UserError) as error:
         raised = error if isinstance(error, UserError) else UserError("gcp: interrupted")
-        raise after_failure(run_dir, place, environment, raised) from None
-
-
-def after_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str], error: UserError) -> UserError:
-    """Give the machine back unless KEEP=1, and return the error with a sentence on what became of it."""
-    if environment.get("KEEP", "").strip() == "1":
-        return type(error)(
-            f"{error}\ngcp: KEEP=1: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
-        )
-    try:
-        main(run_dir, place)
-    except UserError as left:
-        return type(error)(f"{error}\n{left}")
-    return error
+        if isinstance(error, CloudError | TerraformError):
+            zone = next(iter(Terraform(run_dir).zones().values()), place.zones[0])
+            raised = messages.as_user_error(str(error), place.project, place.machine, zone)
+        fate = ""
+        if environment.get("KEEP", "").strip() == "1":
+            fate = f"\ngcp: KEEP=1: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
+        else:
+            try:
+                main(run_dir, place)
+            except UserError as left:
+                fate = f"\n{left}"
+        raise type(raised)(f"{raised}{fate}") from None
 
 
 def sweep(resources: list[Resource], compute: Compute) -> None:
-    """Delete through the API, kind by kind in the given order; what cannot be deleted is said, and listed as left."""
+    """Delete through the API, kind by kind in the given order, and print what was and what was not deleted."""
     for _, alike in groupby(resources, key=lambda resource: resource.kind):
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for said in pool.map(partial(_delete, compute), alike):
-                say(said)
+            for text in pool.map(partial(_delete, compute), alike):
+                say(text)
 
 
 def _delete(compute: Compute, resource: Resource) -> str:
@@ -109,7 +110,7 @@ def _delete(compute: Compute, resource: Resource) -> str:
 
 
 def _by_terraform(terraform: Terraform) -> str:
-    """Return what Terraform had to complain about."""
+    """Have Terraform delete what it knows; return its error, or ""."""
     if not terraform.state.exists():
         return ""
     try:

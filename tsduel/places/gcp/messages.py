@@ -1,4 +1,4 @@
-"""What Google and Terraform answer, as a sentence that says what to do next."""
+"""Turns error texts of Google and Terraform into a sentence with the next step."""
 
 import json
 import re
@@ -6,117 +6,78 @@ import re
 from tsduel.core.errors import UserError
 from tsduel.places.gcp.credentials import HOW
 
-# The first that is found in what was answered; {0} is what the expression caught, {project} and the like are ours.
-SENTENCES = [
-    (
-        (
-            r"RESOURCE_POOL_EXHAUSTED|does not have enough resources available|resource_availability|STOCKOUT"
-            r"|is currently unavailable in the \S+ zone"
-        ),
-        "{zone} has no {machine} left at the moment",
+CAPACITY = re.compile(
+    "RESOURCE_POOL_EXHAUSTED|does not have enough resources available|resource_availability|STOCKOUT"
+    r"|is currently unavailable in the \S+ zone"
+)
+QUOTA = re.compile(
+    r"[Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ (?:in region [a-z0-9-]+|globally))?"
+    "|quotaExceeded|QUOTA_EXCEEDED"
+)
+# What Google or Terraform prints -> what to do. The first match counts; {0} is what its group caught.
+SENTENCES = {
+    CAPACITY.pattern: "{zone} has no {machine} left at the moment",
+    r"constraints/compute\.vmExternalIpAccess": (
+        "an organisation policy of {project} forbids machines with a public address "
+        "(constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"
     ),
-    (
-        r"constraints/compute\.vmExternalIpAccess",
-        (
-            "an organisation policy of {project} forbids machines with a public address "
-            "(constraints/compute.vmExternalIpAccess): take SSH_FROM=iap"
-        ),
+    r"constraints/compute\.requireOsLogin": (
+        "an organisation policy of {project} asks for OS Login (constraints/compute.requireOsLogin): add "
+        'SET="gcp.os_login=true"; the account needs the role Compute OS Admin Login'
     ),
-    (
-        r"constraints/compute\.requireOsLogin",
-        (
-            "an organisation policy of {project} asks for OS Login (constraints/compute.requireOsLogin): add "
-            'SET="gcp.os_login=true"; the account needs the role Compute OS Admin Login'
-        ),
+    r"constraints/compute\.trustedImageProjects": (
+        "an organisation policy of {project} forbids images of this project "
+        "(constraints/compute.trustedImageProjects): have debian-cloud added to it, or name one that it allows "
+        'with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with Google\'s guest agent)'
     ),
-    (
-        r"constraints/compute\.trustedImageProjects",
-        (
-            "an organisation policy of {project} forbids images of this project "
-            "(constraints/compute.trustedImageProjects): have debian-cloud added to it, or name one that it allows "
-            'with SET="gcp.image=projects/PROJECT/global/images/NAME" (Debian 12 or alike, with Google\'s guest agent)'
-        ),
+    r"(constraints/[a-zA-Z.]+)": (
+        "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
+        "exception, or take a project without it"
     ),
-    (
-        r"(constraints/[a-zA-Z.]+)",
-        (
-            "an organisation policy of {project} forbids it ({0}): ask who administers the organisation for an "
-            "exception, or take a project without it"
-        ),
+    QUOTA.pattern: "{quota}",
+    "Machine type with name '[^']*' does not exist in zone '[^']*'": (
+        "there is no {machine} in {zone}: `gcloud compute machine-types list --zones={zone}` shows those that "
+        'are there; choose with SET="gcp.machine=..." or SET="gcp.zones=[...]"'
     ),
-    (
-        (
-            r"([Qq]uota '?[A-Z0-9_]*'? exceeded(?:\. +Limit: [0-9.]+ (?:in region [a-z0-9-]+|globally))?"
-            r"|quotaExceeded|QUOTA_EXCEEDED)"
-        ),
-        "",  # see quota
+    "accessNotConfigured|SERVICE_DISABLED|has not been used in project|API is not enabled": (
+        "the Compute Engine API is not enabled in {project}: `gcloud services enable compute.googleapis.com "
+        "--project={project}`, wait a minute, and type the same command again"
     ),
-    (
-        r"Machine type with name '[^']*' does not exist in zone '[^']*'",
-        (
-            "there is no {machine} in {zone}: `gcloud compute machine-types list --zones={zone}` shows those that "
-            'are there; choose with SET="gcp.machine=..." or SET="gcp.zones=[...]"'
-        ),
+    "BILLING_DISABLED|[Bb]illing (is|must be|has not been) (disabled|enabled)|requires billing": (
+        "{project} has no billing account: link one in the console (Billing), then type the same command again"
     ),
-    (
-        r"accessNotConfigured|SERVICE_DISABLED|has not been used in project|API is not enabled",
-        (
-            "the Compute Engine API is not enabled in {project}: `gcloud services enable compute.googleapis.com "
-            "--project={project}`, wait a minute, and type the same command again"
-        ),
+    "authError|Invalid Credentials|invalid authentication credentials|UNAUTHENTICATED|Error 401": (
+        f"Google does not accept the credentials; a token lives for one hour: {HOW}"
     ),
-    (
-        r"BILLING_DISABLED|[Bb]illing (is|must be|has not been) (disabled|enabled)|requires billing",
-        "{project} has no billing account: link one in the console (Billing), then type the same command again",
+    r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)": (
+        "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
+        "Network Admin and Compute Security Admin: see docs/operating.md"
     ),
-    (
-        r"authError|Invalid Credentials|invalid authentication credentials|UNAUTHENTICATED|Error 401",
-        f"Google does not accept the credentials; a token lives for one hour: {HOW}",
+    "Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID": (
+        "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; "
+        "choose with GCP_PROJECT="
     ),
-    (
-        r"(?:Required '?([a-z.A-Z]+)'? permission|PERMISSION_DENIED|Error 403: [^\n]*forbidden)",
-        (
-            "the account may not do this in {project} ({0}): it needs the roles Compute Instance Admin (v1), Compute "
-            "Network Admin and Compute Security Admin: see docs/operating.md"
-        ),
+    "resource 'projects/[^']*/images/([^']*)' was not found": (
+        "there is no image {0} any more: `gcloud compute images list --filter='family=debian-12' "
+        "--show-deprecated` shows those that are there; plan anew, or choose with "
+        'SET="gcp.image=projects/debian-cloud/global/images/NAME"'
     ),
-    (
-        r"Failed to find project|The resource 'projects/[^'/]*' was not found|Unknown project id|CONSUMER_INVALID",
-        (
-            "there is no project {project}, or the account may not see it: `gcloud projects list` shows the IDs; "
-            "choose with GCP_PROJECT="
-        ),
+    "timeout while waiting for state|context deadline exceeded|has not come to its end": (
+        "Google has not finished within the time we allow: try again, or another zone"
     ),
-    (
-        r"resource 'projects/[^']*/images/([^']*)' was not found",
-        (
-            "there is no image {0} any more: `gcloud compute images list --filter='family=debian-12' "
-            "--show-deprecated` shows those that are there; plan anew, or choose with "
-            'SET="gcp.image=projects/debian-cloud/global/images/NAME"'
-        ),
+    r"Error 503|backendError|Service Unavailable|\b503\b": (
+        "Google's API is unavailable (503), also after several tries: try again in some minutes"
     ),
-    (
-        r"timeout while waiting for state|context deadline exceeded|has not come to its end",
-        "Google has not finished within the time we allow: try again, or another zone",
+    "Failed to query available provider packages|could not connect to [a-z.]*|Failed to install provider": (
+        "Terraform cannot get its google provider: see that the Terraform registry, or a mirror of it in your "
+        "Terraform CLI configuration, can be reached"
     ),
-    (
-        r"Error 503|backendError|Service Unavailable|\b503\b",
-        "Google's API is unavailable (503), also after several tries: try again in some minutes",
-    ),
-    (
-        r"Failed to query available provider packages|could not connect to [a-z.]*|Failed to install provider",
-        (
-            "Terraform cannot get its google provider: see that the Terraform registry, or a mirror of it in your "
-            "Terraform CLI configuration, can be reached"
-        ),
-    ),
-]
-CAPACITY = re.compile(SENTENCES[0][0])
+}
 TEMPORARY = {429, 500, 502, 503, 504}
 
 
 class CloudError(Exception):
-    """An answer that is no success: HTTP status (0 where there was none), Google's reason, and Google's message."""
+    """A failed request: HTTP status (0 without an answer), Google's reason, and Google's message."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{message} ({reason})" if reason else message)
@@ -130,11 +91,11 @@ class CloudError(Exception):
 
 
 class NoCapacityError(UserError):
-    """A zone has no such machine left: the next zone may have one."""
+    """A zone has no such machine left; another zone may have one."""
 
 
 def from_body(status: int, body: bytes) -> CloudError:
-    """Return the error of an answer with Google's JSON body, or with any other."""
+    """Return the error of an answer, whose body is Google's JSON or any text."""
     try:
         error = json.loads(body)["error"]
         reasons = [str(item.get("reason", "")) for item in error.get("errors") or []]
@@ -143,20 +104,18 @@ def from_body(status: int, body: bytes) -> CloudError:
         return CloudError(status, f"Error {status}", body[:200].decode(errors="replace").strip())
 
 
-def sentence(said: str, project: str, machine: str = "machine", zone: str = "the zone") -> str:
-    """Return what to do about an error text of Google's or Terraform's; the text itself where we know no better."""
-    ours = {"project": project, "machine": machine, "zone": zone}
-    for pattern, text in SENTENCES:
-        if found := re.search(pattern, said):
-            caught = next((group for group in found.groups() if group), found[0])
-            if not text:
-                return quota(caught.strip().rstrip(".,"), project)
-            return text.format(caught.strip().rstrip(".,"), **ours)
-    return " ".join(said.split())[:600]
+def sentence(text: str, project: str, machine: str = "machine", zone: str = "the zone") -> str:
+    """Return what to do about an error text of Google's or Terraform's; the text itself if it is unknown."""
+    for pattern, remedy in SENTENCES.items():
+        if match := re.search(pattern, text):
+            caught = next((group for group in match.groups() if group), match[0]).strip().rstrip(".,")
+            words = {"project": project, "machine": machine, "zone": zone, "quota": quota(caught, project)}
+            return remedy.format(caught, **words)
+    return " ".join(text.split())[:600]
 
 
 def quota(which: str, project: str) -> str:
-    """Return what to do about a quota that is used up; ``which`` names it, in whosever words."""
+    """Return what to do about a quota that is used up; ``which`` names it in Google's or our words."""
     console = "ask for more at IAM & Admin > Quotas in the console"
     if "CPUS" in which:
         remedy = (
@@ -170,7 +129,7 @@ def quota(which: str, project: str) -> str:
     return f"the project's quota does not allow it ({which}): {remedy}"
 
 
-def as_user_error(said: str, project: str, machine: str = "machine", zone: str = "the zone") -> UserError:
-    """Return the error to raise for what was said; a NoCapacityError where another zone may help."""
-    kind = NoCapacityError if CAPACITY.search(said) else UserError
-    return kind(f"gcp: {sentence(said, project, machine, zone)}")
+def as_user_error(text: str, project: str, machine: str = "machine", zone: str = "the zone") -> UserError:
+    """Return the error to raise for such a text; a NoCapacityError where another zone may help."""
+    kind = NoCapacityError if CAPACITY.search(text) else UserError
+    return kind(f"gcp: {sentence(text, project, machine, zone)}")

@@ -1,4 +1,4 @@
-"""OS Login, where an organisation asks for it: the run's key is in the account's profile while the machine lives."""
+"""OS Login, which some organisations require: the run's key is in the account's profile while the machine lives."""
 
 import subprocess
 from collections.abc import Mapping
@@ -9,11 +9,9 @@ from tsduel.core.plan import GcpPlace
 from tsduel.core.wording import last_line
 from tsduel.places.gcp import credentials
 
-PATIENCE_S = 60
-
 
 def register(key: Path, place: GcpPlace, environment: Mapping[str, str]) -> str:
-    """Put the public half of a key into the profile, until the machine's life is over; return the user to log in as."""
+    """Put the public key into the profile until the machine's deadline; return the user to log in as."""
     name = _gcloud(
         place, environment, "add", f"--key-file={key.with_suffix('.pub')}", f"--ttl={place.lifetime_s}s",
         "--format=value(loginProfile.posixAccounts[0].username)",
@@ -27,7 +25,7 @@ def register(key: Path, place: GcpPlace, environment: Mapping[str, str]) -> str:
 
 
 def forget(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> None:
-    """Take the key out of the profile; where that fails, its time to live does it, and the machine is gone."""
+    """Remove the key from the profile; if that fails, the key expires."""
     if (public := run_dir / "host" / "key.pub").exists():
         try:
             _gcloud(place, environment, "remove", f"--key-file={public}")
@@ -36,16 +34,14 @@ def forget(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> No
 
 
 def _gcloud(place: GcpPlace, environment: Mapping[str, str], *words: str) -> str:
-    command = ["gcloud", "compute", "os-login", "ssh-keys", *words, f"--project={place.project}", "--quiet"]
+    command = ["gcloud", "compute", "os-login", "ssh-keys", *words, f"--project={place.project}"]
     try:
-        done = subprocess.run(
-            command, env=credentials.gcloud_environment(environment), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+        done = credentials.run(command, credentials.gcloud_environment(environment))
     except FileNotFoundError:
         raise UserError("gcp: gcp.os_login needs gcloud, which registers the key; install it") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"gcp: gcloud has not answered for {PATIENCE_S} s ({words[0]} a key for OS Login)") from None
+        late = f"gcp: gcloud has not answered for {credentials.PATIENCE_S} s ({words[0]} a key for OS Login)"
+        raise UserError(late) from None
     if done.returncode:
         raise UserError(
             f"gcp: the key cannot be put into, or taken from, the OS Login profile ({last_line(done.stderr)}): "

@@ -1,4 +1,4 @@
-"""What the knobs say of rented machines: who pays, how many, from where SSH is let in. See rent for the rest."""
+"""The knobs about rented machines: the project that pays, their number, and from where SSH is let in."""
 
 import ipaddress
 import re
@@ -13,14 +13,14 @@ PROJECT = re.compile(r"([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 # As in terraform/host.tf.
 USER = "tsduel"
 DIRECTORY = f"/var/tmp/tsduel-{USER}"  # noqa: S108 - on a machine that has no other user
-# The widest network that terraform/variables.tf lets in.
+# The widest network that terraform/variables.tf accepts.
 WIDEST_PREFIX = 8
 
 
 def asked(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the knobs say: ``kind``, ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges``.
+    """Return ``kind``, ``project``, ``ssh_via`` (public or iap), ``ssh_source_ranges`` and what follows.
 
-    ``each`` and ``spare`` are how many hosts there are of each kind of machine, and how many stand by.
+    ``each`` and ``spare`` are the numbers of hosts and of spare hosts of each kind of machine.
     """
     project = given.get("GCP_PROJECT", "")
     if not project:

@@ -1,8 +1,7 @@
-"""What the machines cost: terraform/prices.csv, list prices with their date, and what the plan makes of them."""
+"""What the machines cost, by the dated list prices in terraform/prices.csv."""
 
 import csv
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tsduel.core.errors import UserError
@@ -18,9 +17,9 @@ def region_of(zone: str) -> str:
     return zone.rpartition("-")[0]
 
 
-def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
+def look_up(item: str, region: str) -> tuple[float, str]:
     """Return the list price in USD of an hour (of a GB, for a disk) and the month it was looked up in."""
-    with table.open(encoding="utf-8", newline="") as stream:
+    with TABLE.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             if row["item"] == item and (row["regions"] == "*" or region in row["regions"].split()):
                 hours = {"hour": 1, "GB-month": HOURS_A_MONTH}[row["unit"]]
@@ -32,20 +31,19 @@ def look_up(item: str, region: str, table: Path = TABLE) -> tuple[float, str]:
 
 
 def price(place: Mapping[str, Any], region: str, override_h: float | None) -> Price:
-    """Return the price in USD of a place that has all but it; ``hour`` is the sum of the parts, over all hosts.
+    """Return the price in USD of a place, whose other fields are given; ``hour`` is the sum over all hosts and parts.
 
-    ``expected`` is for the estimated time and ``worst`` for the lifetime, after which Google deletes the machine. A
-    spot machine is reckoned at the price of a standard one: it costs less, how much changes from day to day. A spare
-    host is there from the beginning, and costs as much.
+    ``expected`` is for the estimated time, ``worst`` for the lifetime, after which Google deletes the machines. Spot
+    machines count like standard ones, since their price changes daily. Spare hosts exist and cost from the beginning.
     """
     hosts = list(place["hosts"].values())
     if override_h is not None:
         parts, as_of = {"machine_h": override_h * len(hosts), "disk_h": 0.0, "network_h": 0.0}, "as given"
     else:
-        found = [look_up(host.machine, region) for host in hosts]
-        as_of = min(month for _, month in found)
+        prices, months = zip(*(look_up(host.machine, region) for host in hosts), strict=True)
+        as_of = min(months)
         parts = {
-            "machine_h": sum(usd for usd, _ in found),
+            "machine_h": sum(prices),
             "disk_h": sum(look_up(host.disk_type, region)[0] * place["disk_gb"] for host in hosts),
             "network_h": look_up("nat" if place["ssh_via"] == "iap" else "address", region)[0] * len(hosts),
         }

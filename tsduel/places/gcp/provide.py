@@ -1,4 +1,4 @@
-"""The machines come: a key for them alone, zones that have them, their host keys, and the first login."""
+"""Rents the machines: the run's own key, zones that have the machines, their host keys, and the first login."""
 
 import json
 import re
@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,63 +28,50 @@ from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 EXPIRES = "%Y%m%dt%H%M%Sz"
 HOST_KEYS_S = 180
 LOGIN_S = 300
-# As terraform/host.tf has the machine write them on its serial console.
+# The startup script of terraform/host.tf writes them on the serial console.
 ON_CONSOLE = re.compile(r"^(?:.*\s)?tsduel-host-key (\S+ [A-Za-z0-9+/=]+)\s*$", re.MULTILINE)
 
 
 def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return ``hosts`` of host/outputs.json for machines that run; what cannot be had leaves nothing behind.
+    """Return ``hosts`` of host/outputs.json for running machines; a failure leaves nothing behind.
 
-    Machines that this run has already are kept as they are, with the deadline that they have. Those that are gone are
-    not rented again while others run: their blocks are for spare hosts. Where a block takes all of them, all go.
+    Machines that the run has already stay, with their deadline. A machine that is gone is not rented again while others
+    run: spare hosts run its blocks. If each block needs all machines, all are given back and rented again.
     """
     give_back.mind_signals()
-    terraform = Terraform.of(run_dir)
+    terraform = Terraform(run_dir)
     compute = Compute(place.project)
     if known := _preflight(compute, place, hosts.known(run_dir)):
-        # Blocks may run there: Terraform is not asked whether it would rather have it otherwise.
+        # Terraform might change machines on which blocks run, so it is not called.
         return known
     zones = _zones(compute, place, fresh=not terraform.state.exists())
-    try:
+    with give_back.on_failure(run_dir, place, environment):
         terraform.prepare()
         if terraform.state.exists() and not _running(terraform, compute, place):
-            # What is left of earlier ones has another deadline in its names and labels.
+            # The rest of earlier machines has another deadline in its labels.
             give_back.main(run_dir, place)
         key = make_key(run_dir)
         user = os_login.register(key, place, environment) if place.os_login else ""
         made = _in_some_zones(terraform, compute, place, key, zones)
-        for outputs in made.values():
-            outputs["user"] = user or outputs["user"]
-        known_hosts = {name: _host_keys(compute, outputs, run_dir, name) for name, outputs in made.items()}
-    except (TerraformError, CloudError, UserError, KeyboardInterrupt) as error:
-        if isinstance(error, UserError):
-            raised = error
-        elif isinstance(error, KeyboardInterrupt):
-            raised = UserError("gcp: interrupted")
-        else:
-            zone = next(iter(_zones_asked(terraform).values()), place.zones[0])
-            raised = messages.as_user_error(str(error), place.project, place.machine, zone)
-        raise give_back.after_failure(run_dir, place, environment, raised) from None
-    return {
-        name: {
-            **outputs,
-            "key_file": str(key.absolute()),
-            "known_hosts_file": str(known_hosts[name].absolute()),
-            "config_file": _iap_config(run_dir, outputs, name) if outputs["ssh_via"] == "iap" else None,
-        }
-        for name, outputs in made.items()
-    }
+        for name, outputs in made.items():
+            outputs |= {
+                "user": user or outputs["user"],
+                "key_file": str(key.absolute()),
+                "known_hosts_file": str(_host_keys(compute, outputs, run_dir, name).absolute()),
+                "config_file": _iap_config(run_dir, outputs, name) if outputs["ssh_via"] == "iap" else None,
+            }
+        return made
 
 
 def first_login(place: GcpPlace, host: Host) -> None:
-    """Wait until the machine lets us in and can run the blocks."""
+    """Wait until the machine accepts our login and can run the blocks."""
     give_back.say(f"waiting for SSH on {host.name}")
     deadline = time.monotonic() + LOGIN_S
     while True:
         try:
             probe.check(host, place.directory)
         except (NoConnectionError, RefusedError):
-            # The account is made a little after the machine answers.
+            # The machine answers before it has made the account.
             if time.monotonic() > deadline:
                 raise
             time.sleep(3)
@@ -92,7 +80,7 @@ def first_login(place: GcpPlace, host: Host) -> None:
 
 
 def make_key(run_dir: Path) -> Path:
-    """Return the private key of this run, made if it has none: mode 600 in a directory of mode 700."""
+    """Return the private key of this run, and make it if there is none: mode 600 in a directory of mode 700."""
     directory = run_dir / "host"
     directory.mkdir(exist_ok=True)
     directory.chmod(0o700)
@@ -110,10 +98,7 @@ def make_key(run_dir: Path) -> Path:
 
 
 def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Refuse what cannot work before anything is made: credentials, project, APIs.
-
-    Return the machines that are known if any of them runs.
-    """
+    """Check credentials, project and APIs before anything is made; return the known machines if any of them runs."""
     if place.ssh_via == "iap" and not shutil.which("gcloud"):
         raise UserError("SSH_FROM=iap needs gcloud, whose tunnel it is; install it, or give your own public address")
     try:
@@ -126,7 +111,7 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
     except CloudError as error:
         raise messages.as_user_error(str(error), place.project, place.machine, place.zones[0]) from None
     for name in (set(known) - set(running)) if running else ():
-        # With one of those that make a block together all begin anew.
+        # Without one machine of a group there is no block.
         then = "are given back, since a block takes all of them" if place.ports_between else "go on"
         give_back.say(f"{name} ({known[name]['instance']}) is gone; the others {then}")
     if running and (len(running) == len(known) or not place.ports_between):
@@ -140,7 +125,7 @@ def _preflight(compute: Compute, place: GcpPlace, known: Mapping[str, dict[str, 
 
 
 def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[str]]:
-    """Return for each host the zones of the plan that have its machine and disk; ``fresh``: look at quotas as well."""
+    """Return for each host the zones of the plan that have its machine and disk; ``fresh``: check the quotas too."""
     found: dict[str, list[str]] = {}
     cpus = dict[str, int]()
     zone = place.zones[0]
@@ -148,9 +133,9 @@ def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[
         for kind, names in place.kinds.items():
             having = []
             for zone in place.zones:
-                wanted = (("machineTypes", kind.machine), ("diskTypes", kind.disk_type))
-                lacking = next((name for of, name in wanted if not compute.exists(f"zones/{zone}/{of}/{name}")), "")
-                if lacking:
+                paths = (f"machineTypes/{kind.machine}", f"diskTypes/{kind.disk_type}")
+                missing = (path.rpartition("/")[2] for path in paths if compute.find(f"zones/{zone}/{path}") is None)
+                if lacking := next(missing, ""):
                     give_back.say(f"there is no {lacking} in {zone}")
                 else:
                     having.append(zone)
@@ -172,27 +157,25 @@ def _zones(compute: Compute, place: GcpPlace, *, fresh: bool) -> dict[str, list[
 def _in_some_zones(
     terraform: Terraform, compute: Compute, place: GcpPlace, key: Path, zones: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the output of Terraform; each host is asked for in its next zone while that has none left.
+    """Request each host in its first zone, then in the next ones while a zone has none; return Terraform's output.
 
-    Hosts that make a block together are in one zone, so that all go on to the next one with the first that has to.
+    Hosts that make a block together are in one zone: if one must go to the next zone, all go.
     """
     if _running(terraform, compute, place):
         return terraform.apply()
     _put_aside(terraform.run_dir)
-    # One deadline for all of them: a network with another one would be another network.
+    # All have one deadline, which is also in the network's description.
     expires = datetime.now(UTC) + timedelta(seconds=place.lifetime_s)
-    asked: dict[str, Any] = {
-        "expires": expires.strftime(EXPIRES),
-        "public_key": key.with_suffix(".pub").read_text(encoding="utf-8").strip(),
-    }
-    left, at = {name: list(of) for name, of in zones.items()}, {name: of[0] for name, of in zones.items()}
+    public_key = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
+    left = {name: list(possible) for name, possible in zones.items()}
+    at = {name: possible[0] for name, possible in zones.items()}
     while True:
-        terraform.last_moment.write_text(json.dumps(asked | {"zones": at}, indent=2) + "\n", encoding="utf-8")
+        variables = {"expires": expires.strftime(EXPIRES), "public_key": public_key, "zones": at}
+        terraform.last_moment.write_text(json.dumps(variables, indent=2) + "\n", encoding="utf-8")
         for zone in dict.fromkeys(at.values()):
-            names = [place.hosts[name].machine for name in at if at[name] == zone]
-            give_back.say(
-                f"asking for {', '.join(f'{n} x {m}' if n > 1 else m for m, n in Counter(names).items())} in {zone}"
-            )
+            machines = Counter(place.hosts[name].machine for name in at if at[name] == zone)
+            counted = ", ".join(f"{n} x {machine}" if n > 1 else machine for machine, n in machines.items())
+            give_back.say(f"asking for {counted} in {zone}")
         try:
             return terraform.apply()
         except TerraformError as error:
@@ -212,7 +195,7 @@ def _in_some_zones(
 
 
 def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[str]) -> None:
-    """Raise where a host is not to be had and no spare one can take its place."""
+    """Raise if no zone has the machine of a host, and no spare host can replace it."""
     alike = next(names for names in place.kinds.values() if name in names)
     if len(set(there) & set(alike)) < sum(not place.hosts[other].spare for other in alike):
         many = f"{len(alike)} x" if place.ports_between else "a"
@@ -223,26 +206,19 @@ def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[
     give_back.say(f"{name} is not to be had in any zone; the run goes on with the others")
 
 
-def _zones_asked(terraform: Terraform) -> dict[str, str]:
-    if not terraform.last_moment.exists():
-        return {}
-    asked: dict[str, str] = json.loads(terraform.last_moment.read_text(encoding="utf-8")).get("zones", {})
-    return asked
-
-
 def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
-    running = [compute.runs(zone, place.instance(name)) for name, zone in _zones_asked(terraform).items()]
+    running = [compute.runs(zone, place.instance(name)) for name, zone in terraform.zones().items()]
     return any(running) and (all(running) or not place.ports_between)
 
 
 def _put_aside(run_dir: Path) -> None:
-    """Keep the blocks of a machine that is gone where no stage looks: they are no blocks of the next one."""
+    """Move the blocks of a lost machine to where no stage reads them: they cannot be compared with new ones."""
     raw = run_dir / "raw"
     if not any(raw.glob("*/block.json")):
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
-    # Of a fleet, what was at home already, and who was lost.
+    # What a fleet's hosts had sent, and the list of lost hosts.
     (run_dir / "host" / "lost.json").unlink(missing_ok=True)
     for path in (run_dir / "host").glob("host[0-9]*/"):
         shutil.rmtree(path)
@@ -253,43 +229,38 @@ def _put_aside(run_dir: Path) -> None:
 
 
 def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path, name: str) -> Path:
-    """Write host/NAME.known_hosts with the keys that a machine has told Google: as guest attributes, or on its console.
+    """Write host/NAME.known_hosts with the keys that the machine told Google by guest attributes, or its console.
 
-    They are never learnt from whoever answers first. The file is for one machine, so its lines are for any name.
+    No key is learnt from the first connection. The file is for one machine, so its lines are for any name.
     """
     path = run_dir / "host" / f"{name}.known_hosts"
     instance = f"zones/{outputs['zone']}/instances/{outputs['instance']}"
     deadline = time.monotonic() + HOST_KEYS_S
-    while not (keys := _published(compute, instance) or _on_console(compute, instance)):
+    while not (keys := _published_keys(compute, instance)):
         if time.monotonic() > deadline:
             raise UserError(
                 f"gcp: the machine has told no host keys in {HOST_KEYS_S} s, neither as guest attributes nor on its "
                 "serial console, and nobody is trusted unseen: see whether your organisation forbids both "
                 "(compute.disableGuestAttributesAccess, compute.disableSerialPortAccess), or take another image"
             )
-        # 404 until the machine has booted so far.
         time.sleep(2)
     path.write_text("".join(f"* {key}\n" for key in sorted(keys)), encoding="utf-8")
     return path
 
 
-def _published(compute: Compute, instance: str) -> set[str]:
-    try:
+def _published_keys(compute: Compute, instance: str) -> set[str]:
+    # Both requests fail until the machine has booted, or where the organisation forbids them.
+    with suppress(CloudError, KeyError):
         items = compute.get(f"{instance}/getGuestAttributes?queryPath=hostkeys/")["queryValue"]["items"]
-        return {f"{item['key']} {item['value'].strip()}" for item in items if item["namespace"] == "hostkeys"}
-    except (CloudError, KeyError):
-        return set()
-
-
-def _on_console(compute: Compute, instance: str) -> set[str]:
-    try:
+        if keys := {f"{item['key']} {item['value'].strip()}" for item in items if item["namespace"] == "hostkeys"}:
+            return keys
+    with suppress(CloudError):
         return set(ON_CONSOLE.findall(compute.get(f"{instance}/serialPort?port=1").get("contents", "")))
-    except CloudError:
-        return set()
+    return set()
 
 
 def _iap_config(run_dir: Path, outputs: dict[str, Any], name: str) -> str:
-    """Write host/NAME.ssh_config: the way through the Identity-Aware Proxy, see tsduel.places.gcp.tunnel."""
+    """Write host/NAME.ssh_config, which connects by tsduel.places.gcp.tunnel."""
     path = run_dir / "host" / f"{name}.ssh_config"
     tunnel = ["env", f"PYTHONPATH={PROJECT}", sys.executable, "-m", "tsduel.places.gcp.tunnel"]
     where = [str(outputs[name]) for name in ("instance", "port", "project", "zone")]

@@ -1,4 +1,4 @@
-"""`make reap`: whatever of tsduel's is past its deadline, or has stopped, is listed, and with YES=1 deleted."""
+"""`make reap` lists tsduel's resources that are past their deadline or have stopped; with YES=1 it deletes them."""
 
 import os
 import re
@@ -7,34 +7,34 @@ from datetime import UTC, datetime
 
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import give_back, messages
-from tsduel.places.gcp.api import KINDS, STOPPED, Compute, Resource
+from tsduel.places.gcp.api import STOPPED, Compute, Resource
 from tsduel.places.gcp.messages import CloudError
 from tsduel.places.gcp.place import PROJECT
 from tsduel.places.gcp.provide import EXPIRES
 
-# A network has no labels; terraform/network.tf writes it here.
+# A network has no labels; terraform/network.tf writes the deadline into its description.
 DESCRIBED = re.compile(r"\bexpires (\d{8}t\d{6}z)\b")
 NAME = re.compile(r"tsduel-[a-z0-9-]+")
 
 
 def overdue(compute: Compute, now: datetime) -> dict[str, str]:
-    """Return name and reason of every run of which something is left that should not be, the oldest first.
+    """Return name and reason of each run that should have nothing left, the oldest first.
 
-    A machine that has stopped is one: nothing runs on it, and Google's clock does not run for it either.
+    A stopped machine counts: nothing runs on it, and Google does not delete it at its deadline.
     """
-    found: dict[str, datetime] = {}
+    deadlines: dict[str, datetime] = {}
     stopped = set()
     for kind in ("instances", "disks", "networks"):
         for resource in compute.all(kind):
             name = resource.run or (resource.name if kind == "networks" else "")
             deadline = _deadline(resource)
             if deadline and NAME.fullmatch(name):
-                # Several of one run say the same, but for a machine that came later.
-                found[name] = max(deadline, found.get(name, deadline))
+                # A machine that was rented later has a later deadline.
+                deadlines[name] = max(deadline, deadlines.get(name, deadline))
                 if kind == "instances" and resource.status in STOPPED:
                     stopped.add(name)
     reasons = {}
-    for name, deadline in sorted(found.items(), key=lambda item: item[1]):
+    for name, deadline in sorted(deadlines.items(), key=lambda item: item[1]):
         if deadline < now:
             reasons[name] = f"past its deadline since {deadline:%Y-%m-%d %H:%M} UTC"
         elif name in stopped:
@@ -56,21 +56,21 @@ def main() -> int:
     project = os.environ.get("GCP_PROJECT", "").strip()
     if not PROJECT.fullmatch(project):
         raise UserError("reap needs to know where to look: make reap GCP_PROJECT=your-project-id")
-    compute = Compute(project)
+    compute, agreed = Compute(project), os.environ.get("YES", "").strip() == "1"
     try:
         names = overdue(compute, datetime.now(UTC))
         if not names:
             print(f"nothing of tsduel's is past its deadline in {project}")
             return 0
         for name, reason in names.items():
-            parts = [r for r in compute.of_run(name) if r.kind in KINDS]
+            parts = compute.of_run(name)
             print(f"{name}: {reason}: {', '.join(map(str, parts))}")
-            if os.environ.get("YES", "").strip() == "1":
+            if agreed:
                 give_back.sweep(parts, compute)
         left = overdue(compute, datetime.now(UTC))
     except CloudError as error:
         raise messages.as_user_error(str(error), project) from None
-    if left and os.environ.get("YES", "").strip() != "1":
+    if left and not agreed:
         print(f"to delete all of this: make reap GCP_PROJECT={project} YES=1")
     return 1 if left else 0
 

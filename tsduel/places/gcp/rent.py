@@ -1,4 +1,4 @@
-"""Machines are priced, and nothing is rented that nobody agreed to: MAX_COST, YES, or an answer on the terminal."""
+"""Prices the machines and asks for agreement before renting: MAX_COST, YES, or an answer on the terminal."""
 
 import hashlib
 import math
@@ -6,6 +6,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +21,28 @@ from tsduel.places.gcp.settings import Gcp
 
 LIFETIME_FACTOR = 2
 LEAST_LIFETIME_S = 2 * 3600
-# The system, Go, its modules and build cache, and the binaries; measured 6 GB, and a disk that is nearly full is slow.
+# System, Go, its modules and build cache, and binaries take 6 GB; a nearly full disk is slow.
 SYSTEM_GB = 20
-# The size of GKE's default disk: a persistent disk's speed goes with its size, so a smaller one is another machine.
+# The size of GKE's default disk. The speed of a persistent disk depends on its size.
 LEAST_DISK_GB = 100
 
 
 def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estimate: Estimate, seconds: int) -> GcpPlace:
     """Return the place with machines, name, lifetime and price.
 
-    ``asked`` is what tsduel.places.gcp.place says, ``cells`` the settings of each cell, which differ in the machine at
-    most; ``seconds``: the estimated time of the whole run.
+    ``asked`` comes from tsduel.places.gcp.place.asked. ``cells`` are the settings of each cell, which may differ only
+    in the machine. ``seconds`` is the estimated time of the whole run.
     """
     settings, hosts = cells[0], planned_hosts(asked, cells)
-    lifetime = (
-        int(settings.lifetime_h * 3600) if settings.lifetime_h else max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
-    )
-    # Twice the database, since a merge writes anew what it reads.
+    lifetime = int((settings.lifetime_h or 0) * 3600) or max(LEAST_LIFETIME_S, LIFETIME_FACTOR * seconds)
+    # Twice the database, since a merge writes a copy of what it reads.
     needed = estimate.total + estimate.database_bytes
     parts = {
         **{name: value for name, value in asked.items() if name not in {"each", "spare"}},
+        **settings.model_dump(include={"spot", "image", "os_login"}),
         "hosts": hosts,
         "name": name_of(run),
         "zones": tuple(settings.zones),
-        "spot": settings.spot,
-        "image": settings.image,
-        "os_login": settings.os_login,
         "disk_gb": settings.disk_gb or max(LEAST_DISK_GB, SYSTEM_GB + math.ceil(needed / 1e9)),
         "estimate_s": seconds,
         "lifetime_s": lifetime,
@@ -55,9 +52,9 @@ def complete(asked: Mapping[str, Any], cells: Sequence[Gcp], *, run: str, estima
 
 
 def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, GcpHost]:
-    """Return what is rented, by the hosts' names: as many of each kind as was asked for, the spare ones last."""
+    """Return the machines to rent by host name: so many of each kind as the knobs say, the spare ones last."""
     kinds = dict.fromkeys(
-        GcpHost(machine=one.machine, threads_per_core=one.threads_per_core, disk_type=one.disk) for one in cells
+        GcpHost(machine=cell.machine, threads_per_core=cell.threads_per_core, disk_type=cell.disk) for cell in cells
     )
     hosts = [kind for kind in kinds for _ in range(asked["each"])]
     hosts += [kind.model_copy(update={"spare": True}) for kind in kinds for _ in range(asked["spare"])]
@@ -65,9 +62,9 @@ def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, G
 
 
 def name_of(run: str) -> str:
-    """Return a name for everything of this run, which no other run has: two people may give theirs the same name."""
+    """Return a unique name for all resources of this run; two people may use the same run name."""
     plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
-    if len(plain) > 38:  # noqa: PLR2004 - with what stands around it, and -ssh, -nat or -between behind it, 63 is the limit
+    if len(plain) > 38:  # noqa: PLR2004 - with the prefix, and -between behind it, Google allows 63 letters
         plain = f"{plain[:29].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
     return f"tsduel-{plain}-{secrets.token_hex(3)}"
 
@@ -81,14 +78,13 @@ def offer(
     estimate: Estimate,
     seconds: int,
 ) -> GcpPlace:
-    """Return the complete place, once the user has agreed to its price; see `complete`.
+    """Return the complete place after the user agreed to its price; see `complete`.
 
-    Of a family of images it has the newest one by name: what is resolved in the plan is the same for all that follows.
+    An image family is replaced by its newest image, so that all machines of the run have the same image.
     """
-    exact = {"image": _newest(cells[0].image, asked["project"])}
-    place = complete(
-        asked, [one.model_copy(update=exact) for one in cells], run=run, estimate=estimate, seconds=seconds
-    )
+    image = {"image": _newest(cells[0].image, asked["project"])}
+    cells = [cell.model_copy(update=image) for cell in cells]
+    place = complete(asked, cells, run=run, estimate=estimate, seconds=seconds)
     ask(place, environment)
     return place
 
@@ -104,19 +100,18 @@ def _newest(image: str, project: str) -> str:
 
 
 def offer_again(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> None:
-    """Have the user agree once more where a run that is gone on with would rent a machine again."""
+    """Ask for agreement again if continuing a run would rent machines again."""
     run = rundir.open_run(run_dir)
     if not hosts.provisioned(run_dir) and not run.json("host/fetched.json"):
         ask(place, environment)
 
 
 def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
-    """Print machines, hours and price of all, and return if the user agrees; else a UserError."""
+    """Print machines, hours and price, and return if the user agrees; else raise a UserError."""
     for line in prices.describe(place):
         print(line, flush=True)
     worst = place.price.worst
-    limit = _limit(environment.get("MAX_COST", "").strip())
-    if worst > limit:
+    if worst > (limit := _limit(environment.get("MAX_COST", "").strip())):
         raise UserError(
             f"MAX_COST: it costs {worst:.2f} USD at worst, and MAX_COST allows {limit:.2f}; take fewer machines "
             "(HOSTS=) or a smaller one (gcp.machine), fewer blocks (BLOCKS=), or a shorter life (gcp.lifetime_h), or "
@@ -136,10 +131,7 @@ def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
 def _limit(text: str) -> float:
     if not text:
         return math.inf
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = math.nan
-    if not 0 <= limit < math.inf:
-        raise UserError(f"MAX_COST: {text!r} is no amount of USD; write it like MAX_COST=5")
-    return limit
+    with suppress(ValueError):
+        if 0 <= (limit := float(text)) < math.inf:
+            return limit
+    raise UserError(f"MAX_COST: {text!r} is no amount of USD; write it like MAX_COST=5")

@@ -1,4 +1,4 @@
-"""What an experiment may say about the machine that is rented: its section ``gcp``."""
+"""The section ``gcp`` of an experiment: the machine to rent."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -8,9 +8,9 @@ from pydantic import Field, field_validator, model_validator
 from tsduel.core.sections import Part
 from tsduel.places.gcp.prices import region_of
 
-# A family: the plan asks for its newest image, and has that one by name.
+# The plan replaces the family by its newest image.
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
-# As in terraform/host.tf: series that take Hyperdisk alone, that take none, and whose cores have one thread anyway.
+# As in terraform/host.tf: series that take only Hyperdisk, that take none, and that have one thread a core.
 HYPERDISK_ONLY = {"c4", "c4d", "h4d", "m4", "n4", "n4d", "x4"}
 NO_HYPERDISK = {"c2", "c2d", "e2", "n1", "n2", "n2d", "t2d"}
 NO_SMT = {"h3", "h4d", "t2d"}
@@ -18,31 +18,21 @@ ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
 
 
 class Gcp(Part):
-    """The rented machine, for TARGET=gcp; what Terraform refuses is refused in terraform/variables.tf."""
+    """The rented machine, for TARGET=gcp; terraform/variables.tf has further checks."""
 
     machine: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{2,40}$")] = "e2-standard-8"
     # Tried in this order while a zone has no such machine left.
-    zones: Annotated[list[str], Field(min_length=1)] = [
-        "us-central1-a",
-        "us-central1-b",
-        "us-central1-c",
-        "us-central1-f",
-    ]
+    zones: Annotated[list[str], Field(min_length=1)] = [f"us-central1-{letter}" for letter in "abcf"]
     spot: bool = False
     image: Annotated[str, Field(pattern=r"^projects/[a-z0-9.:-]+/global/images/(family/)?[a-z][a-z0-9-]*$")] = IMAGE
-    # None: what the machine takes.
+    # None: the type that the machine takes.
     disk_type: Literal["pd-balanced", "pd-ssd", "hyperdisk-balanced"] | None = None
     disk_gb: Annotated[int, Field(ge=20, le=65536)] | None = None
     lifetime_h: Annotated[float, Field(ge=0.2, le=2880)] | None = None
     price_h: Annotated[float, Field(gt=0, le=1000)] | None = None
-    # 1: every CPU is a core of its own; half as many, for the same price.
+    # 1: every CPU is a core; half as many CPUs for the same price.
     threads_per_core: Literal[1, 2] = 2
     os_login: bool = False
-
-    @field_validator("lifetime_h", "price_h", mode="before")
-    @classmethod
-    def _whole_numbers(cls, value: object) -> object:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @field_validator("zones")
     @classmethod
@@ -69,6 +59,6 @@ class Gcp(Part):
 
     @property
     def disk(self) -> str:
-        """The disk's type: what was asked for, else what the machine takes."""
-        usual = "hyperdisk-balanced" if self.machine.partition("-")[0] in HYPERDISK_ONLY else "pd-balanced"
-        return self.disk_type or usual
+        """The disk's type: `disk_type`, else the type that the machine takes."""
+        default = "hyperdisk-balanced" if self.machine.partition("-")[0] in HYPERDISK_ONLY else "pd-balanced"
+        return self.disk_type or default

@@ -1,4 +1,4 @@
-"""Terraform, or OpenTofu, on the configuration in terraform/: a copy, a state and variables for each run."""
+"""Runs Terraform, or OpenTofu, on a copy of terraform/; each run has its own copy, state and variables."""
 
 import json
 import os
@@ -7,11 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from tsduel.core import caches
+from tsduel.core import caches, files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace, Plan
 from tsduel.core.project import PROJECT
@@ -22,84 +21,72 @@ LOCK_S = 300
 
 
 class TerraformError(Exception):
-    """Terraform failed; the text is all that it said about why."""
+    """Terraform failed; the text is its error output."""
 
 
-@dataclass(frozen=True)
 class Terraform:
-    """One run's machines, as Terraform sees it. The state is host/terraform.tfstate of the run."""
+    """Terraform for the machines of one run.
 
-    run_dir: Path
-    cache: Path
+    ``work`` is the run's copy of terraform/. ``last_moment`` is the file of variables that are known only when the
+    machines are requested: deadline, key and zones.
+    """
 
-    @classmethod
-    def of(cls, run_dir: Path) -> Self:
-        """Return that of a run in results/, with the cache that the environment names."""
-        return cls(run_dir.absolute(), caches.directory(os.environ))
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir.absolute()
+        self.cache = caches.directory(os.environ) / "terraform"
+        self.work = self.cache / self.run_dir.name
+        self.state = self.run_dir / "host" / "terraform.tfstate"
+        self.last_moment = self.run_dir / "host" / "terraform.tfvars.json"
 
-    @property
-    def work(self) -> Path:
-        """Where the configuration lies that is applied: nothing is ever written into terraform/."""
-        return self.cache / "terraform" / self.run_dir.name
-
-    @property
-    def state(self) -> Path:
-        """The state of this run, apart from those of others."""
-        return self.run_dir / "host" / "terraform.tfstate"
-
-    @property
-    def last_moment(self) -> Path:
-        """The variables that are known when the machine is asked for."""
-        return self.run_dir / "host" / "terraform.tfvars.json"
+    def zones(self) -> dict[str, str]:
+        """Return the zone in which each host was last requested; none before the first request."""
+        zones: dict[str, str] = files.read_json(self.last_moment).get("zones", {}) if self.last_moment.exists() else {}
+        return zones
 
     def prepare(self) -> None:
         """Copy the configuration and get the provider."""
         self.work.mkdir(parents=True, exist_ok=True)
         self.state.parent.mkdir(exist_ok=True)
-        # The lock file as well, where there is one.
-        for path in [*(PROJECT / "terraform").glob("*.tf"), *(PROJECT / "terraform").glob(".terraform.lock.hcl")]:
-            shutil.copyfile(path, self.work / path.name)
+        for pattern in ("*.tf", ".terraform.lock.hcl"):
+            for path in (PROJECT / "terraform").glob(pattern):
+                shutil.copyfile(path, self.work / path.name)
         self._run(["init", "-input=false", "-no-color"], json_lines=False)
 
     def apply(self) -> dict[str, dict[str, Any]]:
-        """Make what the variables ask for, and return the output ``hosts``."""
-        self._run(["apply", "-json", "-auto-approve", *self._options()], json_lines=True)
-        said = self._run(["output", "-json", f"-state={self.state}"], json_lines=False)
-        hosts: dict[str, dict[str, Any]] = json.loads(said)["hosts"]["value"]
+        """Make the machines by the variables, and return the output ``hosts``."""
+        self._change("apply")
+        text = self._run(["output", "-json", f"-state={self.state}"], json_lines=False)
+        hosts: dict[str, dict[str, Any]] = json.loads(text)["hosts"]["value"]
         return hosts
 
     def destroy(self) -> None:
-        """Delete all that the state knows of."""
+        """Delete all that the state has."""
         if self.state.exists() and self.last_moment.exists():
-            self._run(["destroy", "-json", "-auto-approve", *self._options()], json_lines=True)
+            self._change("destroy")
 
-    def _options(self) -> list[str]:
-        files = (self.run_dir / "plan" / "terraform.tfvars.json", self.last_moment)
-        return ["-input=false", f"-lock-timeout={LOCK_S}s", f"-state={self.state}", *(f"-var-file={f}" for f in files)]
+    def _change(self, command: str) -> None:
+        options = ["-json", "-auto-approve", "-input=false", f"-lock-timeout={LOCK_S}s", f"-state={self.state}"]
+        given = (self.run_dir / "plan" / "terraform.tfvars.json", self.last_moment)
+        self._run([command, *options, *(f"-var-file={path}" for path in given)], json_lines=True)
 
     def _run(self, words: Sequence[str], *, json_lines: bool) -> str:
-        program = self._program()
-        plugins = self.cache / "terraform" / "plugins"
+        program = _program()
+        plugins = self.cache / "plugins"
         plugins.mkdir(parents=True, exist_ok=True)
         environment = credentials.terraform_environment(os.environ)
         environment.setdefault("TF_PLUGIN_CACHE_DIR", str(plugins))
-        said: list[str] = []
+        output: list[str] = []
         errors: list[str] = []
-        # A process group of its own: Ctrl-C reaches Terraform once, through us, and it ends what it has begun.
+        # In its own process group it gets Ctrl-C only once, from us, and so ends properly.
         with subprocess.Popen(
-            [program, *words],
-            cwd=self.work,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            [program, *words], cwd=self.work, env=environment, text=True, process_group=0,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if words[0] == "output" else subprocess.STDOUT,
-            text=True,
-            process_group=0,
-        ) as process:
+        ) as process:  # fmt: skip
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             try:
                 for line in process.stdout:
-                    said.append(line)
+                    output.append(line)
                     if json_lines:
                         errors += _diagnostic(line)
                 if process.stderr is not None:
@@ -108,27 +95,24 @@ class Terraform:
                 process.send_signal(signal.SIGINT)
                 process.communicate()
                 raise
-        text = "".join(said)
+        text = "".join(output)
         if process.returncode:
             raise TerraformError("\n".join(errors).strip() or text)
         return text
 
-    def _program(self) -> str:
-        done = subprocess.run(
-            [PROJECT / "scripts" / "ensure-terraform"], stdout=subprocess.PIPE, text=True, check=False
-        )
-        if done.returncode:
-            raise UserError(
-                "gcp: there is no Terraform (why is above); install terraform or tofu, or say where with TF="
-            )
-        return done.stdout.strip()
+
+def _program() -> str:
+    done = subprocess.run([PROJECT / "scripts" / "ensure-terraform"], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise UserError("gcp: there is no Terraform (why is above); install terraform or tofu, or say where with TF=")
+    return done.stdout.strip()
 
 
 def variables(plan: Plan) -> dict[str, Any]:
-    """Return plan/terraform.tfvars.json; what is known at the last moment only is in host/terraform.tfvars.json."""
+    """Return plan/terraform.tfvars.json; host/terraform.tfvars.json has what is known only later."""
     place = plan.place
-    assert isinstance(place, GcpPlace)  # noqa: S101 - nobody asks otherwise
-    same = ("image", "name", "os_login", "ports_between", "project", "spot", "ssh_source_ranges", "ssh_via")
+    assert isinstance(place, GcpPlace)  # noqa: S101 - for mypy
+    same = {"image", "name", "os_login", "ports_between", "project", "spot", "ssh_source_ranges", "ssh_via"}
     hosts = {
         name: {
             "boot_disk_gb": place.disk_gb,
@@ -139,18 +123,18 @@ def variables(plan: Plan) -> dict[str, Any]:
         }
         for name, host in place.hosts.items()
     }
-    return {"hosts": hosts, **{name: getattr(place, name) for name in same}}
+    return {"hosts": hosts, **place.model_dump(include=same)}
 
 
 def _diagnostic(line: str) -> list[str]:
-    """Show a line of progress; return what it says of an error."""
+    """Print a line about progress; return the text of an error."""
     try:
         entry = json.loads(line)
     except ValueError:
         return [line.strip()]
     if entry.get("type") in SHOWN:
         print(f"gcp: {entry['@message']}", file=sys.stderr, flush=True)
-    found = entry.get("diagnostic") or {}
-    if found.get("severity") != "error":
+    diagnostic = entry.get("diagnostic") or {}
+    if diagnostic.get("severity") != "error":
         return []
-    return [f"{found.get('summary', '')}\n{found.get('detail', '')}".strip()]
+    return [f"{diagnostic.get('summary', '')}\n{diagnostic.get('detail', '')}".strip()]

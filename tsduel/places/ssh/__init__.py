@@ -1,1 +1,1 @@
-"""A run on another machine: how it is reached, what is brought there, and how it is followed from here."""
+"""A run on another machine: connects to it, copies files there, and follows the run from here."""

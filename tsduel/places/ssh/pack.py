@@ -1,4 +1,4 @@
-"""What is brought to the other machine: the program and scripts, the plan, and sources that lie only here."""
+"""Packs what is copied to the other machine: the program and scripts, the plan, and sources that only exist here."""
 
 import gzip
 import io
@@ -48,7 +48,7 @@ def _write_archive(run_dir: Path) -> None:
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for path, name in [*_files(), *planned]:
-            # Nothing of who made it and when: else every run would find it changed.
+            # Without owner and time, so that equal files give equal bytes.
             entry = tarfile.TarInfo(name)
             entry.size = path.stat().st_size
             entry.mode = 0o600 if path.name == "lent.json" else 0o755 if os.access(path, os.X_OK) else 0o644
@@ -76,7 +76,7 @@ def _bring(variant: str, component: Component, target: Path) -> None:
 
 
 def _pack_checkout(path: Path, target: Path) -> None:
-    """Pack what git sees of a checkout, and its last commit alone: the build needs no history."""
+    """Pack the files of a checkout that git does not ignore, and its last commit; the build needs no history."""
     with tempfile.TemporaryDirectory() as scratch:
         clone = Path(scratch) / "clone"
         _git("clone", "--quiet", "--depth=1", "--no-checkout", f"file://{path}", str(clone))
@@ -84,7 +84,7 @@ def _pack_checkout(path: Path, target: Path) -> None:
         with tarfile.open(target, "w:gz", compresslevel=1) as archive:
             archive.add(clone / ".git", ".git")
             for name in sorted(set(listed.split("\0")) - {""}):
-                # A file that is deleted is a change, too.
+                # A deleted file is still listed.
                 if os.path.lexists(path / name):
                     archive.add(path / name, name, recursive=False)
 

@@ -1,22 +1,21 @@
-"""Can the blocks run there? Asked once, before anything is brought to the other machine."""
+"""Checks whether blocks can run on another machine, before anything is copied there."""
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.ssh import Host
 
 ARCHITECTURES = ("x86_64", "aarch64")
-# Toolchain, modules and build cache of two versions; data and database come on top and are asked for by the plan.
+# Toolchain, modules and build cache of two versions; the plan's estimate has data and databases.
 LEAST_FREE_MIB = 4096
 
-# For any shell of POSIX: the machine may have nothing else. Prints name=value lines. With a second word it only looks.
+# For any POSIX shell. Prints name=value lines. With a second argument it makes no directory.
 QUESTIONS = r"""
 directory=$1 look=$2
-printf 'system=%s\n' "$(uname -s)"
-printf 'architecture=%s\n' "$(uname -m)"
-printf 'python=%s\n' "$(command -v python3)"
-printf 'bash=%s\n' "$(command -v bash)"
+printf 'system=%s\narchitecture=%s\n' "$(uname -s)" "$(uname -m)"
+printf 'python=%s\nbash=%s\n' "$(command -v python3)" "$(command -v bash)"
 mine() { test -w "$directory" && test -O "$directory" && test ! -L "$directory"; }
 parent=$directory
 while test ! -e "$parent"; do parent=$(dirname -- "$parent"); done
@@ -29,8 +28,7 @@ elif test -d "$parent" && test -w "$parent"; then
 else
   usable=no made="$parent cannot be written to"
 fi
-printf 'usable=%s\n' "$usable"
-printf 'reason=%s\n' "$(printf '%s' "$made" | tr '\n' ' ')"
+printf 'usable=%s\nreason=%s\n' "$usable" "$(printf '%s' "$made" | tr '\n' ' ')"
 printf 'cpu=%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)"
 printf 'boot=%s\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 printf 'inode=%s\n' "$(stat -c %d:%i -- "$directory" 2>/dev/null)"
@@ -39,52 +37,47 @@ printf 'free_mib=%s\n' "$(df -Pm -- "$parent" 2>/dev/null | awk 'NR == 2 { print
 
 
 def check(host: Host, directory: str) -> dict[str, str]:
-    """Ask the machine what it is and make our directory there; a UserError says what it lacks and what to do."""
+    """Return the facts of a machine and make our directory there; a UserError says what is missing and what to do."""
     facts = _facts(host, directory, "")
-    if refused := next(refusals(host.name, facts, directory), None):
-        raise UserError(refused)
+    for refusal in refusals(host.name, facts, directory):
+        raise UserError(refusal)
     return facts
 
 
 def compare(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return what is odd about the hosts of a fleet beside each other; a UserError where two of them are the same one.
+    """Return warnings about the hosts of a fleet; a UserError if two of them are the same machine.
 
-    ``facts``: what `check` has returned of each, by the name that a person calls it.
+    ``facts``: what `check` returned for each, by `Host.name`.
     """
-    directories, machines = dict[tuple[str, str], str](), dict[str, list[str]]()
-    for name, of in facts.items():
-        boot, inode = of.get("boot", ""), of.get("inode", "")
+    directories = dict[tuple[str, str], str]()
+    machines, models = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for name, host in facts.items():
+        boot, inode = host.get("boot", ""), host.get("inode", "")
         if boot and inode and (other := directories.setdefault((boot, inode), name)) != name:
             raise UserError(f"{other} and {name} are the same machine by two names; name it once")
-        if boot:
-            machines.setdefault(boot, []).append(name)
-    said = [
-        f"{', '.join(names)} share a machine, and so disturb each other's blocks"
-        for names in machines.values()
-        if len(names) > 1
-    ]
-    models = dict[str, list[str]]()
-    for name, of in facts.items():
-        models.setdefault(of.get("cpu") or "an unnamed CPU", []).append(name)
+        machines[boot or name].append(name)
+        models[host.get("cpu") or "an unnamed CPU"].append(name)
+    shared = [", ".join(names) for names in machines.values() if len(names) > 1]
+    warnings = [f"{names} share a machine, and so disturb each other's blocks" for names in shared]
     if len(models) > 1:
         each = "; ".join(f"{', '.join(names)}: {model}" for model, names in models.items())
-        said.append(f"the hosts differ in their CPU, and what is true on one may not be on another ({each})")
-    return said
+        warnings.append(f"the hosts differ in their CPU, and what is true on one may not be on another ({each})")
+    return warnings
 
 
 def look(host: Host, directory: str) -> list[str]:
-    """Ask the same, make nothing, and return a sentence for each thing that it lacks."""
+    """Return a sentence for each thing that the machine lacks; make nothing."""
     return list(refusals(host.name, _facts(host, directory, "look"), directory))
 
 
 def _facts(host: Host, directory: str, only_look: str) -> dict[str, str]:
-    said = host.run("sh", "-s", "--", directory, only_look, text=QUESTIONS).stdout
-    # A login shell may greet before it does what it is told.
-    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    output = host.run("sh", "-s", "--", directory, only_look, text=QUESTIONS).stdout
+    # A login shell may print a greeting first.
+    return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
 
 
 def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[str]:
-    """Yield why the blocks cannot run on a machine that has said these facts of itself, the weightiest first."""
+    """Yield the reasons why blocks cannot run on a machine with these facts, the most important first."""
     system, architecture = facts.get("system", "?"), facts.get("architecture", "?")
     if system != "Linux" or architecture not in ARCHITECTURES:
         yield (
@@ -102,8 +95,7 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
         yield (
             f"{name}: {directory} cannot be used ({reason}); see to that, or name another directory with REMOTE_DIR="
         )
-    free = int(facts.get("free_mib") or 0)
-    if free < LEAST_FREE_MIB:
+    if (free := int(facts.get("free_mib") or 0)) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
             f"{LEAST_FREE_MIB} MiB; free some (what is ours goes with: {shlex.join(['rm', '-rf', directory])}), "

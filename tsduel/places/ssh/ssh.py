@@ -1,8 +1,7 @@
-"""One machine behind SSH: its options, its commands, and its refusals in a sentence.
+"""One machine behind SSH: options, commands, and sentences for ssh's errors.
 
-A host is an object of ``hosts`` in host/outputs.json: ``address``; ``user``, ``port``, ``config_file`` and
-``key_file``, None where ssh's own configuration decides; ``known_hosts_file``, None for the user's own with the user's
-own rules.
+A host is an object of ``hosts`` in host/outputs.json. ``user``, ``port``, ``config_file`` and ``key_file`` are None if
+ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules.
 """
 
 import hashlib
@@ -19,10 +18,10 @@ from typing import Any, Self
 from tsduel.core.errors import UserError
 from tsduel.core.wording import last_line
 
-# ssh's own exit code for "no connection"; a command's own is below.
+# ssh's exit code for "no connection"; that of a command is lower.
 NO_CONNECTION = 255
 CONNECT_S = 10
-# A connection without a word is given up after ALIVE_S * ALIVE_COUNT seconds.
+# A silent connection ends after ALIVE_S * ALIVE_COUNT seconds.
 ALIVE_S = 5
 ALIVE_COUNT = 3
 PERSIST_S = 60
@@ -34,12 +33,12 @@ class NoConnectionError(UserError):
 
 
 class RefusedError(UserError):
-    """The machine was reached and does not let us in, or must not be trusted: trying again does not help."""
+    """The machine refuses the login, or must not be trusted; trying again does not help."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """How to reach the machine where the blocks run."""
+    """How to reach a machine where blocks run."""
 
     address: str
     user: str | None = None
@@ -50,17 +49,17 @@ class Host:
 
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
-        """Read an object of ``hosts`` in host/outputs.json; other entries of it are not for ssh."""
-        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # it comes from JSON
+        """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
+        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # of JSON
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """The name in messages."""
         return f"{self.user}@{self.address}" if self.user else self.address
 
     def options(self) -> list[str]:
-        """Return the options of ssh that every connection has, Ansible's too."""
-        # What is in somebody's own configuration is for machines of theirs.
+        """Return the options of ssh for every connection, Ansible's too."""
+        # The user's own configuration is not for rented machines.
         words = ["-F", self.config_file or "/dev/null"] if self.config_file or self.known_hosts_file else []
         settings = {
             "BatchMode": "yes",
@@ -69,13 +68,13 @@ class Host:
             "ServerAliveCountMax": ALIVE_COUNT,
             "ControlMaster": "auto",
             "ControlPersist": PERSIST_S,
-            "ControlPath": self._control_path(),
+            # A socket's path may have about 100 letters, so it is short.
+            "ControlPath": _private_directory() / hashlib.sha256(repr(self).encode()).hexdigest()[:16],
         }
         if self.key_file:
             settings |= {"IdentitiesOnly": "yes", "IdentityFile": self.key_file}
         if self.known_hosts_file:
-            # A machine that was made for this run: its host keys were asked for elsewhere, and candidates run there, so
-            # it is handed nothing of ours.
+            # A rented machine: its host keys are known, and candidates run there, so it gets no access to our keys.
             settings |= {
                 "UserKnownHostsFile": self.known_hosts_file,
                 "GlobalKnownHostsFile": "/dev/null",
@@ -89,27 +88,22 @@ class Host:
         return words + [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def destination(self) -> list[str]:
-        """Return the words that name the machine to ssh."""
+        """Return the arguments that name the machine to ssh."""
         port = ["-p", str(self.port)] if self.port else []
         user = ["-l", self.user] if self.user else []
         return [*port, *user, "--", self.address]
 
-    def _control_path(self) -> str:
-        # A socket's path has room for 100 letters, so the directory is short.
-        key = hashlib.sha256(repr(self).encode()).hexdigest()[:16]
-        return str(_private_directory() / key)
-
     def command(self, *words: str) -> list[str]:
-        """Return the whole command line that runs a command there, each word of it as it is."""
+        """Return the command line that runs a command there, with each word quoted."""
         return ["ssh", "-T", *self.options(), *self.destination(), shlex.join(words)]
 
     def interactive(self, line: str) -> list[str]:
-        """Return the command line for a person who logs in: may ask, and runs a line of shell in a terminal."""
+        """Return the command line for a login by hand: it may ask, and runs a line of shell in a terminal."""
         plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options()]
         return ["ssh", "-t", *plain, *self.destination(), line]
 
     def run(self, *words: str, text: str = "", timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
-        """Run a command there with ``text`` as its input; a broken connection is an error, another exit code is not."""
+        """Run a command there with ``text`` as its input; only a broken connection is an error."""
         try:
             done = subprocess.run(
                 self.command(*words), input=text, capture_output=True, text=True, check=False, timeout=timeout_s
@@ -122,24 +116,23 @@ class Host:
             raise self.failure(done.stderr)
         return done
 
-    def failure(self, said: str) -> UserError:
-        """Return what ssh's complaint means: NoConnectionError where trying again may help, else RefusedError."""
-        reason = last_line(said).removeprefix("ssh: ").rstrip(".")
+    def failure(self, output: str) -> UserError:
+        """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""
+        reason = last_line(output).removeprefix("ssh: ").rstrip(".")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
-        if found := re.search(r"Permissions \S+ for '(.+)' are too open", said):
-            key = shlex.quote(found[1])
-            return RefusedError(
-                f"the SSH key {key} can be read by others, so ssh does not use it; type: chmod 600 {key}"
-            )
+        if match := re.search(r"Permissions \S+ for '(.+)' are too open", output):
+            key = shlex.quote(match[1])
+            unsafe = f"the SSH key {key} can be read by others, so ssh does not use it; type: chmod 600 {key}"
+            return RefusedError(unsafe)
         for pattern, sentence in REFUSALS.items():
-            if re.search(pattern, said):
+            if re.search(pattern, output):
                 return RefusedError(sentence.format(name=self.name, by_hand=by_hand, reason=reason))
         return NoConnectionError(
             f"{self.name} cannot be reached ({reason}); see that this works: {by_hand} true, then try again"
         )
 
 
-# What ssh prints -> what to do. All that is not here may pass.
+# What ssh prints -> what to do. All other errors may pass.
 REFUSALS = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": (
         "{name} shows another host key than the one you have on record: it is another machine, or somebody is in "
@@ -163,11 +156,11 @@ REFUSALS = {
 
 
 def _private_directory() -> Path:
-    """Return the directory of the sockets: short, the user's alone, and not one that somebody else has put there."""
+    """Return the directory of the sockets, which only the user may read; another user's is refused."""
     directory = Path("/tmp") / f"tsduel-ssh-{os.getuid()}"  # noqa: S108 - looked at below
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise UserError(
             f"{directory} is not a directory of yours alone, and our SSH sockets go there; remove it and try again"
         )

@@ -1,4 +1,4 @@
-"""The lines that an ssh command prints as they come, with a pause now and then in which something else can be done."""
+"""Reads the events of a run on another machine as they come, with pauses in which the caller can do other work."""
 
 import fcntl
 import os
@@ -18,9 +18,9 @@ TRIES = 4
 
 
 def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
-    """Yield the whole lines of events.jsonl there from the ``first`` on (from 1), and None whenever a pause is over.
+    """Yield the complete lines of events.jsonl there from number ``first`` (from 1), and None after each pause.
 
-    It ends with the run; a connection that breaks is raised.
+    It ends with the run; a broken connection is raised.
     """
     command = link.host.command(*link.detached("follow", str(first)))
     pipe = subprocess.PIPE
@@ -29,12 +29,12 @@ def events(link: Link, first: int, pause_s: Callable[[], float]) -> Iterator[byt
         assert process.stderr is not None  # noqa: S101 - as well
         try:
             yield from _lines(process.stdout.fileno(), pause_s)
-            said = process.stderr.read().decode(errors="replace")
+            errors = process.stderr.read().decode(errors="replace")
         except BaseException:
             process.kill()
             raise
     if process.returncode == NO_CONNECTION:
-        raise link.host.failure(said)
+        raise link.host.failure(errors)
 
 
 def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
@@ -47,7 +47,7 @@ def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
                 continue
             chunk = os.read(stream, CHUNK)
             if not chunk:
-                # Half a line is one that will be asked for again.
+                # An incomplete line is requested again later.
                 return
             *whole, rest = (rest + chunk).split(b"\n")
             yield from (line + b"\n" for line in whole)
@@ -56,11 +56,11 @@ def _lines(stream: int, pause_s: Callable[[], float]) -> Iterator[bytes | None]:
 
 @contextmanager
 def attending(run_dir: Path) -> Iterator[None]:
-    """Be the only one who copies this run's events home; a UserError if somebody else does already."""
+    """Be the only process that copies this run's events home; a UserError if another one does."""
     path = _lock(run_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as stream:
-        # Who only looks whether it is held, holds it for a moment.
+        # `is_attended` holds the lock for a moment.
         for attempt in range(TRIES):
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,7 +76,7 @@ def attending(run_dir: Path) -> Iterator[None]:
 
 
 def is_attended(run_dir: Path) -> bool:
-    """Return whether somebody copies this run's events home right now."""
+    """Return whether a process copies this run's events home now."""
     try:
         with _lock(run_dir).open() as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)

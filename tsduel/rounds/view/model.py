@@ -1,23 +1,24 @@
-"""Events -> what a run is doing. Pure: a state and an event make the next state, whatever the events are."""
+"""Events -> the state of a run. Pure: a state and an event make the next state, whatever the event is."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from tsduel.rounds.view import lines
+from tsduel.plan.forecast.spread import Ended
 from tsduel.rounds.view.events import Event, clean, is_sane
 
-# While one of these runs, whoever looks does so seldom.
+# The view reads less often during these phases, since it would disturb them.
 EXCHANGES = frozenset({"exchange", "before", "after"})
 TIMED = frozenset({"load", "settle", "query", "idle", "ingest", "mixed", "rung", "find", "bench", *EXCHANGES})
-# The live rate is that of about as many seconds.
+# The live rate is the mean of these last seconds.
 WINDOW_S = 10.0
 SMALLEST = -1e3
 
 
 @dataclass(frozen=True)
 class Phase:
-    """The phase that runs: when it began, and what is done of it at which moment, newest last."""
+    """The running phase; `done`: (time, units done), newest last."""
 
     key: tuple[str, str, str]  # part, name, query type
     variant: str
@@ -27,12 +28,12 @@ class Phase:
 
     @property
     def name(self) -> str:
-        """What is done: load, settle, exchange ..."""
+        """The phase: load, settle, exchange ..."""
         return self.key[1]
 
     @property
     def rate(self) -> float:
-        """Units a second, of late; 0 while nobody knows."""
+        """Recent units a second; 0 if unknown."""
         if not self.done:
             return 0.0
         (t, done), (then, before) = self.done[-1], self.done[0]
@@ -43,51 +44,41 @@ class Phase:
 
 @dataclass(frozen=True)
 class Block:
-    """The block that runs."""
+    """The running block; `phases`: how many it has, 0 if unknown; `phase`: the running one, from 1."""
 
     number: int
     kind: str
     begin: float
-    phases: int  # that it has, 0: unknown
-    phase: int = 0  # that runs, from 1
+    phases: int
+    phase: int = 0
     load_rates: tuple[float, ...] = ()
     exchanges: float = 0.0
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A block that is over; ``load_rate`` is the mean of its variants', ``said`` why it failed or does not count.
-
-    ``ratios``: candidate -> metric -> log ratio, for the forecast's spread alone.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Finished(Ended):
+    """A finished block: its end and its figures; `load_rate`: mean of the variants in samples/s."""
 
     at: float
-    number: int
-    kind: str
     ok: bool
     seconds: float
     load_rate: float = 0.0
     exchanges: float = 0.0
-    said: str = ""
-    void: bool = False
-    causes: tuple[str, ...] = ()
-    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class State:
-    """What a run is doing; everything is empty before its first event."""
+    """The state of a run; everything is empty before its first event."""
 
     run: str = ""
-    kind: str = ""
     place: str = ""
-    blocks: int = 0  # that are measured
-    planned: int = 0  # with the warm-up, and the spare ones that were needed
+    blocks: int = 0  # measured
+    planned: int = 0  # with the warm-up, and the spare blocks that were needed
     finished: int = 0
     failed: int = 0
-    begin: float = 0.0  # of this session: a run that is gone on with begins anew
-    last: float = 0.0  # when the last event was
-    block_s: float = 0.0  # as the plan has it
+    begin: float = 0.0  # of this session: a resumed run begins anew
+    last: float = 0.0  # time of the last event
+    block_s: float = 0.0  # by the plan
     workload_s: float = 0.0
     price_h: float = 0.0
     machine_since: float = 0.0
@@ -95,7 +86,7 @@ class State:
     phase: Phase | None = None
     ended: tuple[Finished, ...] = ()
     seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of good blocks, by kind
-    typical: Mapping[tuple[str, str, str], float] = field(default_factory=dict)  # seconds of a phase, by its key
+    typical: Mapping[tuple[str, str, str], float] = field(default_factory=dict)  # phase -> seconds
     stop_requested: bool = False
     over: str = ""  # ok, interrupted or failed
 
@@ -105,23 +96,15 @@ class State:
         return self.phase is not None and self.phase.name in TIMED
 
 
-def after(events: Iterable[Event], state: State | None = None) -> State:
-    """Return the state after all of these."""
-    state = state or State()
-    for event in events:
-        state = advance(state, event)
-    return state
-
-
 def advance(state: State, event: Event) -> State:
-    """Return the state after one more event; one that is unknown changes nothing but the time."""
+    """Return the state after one more event; an unknown event only changes the time."""
     change = _CHANGES.get(event.name)
-    moved = replace(state, last=max(state.last, event.t))
-    return change(moved, event) if change else moved
+    state = replace(state, last=max(state.last, event.t))
+    return change(state, event) if change else state
 
 
 def remaining(state: State, now: float) -> float:
-    """Return the seconds that are left: each block takes what others of its kind took, else what the plan says."""
+    """Return the remaining seconds, from the times of other blocks of a kind, or from the plan."""
     if state.over:
         return 0.0
     left = max(0, state.planned - state.finished)
@@ -131,138 +114,120 @@ def remaining(state: State, now: float) -> float:
         total += max(0.0, usual(state, state.block.kind) - (now - state.block.begin))
     elif state.phase and state.phase.name == "data":
         phase, passed = state.phase, now - state.phase.begin
-        known = (phase.total - phase.done[-1][1]) / phase.rate if phase.rate else state.workload_s - passed
-        total += max(0.0, known)
+        total += max(0.0, (phase.total - phase.done[-1][1]) / phase.rate if phase.rate else state.workload_s - passed)
     return total + (0 if state.stop_requested else left) * usual(state, "measured")
 
 
 def usual(state: State, kind: str) -> float:
-    """Return how long a block of this kind lasts, in seconds: the median of what was seen of it, else of any other."""
-    same = "measured" if kind == "spare" else kind
-    seen = state.seconds.get(same) or state.seconds.get("measured") or state.seconds.get("warmup")
-    return statistics.median(seen) if seen else state.block_s
+    """Return the usual seconds of a kind of block: the median of such blocks, or else of other blocks."""
+    seconds = state.seconds.get(_same(kind)) or state.seconds.get("measured") or state.seconds.get("warmup")
+    return statistics.median(seconds) if seconds else state.block_s
+
+
+def _same(kind: str) -> str:
+    return "measured" if kind == "spare" else kind
 
 
 def spent(state: State, now: float) -> float:
-    """Return the USD that the rented machine has cost since it began to run; 0 where nothing is rented."""
-    if not state.price_h or not state.machine_since:
-        return 0.0
-    return state.price_h * max(0.0, now - state.machine_since) / 3600
+    """Return the cost of the rented machine so far in USD; 0 without one."""
+    return state.price_h * max(0.0, now - state.machine_since) / 3600 if state.machine_since else 0.0
 
 
 def _run_start(state: State, event: Event) -> State:
     since = event.number("machine_since")
-    return replace(
-        state,
-        run=event.text("run"),
-        kind=event.text("kind"),
-        place=event.text("place"),
-        blocks=int(event.number("blocks")),
-        planned=int(event.number("planned")),
-        finished=int(event.number("finished")),
-        begin=event.t,
-        block_s=event.number("block_s"),
-        workload_s=event.number("workload_s"),
-        price_h=event.number("price_h"),
-        # A machine that was restarted meanwhile was paid for all the same.
-        machine_since=min(state.machine_since or since, since or state.machine_since),
-        block=None,
-        phase=None,
-        over="",
-        stop_requested=False,
-    )
+    values: dict[str, Any] = {name: event.text(name) for name in ("run", "place")}
+    values |= {name: int(event.number(name)) for name in ("blocks", "planned", "finished")}
+    values |= {name: event.number(name) for name in ("block_s", "workload_s", "price_h")}
+    # A machine that was restarted costs money from its first start on.
+    since = min(state.machine_since or since, since or state.machine_since)
+    values |= {"begin": event.t, "machine_since": since}
+    return replace(state, block=None, phase=None, over="", stop_requested=False, **values)
 
 
 def _block_start(state: State, event: Event) -> State:
-    number_, kind, phases = int(event.number("block")), event.text("kind"), int(event.number("phases"))
-    return replace(state, block=Block(number_, kind, event.t, phases), phase=None, over="")
+    block = Block(int(event.number("block")), event.text("kind"), event.t, int(event.number("phases")))
+    return replace(state, block=block, phase=None, over="")
+
+
+def _key(event: Event) -> tuple[str, str, str]:
+    return event.text("part"), event.text("phase"), event.text("query_type")
 
 
 def _phase_start(state: State, event: Event) -> State:
-    at = state.block and replace(state.block, phase=state.block.phase + 1)
-    key = (event.text("part"), event.text("phase"), event.text("query_type"))
-    return replace(state, block=at, phase=Phase(key, event.text("variant"), event.t))
+    block = state.block and replace(state.block, phase=state.block.phase + 1)
+    return replace(state, block=block, phase=Phase(_key(event), event.text("variant"), event.t))
 
 
 def _progress(state: State, event: Event) -> State:
     phase = state.phase
     if phase is None or event.text("phase") != phase.name:
         return state
-    done, seen = event.number("done"), phase.done
-    if seen and (done < seen[-1][1] or event.t <= seen[-1][0]):
-        # It was begun again.
-        seen = ()
-    recent = tuple(point for point in seen if event.t - point[0] <= WINDOW_S)
+    done, recent = event.number("done"), phase.done
+    if recent and (done < recent[-1][1] or event.t <= recent[-1][0]):
+        recent = ()  # the phase was started again
+    recent = tuple(point for point in recent if event.t - point[0] <= WINDOW_S)
     return replace(state, phase=replace(phase, total=event.number("total"), done=(*recent, (event.t, done))))
 
 
 def _phase_end(state: State, event: Event) -> State:
-    key = (event.text("part"), event.text("phase"), event.text("query_type"))
-    at = state.block
-    if at and key[1] == "load" and key[0] == "solo":
-        at = replace(at, load_rates=(*at.load_rates, event.number("rate")))
-    elif at and key[1] in EXCHANGES:
-        at = replace(at, exchanges=at.exchanges + event.number("count"))
-    # The whole of it is what is waited for, and not only what is timed within.
-    lasted = event.t - state.phase.begin if state.phase else event.number("seconds")
-    return replace(state, block=at, phase=None, typical={**state.typical, key: max(0.0, lasted)})
+    key, block = _key(event), state.block
+    if block and key[:2] == ("solo", "load"):
+        block = replace(block, load_rates=(*block.load_rates, event.number("rate")))
+    elif block and key[1] in EXCHANGES:
+        block = replace(block, exchanges=block.exchanges + event.number("count"))
+    # Users wait for the whole phase, and not only for its timed part.
+    seconds = event.t - state.phase.begin if state.phase else event.number("seconds")
+    return replace(state, block=block, phase=None, typical={**state.typical, key: max(0.0, seconds)})
 
 
 def _block_end(state: State, event: Event) -> State:
-    at, ok, seconds = state.block, event.text("status") == "ok", event.number("seconds")
+    block, ok, seconds = state.block, event.text("status") == "ok", event.number("seconds")
     kind, void = event.text("kind"), event.text("void")
-    causes = tuple(clean(str(cause)) for cause in event.items("causes"))
+    causes = tuple(clean(str(cause)) for cause in event.get("causes", list))
     ended = Finished(
         at=event.t,
         number=int(event.number("block")),
         kind=kind,
         ok=ok,
         seconds=seconds,
-        load_rate=statistics.fmean(at.load_rates) if at and at.load_rates else 0.0,
-        exchanges=at.exchanges if at else 0.0,
-        said=(void or ", ".join(causes)) if ok else lines.failed(event),
+        load_rate=statistics.fmean(block.load_rates) if block and block.load_rates else 0.0,
+        exchanges=block.exchanges if block else 0.0,
+        why=(void or ", ".join(causes)) if ok else event.text("line").partition(f"block {event.text('block')} ")[2],
         void=bool(void),
         causes=causes,
         ratios={
-            clean(name): {metric: float(value) for metric, value in of.items() if is_sane(value, SMALLEST)}
-            for name, of in event.table("ratios").items()
-            if isinstance(of, dict)
+            clean(candidate): {metric: float(value) for metric, value in by_metric.items() if is_sane(value, SMALLEST)}
+            for candidate, by_metric in event.get("ratios", dict).items()
+            if isinstance(by_metric, dict)
         },
     )
-    lasted = dict(state.seconds)
+    by_kind = dict(state.seconds)
     if ok:
-        # The driver's own work between two blocks belongs to what is waited for.
-        same = "measured" if kind == "spare" else kind
-        lasted[same] = (*lasted.get(same, ()), max(seconds, event.t - at.begin if at else 0.0))
+        # Users also wait for the driver's own work between two blocks.
+        longest = max(seconds, event.t - block.begin if block else 0.0)
+        by_kind[_same(kind)] = (*by_kind.get(_same(kind), ()), longest)
     return replace(
         state,
         finished=state.finished + 1,
         failed=state.failed + (not ok),
         block=None,
         phase=None,
-        # One that was lost with a machine is run again.
-        ended=(*(of for of in state.ended if of.number != ended.number), ended),
-        seconds=lasted,
+        # A block that was lost with its machine runs again, under the same number.
+        ended=(*(before for before in state.ended if before.number != ended.number), ended),
+        seconds=by_kind,
     )
 
 
 def _block_replaced(state: State, event: Event) -> State:
-    spoilt, why = int(event.number("block")), event.text("message")
+    number, why = int(event.number("block")), event.text("message")
     ended = tuple(
-        replace(of, causes=of.causes or (why,)) if of.number == spoilt and not of.void else of for of in state.ended
+        replace(block, causes=block.causes or (why,)) if block.number == number and not block.void else block
+        for block in state.ended
     )
     return replace(state, planned=state.planned + 1, ended=ended)
 
 
-def _stop_requested(state: State, _event: Event) -> State:
-    return replace(state, stop_requested=True)
-
-
-def _run_end(state: State, event: Event) -> State:
-    return replace(state, block=None, phase=None, over=event.text("status") or "failed")
-
-
-_CHANGES = {
+_CHANGES: Mapping[str, Callable[[State, Event], State]] = {
     "run-start": _run_start,
     "block-start": _block_start,
     "phase-start": _phase_start,
@@ -270,6 +235,6 @@ _CHANGES = {
     "phase-end": _phase_end,
     "block-end": _block_end,
     "block-replaced": _block_replaced,
-    "stop-requested": _stop_requested,
-    "run-end": _run_end,
+    "stop-requested": lambda state, _: replace(state, stop_requested=True),
+    "run-end": lambda state, event: replace(state, block=None, phase=None, over=event.text("status") or "failed"),
 }

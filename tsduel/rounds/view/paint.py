@@ -1,11 +1,12 @@
-"""A few lines at the foot of a terminal that are drawn anew in place, below what stays and scrolls away.
+"""Draws a few lines at the foot of a terminal again and again, below lines that stay and scroll away.
 
-Why not rich's own Live: it hides the cursor, which kill -9 would leave hidden, and counts lines by the old width
-after the window was made narrower. Rich makes the lines; here they are put where they belong, with one write.
+We do not use rich's Live: it hides the cursor, which stays hidden after kill -9, and it counts lines by the
+old width after the window became narrower. Rich makes the lines, and we place them with one write.
 """
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from rich.console import Console, RenderableType
@@ -15,7 +16,7 @@ CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 
 class Painter:
-    """Owns the foot of one terminal. What cannot be written, since nobody looks any more, is not."""
+    """Owns the foot of one terminal. Ignores a terminal that is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,10 +26,10 @@ class Painter:
         self._late: list[RenderableType] = []
 
     def show(self, staying: Sequence[RenderableType], foot: RenderableType | None) -> None:
-        """Put what stays above the foot, and draw the foot anew (None: there is none any more)."""
+        """Print lines that stay above the foot, and draw the foot again (None: remove it)."""
         staying = [*self._late, *staying]
         if not self._is_ours():
-            # In the background the terminal is the shell's.
+            # We are in the background: the terminal belongs to the shell.
             self._late = staying
             return
         self._late = []
@@ -38,7 +39,7 @@ class Painter:
         above = "".join(f"{line}{CLEAR_LINE}\n" for item in staying for line in self._rendered(item, wrap=True))
         if not above and lines == self._foot:
             return
-        # A terminal breaks lines that have become too long for it.
+        # The terminal breaks old lines if it became narrower.
         rows = sum(max(1, -(-w // width)) for w in self._widths)
         up = f"\r\x1b[{rows}A" if rows else "\r"
         below = "".join(f"{line}{CLEAR_LINE}\n" for line in lines)
@@ -53,10 +54,7 @@ class Painter:
 
     def _rendered(self, item: RenderableType, *, wrap: bool) -> list[str]:
         with self._console.capture() as captured:
-            if wrap:
-                self._console.print(item)
-            else:
-                self._console.print(item, no_wrap=True, overflow="ellipsis", crop=True)
+            self._console.print(item, no_wrap=not wrap or None, overflow=None if wrap else "ellipsis")
         return [line.rstrip() for line in captured.get().split("\n")[:-1]]
 
     def _size(self) -> tuple[int, int]:
@@ -64,7 +62,7 @@ class Painter:
             size = os.get_terminal_size(self._stream.fileno())
         except OSError:
             return 80, 24
-        # A terminal that was never told its size says 0.
+        # Some terminals have the size 0.
         return max(20, size.columns or 80), size.lines or 24
 
     def _is_ours(self) -> bool:
@@ -75,9 +73,7 @@ class Painter:
 
     def _write(self, text: str) -> None:
         data = text.encode(self._stream.encoding or "utf-8", "replace")
-        try:
+        # The window may be closed. The signal for that ends the run, not this error.
+        with suppress(OSError):
             while data:
                 data = data[os.write(self._stream.fileno(), data) :]
-        except OSError:
-            # The window was closed: what runs is ended by the signal that comes with it, if at all.
-            return

@@ -1,37 +1,36 @@
-"""The half of the Go workload that a plan is made with: what is built and run, and what it takes."""
+"""What a plan needs of the Go workload: what is built and run, and the time and disk that it takes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from tsduel.core import plan as planned
 from tsduel.core.metrics import Metric
-from tsduel.core.plan import Duration, Estimate, Plan
-from tsduel.core.plan import Variant as PlannedVariant
 from tsduel.core.sections import GoBench, WorkloadAsked
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.gobench import units
 from tsduel.workloads.gobench.schema import GoExperiment
 
-# Raw text of a variant, and what benchmarks may write into their directory; nobody knows before they have run.
+# Raw text of a variant, and files of benchmarks in their directory: guesses, since only a run shows them.
 ROUND_BYTES = 1 << 20
 SCRATCH_BYTES = 2 << 30
 PREPARE_S = 900
-# Where it lies below the project's directory on the measured machine, for which {project} stands.
-BUILD_SCRIPT = "{project}/ansible/roles/variant/files/build-benchmarks"
+# {project} is the project's directory on the measured machine.
+BUILD_SCRIPT = "{project}/ansible/roles/build/files/build-benchmarks"
 # Limits as in experiments/local.yml, for a shared machine.
 _SHARED = {"steal_pct": 30, "foreign_cpu_pct": 30, "canary_pct": None}
 
 
 @dataclass(frozen=True)
 class TestBinary(Program):
-    """The benchmarks of one package: a test binary, and what they read from beside it."""
+    """The benchmarks of one package: a test binary, and the files that they read from beside it."""
 
-    __test__ = False  # the name is Go's; this is no test of ours
+    __test__ = False  # for pytest: the name is Go's
     files: tuple[str, ...] = ()
 
-    def build_command(self, source: str, version: str) -> tuple[str, ...]:  # noqa: ARG002 - the same from wherever
-        """Return the command that builds a checkout or module directory, whatever its source."""
+    def build_command(self, _source: str, _version: str) -> tuple[str, ...]:
+        """Return the command that builds a checkout or module directory, the same for every source."""
         return (BUILD_SCRIPT, "{output}", self.package, *self.files)
 
 
@@ -43,58 +42,46 @@ class GoPlanned:
     registered: ClassVar[tuple[Metric, ...]] = units.KNOWN
     unwritten: ClassVar[Mapping[str, Any] | None] = {"name": "gobench", "kind": "gobench", "noise": _SHARED}
 
-    def program(self, of: Experiment | Plan, variant: Variant | PlannedVariant, role: str) -> TestBinary:  # noqa: ARG002 - of the protocol
+    def program(self, source: Experiment | planned.Plan, variant: Variant | planned.Variant, _role: str) -> TestBinary:
         """Return how the benchmarks of a variant are built."""
-        go = _gobench(of)
-        return TestBinary(
-            name="go",
-            module=go.module,
-            package=variant.package or go.package,
-            output="bench.test",
-            own_command=(),
-            files=go.files,
-        )
+        go = _gobench(source)
+        return TestBinary("go", go.module, variant.package or go.package, "bench.test", own_command=(), files=go.files)
 
     def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:
-        """Return its package and pattern, its own or everybody's."""
+        """Return its package and pattern: its own, or those of the experiment."""
         go = _gobench(asked)
         return {"package": variant.package or go.package, "bench": variant.bench or go.bench}
 
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return gobench and estimate."""
         results = asked.design.planned * variants * ROUND_BYTES
-        return {
-            "gobench": _gobench(asked),
-            "estimate": Estimate(database_bytes=SCRATCH_BYTES, results_bytes=results),
-        }
+        estimate = planned.Estimate(database_bytes=SCRATCH_BYTES, results_bytes=results)
+        return {"gobench": _gobench(asked), "estimate": estimate}
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> Duration:
-        """Return times by ``gobench.round_s``: nobody knows how many benchmarks there are."""
+    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
+        """Return times by ``gobench.round_s``, since the number of benchmarks is unknown."""
         block_s = variants * int(sections["gobench"].round_s)
         total_s = PREPARE_S + asked.design.planned * block_s
-        return Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
+        return planned.Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
 
-    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:  # noqa: ARG002 - of the protocol
-        """Return None: nobody knows."""
+    def memory(self, _workload: WorkloadAsked | None, _variants: Iterable[tuple[str, int]]) -> int | None:
+        """Return None: it is unknown."""
         return None
 
-    def described(self, plan: Plan) -> list[str]:
+    def described(self, plan: planned.Plan) -> list[str]:
         """Return module, package, patterns and length."""
         go = _gobench(plan)
         patterns = dict.fromkeys(variant.bench for variant in plan.variants)
         lasts = f"{go.count} operations each" if go.count else f"about {go.seconds:g} s each"
         return [f"bench     {go.module or 'module'} {go.package}, {', '.join(patterns)}, {lasts}"]
 
-    def alike(self, plan: Plan) -> dict[str, Any]:
-        """Return what is run, for how long."""
+    def alike(self, plan: planned.Plan) -> dict[str, Any]:
+        """Return which benchmarks run, for how long."""
         return {
             "gobench": _gobench(plan).model_dump(include={"module", "package", "files", "seconds", "count", "cpu"}),
             "bench": sorted({variant.bench for variant in plan.variants}),
         }
 
 
-def _gobench(of: Experiment | Plan) -> GoBench:
-    found = of.gobench if isinstance(of, Plan | GoExperiment) else None
-    if found is None:
-        raise TypeError(of)
-    return found
+def _gobench(source: Experiment | planned.Plan) -> GoBench:
+    return cast("GoBench", cast("Any", source).gobench)

@@ -1,7 +1,7 @@
-"""Go benchmarks, the reading half: bench.txt as Go wrote it, and which part of it is whose.
+"""The reading half of the Go workload: bench.txt as Go wrote it, and which part of it belongs to which row.
 
-A benchmark may have several results in a block, of short runs of both test binaries in turn: the block's value is their
-median, its log ratio the mean over the pairs of runs, which gives it a standard error. Units are named as by benchstat.
+If both test binaries take short turns, a benchmark has several results in a block: its value is their median, its log
+ratio the mean over the pairs of runs, with a standard error. Units have benchstat's names.
 """
 
 import math
@@ -19,35 +19,33 @@ from tsduel.workloads.gobench import parse
 from tsduel.workloads.gobench.units import metrics as metrics  # noqa: PLC0414 - part of the protocol
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
-_Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in the order they were run
+_Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in the order of the runs
 
 
 def read_block(run: Run, block: Block) -> Reading:
-    """Read one block; what failed, was skipped or lacks what is required gives no value."""
-    found = Reading()
+    """Read one block; a benchmark that failed, was skipped or lacks what `require:` names gives no value."""
+    reading = Reading()
     calibration = run.of_host(block.host, "calibration.json")
     runs: _Runs = defaultdict(list)
     failed = {failure.variant for failure in block.failures}
     for variant in block.order:
         path = block.path / variant / "bench.txt"
         if path.exists():
-            found.better |= parse.units(path.read_text(encoding="utf-8", errors="replace"))
+            reading.better |= parse.units(path.read_text(encoding="utf-8", errors="replace"))
         if block.kind != "warmup" and not failed & {"", variant}:
             for row, column, printed in _results(run, block, variant, calibration):
                 for unit, value in printed.items():
                     runs[unit, row, column or variant].append(value)
-    go = run.plan.gobench
-    found.better |= {parse.tidy_unit(unit)[0]: better for unit, better in go.units.items()} if go else {}
+    units = run.plan.gobench.units if run.plan.gobench else {}
+    reading.better |= {parse.tidy_unit(unit)[0]: better for unit, better in units.items()}
     for (unit, row, variant), values in runs.items():
-        found.measurements.append(Measurement(variant, BENCH, BENCH, row, unit, statistics.median(values), unit))
+        reading.measurements.append(Measurement(variant, BENCH, BENCH, row, unit, statistics.median(values), unit))
         baseline = runs.get((unit, row, run.variants[0]), [])
         if variant != run.variants[0] and len(values) == len(baseline) > 1 and min(*values, *baseline) > 0:
             ratios = [math.log(c / b) for b, c in zip(baseline, values, strict=True)]
-            error = statistics.stdev(ratios) / math.sqrt(len(ratios))
-            found.pairs.append(
-                PairedRatio(variant, BENCH, BENCH, row, unit, statistics.fmean(ratios), error, len(ratios))
-            )
-    return found
+            mean, error = statistics.fmean(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
+            reading.pairs.append(PairedRatio(variant, BENCH, BENCH, row, unit, mean, error, len(ratios)))
+    return reading
 
 
 def _results(
@@ -65,42 +63,34 @@ def _results(
         text = whole[int(begin) : int(end)].decode("utf-8", errors="replace")
         name = f"{planned[row]['names'][variant]}{suffix}"
         results = [result for result in parse.results(text) if result.name == name]
-        # What has no right to be compared is kept out here as well, not only marked by the host's checks.
+        # The host's checks only mark results that may not be compared; here they are left out.
         if len(results) == 1 and _has_required(run, text, results[0].values):
             cell = planned[row].get("cell") or {"row": row, "column": ""}
             yield cell["row"], cell["column"], results[0].values
 
 
 def _has_required(run: Run, text: str, values: Mapping[str, float]) -> bool:
-    """Say whether all that the experiment requires is there and above zero, every time that it is printed."""
+    """Return whether everything in `require:` is there and above zero, every time that it is printed."""
     for rule in run.plan.gobench.require if run.plan.gobench else ():
-        if rule.metric:
-            seen = [values.get(parse.tidy_unit(rule.metric)[0], 0.0)]
-        else:
-            seen = [_number(found) for found in re.findall(rule.output, text, re.MULTILINE)]
-        if not seen or min(seen) <= 0:
+        seen = [values.get(parse.tidy_unit(rule.metric)[0], 0.0)] if rule.metric else _numbers(rule.output, text)
+        if min(seen, default=0.0) <= 0:
             return False
     return True
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-def sections(_run: Run) -> tuple[str, ...]:
-    """Return those of the report."""
-    first, others = (
-        ("compared", "benchmarks", "benchstat"),
-        ("profiles", "changed", "hosts", "blocks", "noise", "checks"),
-    )
-    return (*first, *others, "bench-method", "reproduce", "bench-limits")
+def _numbers(pattern: str, text: str) -> list[float]:
+    """Return the number of each match, 0 for a match that is no number."""
+    numbers = []
+    for match in re.findall(pattern, text, re.MULTILINE):
+        try:
+            numbers.append(float(match))
+        except ValueError:
+            numbers.append(0.0)
+    return numbers
 
 
 def rows(run: Run) -> list[str]:
-    """Return the rows that the warm-up found."""
+    """Return the rows that the warm-up block found."""
     planned = run.of_any_host("calibration.json").get("rows") or []
     return list(dict.fromkeys(str((row.get("cell") or row)["row"]) for row in planned))
 
@@ -114,10 +104,10 @@ def bench_configuration(run: Run) -> list[str]:
 
 
 def bench_name(run: Run, _metric: Metric, query_type: str, variant: str) -> str:
-    """Return a row's name; of a pivoted run with its column's key, which benchstat -col pivots."""
+    """Return a row's name; in a pivoted run with its column's key, for benchstat -col."""
     pivot = run.plan.gobench.pivot if run.plan.gobench else None
     column = f"/{pivot.column}={variant}" if pivot else ""
-    # The suffix is always there, so that nothing of a name can be taken for it.
+    # The suffix is always there, so that benchstat takes no part of a name for it.
     return f"Benchmark{query_type}{column}-{run.of_any_host('calibration.json')['cpu']}"
 
 
@@ -127,10 +117,7 @@ def bench_unit(metric: Metric) -> tuple[str, float]:
 
 
 def bench_operations(run: Run, query_type: str) -> int | None:
-    """Return the operations that the warm-up has found for a row."""
+    """Return the number of operations that the warm-up block found for a row."""
     planned = run.of_any_host("calibration.json")["rows"]
-    return next(
-        int(row["count"]) * int(row.get("parts") or 1)
-        for row in planned
-        if (row.get("cell") or row)["row"] == query_type
-    )
+    row = next(row for row in planned if (row.get("cell") or row)["row"] == query_type)
+    return int(row["count"]) * int(row.get("parts") or 1)

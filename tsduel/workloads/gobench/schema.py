@@ -1,6 +1,5 @@
-"""An experiment of Go benchmarks: what its file may say. The rest is in tsduel.workloads.experiment."""
+"""An experiment of Go benchmarks: the fields of its file beside those of tsduel.workloads.experiment."""
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -8,11 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from tsduel.core.sections import DesignAsked, GoBench, GoWatchdog, go_package, go_pattern
 from tsduel.workloads import experiment
 
-UNIT = re.compile(r"[^\s=]+")
-
 
 class GoVariant(experiment.Variant):
-    """One side: which revision, its toolchain and environment, and where its names or its place differ."""
+    """One side: its revision, toolchain and environment, and a package and pattern of its own."""
 
     role: Literal["bench"] = "bench"
     source: Literal["module", "git", "path"] = "module"
@@ -25,8 +22,9 @@ class GoVariant(experiment.Variant):
 
 
 class GoDesign(DesignAsked):
-    """Thresholds are by unit: time is sec/op. Every block builds its own data."""
+    """Thresholds are by unit: time is sec/op. Every block makes its own data."""
 
+    load: Literal["solo"] = "solo"
     reload: Literal["every"] = "every"
     start_from: Literal["empty"] = "empty"
     judged: Literal["all"] = "all"
@@ -34,16 +32,14 @@ class GoDesign(DesignAsked):
     @field_validator("thresholds")
     @classmethod
     def _known_metrics(cls, value: dict[str, float]) -> dict[str, float]:
-        for name in value:
-            if not UNIT.fullmatch(name):
-                raise ValueError(f"{name!r} is no unit; write them like sec/op, B/op, allocs/op")
+        experiment.names(r"[^\s=]+", " is no unit; write them like sec/op, B/op, allocs/op")(value)
         if "ns/op" in value:
             raise ValueError("time is called sec/op here, as benchstat does")
         return value
 
 
 class GoExperiment(experiment.Experiment):
-    """The whole written question, for Go benchmarks."""
+    """The whole experiment, for Go benchmarks."""
 
     needs = ("baseline",)
 
@@ -60,11 +56,9 @@ class GoExperiment(experiment.Experiment):
         if not self.gobench.pivot and len(self.variants) == 1:
             raise ValueError("variants: `candidate` is needed (CANDIDATE=v1.2.4), or gobench.pivot")
         if not self.gobench.module and any(v.source == "module" for v in self.variants.values()):
-            raise ValueError(
-                "gobench.module: is needed where a variant comes from the module proxy (MODULE=example.org/m)"
-            )
+            why = "is needed where a variant comes from the module proxy (MODULE=example.org/m)"
+            raise ValueError(f"gobench.module: {why}")
         if self.design.warmup_blocks == 0:
-            raise ValueError(
-                "design.warmup_blocks: has to be 1: the warm-up block is where the benchmarks of a pattern are found"
-            )
+            why = "the warm-up block is where the benchmarks of a pattern are found"
+            raise ValueError(f"design.warmup_blocks: has to be 1: {why}")
         return self

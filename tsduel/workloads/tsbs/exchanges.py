@@ -1,26 +1,41 @@
-"""The duel of a block -> one log ratio a query type, candidate and estimator, with its standard error in the block.
+"""The duel of a block -> a log ratio for each query type, candidate and estimator, with its error within the block.
 
-MEASUREMENT.md 3: `typical` is the 10 % trimmed mean of the log ratios of the exchanges, `total` the log of the ratio of
-sums, `cpu` the log of the ratio of CPU ns an operation. Times are in ns here, in the metrics' units in what comes out.
+docs/method.md: `typical` is the 10 % trimmed mean of the log ratios of the exchanges, `total` the log of the ratio of
+sums, `cpu` the log of the ratio of CPU ns an operation. The value of a block is the mean over its sittings. Times are
+in ns inside this module; its results are in the units of the metrics.
 """
 
 import math
+import statistics
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, EXCHANGE, IDLE, METRICS
-from tsduel.core.record import DUEL, Block
+from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, IDLE, METRICS
+from tsduel.core.record import DUEL, SOLO, Block, DuelLoad, after
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 Times = NDArray[np.float64]
+Sittings = Mapping[int, Mapping[str, Times]]
+"""Service times by sitting and variant."""
+Clock = tuple[int, Mapping[str, float], int]
+"""A sitting, by how much a clock or counter of each variant moved in it, and the number of operations."""
+Roles = tuple[int, Mapping[str, Mapping[str, float]], int]
+"""The same by variant and role."""
+Estimate = tuple[float, float | None]
+"""A log ratio and its standard error within a sitting."""
 
 TRIM = 0.1
+CLOCKS = (("duel_cpu_us", "cpu_ns", 1e3), ("duel_instructions", "instructions", 1.0))
+"""Metric, attribute of DuelType, and how many of the field's units make the metric's unit."""
 COUNTERS = (
     ("duel_rows_read", "rows_read", 1.0),
     ("duel_index_searches", "index_searches", 1.0),
@@ -28,11 +43,11 @@ COUNTERS = (
     ("duel_cache_misses", "cache_misses", 1.0),
     ("duel_gc_cpu_us", "gc_cpu", 1e-6),
 )
-"""The database's own counters, an operation: metric, our name, the metric's unit."""
+"""The same of the database's counters, by our names."""
 PERCENTILES = (("duel_p50_ms", 0.5), ("duel_p95_ms", 0.95), ("duel_p99_ms", 0.99))
 
 
-def trimmed_mean(values: Times) -> tuple[float, float | None]:
+def trimmed_mean(values: Times) -> Estimate:
     """Return the mean without the lowest and highest tenth, and its standard error; None of fewer than three values.
 
     The error is that of Tukey and McLaughlin, Sankhya A 25 (1963): the winsorized standard deviation over
@@ -48,7 +63,7 @@ def trimmed_mean(values: Times) -> tuple[float, float | None]:
     return mean, float(winsorized.std(ddof=1)) / ((1 - 2 * TRIM) * math.sqrt(n))
 
 
-def ratio_of_sums(baseline: Times, candidate: Times) -> tuple[float, float | None]:
+def ratio_of_sums(baseline: Times, candidate: Times) -> Estimate:
     """Return ln(sum(candidate) / sum(baseline)) and its standard error by the delta method on the pairs."""
     n, b, c = len(baseline), float(baseline.mean()), float(candidate.mean())
     if n < 3:  # noqa: PLR2004 - as of the trimmed mean
@@ -57,160 +72,233 @@ def ratio_of_sums(baseline: Times, candidate: Times) -> tuple[float, float | Non
 
 
 def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
-    """Add what the duel of a block says. A variant that failed in the block has no figure of its duel."""
+    """Add the figures of a block's duel. A variant that failed in the block has none."""
     duel = block.duel
     failed = {failure.variant for failure in block.failures}
     if duel is None or "" in failed or block.void:
         return
     alive = [name for name in variants if name not in failed]
-    put = Put(variants[0], alive, into)
+    figures = Figures(block, variants[0], alive, into)
     for query_type, times in read_exchanges(block.path / "duel/exchanges.csv.gz", alive).items():
-        put.times(query_type, times)
-    for one in duel.types:
-        put.per_operation("duel_cpu_us", one.query_type, one.cpu_ns, one.exchanges, 1e3)
-        put.per_operation("duel_instructions", one.query_type, one.instructions or {}, one.exchanges, 1.0)
-        for metric, name, unit in COUNTERS:
-            put.per_operation(metric, one.query_type, _counted(one.counters, name), one.exchanges, unit)
-        if one.client_cpu_ns is not None and one.seconds:
-            # One client asks all of them, so that each has the same share.
-            put.values(
-                "duel_client_cpu_ratio", one.query_type, dict.fromkeys(alive, one.client_cpu_ns), one.seconds * 1e9
-            )
-    operations = sum(one.exchanges for one in duel.types)
-    put.per_operation("duel_cpu_us", ALL, sums([one.cpu_ns for one in duel.types]), operations, 1e3)
-    put.by_role("duel_role_cpu_us", [one.cpu_ns_by_role for one in duel.types], operations, 1e3)
-    put.by_role("duel_role_rss_bytes", [duel.rss_by_role], 1, 1.0)
-    counted = [duel.counters] if duel.counters else [one.counters for one in duel.types]
-    for metric, name, unit in COUNTERS:
-        put.per_operation(metric, ALL, sums([_counted(found, name) for found in counted]), operations, unit)
-    put.per_operation("duel_instructions", ALL, sums([one.instructions or {} for one in duel.types]), operations, 1.0)
+        figures.times(query_type, times)
+    figures.mean_over_types(("duel_typical_ms", "duel_total_ms"))
+    for query_type in (*dict.fromkeys(record.query_type for record in duel.types), ALL):
+        records = [record for record in duel.types if query_type in {record.query_type, ALL}]
+        for metric, clock, unit in CLOCKS:
+            clocks = [(record.sitting, getattr(record, clock), record.exchanges) for record in records]
+            figures.per_operation(metric, query_type, clocks, unit)
+        for metric, counter, unit in COUNTERS:
+            clocks = [(record.sitting, _only(record.counters, counter), record.exchanges) for record in records]
+            if query_type == ALL and duel.counters:
+                clocks = [(0, _only(duel.counters, counter), sum(record.exchanges for record in records))]
+            figures.per_operation(metric, query_type, clocks, unit)
+        seconds = sum(record.seconds for record in records)
+        if seconds and query_type != ALL:
+            # One client sends the queries to all variants: each variant has the same share of its CPU.
+            used = sum(record.client_cpu_ns for record in records)
+            figures.values("duel_client_cpu_ratio", query_type, dict.fromkeys(alive, used), seconds * 1e9)
+    roles = [(record.sitting, record.cpu_ns_by_role, record.exchanges) for record in duel.types]
+    figures.by_role("duel_role_cpu_us", roles, 1e3)
+    figures.by_role("duel_role_rss_bytes", [(0, duel.rss_by_role, 1)], 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
-        put.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
-    put.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
+        figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
+    figures.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
-        # Nothing was exchanged where a side did not even take a connection.
-        times = read_exchanges(block.path / "duel/load.csv.gz", alive).get("", {})
-        if any(map(len, times.values())):
-            put.typical("duel_load_typical_ms", "", times)
-        put.per_operation("duel_load_cpu_us", "", duel.load.cpu_ns, duel.load.samples, 1e3)
-        put.by_role("duel_load_role_cpu_us", [duel.load.cpu_ns_by_role], duel.load.samples, 1e3)
+        _load(block, duel.load, alive, figures, into)
 
 
-def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[str, Times]]:
-    """Read an exchanges.csv.gz: query type ("" where there is none) -> variant -> ns of every exchange, in their order.
+def _load(block: Block, load: Sequence[DuelLoad], alive: Sequence[str], figures: "Figures", into: Reading) -> None:
+    """Add the figures of batches sent to each variant in turn."""
+    # No line is in the file if a variant did not even accept a connection.
+    batches = read_exchanges(block.path / "duel/load.csv.gz", alive).get("", {})
+    figures.typical("duel_load_typical_ms", "", batches)
+    for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
+        figures.per_operation(metric, "", [(part.sitting, getattr(part, clock), part.samples) for part in load], 1e3)
+    figures.by_role("duel_load_role_cpu_us", [(part.sitting, part.cpu_ns_by_role, part.samples) for part in load], 1e3)
+    peak = METRICS["rss_peak_bytes"]
+    if not any(measured.metric == peak.name for measured in into.measurements):  # no variant loaded alone
+        into.measurements += [
+            Measurement(name, SOLO, "", "", peak.name, max(part.rss_peak_bytes[name] for part in load), peak.unit)
+            for name in alive
+            if name in load[0].rss_peak_bytes
+        ]
 
-    Of these variants, or all. Exchanges that not each of them answered are left out; what the columns of others lack,
-    since they died, is nothing to them.
+
+def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[int, dict[str, Times]]]:
+    """Read an exchanges.csv.gz: query type ("" without this column) -> sitting -> variant -> ns of its exchanges.
+
+    Columns of other variants than `variants` are ignored; None for all. Exchanges that not all of these variants
+    answered are left out.
     """
     try:
-        table = pd.read_csv(path, usecols=lambda name: name == "query_type" or name.endswith("_ns"))
+        table = pd.read_csv(path, usecols=lambda name: name in {"query_type", "sitting"} or name.endswith("_ns"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
     except (OSError, EOFError, ValueError, zlib.error) as error:  # pandas' own errors are ValueErrors
         raise UserError(f"{path}: no whole table of exchanges: {' '.join(str(error).split())}") from None
-    columns = [
-        name
-        for name in table.columns
-        if name.endswith("_ns") and (variants is None or name.removesuffix("_ns") in variants)
-    ]
-    values = table[columns].to_numpy(dtype=float)
-    whole = np.isfinite(values).all(axis=1) & (values > 0).all(axis=1)
-    types = table["query_type"].to_numpy(dtype=str) if "query_type" in table.columns else np.full(len(table), "")
-    names = [name.removesuffix("_ns") for name in columns]
-    return {
-        str(query_type): dict(zip(names, values[whole & (types == query_type)].T, strict=True))
-        for query_type in dict.fromkeys(types.tolist())
-    }
+    table = pd.DataFrame({"query_type": "", "sitting": 0, **table})
+    names = [column.removesuffix("_ns") for column in table.columns if column.endswith("_ns")]
+    names = [name for name in names if variants is None or name in variants]
+    found: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)
+    for key, rows in table.groupby(["query_type", "sitting"], sort=False):
+        query_type, sitting = cast("tuple[str, int]", key)
+        ns = rows[[f"{name}_ns" for name in names]].to_numpy(dtype=float)
+        answered = (np.isfinite(ns) & (ns > 0)).all(axis=1)
+        found[query_type][int(sitting)] = dict(zip(names, ns[answered].T, strict=True))
+    return dict(found)
 
 
-def _counted(counters: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
-    return {variant: found[name] for variant, found in counters.items() if name in found}
+def pooled(times: Sittings) -> dict[str, Times]:
+    """Return the times of all sittings together."""
+    names = dict.fromkeys(name for sitting in times.values() for name in sitting)
+    return {name: np.concatenate([sitting[name] for sitting in times.values() if name in sitting]) for name in names}
+
+
+def _only(counters: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
+    """Return by variant the figure of one counter or role."""
+    return {variant: figures[name] for variant, figures in counters.items() if name in figures}
 
 
 def sums(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Add up by variant, over those that have a figure in every part."""
+    """Add up by variant, for the variants with a figure in every part."""
     names = set.intersection(*(set(part) for part in parts)) if parts else set()
     return {name: sum(part[name] for part in parts) for name in names}
 
 
-def _roles(found: Iterable[Mapping[str, Mapping[str, float]]]) -> list[str]:
-    return list(dict.fromkeys(role for of in found for by in of.values() for role in by))
+@dataclass
+class Figures:
+    """Adds values of the variants that are alive in a block, and ratios to the baseline if it is alive."""
 
+    block: Block
+    baseline: str
+    alive: Sequence[str]
+    into: Reading
+    part: str = DUEL
+    phase: str = EXCHANGE
+    by_sitting: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=dict)
 
-class Put:
-    """Adds values of the variants that are alive, and ratios to the baseline where that is."""
-
-    def __init__(
-        self, baseline: str, alive: Sequence[str], into: Reading, part: str = DUEL, phase: str = EXCHANGE
-    ) -> None:
-        self._baseline, self._alive, self._into, self._part, self._phase = baseline, alive, into, part, phase
-        self._candidates = [name for name in alive if name != baseline]
+    @property
+    def candidates(self) -> list[str]:
+        """All variants that are alive but the baseline."""
+        return [name for name in self.alive if name != self.baseline]
 
     def values(self, metric: str, query_type: str, found: Mapping[str, float], scale: float, phase: str = "") -> None:
         """Add a value of each variant, divided by `scale`."""
         unit = METRICS[metric].unit
-        self._into.measurements += [
-            Measurement(name, self._part, phase or self._phase, query_type, metric, found[name] / scale, unit)
-            for name in self._alive
+        self.into.measurements += [
+            Measurement(name, self.part, phase or self.phase, query_type, metric, found[name] / scale, unit)
+            for name in self.alive
             if name in found
         ]
 
-    def per_operation(
-        self, metric: str, query_type: str, found: Mapping[str, float], operations: int, scale: float
-    ) -> None:
-        """Add figures of a clock that ran over all operations: one ratio, whose error the blocks show."""
-        if operations == 0:
+    def per_operation(self, metric: str, query_type: str, clocks: Iterable[Clock], scale: float) -> None:
+        """Add figures of a clock over all operations of a sitting: one ratio, whose error only the blocks show.
+
+        Several clocks of one sitting are added up.
+        """
+        grouped: defaultdict[int, list[Clock]] = defaultdict(list)
+        for clock in clocks:
+            grouped[clock[0]].append(clock)
+        counts = {sitting: n for sitting, own in grouped.items() if (n := sum(clock[2] for clock in own))}
+        moved = {sitting: sums([clock[1] for clock in grouped[sitting]]) for sitting in counts}
+        if not counts:
             return
-        self.values(metric, query_type, found, operations * scale)
-        baseline = found.get(self._baseline, 0)
-        for name in self._candidates:
-            if baseline > 0 and found.get(name, 0) > 0:
-                self._ratio(name, metric, query_type, (math.log(found[name] / baseline), None), operations)
+        operations = sum(counts.values())
+        self.values(metric, query_type, sums(list(moved.values())), operations * scale)
+        for name in self.candidates:
+            ratios = {
+                sitting: (math.log(found[name] / found[self.baseline]), None)
+                for sitting, found in moved.items()
+                if found.get(self.baseline, 0) > 0 and found.get(name, 0) > 0
+            }
+            if len(ratios) == len(moved):
+                self._ratio(name, metric, query_type, ratios, operations)
 
-    def by_role(
-        self, metric: str, parts: Sequence[Mapping[str, Mapping[str, float]]], operations: int, scale: float
-    ) -> None:
-        """Add figures of each component: maps from variant and role, of which several are added up."""
-        for role in _roles(parts):
-            of_role = [{name: by[role] for name, by in part.items() if role in by} for part in parts]
-            self.per_operation(metric, role, sums(of_role), operations, scale)
+    def by_role(self, metric: str, clocks: Sequence[Roles], scale: float) -> None:
+        """Add figures of each component."""
+        for role in dict.fromkeys(role for _, moved, _ in clocks for roles in moved.values() for role in roles):
+            self.per_operation(metric, role, [(at, _only(moved, role), n) for at, moved, n in clocks], scale)
 
-    def typical(self, metric: str, query_type: str, times: Mapping[str, Times]) -> None:
+    def typical(self, metric: str, query_type: str, times: Sittings) -> None:
         """Add the trimmed means, of each variant's times and of the log ratios of the pairs."""
-        self.values(metric, query_type, {name: trimmed_mean(ns)[0] for name, ns in times.items()}, 1e6)
-        baseline = times.get(self._baseline)
-        for name in self._candidates:
-            if baseline is not None and name in times:
-                self._ratio(name, metric, query_type, trimmed_mean(np.log(times[name] / baseline)), len(baseline))
+        self._estimated(
+            metric, query_type, times, lambda ns: trimmed_mean(ns)[0], lambda b, c: trimmed_mean(np.log(c / b))
+        )
 
-    def total(self, metric: str, query_type: str, times: Mapping[str, Times]) -> None:
+    def total(self, metric: str, query_type: str, times: Sittings) -> None:
         """Add the means, and the ratios of the sums."""
-        self.values(metric, query_type, {name: float(ns.mean()) for name, ns in times.items()}, 1e6)
-        baseline = times.get(self._baseline)
-        for name in self._candidates:
-            if baseline is not None and name in times:
-                self._ratio(name, metric, query_type, ratio_of_sums(baseline, times[name]), len(baseline))
+        self._estimated(metric, query_type, times, lambda ns: float(ns.mean()), ratio_of_sums)
 
-    def times(self, query_type: str, times: Mapping[str, Times]) -> None:
-        """Add all that the service times of a query type say."""
-        n = min((len(ns) for ns in times.values()), default=0)
+    def times(self, query_type: str, times: Sittings) -> None:
+        """Add all figures of the service times of a query type."""
+        whole = pooled(times)
+        n = min((len(ns) for ns in whole.values()), default=0)
         if n == 0:
             return
-        self._into.times |= {(name, query_type): ns for name, ns in times.items()}
+        self.into.times |= {(name, query_type): ns for name, ns in whole.items()}
         self.typical("duel_typical_ms", query_type, times)
         self.total("duel_total_ms", query_type, times)
-        quantiles = {name: np.quantile(ns, [q for _, q in PERCENTILES]) for name, ns in times.items()}
-        for at, (metric, _) in enumerate(PERCENTILES):
-            self.values(metric, query_type, {name: float(found[at]) for name, found in quantiles.items()}, 1e6)
-        for metric, of in (("duel_min_ms", np.min), ("duel_max_ms", np.max), ("duel_stddev_ms", np.std)):
-            self.values(metric, query_type, {name: float(of(ns)) for name, ns in times.items()}, 1e6)
-        first = self._baseline
-        for name in self._candidates if first in times else ():
-            if name in times:
-                for at, (metric, _) in enumerate(PERCENTILES):
-                    shift = math.log(float(quantiles[name][at]) / float(quantiles[first][at]))
-                    self._ratio(name, metric, query_type, (shift, None), n)
+        for metric, share in PERCENTILES:
+            found = {name: float(np.quantile(ns, share)) for name, ns in whole.items()}
+            self.values(metric, query_type, found, 1e6)
+            for name in self.candidates:
+                if name in found and self.baseline in found:
+                    # Of all sittings together, since a percentile of few exchanges says little.
+                    ratio = math.log(found[name] / found[self.baseline])
+                    self._ratio(name, metric, query_type, {0: (ratio, None)}, n)
+        for metric, statistic in (("duel_min_ms", np.min), ("duel_max_ms", np.max), ("duel_stddev_ms", np.std)):
+            self.values(metric, query_type, {name: float(statistic(ns)) for name, ns in whole.items()}, 1e6)
 
-    def _ratio(self, name: str, metric: str, query_type: str, found: tuple[float, float | None], n: int) -> None:
-        self._into.pairs.append(PairedRatio(name, self._part, self._phase, query_type, metric, *found, n))
+    def mean_over_types(self, metrics: Iterable[str]) -> None:
+        """Add the mean ratio of the query types in each sitting, because their deviations are not independent."""
+        for metric in metrics:
+            for name in self.candidates:
+                types = [found for key, found in self.by_sitting.items() if key[:2] == (name, metric)]
+                sittings = sorted(set.intersection(*map(set, types))) if types else []
+                if sittings:
+                    means = {at: (statistics.fmean(ratios[at] for ratios in types), None) for at in sittings}
+                    self._ratio(name, metric, GEOMEAN, means, 0)
+
+    def _estimated(
+        self,
+        metric: str,
+        query_type: str,
+        times: Sittings,
+        value: Callable[[Times], float],
+        ratio: Callable[[Times, Times], Estimate],
+    ) -> None:
+        """Add the value of all sittings together, and the ratio of each."""
+        whole = {name: ns for name, ns in pooled(times).items() if len(ns)}
+        self.values(metric, query_type, {name: value(ns) for name, ns in whole.items()}, 1e6)
+        first = self.baseline
+        for name in self.candidates if first in whole else ():
+            ratios = {
+                at: ratio(ns[first], ns[name]) for at, ns in times.items() if len(ns.get(name, ())) and len(ns[first])
+            }
+            if ratios:
+                self._ratio(name, metric, query_type, ratios, len(whole[first]))
+
+    def _ratio(self, name: str, metric: str, query_type: str, found: Mapping[int, Estimate], n: int) -> None:
+        """Add the mean over sittings; its error is that of the exchanges alone."""
+        self.by_sitting[name, metric, query_type] = {at: ratio for at, (ratio, _) in found.items()}
+        ratios, errors = zip(*found.values(), strict=True)
+        count = len(ratios)
+        error = None if None in errors else math.sqrt(sum(se * se for se in errors)) / count
+        deviation = statistics.stdev(ratios) if count > 1 else None
+        key = (name, self.part, self.phase, query_type, metric, statistics.fmean(ratios), error, n)
+        self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, found)))
+
+    def _second_effect(self, name: str, found: Mapping[int, Estimate]) -> float | None:
+        """Return half of the difference between sittings that start the candidate second and those that start it first.
+
+        The order of starts is the block's in the first sitting, its reverse in the next two, and so on: B C C B.
+        """
+        late = after(self.baseline, name, self.block.start)
+        if late is None:
+            return None
+        second, first = (
+            [ratio for at, (ratio, _) in found.items() if (late != (at % 4 in {1, 2})) is side]
+            for side in (True, False)
+        )
+        return (statistics.fmean(second) - statistics.fmean(first)) / 2 if first and second else None

@@ -1,10 +1,10 @@
 """Snapshots of /metrics, as the host concatenates them in metrics.prom.gz.
 
 A snapshot begins with `# snapshot EPOCH edge PHASE begin|end [QUERY_TYPE]` or `# snapshot EPOCH tick`. Edges are read
-with prometheus_client's parser, but only the lines of wanted names: an edge has about 1,300 lines of which we want 100.
-Ticks are read by a split of our own: a long run has about a million tick lines, the library's parser does about 100,000
-a second, and in one file the part of a line before its value is always the same string, so that a dictionary answers
-what it belongs to. A name that is missing is never an error: names come and go between versions.
+with prometheus_client's parser, but only the lines of wanted names: about 100 of 1,300. Ticks are read without it: a
+long run has about a million tick lines, and the library parses about 100,000 a second. In one file the part of a line
+before its value is always the same string, so a dictionary says which counters the line belongs to. A missing name is
+never an error: names differ between versions.
 """
 
 import gzip
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Counter
@@ -23,7 +24,7 @@ from tsduel.core.plan import Counter
 Wanted = Mapping[str, Counter]
 
 ROLE = "tsduel_role"
-"""The label by which the host says which component a sample is of."""
+"""The host's label for the component of a sample."""
 _PROCESS = "tsduel_process_"
 OURS = {
     "cpu_user": Counter(name=f"{_PROCESS}cpu_seconds_total", labels={"mode": "user"}),
@@ -36,11 +37,11 @@ OURS = {
     "storage_read": Counter(name=f"{_PROCESS}io_storage_read_bytes_total"),
     "storage_written": Counter(name=f"{_PROCESS}io_storage_written_bytes_total"),
 }
-"""What the host reads from the kernel, the same for every database; sums over the components of a variant."""
+"""Counters that the host reads from the kernel, the same for every database; sums over a variant's components."""
 
 
 def of_roles(roles: Sequence[str]) -> dict[str, Counter]:
-    """Return the same for each of several components, each name with the role behind an @."""
+    """Return OURS for each component by itself, under NAME@ROLE."""
     return {
         f"{name}@{role}": counter.model_copy(update={"labels": counter.labels | {"role": re.escape(role)}})
         for name, counter in OURS.items() for role in roles
@@ -73,20 +74,16 @@ def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
 
 def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> Iterator[Snapshot]:
     """Yield the snapshots of a concatenation; text before the first head line is ignored."""
-    names = {name for counter in wanted.values() for name in counter.names}
     owners: dict[str, tuple[str, ...]] = {}
-    line_number = 1
-    for number, part in enumerate(("\n" + text).split("\n" + _HEAD)):
-        if number > 0:
-            head, _, body = part.partition("\n")
-            words = head.split()
-            values = (
-                _edge_values(body, names, wanted, f"{file}:{line_number}")
-                if words[1:2] == ["edge"]
-                else _tick_values(body, owners, wanted)
-            )
-            yield _snapshot(words, values, f"{file}:{line_number}")
-        line_number += part.count("\n") + (1 if number > 0 else 0)
+    before, *parts = f"\n{text}".split(f"\n{_HEAD}")
+    line_number = 1 + before.count("\n")
+    for part in parts:
+        head, _, body = part.partition("\n")
+        words, where = head.split(), f"{file}:{line_number}"
+        is_edge = words[1:2] == ["edge"]
+        values = _edge_values(body, wanted, where) if is_edge else _tick_values(body, owners, wanted)
+        yield _snapshot(words, values, where)
+        line_number += part.count("\n") + 1
 
 
 def _snapshot(words: list[str], values: dict[str, float], where: str) -> Snapshot:
@@ -103,26 +100,31 @@ def _snapshot(words: list[str], values: dict[str, float], where: str) -> Snapsho
     )
 
 
-def _edge_values(body: str, names: set[str], wanted: Wanted, where: str) -> dict[str, float]:
+def _edge_values(body: str, wanted: Wanted, where: str) -> dict[str, float]:
+    names = {name for counter in wanted.values() for name in counter.names}
     kept = [line for line in body.split("\n") if line.replace("{", " ", 1).partition(" ")[0] in names]
     values: dict[str, float] = {}
     try:
-        for family in text_string_to_metric_families("\n".join(kept) + "\n"):
-            for sample in family.samples:
-                for ours in _matching(wanted, sample.name, sample.labels) if math.isfinite(sample.value) else ():
-                    values[ours] = values.get(ours, 0.0) + sample.value
+        for sample in _samples("\n".join(kept)):
+            for ours in _matching(wanted, sample) if math.isfinite(sample.value) else ():
+                values[ours] = values.get(ours, 0.0) + sample.value
     except ValueError as error:
         raise UserError(f"{where}: /metrics of this snapshot cannot be read: {error}") from None
     return values
 
 
-def _matching(wanted: Wanted, name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+def _samples(text: str) -> Iterator[Sample]:
+    return (sample for family in text_string_to_metric_families(f"{text}\n") for sample in family.samples)
+
+
+def _matching(wanted: Wanted, sample: Sample) -> tuple[str, ...]:
+    """Return our names of the counters that a sample is part of."""
     return tuple(
         ours
         for ours, counter in wanted.items()
-        if name in counter.names
-        and counter.role in {"", labels.get(ROLE)}
-        and all(re.fullmatch(pattern, labels.get(label, "")) for label, pattern in counter.labels.items())
+        if sample.name in counter.names
+        and counter.role in {"", sample.labels.get(ROLE)}
+        and all(re.fullmatch(pattern, sample.labels.get(label, "")) for label, pattern in counter.labels.items())
     )
 
 
@@ -130,14 +132,13 @@ def _tick_values(body: str, owners: dict[str, tuple[str, ...]], wanted: Wanted) 
     values: dict[str, float] = {}
     for line in body.split("\n"):
         series, _, number = line.rpartition(" ")
-        owned = owners.get(series)
-        if owned is None:
-            owned = owners[series] = _owners(line, wanted)
-        for ours in owned:
+        if series not in owners:
+            owners[series] = _owners(line, wanted)
+        for ours in owners[series]:
             try:
                 value = float(number)
             except ValueError:
-                continue  # a line cut short by a scrape that failed: that tick lacks the counter
+                continue  # a failed scrape cuts a line short: this tick lacks the counter
             if math.isfinite(value):
                 values[ours] = values.get(ours, 0.0) + value
     return values
@@ -147,25 +148,22 @@ def _owners(line: str, wanted: Wanted) -> tuple[str, ...]:
     if not line or line.startswith("#"):
         return ()
     try:
-        samples = [s for family in text_string_to_metric_families(line + "\n") for s in family.samples]
+        return tuple(ours for sample in _samples(line) for ours in _matching(wanted, sample))
     except ValueError:
         return ()
-    return tuple(ours for sample in samples for ours in _matching(wanted, sample.name, sample.labels))
 
 
 def edge(snapshots: Sequence[Snapshot], phase: str, which: str, query_type: str = "") -> Snapshot | None:
     """Return the last snapshot of an edge (a phase that was started again has several), or None."""
-    for snapshot in reversed(snapshots):
-        if (snapshot.phase, snapshot.edge, snapshot.query_type) == (phase, which, query_type):
-            return snapshot
-    return None
+    key = (phase, which, query_type)
+    return next((s for s in reversed(snapshots) if (s.phase, s.edge, s.query_type) == key), None)
 
 
 def difference(begin: Snapshot | None, end: Snapshot | None, counter: str) -> float | None:
-    """Growth of a counter between two snapshots, None where the later one does not have it.
+    """Return the growth of a counter between two snapshots, None if the later one does not have it.
 
-    VictoriaMetrics leaves a counter out until something touches it in some families, so a name that is absent at the
-    beginning and present at the end counts from 0.
+    VictoriaMetrics leaves some counters out until they first change, so a counter that only the later snapshot has
+    counts from 0.
     """
     if begin is None or end is None or counter not in end.values:
         return None

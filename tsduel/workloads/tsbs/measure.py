@@ -1,4 +1,4 @@
-"""The solo part of a block -> its measurements, one value a metric (and query type) of each variant."""
+"""The solo part of a block -> its measurements: for each variant one value of each metric (and query type)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,15 @@ from typing import TypeVar
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan, Variant
-from tsduel.core.record import SOLO, Block, Phase, Solo
+from tsduel.core.record import SOLO, Block, Phase, Solo, client_cpu_s
 from tsduel.workloads.measured import Measurement
+from tsduel.workloads.tsbs import output as tsbs
 from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, of_roles, read_snapshots
-from tsduel.workloads.tsbs.output import (
-    LoadOutput,
-    LoadResults,
-    QueryOutput,
-    QueryResults,
-    parse_load_json,
-    parse_load_stdout,
-    parse_query_json,
-    parse_query_stdout,
-    together,
-)
-from tsduel.workloads.tsbs.output import precise_mean_ms as mean_ms
+from tsduel.workloads.tsbs.output import LoadOutput, LoadResults, QueryOutput, QueryResults
 
 _T = TypeVar("_T")
+_Value = tuple[str, str, float | None]
+_BEGIN = ("load", "begin")
 P99_FROM = 1_000
 P999_FROM = 10_000
 _GROWN = {
@@ -32,7 +24,7 @@ _GROWN = {
         "load_io_read_bytes": "io_read", "load_io_written_bytes": "io_written",
         "load_storage_read_bytes": "storage_read", "load_storage_written_bytes": "storage_written",
     },
-    # Work that is left over after the last acknowledgement belongs to the load.
+    # Work after the last acknowledgement belongs to the load.
     "settle": {"slow_inserts": "slow_inserts", "merges": "merges", "rows_merged": "rows_merged",
                "load_cache_misses": "cache_misses"},
     "stop": {"gc_cpu_seconds": "gc_cpu", "major_faults": "major_faults", "storage_written_bytes": "storage_written"},
@@ -42,23 +34,24 @@ _GROWN = {
 
 @dataclass(frozen=True)
 class RawSolo:
-    """What the files of a variant's solo part say; None, or nothing, where a file is missing or cut short."""
+    """The files of a variant's solo part; None, or empty, if a file is missing or cut short."""
 
     block: Block
     variant: str
     record: Solo
+    cpu_s: dict[str, float]
     load: LoadOutput | None
     load_results: LoadResults | None
     queries: dict[str, QueryOutput]
     query_results: dict[str, QueryResults]
     snapshots: list[Snapshot]
     roles: Sequence[str]
-    """Of its components, in a run with a variant of several."""
+    """Roles of its components; empty if every variant of the run has one component."""
     samples: int
     part: str = SOLO
 
     def moved(self, counter: str, begin: tuple[str, ...], end: tuple[str, ...]) -> float | None:
-        """Growth of a counter between two edges, each (phase, begin|end, query type)."""
+        """Return the growth of a counter between two edges, each (phase, begin|end, query type)."""
         return difference(edge(self.snapshots, *begin), edge(self.snapshots, *end), counter)
 
     def phase(self, name: str, query_type: str = "") -> Phase | None:
@@ -67,13 +60,12 @@ class RawSolo:
 
 
 def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> RawSolo:
-    """Read every file of a part that holds numbers. A block that failed on the way lacks some, and that is no error.
+    """Read every file of a part with numbers. Missing files are no error: the block may have failed before them.
 
-    What the host has checked is not doubted here: a file that cannot be read gives no value, never a wrong one.
+    The host has checked these files. A file that cannot be read gives no value, never a wrong value.
     """
     directory = block.path / variant.name / ("" if part == SOLO else part)
-    target, query_types = plan.targets[variant.target], plan.query_types
-    roles = [one.role for one in variant.components if one.role in plan.roles]
+    roles = [component.role for component in variant.components if component.role in plan.roles]
 
     def parsed(name: str, parse: Callable[[str, str], _T]) -> _T | None:
         try:
@@ -81,83 +73,67 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
         except (FileNotFoundError, UserError):
             return None
 
+    wanted = {**plan.targets[variant.target].counters, **OURS, **of_roles(roles)}
     try:
-        snapshots = read_snapshots(directory / "metrics.prom.gz", {**target.counters, **OURS, **of_roles(roles)})
+        snapshots = read_snapshots(directory / "metrics.prom.gz", wanted)
     except (FileNotFoundError, UserError):
         snapshots = []
     record = block.solo.get(variant.name, Solo())
-    named = [f"load-{client.host}" for client in record.clients] or ["load"]
-    load, load_results = together(
-        [parsed(f"{name}.csv", parse_load_stdout) for name in named],
-        [parsed(f"{name}.json", parse_load_json) for name in named],
+    names = [f"load-{client.host}" for client in record.clients] or ["load"]
+    load, load_results = tsbs.together(
+        [parsed(f"{name}.csv", tsbs.parse_load_stdout) for name in names],
+        [parsed(f"{name}.json", tsbs.parse_load_json) for name in names],
         [client.began_ms / 1e3 for client in record.clients],
     )
-    outputs = {t: parsed(f"query/{t}.stdout", parse_query_stdout) for t in query_types}
-    results = {t: parsed(f"query/{t}.json", parse_query_json) for t in query_types}
+    types = plan.query_types
+    # Snapshots of the duel are in the same file.
+    end = max((p.end for p in block.phases if (p.variant, p.part) == (variant.name, part)), default=block.ended)
     return RawSolo(
         block=block,
         variant=variant.name,
         record=record,
+        cpu_s={name: ns / 1e9 for name, ns in record.cpu_ns.items()},
         load=load,
         load_results=load_results,
-        queries={t: output for t, output in outputs.items() if output is not None},
-        query_results={t: result for t, result in results.items() if result is not None},
-        snapshots=[s for s in snapshots if s.epoch <= _end(block, variant.name, part)],
+        queries={t: output for t in types if (output := parsed(f"query/{t}.stdout", tsbs.parse_query_stdout))},
+        query_results={t: result for t in types if (result := parsed(f"query/{t}.json", tsbs.parse_query_json))},
+        snapshots=[snapshot for snapshot in snapshots if snapshot.epoch <= end],
         roles=roles,
         samples=plan.workload.samples if plan.workload else 0,
         part=part,
     )
 
 
-def _end(block: Block, variant: str, part: str) -> float:
-    """Return when a part of a variant alone was over: what its server did in the duel stands in the same file."""
-    return max((p.end for p in block.phases if (p.variant, p.part) == (variant, part)), default=block.ended)
-
-
 def measure(raw: RawSolo) -> list[Measurement]:
-    """Every metric that can be computed from a variant's solo part; what cannot is left out."""
-    found = [*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw)]
+    """Return every metric that can be computed from a variant's solo part."""
+    values = [*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw)]
     for query_type in dict.fromkeys([*raw.query_results, *raw.queries]):
-        found += _query(raw, query_type)
+        values += _query(raw, query_type)
     return [
         Measurement(raw.variant, SOLO, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
-        for name, query_type, value in found
+        for name, query_type, value in values
         if value is not None
     ]
 
 
-_Value = tuple[str, str, float | None]
-_BEGIN = ("load", "begin")
-
-
-def _sum(*parts: float | None) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
-def _ns(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / 1e9
-
-
 def _load(raw: RawSolo) -> Iterator[_Value]:
-    results, load, phase = raw.load_results, raw.load, raw.phase("load")
-    yield "load_rate", "", results.rate if results else load.rate if load else None
-    yield "load_seconds", "", results.seconds if results else load.seconds if load else None
+    load, phase = raw.load, raw.phase("load")
+    summary = raw.load_results or load
+    yield "load_rate", "", summary.rate if summary else None
+    yield "load_seconds", "", summary.seconds if summary else None
     yield "load_first_interval_rate", "", next((i.rate for i in (load.intervals if load else ()) if i.total > 0), None)
-    # The clock of the process, in ns, until the drain is over; an imported log has the kernel's ticks, and no drain.
-    ticks = _sum(*(raw.moved(which, _BEGIN, ("load", "end")) for which in ("cpu_user", "cpu_system")))
-    clock = _ns(raw.record.cpu_ns.get("drained"))
-    yield "load_cpu_seconds", "", ticks if clock is None else clock
+    # By the clock of the process, until the end of the drain.
+    yield "load_cpu_seconds", "", raw.cpu_s.get("drained")
     end = edge(raw.snapshots, "load", "end")
     yield "load_rss_end_bytes", "", end.values.get("rss") if end else None
     yield "load_rss_peak_bytes", "", end.values.get("rss_peak") if end else None
-    yield "load_client_cpu_seconds", "", phase.client_cpu_s if phase else None
+    yield "load_client_cpu_seconds", "", client_cpu_s(phase)
     yield "arrival_seconds", "", raw.record.arrive_s
     yield "drain_seconds", "", raw.record.drain_s
 
 
 def _by_role(raw: RawSolo) -> Iterator[_Value]:
-    # All until drained: what an agent has queued reaches the others after the load's end.
+    # All until the end of the drain: samples in an agent's queue reach the other components after the load's end.
     record, end = raw.record, edge(raw.snapshots, "settle", "end")
     for role in raw.roles:
         cpu = record.cpu_ns_by_role.get("drained", {}).get(role)
@@ -177,35 +153,31 @@ def _grown(raw: RawSolo) -> Iterator[_Value]:
 def _query(raw: RawSolo, query_type: str) -> Iterator[_Value]:
     results, output = raw.query_results.get(query_type), raw.queries.get(query_type)
     quantiles = results.quantiles_ms if results else {"q50": output.median_ms} if output else {}
-    found: dict[str, float | None] = {
+    values: dict[str, float | None] = {
         "query_rate": results.rate if results else output.rate if output else None,
         "query_seconds": results.seconds if results else output.wall_s if output else None,
         "query_p50_ms": quantiles.get("q50"),
         "query_p95_ms": quantiles.get("q95"),
     }
     if output is not None:
-        found |= {
-            "query_mean_ms": mean_ms(output),
-            "query_min_ms": output.min_ms,
-            "query_max_ms": output.max_ms,
-            "query_stddev_ms": output.stddev_ms,
-            "query_count": output.count,
-            # The p99 of fewer requests is the time of a handful of them.
+        values |= {
+            "query_mean_ms": tsbs.precise_mean_ms(output),
+            **{f"query_{name}": getattr(output, name) for name in ("min_ms", "max_ms", "stddev_ms", "count")},
+            # The p99 of fewer requests is the time of a few of them.
             "query_p99_ms": quantiles.get("q99") if output.count >= P99_FROM else None,
             "query_p999_ms": quantiles.get("q999") if output.count >= P999_FROM else None,
         }
-    phase = raw.phase("query", query_type)
-    found["query_cpu_seconds"] = _ns(raw.record.cpu_ns.get(f"query:{query_type}"))
-    found["query_client_cpu_seconds"] = phase.client_cpu_s if phase else None
-    yield from ((metric, query_type, value) for metric, value in found.items())
+    values["query_cpu_seconds"] = raw.cpu_s.get(f"query:{query_type}")
+    values["query_client_cpu_seconds"] = client_cpu_s(raw.phase("query", query_type))
+    yield from ((metric, query_type, value) for metric, value in values.items())
 
 
 def _whole(raw: RawSolo) -> Iterator[_Value]:
     settled, last = edge(raw.snapshots, "settle", "end"), edge(raw.snapshots, "stop", "begin")
     size, rows = (settled.values.get(name) for name in ("bytes_kept", "rows_kept")) if settled else (None, None)
     yield "bytes_per_sample", "", size / rows if size and rows else None
-    cpu = (raw.moved(which, _BEGIN, ("stop", "begin")) for which in ("cpu_user", "cpu_system"))
-    yield "cpu_seconds", "", _sum(*cpu)
+    user, system = (raw.moved(mode, _BEGIN, ("stop", "begin")) for mode in ("cpu_user", "cpu_system"))
+    yield "cpu_seconds", "", None if user is None or system is None else user + system
     resident = [s.values["rss"] for s in raw.snapshots if not s.phase and "rss" in s.values]
     yield "rss_mean_bytes", "", sum(resident) / len(resident) if resident else None
     yield "rss_peak_bytes", "", last.values.get("rss_peak") if last else None

@@ -1,13 +1,14 @@
-"""Parsers of what the TSBS commands print: pure functions from text to records.
+"""Parsers of the output of TSBS's commands: pure functions from text to records.
 
-Every parser takes the text and the name of the file it came from, and raises `TsbsFormatError` with file and line.
-The formats were read from TSBS 37fced794d56 and recorded from real runs. Newer builds say "samples" where older ones
-say "metrics"; both are accepted. Terminal logs carry carriage returns; they are ignored.
+Every parser takes the text and the name of its file, and raises `TsbsFormatError` with file and line. The formats are
+those of TSBS 37fced794d56 and of real runs. Newer builds say "samples", older ones "metrics"; both are accepted.
+Carriage returns of terminal logs are ignored.
 """
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,9 @@ _QUERY_HEAD = re.compile(
     r" \(Overall query rate (?P<rate>[\d.]+) queries/sec\)"
 )
 _QUERY_STATS = re.compile(
-    r"^min:\s*(?P<min>[\d.]+)ms, med:\s*(?P<med>[\d.]+)ms, mean:\s*(?P<mean>[\d.]+)ms,"
-    r" max:\s*(?P<max>[\d.]+)ms, stddev:\s*(?P<stddev>[\d.]+)ms,"
-    r" sum:\s*(?P<sum>[\d.]+)\s?sec, count:\s*(?P<count>\d+)"
+    r"^min:\s*(?P<min_ms>[\d.]+)ms, med:\s*(?P<median_ms>[\d.]+)ms, mean:\s*(?P<mean_ms>[\d.]+)ms,"
+    r" max:\s*(?P<max_ms>[\d.]+)ms, stddev:\s*(?P<stddev_ms>[\d.]+)ms,"
+    r" sum:\s*(?P<sum_s>[\d.]+)\s?sec, count:\s*(\d+)"
 )
 # Of ECMA-48: control sequences (colours), and operating system commands (window titles).
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -35,7 +36,7 @@ _WALL = re.compile(r"^wall clock time: (?P<seconds>[\d.]+)\s?sec")
 
 
 class TsbsFormatError(UserError):
-    """Something TSBS wrote does not look like what TSBS writes; the message starts with file:line."""
+    """A text does not have TSBS's format; the message starts with file:line."""
 
     def __init__(self, file: str, line: int, what: str) -> None:
         super().__init__(f"{file}:{line}: {what}")
@@ -52,7 +53,7 @@ class LoadInterval:
 
 @dataclass(frozen=True)
 class LoadOutput:
-    """The loader's stdout. `samples` is None where the loader died before its summary."""
+    """The loader's stdout. `samples` is None if the loader died before its summary."""
 
     intervals: tuple[LoadInterval, ...]
     samples: int | None = None
@@ -95,15 +96,15 @@ class QueryResults:
 
 
 def visible_lines(text: str) -> list[str]:
-    """Return the lines as a terminal shows them: without colours, and what follows the last carriage return."""
+    """Return the lines as a terminal shows them: without colours, and without the text before a carriage return."""
     return [line.rstrip("\r").rpartition("\r")[2] for line in _ESCAPES.sub("", text).split("\n")]
 
 
 def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
     """Read the loader's whole stdout: CSV lines, then a summary, which is missing when the loader died.
 
-    Lines before the first acknowledged batch hold `-` in place of numbers: nothing was acknowledged in that period.
-    Whatever surrounds the CSV is skipped (make's own lines, "Saving results json file").
+    In a period without an acknowledged batch the loader writes `-` in place of numbers. Lines around the CSV are
+    skipped (make's own lines, "Saving results json file").
     """
     intervals: list[LoadInterval] = []
     samples: re.Match[str] | None = None
@@ -122,33 +123,25 @@ def parse_load_stdout(text: str, file: str = "load.csv") -> LoadOutput:
             samples = samples if match["what"] == "rows" else match
     if samples is None:
         return LoadOutput(tuple(intervals))
-    return LoadOutput(
-        intervals=tuple(intervals),
-        samples=int(samples["total"]),
-        seconds=float(samples["seconds"]),
-        rate=float(samples["rate"]),
-        workers=int(samples["workers"]),
-    )
+    seconds, rate = float(samples["seconds"]), float(samples["rate"])
+    return LoadOutput(tuple(intervals), int(samples["total"]), seconds, rate, int(samples["workers"]))
 
 
 def _interval(line: str, file: str, number: int) -> LoadInterval:
     fields = line.split(",")
     if len(fields) != CSV_COLUMNS:
         raise TsbsFormatError(file, number, f"{len(fields)} columns where a TSBS loader writes {CSV_COLUMNS}: {line!r}")
-    clock, rate, total = fields[0], fields[1], fields[2]
+    clock, rate, total = fields[:3]
     try:
-        if rate == "-" or total == "-":
-            return LoadInterval(int(clock), 0.0, 0.0)
-        return LoadInterval(int(clock), float(rate), float(total))
+        known = "-" not in {rate, total}
+        return LoadInterval(int(clock), float(rate) if known else 0.0, float(total) if known else 0.0)
     except ValueError:
         raise TsbsFormatError(file, number, f"not a number in {line!r}") from None
 
 
 def parse_query_stdout(text: str, file: str = "query.stdout") -> QueryOutput:
-    """Read the summary of run_queries; the last statistics line is the one over all queries."""
-    head: re.Match[str] | None = None
-    stats: re.Match[str] | None = None
-    wall: re.Match[str] | None = None
+    """Read the summary of run_queries; the last statistics line is of all queries together."""
+    head = stats = wall = None
     lines = visible_lines(text)
     for line in lines:
         head = _QUERY_HEAD.match(line) or head
@@ -160,96 +153,84 @@ def parse_query_stdout(text: str, file: str = "query.stdout") -> QueryOutput:
         if int(head["count"]) == 0:
             return QueryOutput(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
         raise TsbsFormatError(file, len(lines), "no line 'min: ... mean: ... count:' after the summary's head")
-    return QueryOutput(
-        count=int(stats["count"]),
-        rate=float(head["rate"]),
-        min_ms=float(stats["min"]),
-        median_ms=float(stats["med"]),
-        mean_ms=float(stats["mean"]),
-        max_ms=float(stats["max"]),
-        stddev_ms=float(stats["stddev"]),
-        sum_s=float(stats["sum"]),
-        wall_s=float(wall["seconds"]) if wall else None,
-    )
+    times = {name: float(value) for name, value in stats.groupdict().items()}
+    wall_s = float(wall["seconds"]) if wall else None
+    return QueryOutput(count=int(stats[7]), rate=float(head["rate"]), wall_s=wall_s, **times)
 
 
 def precise_mean_ms(output: QueryOutput) -> float | None:
-    """Mean service time in ms, from whichever of TSBS' two rounded figures is the less rounded.
+    """Return the mean service time in ms, from TSBS's mean or its sum, whichever has the smaller rounding error.
 
     The mean is printed to 0.01 ms, which is 3 % of a 0.3 ms query; the sum to 0.1 s, which is 0.1 % of a phase of
     15 s with 4 workers.
     """
     if output.count == 0:
         return None
-    by_sum = output.sum_s * 1000 / output.count
     sum_error = 0.05 / output.sum_s if output.sum_s else 1.0
     mean_error = 0.005 / output.mean_ms if output.mean_ms else 1.0
-    return by_sum if sum_error < mean_error else output.mean_ms
+    return output.sum_s * 1000 / output.count if sum_error < mean_error else output.mean_ms
 
 
 def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
     """Read the loader's results file."""
-    found = _json(text, file)
-    try:
+    with _results(text, file, "a TSBS loader") as found:
         return LoadResults(
             seconds=found["DurationMillis"] / 1000,
             rate=float(found["Totals"]["metricRate"]),
             period_s=found["RunnerConfig"]["reporting-period"] / 1e9,
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TsbsFormatError(file, 1, f"not a results file of a TSBS loader: {error!r} is missing or wrong") from None
-
-
-def together(
-    loads: Sequence[LoadOutput | None], results: Sequence[LoadResults | None], began_s: Sequence[float]
-) -> tuple[LoadOutput | None, LoadResults | None]:
-    """Add up what the loaders of several clients said, each with its own part of the data; of one as it is.
-
-    `began_s`: when each began, in seconds, on one clock. The load takes from the first begin to the last end, and its
-    rate is all samples over that. Curves are added interval by interval, since all began within milliseconds.
-    """
-    if not began_s:
-        return loads[0], results[0]
-    found = [one for one in loads if one is not None and one.samples is not None]
-    timed = [one for one in results if one is not None]
-    if len(found) < len(loads) or len(timed) < len(results):
-        return None, None
-    ends = [began + one.seconds for began, one in zip(began_s, timed, strict=True)]
-    seconds, samples, period_s = max(ends) - min(began_s), sum(one.samples or 0 for one in found), timed[0].period_s
-    clocks = max((one.intervals for one in found), key=len)
-    curves = [_lasting(one, len(clocks), period_s) for one in found]
-    intervals = tuple(
-        LoadInterval(of.clock, sum(rate for rate, _ in points), sum(total for _, total in points))
-        for of, *points in zip(clocks, *curves, strict=True)
-    )
-    workers = sum(one.workers or 0 for one in found)
-    rate = samples / seconds
-    return LoadOutput(intervals, samples, seconds, rate, workers), LoadResults(seconds, rate, period_s)
-
-
-def _lasting(load: LoadOutput, count: int, period_s: float) -> list[tuple[float, float]]:
-    """Return rate and total of so many intervals: of a load that ended before, its rest in the next, then nothing."""
-    points, sent = [(one.rate, one.total) for one in load.intervals], float(load.samples or 0)
-    rest = max(sent - (points[-1][1] if points else 0.0), 0.0)
-    return [*points, (rest / period_s, sent), *[(0.0, sent)] * count][:count]
 
 
 def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
     """Read the results file of run_queries."""
-    found = _json(text, file)
-    try:
+    with _results(text, file, "run_queries") as found:
         totals = found["Totals"]
         return QueryResults(
             seconds=found["DurationMillis"] / 1000,
             rate=float(totals["overallQueryRates"]["all_queries"]),
             quantiles_ms={name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TsbsFormatError(file, 1, f"not a results file of run_queries: {error!r} is missing or wrong") from None
 
 
-def _json(text: str, file: str) -> Any:
+@contextmanager
+def _results(text: str, file: str, program: str) -> Iterator[Any]:
     try:
-        return json.loads(text)
+        yield json.loads(text)
     except json.JSONDecodeError as error:
         raise TsbsFormatError(file, error.lineno, f"not JSON: {error.msg} (the file may be cut short)") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TsbsFormatError(file, 1, f"not a results file of {program}: {error!r} is missing or wrong") from None
+
+
+def together(
+    loads: Sequence[LoadOutput | None], results: Sequence[LoadResults | None], began_s: Sequence[float]
+) -> tuple[LoadOutput | None, LoadResults | None]:
+    """Add up the outputs of several clients' loaders, each with its own part of the data; a single one is unchanged.
+
+    `began_s`: when each load began, in seconds, on one clock; empty for a single client. The whole load takes from the
+    first begin to the last end, and its rate is all samples over that. Curves are added interval by interval, since all
+    loads began within milliseconds.
+    """
+    if not began_s:
+        return loads[0], results[0]
+    whole = [load for load in loads if load is not None and load.samples is not None]
+    timed = [result for result in results if result is not None]
+    if len(whole) < len(loads) or len(timed) < len(results):
+        return None, None
+    ends = [began + result.seconds for began, result in zip(began_s, timed, strict=True)]
+    seconds, samples, period_s = max(ends) - min(began_s), sum(load.samples or 0 for load in whole), timed[0].period_s
+    longest = max((load.intervals for load in whole), key=len)
+    curves = [_lasting(load, len(longest), period_s) for load in whole]
+    intervals = tuple(
+        LoadInterval(interval.clock, sum(rate for rate, _ in points), sum(total for _, total in points))
+        for interval, *points in zip(longest, *curves, strict=True)
+    )
+    rate, workers = samples / seconds, sum(load.workers or 0 for load in whole)
+    return LoadOutput(intervals, samples, seconds, rate, workers), LoadResults(seconds, rate, period_s)
+
+
+def _lasting(load: LoadOutput, count: int, period_s: float) -> list[tuple[float, float]]:
+    """Return rate and total of `count` intervals. After the load's end: the rest of its samples, then nothing."""
+    points, sent = [(interval.rate, interval.total) for interval in load.intervals], float(load.samples or 0)
+    rest = max(sent - (points[-1][1] if points else 0.0), 0.0)
+    return [*points, (rest / period_s, sent), *[(0.0, sent)] * count][:count]

@@ -1,6 +1,6 @@
-"""What each variant did at fixed rates (mixed, capacity) -> measurements, and the histograms of its times.
+"""The parts at fixed rates (mixed, capacity) of each variant -> measurements, and the histograms of its times.
 
-A phase that is void says nothing of the server, and has no value here. Times are in ns in, in ms out.
+A void phase says nothing about the server, and gives no value. Input times are in ns, results in ms.
 """
 
 import csv
@@ -20,13 +20,13 @@ _COUNTERS = {"mixed_merges": "merges", "mixed_rows_merged": "rows_merged", "mixe
 
 
 def read_rates(block: Block, plan: Plan, into: Reading) -> None:
-    """Add what the parts at fixed rates of a block say; a variant that failed in the block has no figure of them."""
+    """Add the figures of a block's parts at fixed rates. A variant that failed in the block has none."""
     failed = {failure.variant for failure in block.failures}
     if "" in failed or block.void:
         return
-    for part, of in ((MIXED, block.mixed), (CAPACITY, block.capacity)):
-        for variant in of.keys() - failed:
-            phases = of[variant].phases
+    for part, records in ((MIXED, block.mixed), (CAPACITY, block.capacity)):
+        for variant in records.keys() - failed:
+            phases = records[variant].phases
             good = {stream.rate for phase in phases if not phase.void for stream in phase.streams}
             for key, counts in read_counts(block.path / variant / f"{part}.csv.gz").items():
                 if key[0] in good:
@@ -59,7 +59,7 @@ def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:
             continue
         for stream in phase.streams:
             if not stream.planned:
-                continue  # starts are drawn: at less than one in a phase it may have none
+                continue  # starts are drawn at random: at a low rate a phase may have none
             name = f"mixed_{stream.operation}"
             yield from ((f"{name}_{p}_ms", "", ns / 1e6) for p, ns in stream.response_ns.items())
             yield from ((f"{name}_service_{p}_ms", "", stream.service_ns[p] / 1e6) for p in ("p50", "p99"))
@@ -69,31 +69,30 @@ def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:
         yield "mixed_rss_bytes", "", phase.rss_bytes
         yield "mixed_lateness_p999_ms", "", max(stream.lateness_ns["p999"] for stream in phase.streams) / 1e6
         yield "mixed_client_cpu_ratio", "", phase.client_share
-        yield from ((name, "", phase.counters[of]) for name, of in _COUNTERS.items() if of in phase.counters)
+        yield from ((name, "", phase.counters[own]) for name, own in _COUNTERS.items() if own in phase.counters)
 
 
 def _capacity(phases: Sequence[RatePhase], plan: Plan) -> Iterator[tuple[str, str, float]]:
-    asked = plan.capacity
-    if asked is None:
+    ladder = plan.capacity
+    if ladder is None:
         return
-    good = [phase for phase in phases if not phase.void and phase.streams[0].planned]
-    for phase in good:
-        yield "capacity_response_ms", f"{phase.rate:g}/s", phase.streams[0].response_ns[asked.percentile] / 1e6
-    if (rate := capacity(phases, asked.percentile, asked.within_ms)) is not None:
+    for phase in phases:
+        if not phase.void and phase.streams[0].planned:
+            yield "capacity_response_ms", f"{phase.rate:g}/s", phase.streams[0].response_ns[ladder.percentile] / 1e6
+    if (rate := capacity(phases, ladder.percentile, ladder.within_ms)) is not None:
         yield "capacity_rate", "", rate
 
 
 def capacity(phases: Sequence[RatePhase], percentile: str, within_ms: float) -> float | None:
-    """Return the rate at which a percentile of response times crosses the bound, behind the last rung that was held.
+    """Return the rate at which a percentile of response times crosses the bound, after the last rung that was held.
 
-    Between that rung and the next one it is interpolated in the logs of both, so that it is no multiple of the ladder's
-    steps. None where no rung was held, where the last of the ladder was, or where the next one says nothing: then it is
-    not known.
+    Between this rung and the next it is interpolated in the logs of rate and time, so that it is not limited to the
+    ladder's steps. None (unknown) if no rung was held, if the last rung of the ladder was, or if the next one is void.
     """
-    held = [i for i, phase in enumerate(phases) if phase.held and phase.streams[0].planned]
-    if not held or held[-1] + 1 == len(phases) or phases[held[-1] + 1].void:
+    last = max((i for i, phase in enumerate(phases) if phase.held and phase.streams[0].planned), default=None)
+    if last is None or last + 1 == len(phases) or phases[last + 1].void:
         return None
-    low, high = phases[held[-1]], phases[held[-1] + 1]
+    low, high = phases[last], phases[last + 1]
     below, above = (phase.streams[0].response_ns[percentile] / 1e6 for phase in (low, high))
     if above <= within_ms:  # some were not answered at all
         return low.rate

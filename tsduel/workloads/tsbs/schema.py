@@ -1,28 +1,15 @@
-"""An experiment of databases under TSBS's load: what its file may say."""
+"""An experiment of databases under TSBS's load: the fields of its file, and which values are refused."""
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from tsduel.core import sections
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
-from tsduel.core.sections import (
-    CapacityAsked,
-    DesignAsked,
-    Duel,
-    Host,
-    MixedAsked,
-    ProfileKind,
-    QuerySettings,
-    Report,
-    Settle,
-    Watchdog,
-    WorkloadAsked,
-    listed,
-)
 from tsduel.targets import Database, databases
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
@@ -32,15 +19,23 @@ MOST_PORT = 65535
 
 
 def _listed(value: object) -> object:
-    """Take a role in place of a list of one."""
-    # A list is none in strict mode, here.
+    """Accept a role in place of a list with one role."""
+    # In strict mode a list is no tuple here.
     if not isinstance(value, list):
         return value
-    return tuple((of,) if isinstance(of, str) else tuple(of) if isinstance(of, list) else of for of in value)
+    return tuple(
+        (roles,) if isinstance(roles, str) else tuple(roles) if isinstance(roles, list) else roles for roles in value
+    )
+
+
+def _known(value: str, allowed: Collection[str], what: str) -> str:
+    if value not in allowed:
+        raise ValueError(f"unknown {what}; allowed: {', '.join(allowed)}")
+    return value
 
 
 class TsbsVariant(experiment.Variant):
-    """One side: which revision of which database, built how, started with what; or a list of such components."""
+    """One side: one component (its revision, build, flags and environment) of a database, or a list of components."""
 
     target: str = "victoriametrics"
     package: Literal[""] = ""
@@ -54,33 +49,30 @@ class TsbsVariant(experiment.Variant):
 
     @property
     def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components, what clients ask first before what that asks."""
+        """Its components: the one that clients ask comes first, then the components that it asks."""
         database = databases()[self.target]
         if self.components:
             roles = list(database.programs)
             return tuple(sorted(self.components, key=lambda part: roles.index(part.role)))
         return tuple(self.model_copy(update={"role": role}) for role in database.required)
 
-    @field_validator("target")
-    @classmethod
-    def _known_target(cls, value: str) -> str:
-        if value not in databases():
-            raise ValueError(f"unknown database; allowed: {', '.join(sorted(databases()))}")
-        return value
+    _known_target = field_validator("target")(lambda value: _known(value, sorted(databases()), "database"))
 
     @model_validator(mode="after")
-    def _of_its_database(self) -> Self:
+    def _consistent(self) -> Self:
+        database = databases()[self.target]
         if self.components and (other := self.model_fields_set - {"target", "components"}):
             raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
-        database = databases()[self.target]
-        roles, of_one = list(database.programs), {"role", "flags", "env", "files"} & self.model_fields_set
-        if of_one and not (self.components or database.main):
-            raise ValueError(f"{min(of_one)}: {self.target} has several components; say in `components:` whose it is")
+        of_component = {"role", "flags", "env", "files"} & self.model_fields_set
+        if of_component and not (self.components or database.main):
+            raise ValueError(
+                f"{min(of_component)}: {self.target} has several components; say in `components:` whose it is"
+            )
         short = (self,) if "role" in self.model_fields_set else ()
         given = [part.role for part in self.components or short or self.parts]
         for role in given:
-            if role not in roles:
-                raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(roles)}")
+            if role not in database.programs:
+                raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(database.programs)}")
             if given.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
         for role in database.required:
@@ -89,20 +81,19 @@ class TsbsVariant(experiment.Variant):
         return self
 
     @model_validator(mode="after")
-    def _flags_that_are_not_ours(self) -> Self:
+    def _own_flags(self) -> Self:
         refused = {flag.lstrip("-") for flag in databases()[self.target].target.refused_flags}
-        for part in self.parts:
-            for flag in part.flags:
-                if flag.lstrip("-").partition("=")[0] in refused:
-                    raise ValueError(
-                        f"flags: {flag.partition('=')[0]} is ours: every component is given its directory, an address "
-                        "that nobody else can reach (host.port: the first port), and those of the others"
-                    )
+        for flag in (flag.partition("=")[0] for part in self.parts for flag in part.flags):
+            if flag.lstrip("-") in refused:
+                raise ValueError(
+                    f"flags: {flag} is ours: every component is given its directory, an address "
+                    "that nobody else can reach (host.port: the first port), and those of the others"
+                )
         return self
 
 
-class Queries(QuerySettings):
-    """The query types; with `shared_seed` all types ask for the same hosts, so that earlier ones warm later ones."""
+class Queries(sections.QuerySettings):
+    """The query types. With `shared_seed` all types ask for the same hosts, so that earlier types warm later ones."""
 
     types: Annotated[tuple[str, ...], Field(min_length=1)] = tsbs_queries.PARTITION_INDEX_TYPES
     shared_seed: bool = False
@@ -117,18 +108,13 @@ class Queries(QuerySettings):
         return value
 
 
-class Workload(WorkloadAsked):
-    """The data, of a use case whose samples can be counted beforehand."""
+class Workload(sections.WorkloadAsked):
+    """The data, of a use case with a known number of samples a line."""
 
-    @field_validator("use_case")
-    @classmethod
-    def _known_use_case(cls, value: str) -> str:
-        if value not in tsbs_queries.SAMPLES_PER_LINE:
-            raise ValueError(f"unknown use case; allowed: {', '.join(tsbs_queries.SAMPLES_PER_LINE)}")
-        return value
+    _known_case = field_validator("use_case")(lambda name: _known(name, tsbs_queries.SAMPLES_PER_LINE, "use case"))
 
 
-class Design(DesignAsked):
+class Design(sections.DesignAsked):
     """Thresholds are by metric."""
 
     @field_validator("thresholds")
@@ -141,225 +127,235 @@ class Design(DesignAsked):
 
 
 class TsbsExperiment(experiment.Experiment):
-    """The whole written question."""
+    """The whole experiment. Each `_refuse_...` yields a sentence for every combination of fields that is refused."""
 
     kind: Literal["tsbs"] = "tsbs"
     variants: dict[str, TsbsVariant] = {
-        "baseline": TsbsVariant(ref="v1.132.0"),
-        "candidate": TsbsVariant(ref="v1.133.0"),
+        name: TsbsVariant(ref=ref) for name, ref in (("baseline", "v1.132.0"), ("candidate", "v1.133.0"))
     }
     workload: Workload = Workload()
     queries: Queries = Queries()
-    duel: Duel = Duel()
-    settle: Settle = Settle()
-    mixed: MixedAsked | None = None
-    capacity: CapacityAsked | None = None
+    duel: sections.Duel = sections.Duel()
+    settle: sections.Settle = sections.Settle()
+    mixed: sections.MixedAsked | None = None
+    capacity: sections.CapacityAsked | None = None
     design: Design = Design()
-    watchdog: Watchdog = Watchdog()
-    host: Host = Host()
-    report: Report = Report()
-    # One after the other as SSH_HOST names them: what each does.
+    watchdog: sections.Watchdog = sections.Watchdog()
+    host: sections.Host = sections.Host()
+    report: sections.Report = sections.Report()
+    # The roles of each host, in the order of SSH_HOST.
     hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
-    # Behind the measured blocks, in one more.
-    profile: tuple[ProfileKind, ...] = ()
-    # Keys with lists; what they make is validated a cell at a time, without it (tsduel.question.matrix).
+    # In one more block after the measured ones.
+    profile: tuple[sections.ProfileKind, ...] = ()
+    # Keys with lists. Each cell is validated by itself, without this section (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
 
-    _listed = field_validator("profile", mode="before")(listed)
+    _listed = field_validator("profile", mode="before")(sections.listed)
 
     @model_validator(mode="after")
-    def _profiled(self) -> Self:
-        for target in {variant.target for variant in self.variants.values()} if self.profile else ():
-            if not databases()[target].target.pprof:
-                raise ValueError(
-                    f"profile: {target} has no pprof endpoint, and nothing else says here where its time goes: "
-                    "leave it out"
-                )
-        if self.profile and self.upgrades:
-            raise ValueError(
-                "profile: is of loads and queries from an empty disk, and not of an upgrade: leave it out, or "
-                "design.start_from: baseline"
-            )
-        if self.profile and self.design.reload == "once" and not self.duel.enabled:
-            raise ValueError("profile: with design.reload: once and without a duel nothing is left to read")
-        return self
-
-    @model_validator(mode="after")
-    def _changed_lines(self) -> Self:
-        formats = {databases()[variant.target].target.data_format for variant in self.variants.values()}
-        if self.workload.data_kind != "regular" and not formats <= set(tsbs_queries.LINE_FORMATS):
-            raise ValueError(
-                f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
-                "of these databases are loaded by; allowed: regular"
-            )
+    def _consistent(self) -> Self:
+        first = (self._refuse_profile, self._refuse_data_kind, self._refuse_hosts, self._refuse_with_hosts)
+        rest = (self._refuse_upgrade, self._refuse_types, self._refuse_blocks, self._refuse_in_turn, self._refuse_rates)
+        for sentence in itertools.chain.from_iterable(check() for check in first + rest):
+            raise ValueError(sentence)
         return self
 
     @property
     def topology(self) -> dict[str, tuple[str, ...]]:
-        """What each host does, by its name in the plan; empty where one host does it all."""
+        """The roles of each host, by the host's name in the plan; empty if one host has all roles."""
         named = {role for roles in self.hosts for role in roles} - {SERVER}
         rest = tuple(role for role in self._roles if role not in named)
-        found = (tuple(r for r in roles if r != SERVER) + rest if SERVER in roles else roles for roles in self.hosts)
-        return {f"host{number}": roles for number, roles in enumerate(found, 1)}
+        hosts = (tuple(r for r in roles if r != SERVER) + rest if SERVER in roles else roles for roles in self.hosts)
+        return {f"host{number}": roles for number, roles in enumerate(hosts, 1)}
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether variants start on the data that the baseline has left."""
+        return self.design.start_from == "baseline"
+
+    @property
+    def loads_in_turn(self) -> bool:
+        """Whether all of the data goes to the variants in turn."""
+        return self.design.load == "duel"
 
     @property
     def _roles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(part.role for variant in self.variants.values() for part in variant.parts))
 
-    @model_validator(mode="after")
-    def _hosts_apart(self) -> Self:
-        if not self.hosts:
-            return self
-        parts = self.hosts[len(clients := list(itertools.takewhile((CLIENT,).__eq__, self.hosts))) :]
-        if not clients or not parts or any(CLIENT in roles for roles in parts):
-            raise ValueError(
-                "hosts: the client's comes first and does nothing else, or several of them; then those of components"
-            )
-        if self.workload.scale % len(clients):
-            raise ValueError(
-                f"workload.scale: {len(clients)} clients load a part of the simulated hosts each, and "
-                f"{self.workload.scale} cannot be shared evenly; allowed: multiples of {len(clients)}"
-            )
-        known, seen = (SERVER, *self._roles), set[str]()
-        for role in (role for roles in parts for role in roles):
-            if role not in known:
-                raise ValueError(
-                    f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
-                )
-            if role in seen:
-                raise ValueError(f"hosts: {role} is there twice, and each runs on one host")
-            seen.add(role)
-        if SERVER not in seen and (homeless := [role for role in self._roles if role not in seen]):
-            raise ValueError(
-                f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _what_hosts_apart_allow(self) -> Self:
-        if not self.hosts:
-            return self
-        if self.upgrades:
-            raise ValueError("hosts: design.start_from: baseline copies directories, and needs all on one host")
-        if self.host.pin != "auto":
-            raise ValueError("host.pin: nothing is pinned where the client has a host of its own (hosts)")
-        if self.host.port + LENT_PORT > MOST_PORT:
-            raise ValueError(f"host.port: {MOST_PORT - LENT_PORT} at most with `hosts:`")
-        return self
-
     @property
-    def upgrades(self) -> bool:
-        """Whether variants start on what the baseline has left."""
-        return self.design.start_from == "baseline"
+    def _databases(self) -> list[Database]:
+        return [databases()[name] for name in dict.fromkeys(variant.target for variant in self.variants.values())]
 
-    @model_validator(mode="after")
-    def _upgrades(self) -> Self:
+    def _refuse_profile(self) -> Iterator[str]:
+        for database in self._databases if self.profile else ():
+            if not database.target.pprof:
+                yield (
+                    f"profile: {database.target.name} has no pprof endpoint, and nothing else says here where its "
+                    "time goes: leave it out"
+                )
+        if self.profile and self.upgrades:
+            yield (
+                "profile: is of loads and queries from an empty disk, and not of an upgrade: leave it out, or "
+                "design.start_from: baseline"
+            )
+        if self.profile and self.design.reload == "once" and not self.duel.enabled:
+            yield "profile: with design.reload: once and without a duel nothing is left to read"
+
+    def _refuse_data_kind(self) -> Iterator[str]:
+        formats = {database.target.data_format for database in self._databases}
+        if self.workload.data_kind != "regular" and not formats <= set(tsbs_queries.LINE_FORMATS):
+            yield (
+                f"workload.data_kind: {self.workload.data_kind} changes lines of the Influx protocol, which not all "
+                "of these databases are loaded by; allowed: regular"
+            )
+
+    def _refuse_hosts(self) -> Iterator[str]:
+        if not self.hosts:
+            return
+        clients = self.hosts.count((CLIENT,))
+        parts = self.hosts[clients:]
+        if not clients or not parts or any(CLIENT in roles for roles in parts):
+            yield "hosts: the client's comes first and does nothing else, or several of them; then those of components"
+        for name, scale in (("scale", self.workload.scale), ("solo_scale", self.workload.solo_scale or 0)):
+            if scale % clients:
+                yield (
+                    f"workload.{name}: {clients} clients load a part of the simulated hosts each, and "
+                    f"{scale} cannot be shared evenly; allowed: multiples of {clients}"
+                )
+        known, named = (SERVER, *self._roles), [role for roles in parts for role in roles]
+        for role in named:
+            if role not in known:
+                yield f"hosts: no variant has a component {role!r}; allowed: {', '.join(dict.fromkeys(known))}"
+            if named.count(role) > 1:
+                yield f"hosts: {role} is there twice, and each runs on one host"
+        if SERVER not in named and (homeless := [role for role in self._roles if role not in named]):
+            yield f"hosts: no host runs {homeless[0]}; name it, or name `{SERVER}`, the host of all that are not named"
+
+    def _refuse_with_hosts(self) -> Iterator[str]:
+        if self.hosts and self.upgrades:
+            yield "hosts: design.start_from: baseline copies directories, and needs all on one host"
+        if self.hosts and self.host.pin != "auto":
+            yield "host.pin: nothing is pinned where the client has a host of its own (hosts)"
+        if self.hosts and self.host.port + LENT_PORT > MOST_PORT:
+            yield f"host.port: {MOST_PORT - LENT_PORT} at most with `hosts:`"
+
+    def _refuse_upgrade(self) -> Iterator[str]:
         other = self.queries.solo or self.duel.load or self.mixed or self.capacity or self.matrix
-        targets = {variant.target for variant in self.variants.values()}
-        if self.upgrades and (other or not self.duel.enabled or len(targets) > 1):
-            raise ValueError(
+        if self.upgrades and (other or not self.duel.enabled or len(self._databases) > 1):
+            yield (
                 "design.start_from: baseline compares versions of one database by duels: duel.enabled, and none of "
                 "queries.solo, duel.load, mixed, capacity, matrix"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        asked = [databases()[name] for name in dict.fromkeys(variant.target for variant in self.variants.values())]
-        answered = [name for name in asked[0].query_types if all(name in one.query_types for one in asked)]
+    def _refuse_types(self) -> Iterator[str]:
+        first, *others = self._databases
+        common = [name for name in first.query_types if all(name in other.query_types for other in others)]
         for name in self.queries.types:
-            if name not in answered:
-                who = next(one.target.name for one in asked if name not in one.query_types) if asked[1:] else "it"
-                allowed = f"{'all can be asked' if asked[1:] else 'allowed'}: {', '.join(answered) or 'none'}"
-                raise ValueError(f"queries.types: {who} cannot be asked {name}; {allowed}")
+            if name not in common:
+                who = next(d.target.name for d in self._databases if name not in d.query_types) if others else "it"
+                allowed = f"{'all can be asked' if others else 'allowed'}: {', '.join(common) or 'none'}"
+                yield f"queries.types: {who} cannot be asked {name}; {allowed}"
             hours = tsbs_queries.window_hours(name)
             if hours * 3600 >= self.workload.window_s:
-                raise ValueError(
+                yield (
                     f"queries.types: {name} reads {hours} h, which must be strictly shorter than the data's "
-                    f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)",
+                    f"window of {self.workload.window_s / 3600:g} h (workload.start, workload.end)"
                 )
-        for database in asked:
-            self._in_time(database)
+
+    def _refuse_blocks(self) -> Iterator[str]:
+        for database in self._databases:
+            yield from self._refuse_late_samples(database)
         if self.queries.solo and self.queries.count is None and self.design.warmup_blocks == 0:
-            raise ValueError(
+            yield (
                 "queries.count: needed when design.warmup_blocks is 0, since the warm-up block is where "
-                "the count that fills queries.seconds is found",
+                "the count that fills queries.seconds is found"
             )
         later = self.duel.enabled or self.mixed or self.capacity
         if self.design.reload == "once" and (self.queries.solo or not later):
-            raise ValueError("design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo")
-        for one in asked:
-            if self.duel.load and not one.target.write_path:
-                raise ValueError(
-                    "duel.load: this database does not take lines over HTTP, so batches cannot be exchanged: "
-                    f"{one.target.name}"
+            yield "design.reload: once leaves the duel alone to later blocks: duel.enabled, no queries.solo"
+        for database in self._databases if self.duel.load or self.loads_in_turn else ():
+            if not database.target.write_path:
+                key = "design.load: duel" if self.loads_in_turn else "duel.load"
+                yield (
+                    f"{key}: this database does not take lines over HTTP, so batches cannot be exchanged: "
+                    f"{database.target.name}"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _duel_says_it(self) -> Self:
+    def _refuse_in_turn(self) -> Iterator[str]:
+        against = {
+            "duel.enabled: false": not self.duel.enabled,
+            "design.start_from: baseline": self.upgrades,
+            "design.reload: once": self.design.reload == "once",
+            "queries.solo: true": self.queries.solo,
+            "duel.load_s": "load_s" in self.duel.model_fields_set,
+        }
+        for key, is_so in against.items():
+            if is_so and self.loads_in_turn:
+                yield (
+                    "design.load: duel has all of the data go to each variant in turn, in every block, and nobody "
+                    f"loads alone: leave out {key}, or take design.load: solo"
+                )
+        if self.workload.solo_scale is not None and not (self.loads_in_turn and self.design.warmup_blocks):
+            yield (
+                "workload.solo_scale: is of one load alone in the warm-up block, where measured blocks have none: it "
+                "needs design.load: duel and design.warmup_blocks: 1, or leave it out (null)"
+            )
         if self.duel.counters == "duel" and self.queries.cache != "as-loaded":
-            raise ValueError(
+            yield (
                 "duel.counters: duel counts all that was asked since the start, so queries.cache has to be as-loaded; "
                 "allowed: type"
             )
         if self.design.judged == "duel" and not self.duel.enabled:
-            raise ValueError("design.judged: duel leaves nothing to judge without duel.enabled; allowed: all")
-        return self
+            yield "design.judged: duel leaves nothing to judge without duel.enabled; allowed: all"
 
-    @model_validator(mode="after")
-    def _rates_fit(self) -> Self:
+    def _refuse_rates(self) -> Iterator[str]:
         for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
             for name in rates.types if rates else ():
                 if name not in self.queries.types:
-                    raise ValueError(
-                        f"{section}.types: {name} is none of queries.types, which have files: "
-                        f"{', '.join(self.queries.types)}"
-                    )
+                    files = ", ".join(self.queries.types)
+                    yield f"{section}.types: {name} is none of queries.types, which have files: {files}"
+        churn = self.workload.churn
         if self.mixed is None:
-            if self.workload.churn:
-                raise ValueError("workload.churn: has no effect without `mixed:`, in whose lines series come and go")
-            return self
-        for target in dict.fromkeys(variant.target for variant in self.variants.values()):
-            if not databases()[target].target.write_path:
-                raise ValueError(
-                    f"mixed: {target} does not take lines over HTTP, so they cannot be sent to it at a rate"
-                )
+            if churn:
+                yield "workload.churn: has no effect without `mixed:`, in whose lines series come and go"
+            return
+        for database in self._databases:
+            if not database.target.write_path:
+                name = database.target.name
+                yield f"mixed: {name} does not take lines over HTTP, so they cannot be sent to it at a rate"
         _, window_s = behind(self.workload, self.mixed)
-        if self.workload.churn and self.workload.churn.every_s >= window_s:
-            raise ValueError(
-                f"workload.churn.every_s: {self.workload.churn.every_s} s are longer than all that mixed writes, "
+        if churn and churn.every_s >= window_s:
+            yield (
+                f"workload.churn.every_s: {churn.every_s} s are longer than all that mixed writes, "
                 f"{window_s} s by the clock of the data"
             )
-        return self
 
-    def _in_time(self, database: Database) -> None:
-        """Refuse a load whose workers can be so far apart that samples come too late for a database.
+    def _refuse_late_samples(self, database: Database) -> Iterator[str]:
+        """Refuse a load whose workers may be so far apart that the database gets samples too late.
 
-        TSBS's loader has at most 3 batches a worker under way (load/scan_with_flow_control.go), and one that it fills.
-        All of them may wait for one worker, and each holds that worker's share of the hosts alone.
+        TSBS's loader has at most 3 batches a worker under way (load/scan_with_flow_control.go), and fills one more. All
+        of them may wait for one worker, and each batch may have only the lines of that worker's share of the hosts.
         """
-        load = self.workload
-        if database.late_s is not None and self.hosts.count((CLIENT,)) > 1 and load.window_s > database.late_s:
-            raise ValueError(
-                f"hosts: {database.target.name} takes no sample that is {database.late_s:,} s older than its newest, "
+        load, late_s, target = self.workload, database.late_s, database.target.name
+        if late_s is None:
+            return
+        if self.hosts.count((CLIENT,)) > 1 and load.window_s > late_s:
+            yield (
+                f"hosts: {target} takes no sample that is {late_s:,} s older than its newest, "
                 "and nothing keeps several clients that close together: one client, or a window (workload.start, "
                 "workload.end) no longer than that"
             )
-        if database.late_s is None or load.workers == 1:
-            return
         lines_s = (3 * load.workers + 1) * load.workers * load.step_s / load.scale
-        if lines_s * load.batch_size > database.late_s:
-            raise ValueError(
+        if load.workers > 1 and lines_s * load.batch_size > late_s:
+            yield (
                 f"workload.batch_size: {load.workers} workers can be {lines_s * load.batch_size:,.0f} s of the data "
-                f"apart, and {database.target.name} takes no sample that is {database.late_s:,} s older than its "
-                f"newest: at most {int(database.late_s / lines_s):,} lines with {load.workers} workers, or "
-                "workload.workers: 1"
+                f"apart, and {target} takes no sample that is {late_s:,} s older than its newest: "
+                f"at most {int(late_s / lines_s):,} lines with {load.workers} workers, or workload.workers: 1"
             )
 
 
-def behind(workload: WorkloadAsked, mixed: MixedAsked) -> tuple[int, int]:
-    """Return lines and seconds of the window behind the loaded one: whole intervals that hold what mixed sends."""
+def behind(workload: sections.WorkloadAsked, mixed: sections.MixedAsked) -> tuple[int, int]:
+    """Return lines and seconds of the window after the loaded one: the whole intervals that mixed sends."""
     lines = math.ceil(mixed.ingest * mixed.seconds / tsbs_queries.SAMPLES_PER_LINE[workload.use_case])
     steps = math.ceil(lines / workload.scale)
     return steps * workload.scale, steps * workload.step_s

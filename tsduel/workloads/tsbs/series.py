@@ -1,4 +1,4 @@
-"""The solo part of a block -> its time series: what the loader's CSV and the host's ticks say, second by second."""
+"""The solo part of a block -> its time series, second by second, from the loader's CSV and the host's ticks."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from tsduel.workloads.tsbs.exposition import Snapshot
 from tsduel.workloads.tsbs.measure import RawSolo
 from tsduel.workloads.tsbs.output import LoadInterval, LoadOutput
 
-_TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding
-_LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding
+_TAIL_FROM = 0.5  # of a reporting period: the rate of a shorter last interval is mostly rounding error
+_LEAST_S = 0.4  # the kernel counts CPU in steps of 10 ms: over a shorter time a rate is mostly rounding error
 _LEVELS = {"rss_bytes": "rss", "data_size_bytes": "bytes_kept", "parts": "parts", "pending_rows": "pending",
            "active_merges": "active_merges"}  # fmt: skip
 _RATES = {
@@ -32,7 +32,7 @@ def points(raw: RawSolo) -> Iterator[Point]:
 
 
 def ingested(raw: RawSolo) -> Iterator[Point]:
-    """Yield the course of the load on top of data that were there."""
+    """Yield the course of a load on top of existing data."""
     for elapsed, rate in load_curve(raw):
         yield Point(raw.variant, raw.part, "ingest", "", elapsed, "load_rate", rate)
     if phase := raw.phase("ingest"):
@@ -40,10 +40,10 @@ def ingested(raw: RawSolo) -> Iterator[Point]:
 
 
 def load_curve(raw: RawSolo) -> list[tuple[float, float]]:
-    """Load rate over time: (seconds since the load began, samples/s in the interval that ended then).
+    """Return the load rate over time: (seconds since the load began, samples/s in the interval that ended then).
 
-    TSBS never prints its last, partial interval, so a load would seem to end early, and one shorter than a period
-    would have no curve at all: what the summary says beyond the last line is added as the last point.
+    TSBS never prints its last, partial interval: a load would seem to end early, and a load shorter than a period would
+    have no curve. So the last point is the summary minus the last line.
     """
     if raw.load is None:
         return []
@@ -51,16 +51,16 @@ def load_curve(raw: RawSolo) -> list[tuple[float, float]]:
 
 
 def curve_of(load: LoadOutput, period_s: float) -> list[tuple[float, float]]:
-    """Return the curve of a loader's output whose reporting period is known."""
+    """Return the curve of a loader's output with this reporting period."""
     curve: list[tuple[float, float]] = []
     at, first = 0.0, load.intervals[0].clock if load.intervals else 0
     for interval in load.intervals:
-        # The clock has whole seconds; the count of periods is exact until the loader is too busy for a period.
+        # The clock has whole seconds. The count of periods is exact unless the loader was too busy and left one out.
         by_clock = interval.clock - first + period_s
         at = by_clock if by_clock > at + period_s + 1 else at + period_s
         curve.append((at, interval.rate))
     if load.samples is not None and load.seconds is not None:
-        left, seconds = load.samples - _acknowledged(load.intervals), load.seconds - at
+        left, seconds = load.samples - (load.intervals[-1].total if load.intervals else 0), load.seconds - at
         if seconds > 0 and (seconds >= _TAIL_FROM * period_s or not curve):
             curve.append((load.seconds, max(left, 0.0) / seconds))
     return curve
@@ -72,34 +72,29 @@ def period(intervals: tuple[LoadInterval, ...]) -> float:
     return float(min(gaps)) if gaps else 1.0
 
 
-def _acknowledged(intervals: tuple[LoadInterval, ...]) -> float:
-    return intervals[-1].total if intervals else 0.0
-
-
 def _course(raw: RawSolo) -> Iterator[Point]:
-    """Yield the whole solo part as one, under the phase `solo`: seconds since the load began, to the begin of the stop.
+    """Yield the whole solo part as one phase, `solo`: in seconds since the load began, up to the begin of the stop.
 
-    Edges count as well as ticks, since a short query phase has no tick; what was written counts from the load's begin.
+    Edges are used as well as ticks, since a short query phase has no tick. Bytes written count from the load's begin.
     """
     load, stop = raw.phase("load"), raw.phase("stop")
     if load is None:
         return
     first = before = None
     for snapshot in raw.snapshots:
-        # The edge of a begin is taken just before the phase's clock starts.
+        # The host reads the edge of a begin just before the phase's clock starts.
         at_begin = (snapshot.phase, snapshot.edge) == ("load", "begin")
         if (snapshot.epoch < load.begin and not at_begin) or (stop is not None and snapshot.epoch > stop.begin):
             continue
         first, before = first or snapshot, before or snapshot
-        found = {name: snapshot.values[_LEVELS[name]] for name in _COURSE if _LEVELS[name] in snapshot.values}
+        values = {name: snapshot.values[_LEVELS[name]] for name in _COURSE if _LEVELS[name] in snapshot.values}
         if "storage_written" in snapshot.values and "storage_written" in first.values:
-            found["storage_written_bytes"] = snapshot.values["storage_written"] - first.values["storage_written"]
-        seconds = snapshot.epoch - before.epoch
-        if seconds >= _LEAST_S and "cpu_user" in snapshot.values and "cpu_user" in before.values:
-            found["cpu_cores"] = (_cpu(snapshot) - _cpu(before)) / seconds
+            values["storage_written_bytes"] = snapshot.values["storage_written"] - first.values["storage_written"]
+        if snapshot.epoch - before.epoch >= _LEAST_S and (cores := _cores(before, snapshot)):
+            values |= cores
             before = snapshot
         elapsed = max(0.0, snapshot.epoch - load.begin)
-        yield from (Point(raw.variant, SOLO, SOLO, "", elapsed, name, value) for name, value in found.items())
+        yield from (Point(raw.variant, SOLO, SOLO, "", elapsed, name, value) for name, value in values.items())
 
 
 def _ticks(raw: RawSolo, phase: Phase) -> Iterator[Point]:
@@ -107,19 +102,21 @@ def _ticks(raw: RawSolo, phase: Phase) -> Iterator[Point]:
     for tick in raw.snapshots:
         if tick.phase or not phase.begin <= tick.epoch <= phase.end:
             continue
-        found = {name: tick.values[counter] for name, counter in _LEVELS.items() if counter in tick.values}
+        values = {name: tick.values[counter] for name, counter in _LEVELS.items() if counter in tick.values}
         if before is not None and tick.epoch > before.epoch:
             seconds = tick.epoch - before.epoch
             for name, counter in _RATES.items():
                 if counter in tick.values and counter in before.values:
-                    found[name] = (tick.values[counter] - before.values[counter]) / seconds
-            if "cpu_user" in tick.values and "cpu_user" in before.values:
-                found["cpu_cores"] = (_cpu(tick) - _cpu(before)) / seconds
+                    values[name] = (tick.values[counter] - before.values[counter]) / seconds
+            values |= _cores(before, tick)
         elapsed = tick.epoch - phase.begin
-        for name, value in found.items():
+        for name, value in values.items():
             yield Point(raw.variant, raw.part, phase.phase, phase.query_type, elapsed, name, value)
         before = tick
 
 
-def _cpu(snapshot: Snapshot) -> float:
-    return snapshot.values["cpu_user"] + snapshot.values.get("cpu_system", 0.0)
+def _cores(before: Snapshot, now: Snapshot) -> dict[str, float]:
+    if "cpu_user" not in before.values or "cpu_user" not in now.values:
+        return {}
+    first, last = (s.values["cpu_user"] + s.values.get("cpu_system", 0.0) for s in (before, now))
+    return {"cpu_cores": (last - first) / (now.epoch - before.epoch)}

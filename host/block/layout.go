@@ -1,0 +1,70 @@
+package block
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+
+	"tsduel/host/machine"
+	"tsduel/host/record"
+)
+
+// layout says where the programs, data and files of a block lie on each host. No path names a variant.
+type layout struct {
+	scratch string
+	plan    *record.Plan
+	seats   map[int]*seat // those that are taken
+}
+
+// seat is where the programs of a variant lie (places/SEAT/COMPONENT/program), with their ports.
+type seat struct {
+	number int
+	dir    string
+	ports  map[int]bool
+}
+
+// takeSeat takes the first free seat. Files stay in a vacated seat, so that a full disk still looks full.
+func (l *layout) takeSeat() *seat {
+	s := &seat{number: 1, ports: map[int]bool{}}
+	for l.seats[s.number] != nil {
+		s.number++
+	}
+	s.dir = filepath.Join(l.placesDir(), twoDigits(s.number))
+	l.seats[s.number] = s
+	return s
+}
+
+// freePort is the first port from host.port on that is free and that no seat has: some servers listen late.
+func (l *layout) freePort(s *seat, on machine.Machine) (port int, err error) {
+	given := map[int]bool{}
+	for _, taken := range l.seats {
+		maps.Copy(given, taken.ports)
+	}
+	err = on.FreePort(machine.Ports{From: l.plan.Host.Port, Given: given}, &port)
+	s.ports[port] = true
+	return port, err
+}
+
+func twoDigits(n int) string { return fmt.Sprintf("%02d", n) }
+
+func (l *layout) placesDir() string { return filepath.Join(l.scratch, "places") }
+
+// emptyDir is where clients run, since TSBS's commands read ./config.* as defaults.
+func (l *layout) emptyDir() string { return filepath.Join(l.scratch, "empty") }
+
+// loadedMark is a directory that exists while the data of this run are complete. It is wiped with them.
+func (l *layout) loadedMark() string { return filepath.Join(l.scratch, "data", "whole", l.plan.Run) }
+
+// dataDir is a variant's directory of a kind: loaded, copies, exchanged or logs.
+func (l *layout) dataDir(kind, variant string) string {
+	return filepath.Join(l.scratch, "data", kind, l.number(variant))
+}
+
+// number stands for a variant in the paths of a run. It is drawn, independent of the plan's order.
+func (l *layout) number(variant string) string {
+	drawn := rand.New(rand.NewPCG(uint64(l.plan.Design.Seed), 0)).Perm(len(l.plan.Variants))
+	at := slices.IndexFunc(l.plan.Variants, func(v record.Variant) bool { return v.Name == variant })
+	return twoDigits(1 + drawn[at])
+}

@@ -1,0 +1,100 @@
+package block
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/scrape"
+)
+
+// The lines of a log that explain a failed block best.
+var (
+	crash = regexp.MustCompile("panic: |\tpanic\t|\tfatal\t|fatal error: |FATAL|SIGSEGV|flag provided|error: |" +
+		"Error parsing ")
+	complains = regexp.MustCompile("level=ERROR|\t(error|warn)\t|lvl=(error|warn)")
+	goFailure = regexp.MustCompile("^panic: |^fatal error: |rror|^zstd: ")
+)
+
+// lines shows each line of the files that is not blank; files that do not exist have none.
+func lines(see func(string), paths ...string) {
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		for reader := bufio.NewReaderSize(file, 1<<16); err == nil; {
+			var line []byte
+			if line, err = reader.ReadBytes('\n'); len(bytes.TrimSpace(line)) > 0 {
+				see(string(line))
+			}
+		}
+		_ = file.Close()
+	}
+}
+
+// lastMatch is what the first group of a pattern matched last in the lines of files; empty without a match.
+func lastMatch(pattern *regexp.Regexp, paths ...string) (last string) {
+	lines(func(line string) {
+		if match := pattern.FindStringSubmatch(line); match != nil {
+			last = match[1]
+		}
+	}, paths...)
+	return last
+}
+
+// lastWords are the first line of a server's log about a crash, else its newest complaint, else its last
+// line.
+func lastWords(s *server) string {
+	_ = s.bringLog() // without it, the log as it is here
+	var crashed, complained, last string
+	lines(func(line string) {
+		if crashed == "" && crash.MatchString(line) {
+			crashed = line
+		}
+		if complains.MatchString(line) {
+			complained = line
+		}
+		last = line
+	}, s.log)
+	return fmt.Sprintf("%s (its log: %s)", scrape.OneLine(cmp.Or(crashed, complained, last, "it said nothing")),
+		strings.Replace(s.log, ".partial", "", 1))
+}
+
+// clientWords are the line of a client's output before the stack that Go prints, else its last line.
+func clientWords(paths ...string) string {
+	var texts [][]byte
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		texts = append(texts, text)
+	}
+	return wordsOf(texts...)
+}
+
+func wordsOf(texts ...[]byte) string {
+	var failed, last string
+	for line := range bytes.Lines(bytes.Join(texts, []byte("\n"))) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if last = string(line); failed == "" && goFailure.Match(line) {
+			failed = last
+		}
+	}
+	return scrape.OneLine(cmp.Or(failed, last, "it said nothing"))
+}
+
+// exitWords are an exit code and the signal that it stands for.
+func exitWords(code int) string {
+	if code <= 128 {
+		return fmt.Sprintf("exit code %d", code)
+	}
+	signal := strings.TrimPrefix(unix.SignalName(unix.Signal(code-128)), "SIG")
+	return fmt.Sprintf("exit code %d (%s)", code, cmp.Or(signal, "no signal"))
+}

@@ -1,0 +1,179 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/openloop"
+	"tsduel/host/proc"
+)
+
+// Unpacked unpacks FILE.zst into a pipe; wait closes it and returns the error. For other files feed is nil.
+func Unpacked(path string) (feed *os.File, wait func() error, err error) {
+	if !strings.HasSuffix(path, ".zst") {
+		return nil, func() error { return nil }, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	unpack, err := zstd.NewReader(file)
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	feed, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(in, unpack)
+		unpack.Close()
+		_, _ = file.Close(), in.Close()
+		if errors.Is(err, unix.EPIPE) {
+			err = nil // the loader has ended, and its output says why
+		} else if err != nil {
+			err = fmt.Errorf("unpack %s: %w", path, err)
+		}
+		done <- err
+	}()
+	return feed, func() error { _ = feed.Close(); return <-done }, nil
+}
+
+// held is a command that has stopped itself before its program began.
+type held struct {
+	*proc.Process
+	began chan time.Time // gets the time of its first output; closed when all of its output is in its file
+	fed   func() error
+}
+
+func (h *Here) Hold(c Held, pid *int) error {
+	if err := os.MkdirAll(filepath.Dir(c.Out), 0o777); err != nil {
+		return err
+	}
+	out, err := os.Create(c.Out)
+	complaints, noComplaints := os.Create(c.Complaints)
+	output, stdout, noPipe := os.Pipe()
+	feed, fed, noFeed := Unpacked(c.Feed)
+	defer func() { _, _, _ = complaints.Close(), stdout.Close(), feed.Close() }() // the command has its own
+	if err := errors.Join(err, noComplaints, noPipe, noFeed); err != nil {
+		_, _ = out.Close(), output.Close()
+		return err
+	}
+	client := &held{began: make(chan time.Time, 1), fed: fed}
+	go func() {
+		defer close(client.began)
+		first := make([]byte, 1<<12)
+		n, _ := output.Read(first)
+		client.began <- time.Now()
+		_, _ = out.Write(first[:n])
+		_, _ = io.Copy(out, output)
+		_, _ = out.Close(), output.Close()
+	}()
+	name := c.Argv[0]
+	c.Argv = append([]string{"-c", `kill -STOP $$; exec "$BASH" "$0" "$@"`}, c.Argv...)
+	if client.Process, err = Execute(c.Command, feed, stdout, complaints); err != nil {
+		return err
+	}
+	h.mutex.Lock()
+	h.processes[client.Pid], h.held[client.Pid] = client.Process, client
+	h.mutex.Unlock()
+	for *pid = client.Pid; ; {
+		if stat, err := proc.Stat(client.Pid); err == nil && stat.State == "T" {
+			return nil
+		}
+		select {
+		case <-client.Ended():
+			return fmt.Errorf("%s ended before it was let go", name)
+		case <-h.ctx.Done():
+			return h.ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
+	h.mutex.Lock()
+	client := h.held[at.Client]
+	h.mutex.Unlock()
+	if client == nil {
+		return fmt.Errorf("process %d is not held here", at.Client)
+	}
+	select {
+	case <-time.After(time.Until(time.Unix(0, at.At))):
+	case <-h.ctx.Done():
+		return h.ctx.Err()
+	}
+	_ = unix.Kill(client.Pid, unix.SIGCONT) // it may have been killed meanwhile
+	if ran.Exit, err = client.Wait(h.ctx); err != nil {
+		return err
+	}
+	if err := client.Kill(); err != nil { // processes that it has left would keep its stdout open
+		return err
+	}
+	ran.Began, ran.CPUs = (<-client.began).UnixNano(), len(proc.Allowed())
+	<-client.began
+	return client.fed()
+}
+
+// client is ready to send from the time on that at gets.
+type client struct {
+	at     chan time.Time
+	ended  chan struct{}
+	looped Looped
+	err    error
+}
+
+func (h *Here) Prime(part openloop.Asked, number *int) error {
+	job, closeAll, err := part.Job()
+	if err != nil {
+		return err
+	}
+	c := &client{at: make(chan time.Time, 1), ended: make(chan struct{})}
+	ready := make(chan struct{})
+	job.Meet = func(ctx context.Context) (time.Time, error) {
+		close(ready)
+		select {
+		case at := <-c.at:
+			return at, nil
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+	go func() {
+		defer close(c.ended)
+		defer closeAll()
+		var totals openloop.Totals
+		c.looped.Results, totals, c.err = openloop.Run(h.ctx, job)
+		c.looped.Elapsed, c.looped.ClientCPU = totals.Elapsed, totals.ClientCPU
+		c.looped.Began, c.looped.CPUs = totals.Began.UnixNano(), len(proc.Allowed())
+	}()
+	select {
+	case <-ready:
+	case <-c.ended:
+		return c.err
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*number, h.clients = len(h.clients), append(h.clients, c)
+	return nil
+}
+
+func (h *Here) Loop(at Instant, looped *Looped) error {
+	h.mutex.Lock()
+	c := h.clients[at.Client]
+	h.mutex.Unlock()
+	c.at <- time.Unix(0, at.At)
+	<-c.ended
+	*looped = c.looped
+	return c.err
+}

@@ -1,0 +1,356 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/noise"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+// TakeCanary is noise.Canary; tests set a short one.
+var TakeCanary = noise.Canary
+
+// Here is this machine, until its ctx ends. Components listen at address.
+type Here struct {
+	ctx       context.Context
+	address   string
+	workload  func(context.Context) (*record.Workload, error) // nil in the driver, which makes its own files
+	mutex     sync.Mutex
+	processes map[int]*proc.Process
+	edges     []noise.Edge
+	clients   []*client
+	held      map[int]*held
+}
+
+// NewHere returns this machine.
+func NewHere(ctx context.Context, address string) *Here {
+	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
+}
+
+func (h *Here) FreePort(ports Ports, port *int) error {
+	for *port = ports.From; *port < ports.From+100; *port++ {
+		if ports.Given[*port] {
+			continue
+		}
+		if l, err := net.Listen("tcp", net.JoinHostPort(h.address, strconv.Itoa(*port))); err == nil {
+			return l.Close()
+		}
+	}
+	return record.UserError(`no port from %d on is free on %s: choose others with SET="host.port=..."`,
+		ports.From, h.address)
+}
+
+func (h *Here) Place(p Pair, path *string) (err error) {
+	*path, err = proc.Place(p.From, p.To)
+	return err
+}
+
+func (h *Here) Placed(p Program, placed *record.Placed) error {
+	*placed = proc.Placed(p.Pid, p.Path)
+	return nil
+}
+
+func (h *Here) Start(c Command, pid *int) error {
+	if err := os.MkdirAll(filepath.Dir(c.Log), 0o777); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(c.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p, err := Execute(c, nil, log, log)
+	if err != nil {
+		return err
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*pid, h.processes[p.Pid] = p.Pid, p
+	return nil
+}
+
+// Execute starts a command on this machine.
+func Execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// Call bash directly: /usr/bin/env would search it in the PATH of the experiment, which is the server's.
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		return nil, record.UserError("bash is missing here, and databases are started by it: install it")
+	}
+	if c.Files != nil {
+		err = os.RemoveAll(c.Dir)
+		c.Make = append(c.Make, c.Dir)
+	}
+	for _, dir := range c.Make {
+		err = errors.Join(err, os.MkdirAll(dir, 0o777))
+	}
+	for name, text := range c.Files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(c.Dir, name), []byte(text), 0o666))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return proc.Start(proc.Command{Argv: append([]string{bash}, c.Argv...), Env: append(c.Env, "TSDUEL_HOST="+self),
+		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
+}
+
+func (h *Here) process(pid int) (*proc.Process, error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if p := h.processes[pid]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("process %d was not started here", pid)
+}
+
+func (h *Here) Await(pid int, exit *proc.Exit) error {
+	p, err := h.process(pid)
+	if err == nil {
+		*exit, err = p.Wait(h.ctx)
+	}
+	return err
+}
+
+func (h *Here) Kill(pid int, _ *None) error {
+	p, err := h.process(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	return err
+}
+
+func (h *Here) Run(c Command, said *Said) error {
+	var files [2]*os.File
+	for i := range files {
+		file, err := memory(filepath.Base(c.Argv[0]))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		files[i] = file
+	}
+	p, err := Execute(c, nil, files[0], files[1])
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(h.ctx, c.Patience)
+	defer cancel()
+	exit, err := p.Wait(bounded)
+	if err != nil {
+		if killed := p.Kill(); killed != nil {
+			return killed
+		}
+		said.Late = true
+		return h.ctx.Err()
+	}
+	said.Code = exit.Code
+	said.Out, err = os.ReadFile(files[0].Name())
+	if err == nil {
+		said.Err, err = os.ReadFile(files[1].Name())
+	}
+	return err
+}
+
+// memory makes a file in memory. It can be read by its name while it is open.
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd)), nil
+}
+
+func (h *Here) Listeners(session int, at *map[int][]netip.AddrPort) error {
+	*at = map[int][]netip.AddrPort{}
+	for _, p := range proc.Processes() {
+		if p.Session == session {
+			(*at)[p.PID] = proc.Listeners(p.PID)
+		}
+	}
+	return nil
+}
+
+func (h *Here) CPU(pid int, used *time.Duration) (err error) {
+	*used, err = proc.CPU(pid)
+	return err
+}
+
+func (h *Here) Counters(pid int, c *proc.Counters) (err error) {
+	*c, err = proc.Read(pid)
+	return err
+}
+
+func (h *Here) Look(pids []int, edge *int) error {
+	taken := noise.Take(pids...)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	*edge, h.edges = len(h.edges), append(h.edges, taken)
+	return nil
+}
+
+func (h *Here) Since(s Span, n *record.Noise) error {
+	h.mutex.Lock()
+	from := h.edges[s.Edge]
+	h.mutex.Unlock()
+	*n = *noise.Between(from, noise.Take(s.Pids...))
+	return nil
+}
+
+func (h *Here) Canary(dir string, c *record.Canary) error { return set(c)(TakeCanary(dir)) }
+
+// set returns a function that sets a reply to a result.
+func set[T any](reply *T) func(*T, error) error {
+	return func(result *T, err error) error {
+		if err == nil {
+			*reply = *result
+		}
+		return err
+	}
+}
+
+func (h *Here) Prepare(d Directories, _ *None) (err error) {
+	for _, dir := range d.Wipe {
+		err = errors.Join(err, record.Wipe(dir))
+	}
+	for _, dir := range d.Remove {
+		err = errors.Join(err, record.RemoveTree(dir))
+	}
+	for _, dir := range d.Make {
+		err = errors.Join(err, os.MkdirAll(dir, 0o777))
+	}
+	return err
+}
+
+// Copy is of Machine. Copying a database takes minutes, so it ends with ctx.
+func (h *Here) Copy(p Pair, _ *None) error {
+	return errors.Join(record.RemoveTree(p.To), os.CopyFS(p.To, until{h.ctx, os.DirFS(p.From).(fs.ReadLinkFS)}))
+}
+
+// until is a file system that opens no more files once ctx has ended.
+type until struct {
+	ctx context.Context
+	fs.ReadLinkFS
+}
+
+func (u until) Open(name string) (fs.File, error) {
+	if err := u.ctx.Err(); err != nil {
+		return nil, err
+	}
+	return u.ReadLinkFS.Open(name)
+}
+
+// ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages. That
+// needs no rights; the kernel drops only pages that are on the disk, so they are written out first.
+func (h *Here) ReadOnce(r Reading, read *int64) error {
+	buffer := make([]byte, 1<<20)
+	err := filepath.WalkDir(r.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if r.Drop {
+			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
+		}
+		for err == nil {
+			var n int
+			n, err = file.Read(buffer)
+			*read += int64(n)
+			err = cmp.Or(h.ctx.Err(), err)
+		}
+		if err == io.EOF {
+			err = nil
+		}
+		return err
+	})
+	if err != nil && h.ctx.Err() == nil {
+		err = fmt.Errorf("reading the databases' files once: %w", err)
+	}
+	return err
+}
+
+func (h *Here) Log(p Piece, text *[]byte) error {
+	file, err := os.Open(p.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	*text, err = io.ReadAll(io.NewSectionReader(file, p.From, 4<<20))
+	return err
+}
+
+func (h *Here) Sync(dir string, _ *None) error { return record.SyncDisk(dir) }
+
+func (h *Here) DropCaches(dir string, _ *None) error {
+	if err := record.SyncDisk(dir); err != nil {
+		return err
+	}
+	const file = "/proc/sys/vm/drop_caches"
+	err := os.WriteFile(file, []byte("3"), 0o644)
+	if errors.Is(err, os.ErrPermission) {
+		err = exec.Command("sudo", "-n", "sh", "-c", "echo 3 >"+file).Run()
+	}
+	if err != nil {
+		return record.UserError("host.drop_caches is set, and the page cache cannot be dropped here (%v): "+
+			"run as root, or where sudo asks nothing, or SET=\"host.drop_caches=false\"", err)
+	}
+	return nil
+}
+
+func (h *Here) OOMKills(_ None, count *float64) error {
+	*count = noise.VMStat("oom_kill")
+	return nil
+}
+
+func (h *Here) Disk(scratch string, d *Disk) error {
+	d.Free, d.Full = record.IsFull(scratch)
+	d.Data = record.UsedBytes(filepath.Join(scratch, "data"))
+	return nil
+}
+
+func (h *Here) Describe(dir string, facts *record.Facts) error {
+	return set(facts)(noise.Describe(dir))
+}
+
+func (h *Here) Sums(paths []string, sums *map[string]string) error {
+	*sums = map[string]string{}
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		hash := sha256.New()
+		_, err = io.Copy(hash, file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		(*sums)[path] = hex.EncodeToString(hash.Sum(nil))
+	}
+	return nil
+}
+
+func (h *Here) Workload(_ None, made *record.Workload) error { return set(made)(h.workload(h.ctx)) }

@@ -1,0 +1,221 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The files of raw/ beside the blocks.
+
+// NoiseReport is raw/noise.json: which blocks were spoilt from outside, and why.
+type NoiseReport struct {
+	Schema  int           `json:"schema"`
+	Blocks  []JudgedBlock `json:"blocks"` // without the warm-up
+	Signals []Signal      `json:"signals"`
+}
+
+// The state of a block that has not failed: Invalid is spoilt from outside.
+const (
+	Valid   = "valid"
+	Invalid = "invalid"
+)
+
+// JudgedBlock is valid, invalid or failed.
+type JudgedBlock struct {
+	Block  int      `json:"block"`
+	Kind   string   `json:"kind"`
+	Causes []string `json:"causes"`
+	State  string   `json:"state"`
+}
+
+// Signal is one figure of the machine with its limit; Effect is ok, flag or invalid.
+type Signal struct {
+	Block     int      `json:"block"`
+	Variant   string   `json:"variant"`
+	Phase     string   `json:"phase"`
+	QueryType string   `json:"query_type"`
+	Signal    string   `json:"signal"`
+	Value     float64  `json:"value"`
+	Unit      string   `json:"unit"`
+	Limit     *float64 `json:"limit"`
+	Effect    string   `json:"effect"`
+	Message   string   `json:"message"`
+}
+
+// Facts is raw/HOST.json: what a machine is, and which of its CPUs are used for what.
+type Facts struct {
+	Host                string   `json:"host"`
+	Hostname            string   `json:"hostname"`
+	OS                  string   `json:"os"`
+	Kernel              string   `json:"kernel"`
+	Architecture        string   `json:"architecture"`
+	CPUModel            string   `json:"cpu_model"`
+	CPUs                int      `json:"cpus"`
+	MemoryBytes         int64    `json:"memory_bytes"`
+	SwapBytes           int64    `json:"swap_bytes"`
+	BootID              string   `json:"boot_id"`
+	Virtualization      string   `json:"virtualization"`
+	Governor            string   `json:"governor"`
+	TransparentHugepage string   `json:"transparent_hugepage"`
+	Filesystem          string   `json:"filesystem"`
+	DiskFreeBytes       int64    `json:"disk_free_bytes"`
+	Pin                 Pin      `json:"pin"`
+	Instructions        bool     `json:"instructions"`
+	InstructionsWhy     string   `json:"instructions_why"`
+	Cgroup              string   `json:"cgroup"` // none, v1 or v2
+	CPULimit            *float64 `json:"cpu_limit"`
+	// Environment is the part of the driver's environment that all processes here get.
+	Environment map[string]string `json:"environment"`
+	// Link is how the client's host reaches this one; nil for the client's host.
+	Link *Link `json:"link,omitempty"`
+}
+
+// Link is the way to a host: the shortest time of an answer, and how far its clock is ahead of the client's.
+type Link struct {
+	Address      string  `json:"address"`
+	RoundTripMS  float64 `json:"round_trip_ms"`
+	ClockAheadMS float64 `json:"clock_ahead_ms"`
+}
+
+// Workload is raw/workload.json: the files of data and queries of a run.
+type Workload struct {
+	Data      []DataFile  `json:"data"`
+	Groups    []DataFile  `json:"groups,omitempty"` // if there are several clients: the part of the data that each loads
+	Queries   []QueryFile `json:"queries"`
+	Mixed     []DataFile  `json:"mixed,omitempty"`     // of the window after the loaded one
+	Continued []DataFile  `json:"continued,omitempty"` // the same, as much as was loaded
+	Alone     []DataFile  `json:"alone,omitempty"`     // the large load of the warm-up block
+}
+
+// DataFile is data to load. FeedPath is what the loader reads: small data unpacked, else Path.
+type DataFile struct {
+	Host            string   `json:"host,omitempty"`  // of a group: its client's host
+	Cells           []string `json:"cells,omitempty"` // of a sweep: those that load it
+	Format          string   `json:"format"`
+	Path            string   `json:"path"` // zstd
+	FeedPath        string   `json:"feed_path"`
+	SHA256          string   `json:"sha256"`
+	ContentChecksum string   `json:"content_checksum"` // 32 bits of XXH64 of the content, as zstd has them
+	Bytes           int64    `json:"bytes"`
+	Lines           int64    `json:"lines"`
+	Samples         int64    `json:"samples"`
+}
+
+// QueryFile is a gob stream of TSBS's queries, translated into Form if that is not empty.
+type QueryFile struct {
+	Cells  []string `json:"cells,omitempty"` // of a sweep: those that ask it
+	Format string   `json:"format"`
+	Form   string   `json:"form,omitempty"`
+	Type   string   `json:"type"`
+	Path   string   `json:"path"`
+	SHA256 string   `json:"sha256"`
+	Bytes  int64    `json:"bytes"`
+	Count  int      `json:"count"`
+}
+
+// In returns the files of a cell.
+func (w *Workload) In(cell string) *Workload {
+	if w == nil {
+		return nil
+	}
+	others := func(cells []string) bool { return len(cells) > 0 && !slices.Contains(cells, cell) }
+	own := *w
+	for _, files := range []*[]DataFile{&own.Data, &own.Groups, &own.Mixed, &own.Continued, &own.Alone} {
+		*files = slices.DeleteFunc(slices.Clone(*files), func(f DataFile) bool { return others(f.Cells) })
+	}
+	own.Queries = slices.DeleteFunc(slices.Clone(w.Queries), func(f QueryFile) bool { return others(f.Cells) })
+	return &own
+}
+
+// DataFor returns the loaded data in a format.
+func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
+
+// ContinuedFor returns the data that an upgrade ingests on top.
+func (w *Workload) ContinuedFor(format string) (DataFile, bool) { return ofFormat(w.Continued, format) }
+
+// AloneFor returns the data of the large load of the warm-up block.
+func (w *Workload) AloneFor(format string) (DataFile, bool) { return ofFormat(w.Alone, format) }
+
+// MixedFor returns the data of the window after the loaded one.
+func (w *Workload) MixedFor(format string) (DataFile, bool) { return ofFormat(w.Mixed, format) }
+
+// GroupsFor returns the groups of all clients in a format; none if there is one client.
+func (w *Workload) GroupsFor(format string) []DataFile {
+	return slices.DeleteFunc(slices.Clone(w.Groups), func(f DataFile) bool { return f.Format != format })
+}
+
+func ofFormat(files []DataFile, format string) (DataFile, bool) {
+	for _, f := range files {
+		if f.Format == format {
+			return f, true
+		}
+	}
+	return DataFile{}, false
+}
+
+// QueriesFor returns the queries of a type in the format and form of a target.
+func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error) {
+	for _, q := range w.Queries {
+		if q.Format == target.QueryFormat && q.Form == target.QueryForm && q.Type == queryType {
+			return q, nil
+		}
+	}
+	return QueryFile{}, fmt.Errorf("raw/workload.json has no queries of %s in format %q, form %q",
+		queryType, target.QueryFormat, target.QueryForm)
+}
+
+// Calibration is raw/calibration.json, written once after the warm-up: the operations of a block, by query
+// type; Rows, Columns and CPU are of Go benchmarks.
+type Calibration struct {
+	Cells      map[string]*Calibration `json:"cells,omitempty"`       // of a sweep: all other fields are in these
+	Counts     map[string]int          `json:"counts,omitempty"`      // exchanges
+	SoloCounts map[string]int          `json:"solo_counts,omitempty"` // queries of the closed loop
+	CPU        int                     `json:"cpu,omitempty"`
+	Columns    []string                `json:"columns,omitempty"`
+	Rows       []CalibrationRow        `json:"rows,omitempty"`
+}
+
+// In returns the calibration of a cell; nil if there is none.
+func (c *Calibration) In(cell string) *Calibration {
+	if c != nil && c.Cells[cell] != nil {
+		return c.Cells[cell]
+	}
+	return c
+}
+
+// CalibrationRow is a compared benchmark: its name in each variant, and its operations.
+type CalibrationRow struct {
+	Row   string            `json:"row"`
+	Count int64             `json:"count"`
+	Names map[string]string `json:"names"`
+	Cell  *TableCell        `json:"cell,omitempty"`
+	// Number of short turns, B C C B, of Count operations each; 1: one turn for each variant.
+	Parts  int     `json:"parts"`
+	SetupS float64 `json:"setup_s"` // of a process, beside its timed work; 0 if the warm-up did not measure it
+}
+
+// TableCell is the place of a pivoted benchmark.
+type TableCell struct {
+	Row    string `json:"row"`
+	Column string `json:"column"`
+}
+
+// Profiles is raw/profiles/profiles.json.
+type Profiles struct {
+	Schema   int       `json:"schema"`
+	Profiles []Profile `json:"profiles"`
+}
+
+// Profile is a profile of a variant's component during its work (load, ingestion, queries; empty for Go
+// benchmarks). Operations are samples or exchanges, 0 if they are of several kinds; Seconds are those of the
+// work. File is the name without .pprof and .stacks.json.gz, empty if there is no profile, and Why says why.
+type Profile struct {
+	Variant    string  `json:"variant"`
+	Work       string  `json:"work"`
+	Role       string  `json:"role"`
+	Kind       string  `json:"kind"`
+	File       string  `json:"file"`
+	Operations int64   `json:"operations"`
+	Seconds    float64 `json:"seconds"`
+	Why        string  `json:"why"`
+}

@@ -1,0 +1,38 @@
+"""A field is typed once, where its file is written; its reader's types are generated: `python -m tests.contract`."""
+
+import shutil
+
+import contract
+import pytest
+from pydantic.fields import FieldInfo
+
+from tsduel.core import sections
+
+
+def test_what_the_host_reads_of_a_plan_is_what_python_writes():
+    """To the letter."""
+    assert contract.GO.read_text() == contract.go_types()
+
+
+def test_what_python_reads_of_a_block_is_what_the_host_writes():
+    """To the letter."""
+    assert contract.PYTHON.read_text() == contract.record_module()
+
+
+def test_a_new_field_of_the_plan_is_one_of_the_host(monkeypatch):
+    """Seconds are float64 there."""
+    monkeypatch.setitem(sections.Settle.model_fields, "once_s", FieldInfo(annotation=int))
+    monkeypatch.setitem(sections.Settle.__annotations__, "once_s", int)
+    assert '\tOnceS    float64 `json:"once_s"`\n' in contract.go_types()
+
+
+def test_another_type_of_a_field_of_a_block_is_another_one_here(monkeypatch, tmp_path):
+    """What is neither a field nor a comment is refused, and not passed over."""
+    host = shutil.copytree(contract.HOST, tmp_path / "record")
+    monkeypatch.setattr(contract, "HOST", host)
+    text = (host / "block.go").read_text()
+    (host / "block.go").write_text(text.replace("TimedS      float64  ", "TimedS      []*Client"))
+    assert "    timed_s: tuple[Client | None, ...] = ()  # in load" in contract.record_module()
+    (host / "block.go").write_text(text.replace('`json:"timed_s"`', ""))
+    with pytest.raises(ValueError, match=r"Block: '\\tTimedS .*' is not understood"):
+        contract.record_module()

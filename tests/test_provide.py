@@ -1,0 +1,220 @@
+"""Renting and deleting machines with a fake Terraform and a fake Google; tests/test_terraform.py has the real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+
+import fakecompute
+import pytest
+from fakecompute import FakeCompute, RefusalError
+from fakeproject import FAKES
+from renting import Rented, refuse_inserts
+
+
+@pytest.fixture
+def api():
+    """Return a Google with one empty project."""
+    with_one_project = FakeCompute()
+    yield with_one_project
+    with_one_project.close()
+
+
+@pytest.fixture
+def rented(api, tmp_path):
+    """Return a run that has no machine yet."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "GOOGLE_", "CLOUDSDK_", "GCP_"))}
+    return Rented(api, tmp_path, kept | {"TF": str(FAKES / "terraform")})
+
+
+class TestComesAndGoes:
+    """A machine from `provision` to `destroy`."""
+
+    def test_a_fleet(self, rented):
+        """Hosts of two types; if a zone has too few, they stay and the next zone is asked for the rest."""
+        where = rented.plan(machines=("e2-standard-8", "n2-standard-8"), HOSTS="2")
+        rented.api.left = {"us-central1-a": 3}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert [made[name]["machine"] for name in sorted(made)] == ["e2-standard-8"] * 2 + ["n2-standard-8"] * 2
+        assert sorted(host["zone"] for host in made.values()) == ["us-central1-a"] * 3 + ["us-central1-b"]
+        assert [r for r in rented.api.requests if r.startswith("DELETE")] == []
+        assert len([r for r in rented.api.requests if r.startswith("POST") and r.endswith("/networks")]) == 1
+        assert {name: host["instance"] for name, host in made.items()} == {n: f"{where.name}-{n}" for n in where.hosts}
+        assert len({host["expires"] for host in made.values()}) == 1
+        assert len({host["known_hosts_file"] for host in made.values()}) == 4
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+        assert {p.name for p in (rented.run_dir / "host").iterdir()} == {"outputs.json"}
+
+    def test_a_fleet_that_is_not_to_be_had_whole(self, rented):
+        """All is given back, unless a spare host replaces the missing one."""
+        zones = {"zones": ["us-central1-a", "us-central1-b"]}
+        rented.plan(HOSTS="2", **zones)
+        rented.api.left = {"us-central1-a": 1, "us-central1-b": 0}
+        done, _ = rented.provision_all()
+        assert "no zone has a e2-standard-8 left at the moment (asked: us-central1-a, us-central1-b)" in done.stderr
+        assert rented.api.names() == []
+        rented.plan(HOSTS="2", SPARE_HOSTS="1", **zones)
+        rented.api.left = {"us-central1-a": 1, "us-central1-b": 1}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert len(made) == 2
+        assert "is not to be had in any zone; the run goes on with the others" in done.stderr
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+
+    def test_a_group(self, rented):
+        """All are in one zone: if it lacks one machine, all go to the next; if one is lost, all are rented again."""
+        group = {"host1": ("client",), "host2": ("client",), "host3": ("server",)}
+        where = rented.plan(group=group, zones=["us-central1-a", "us-central1-b"])
+        rented.api.left = {"us-central1-a": 1}
+        done, made = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert "asking for 3 x e2-standard-8 in us-central1-b" in done.stderr
+        assert {host["zone"] for host in made.values()} == {"us-central1-b"}
+        assert sorted(path for path in rented.api.things if "/instances/" in path) == [
+            f"zones/us-central1-b/instances/{where.name}-host{number}" for number in (1, 2, 3)
+        ]
+        assert {host["private"] for host in made.values()} == {
+            card["networkIP"] for i in rented.api.of_kind("instances") for card in i["networkInterfaces"]
+        }
+        assert f"firewall {where.name}-between" in rented.api.names()
+
+        rented.api.left = {}
+        rented.api.preempt("host3")
+        time.sleep(1.1)
+        done, second = rented.provision_all()
+        assert done.returncode == 0, done.stderr
+        assert "is gone; the others are given back, since a block takes all of them" in done.stderr
+        assert {host["zone"] for host in second.values()} == {"us-central1-a"}
+        assert {host["expires"] for host in second.values()}.isdisjoint(host["expires"] for host in made.values())
+        assert len(rented.api.of_kind("instances")) == 3
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []
+
+    def test_a_second_time_changes_nothing(self, rented):
+        """A running machine stays with its deadline; its address may have changed."""
+        rented.plan()
+        _, first = rented.provision()
+        asked = len(rented.api.requests)
+        time.sleep(1.1)
+        done, second = rented.provision()
+        assert second == first, done.stderr
+        assert [r for r in rented.api.requests[asked:] if not r.startswith("GET")] == []
+        # As after a restart by Google.
+        rented.api.of_kind("instances")[0]["networkInterfaces"][0]["accessConfigs"][0]["natIP"] = "203.0.113.11"
+        done, third = rented.provision()
+        assert third == first | {"address": "203.0.113.11"}, done.stderr
+        rented.destroy()
+
+
+class TestFaults:
+    """Each error gives a sentence with the next step, and leaves nothing."""
+
+    def test_an_organisations_policy(self, rented):
+        """The sentence names what is forbidden and a solution."""
+        rented.plan()
+        rented.api.faults.append(refuse_inserts("instances", fakecompute.violated("vmExternalIpAccess")))
+        done, _ = rented.provision()
+        assert "forbids machines with a public address (constraints/compute.vmExternalIpAccess): take SSH_FROM=iap" in (
+            done.stderr
+        )
+        assert rented.api.names() == []
+
+    def test_no_zone_has_one(self, rented):
+        """All zones are asked once, then all is given back."""
+        rented.plan(zones=["us-central1-a", "us-central1-b"])
+        rented.api.exhausted_zones |= {"us-central1-a", "us-central1-b"}
+        done, _ = rented.provision()
+        assert "no zone has a e2-standard-8 left at the moment (asked: us-central1-a, us-central1-b)" in done.stderr
+        assert rented.api.names() == []
+
+    @pytest.mark.parametrize("creates", [True, False])
+    def test_an_operation_that_never_ends(self, rented, creates):
+        """After a limited time all is deleted, also a machine that Terraform does not know."""
+        rented.plan()
+        rented.api.stuck, rented.api.stuck_creates = (lambda _: True), creates
+        done, _ = rented.provision()
+        assert "Google has not finished within the time we allow" in done.stderr
+        assert rented.api.names() == []
+
+    def test_a_machine_that_is_gone(self, rented):
+        """After preemption the next provision moves its blocks away, and rents another with a new deadline."""
+        rented.plan()
+        _, first = rented.provision()
+        block = rented.run_dir / "raw" / "001"
+        block.mkdir(parents=True)
+        (block / "block.json").write_text("{}")
+        rented.api.preempt()
+        time.sleep(1.1)
+        done, second = rented.provision()
+        assert done.returncode == 0, done.stderr
+        assert second["expires"] > first["expires"]
+        assert "blocks of two machines are not compared" in done.stderr
+        assert (rented.run_dir / "raw-of-lost-machine-1" / "001" / "block.json").exists()
+        assert not (rented.run_dir / "raw").exists()
+        rented.destroy()
+
+    @pytest.mark.parametrize("kind", ["networks", "firewalls", "instances"])
+    def test_a_role_that_is_missing(self, rented, kind):
+        """All that was made is deleted, and the sentence names the roles."""
+        rented.plan()
+        rented.api.faults.append(refuse_inserts(kind, fakecompute.no_permission()))
+        done, _ = rented.provision()
+        assert "it needs the roles" in done.stderr
+        assert rented.api.names() == []
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+    def test_interrupted(self, rented, number):
+        """Ctrl-C, or the end of the session, stops Terraform, and all is given back."""
+        rented.plan()
+        rented.api.stuck = lambda _: True
+        process = rented.start()
+        while not rented.api.of_kind("instances"):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "gcp: interrupted" in said
+        assert rented.api.names() == []
+
+    def test_keep(self, rented):
+        """KEEP=1 keeps all, and the sentence has the command to delete it."""
+        rented.plan()
+        rented.api.faults.append(refuse_inserts("instances", fakecompute.quota_exceeded()))
+        done, _ = rented.provision(KEEP="1")
+        assert "KEEP=1: what was made is kept; delete it with: make destroy RUN=r" in done.stderr
+        assert len(rented.api.names()) == 3
+        rented.destroy()
+        assert rented.api.names() == []
+
+    def test_terraform_cannot_delete(self, rented):
+        """Then we delete through Google's API."""
+        rented.plan()
+        rented.provision()
+        shutil.rmtree(rented.work)
+        done = rented.destroy(TF="no-such-terraform")
+        assert done.returncode == 0
+        assert "Terraform could not delete it all" in done.stderr
+        assert rented.api.names() == []
+
+    def test_what_cannot_be_deleted_is_listed(self, rented):
+        """The exit code is 2, and the commands to delete it are printed."""
+        where = rented.plan()
+        rented.provision()
+
+        def no_deleting(method, path):
+            held = method == "DELETE" and "/networks/" in path
+            return RefusalError(400, "resourceInUseByAnotherResource", "in use") if held else None
+
+        rented.api.faults.append(no_deleting)
+        done = rented.destroy()
+        assert done.returncode == 2
+        assert f"gcloud compute networks delete {where.name} --project={fakecompute.PROJECT} --quiet" in done.stderr
+        rented.api.faults.clear()
+        assert rented.destroy().returncode == 0
+        assert rented.api.names() == []

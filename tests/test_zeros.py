@@ -1,0 +1,255 @@
+"""Series of runs of equal programs: how an old file is made, which finished runs are read, and the figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+import reports
+import yaml
+from checkout import Checkout
+from fakeproject import free_port
+
+from bench import known_answers, quick, zeros
+from tsduel.calibrate import page, stale
+from tsduel.core.errors import UserError
+from tsduel.core.files import read_json
+from tsduel.core.rundir import open_run
+from tsduel.question.read import read_file
+
+ASKED = {"BASELINE": "v1.132.0", "AA": "1", "SET": "design.seed=1"}
+PAGES = 2000
+
+
+def row(change, verdict="equivalent", *, family="primary", p_adj=1.0):
+    """Return what is read of a row of stats/comparison.json, with an interval of a percent."""
+    return {"change_pct": change, "lo_pct": change - 0.5, "hi_pct": change + 0.5, "verdict": verdict, "family": family,
+            "p_adj": p_adj}  # fmt: skip
+
+
+def rows(time, cpu, **more):
+    """Return what was judged in a run."""
+    return {quick.TIME: row(time), quick.CPU: row(cpu), **more}
+
+
+def asked(**changes):
+    """Return what puts into a plan that it asked for quick.yml, or for something else."""
+    written = json.loads(json.dumps(read_file(quick.PROJECT / quick.EXPERIMENT), default=str))
+    return lambda plan: plan.update(
+        asked={"experiment": quick.EXPERIMENT, "written": written, "knobs": ASKED} | changes
+    )
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Return a file of random bytes whose name is a program's."""
+    path = tmp_path / "program"
+    path.write_bytes(os.urandom(PAGES * stale.PAGE))
+    path.chmod(0o755)
+    return path
+
+
+class TestStale:
+    """An old file and its twin."""
+
+    def test_twins_are_programs_of_the_same_code_and_other_files(self, tmp_path, program):
+        """So that each is built for itself; made again they are as before."""
+        found = stale.twins(program, tmp_path / "twins")
+        assert [twin.read_bytes() for twin in found] == [program.read_bytes() + bytes(n) for n in (1, 2)]
+        assert all(os.access(twin, os.X_OK) for twin in found)
+        assert stale.twins(program, tmp_path / "twins") == found
+
+    def test_an_old_file_lies_in_as_many_pieces_as_it_has_pages(self, program):
+        """And is the same file; written anew it lies in few."""
+        if stale.runs(program) is None:
+            pytest.skip("where pages lie is told to root alone (/proc/self/pagemap)")
+        text = program.read_bytes()
+        try:
+            stale.scatter(program)
+        except UserError as error:
+            pytest.skip(f"no disk below pytest's directory: {error}")
+        scattered = stale.runs(program)
+        assert scattered > 0.9 * PAGES
+        stale.renew(program)
+        assert stale.runs(program) < 0.9 * scattered
+        assert program.read_bytes() == text
+        assert os.access(program, os.X_OK)
+
+    def test_a_file_that_is_written_beside_another_lies_in_many_pieces(self, program):
+        """Another file takes every other page; nothing of it is left."""
+        if stale.runs(program) is None:
+            pytest.skip("where pages lie is told to root alone (/proc/self/pagemap)")
+        text = program.read_bytes()
+        zeros.write_in_pieces(program)
+        assert stale.runs(program) > 0.5 * PAGES
+        assert [path.name for path in program.parent.iterdir()] == [program.name]
+        assert program.read_bytes() == text
+
+    def test_a_file_whose_pages_cannot_be_let_go_is_refused(self, program, monkeypatch):
+        """In a sentence, before a run that would show nothing."""
+        monkeypatch.setattr(stale, "runs", lambda _: 3)
+        with pytest.raises(UserError, match="cannot be made stale: its 2000 pages are in 3 pieces"):
+            stale.scatter(program)
+
+
+class TestSeries:
+    """A finished run is read and not repeated."""
+
+    def test_a_finished_run_is_read(self, tmp_path, monkeypatch):
+        """No command is typed, and what is only shown is left out."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, asked())
+        monkeypatch.setattr(quick, "RESULTS", tmp_path)
+        monkeypatch.setattr(quick, "make", None)
+        found = quick.judged(run_dir.name, ASKED)
+        judged = {(r["metric"], r["query_type"]): r for r in read_json(run_dir / "stats/comparison.json")["rows"]}
+        assert found[quick.TIME] == judged[quick.TIME]
+        assert {r["family"] for r in found.values()} == {"primary", "secondary"}
+        assert len(quick.primary(found)) < len(found)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            asked(experiment="experiments/local.yml"),
+            asked(written={"name": "quick"}),
+            asked(knobs=ASKED | {"BLOCKS": "7"}),
+        ],
+    )
+    def test_a_run_that_asked_something_else_is_refused(self, tmp_path, other):
+        """Another experiment, one that has changed since, other knobs."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, other)
+        with pytest.raises(UserError, match="asked something else: another experiment than "):
+            quick.is_finished(run_dir, ASKED)
+
+    def test_a_run_of_another_plan_version_is_refused(self, tmp_path):
+        """Its figures are not comparable."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, lambda plan: plan.update(plan_version=1))
+        with pytest.raises(UserError, match="was made by an older tsduel"):
+            quick.is_finished(run_dir, ASKED)
+
+    def test_a_run_that_was_stopped_goes_on(self, tmp_path, monkeypatch):
+        """Its builds get their history again; a run without time and CPU is refused."""
+        run_dir = reports.compared(tmp_path)
+        reports.edit_plan(run_dir, asked())
+        compared = (run_dir / "stats/comparison.json").read_text()
+        (run_dir / "stats/comparison.json").unlink()
+        typed = []
+
+        def make(*words, may_fail=False):
+            typed.append((words[0], may_fail))
+            if words[0] == "tsbs":
+                (run_dir / "stats/comparison.json").write_text(compared)
+            return ""
+
+        monkeypatch.setattr(quick, "RESULTS", tmp_path)
+        monkeypatch.setattr(quick, "make", make)
+        quick.judged(run_dir.name, ASKED, typed.append)
+        assert typed == [("plan", False), run_dir, ("tsbs", True)]
+        (run_dir / "stats/comparison.json").write_text('{"rows": []}')
+        with pytest.raises(UserError, match="says nothing of time and CPU"):
+            quick.judged(run_dir.name, ASKED)
+
+    def test_which_side_has_the_history_changes(self, monkeypatch):
+        """The flags change sides as well; one revision without flags is A/A."""
+        calls = []
+        monkeypatch.setattr(quick, "judged", lambda *given: calls.append(given) or rows(1.0, -1.0))
+        monkeypatch.setitem(zeros.KINDS, "git", lambda: zeros.Kind("git:r@base", "v1"))
+        assert zeros.run("git", 1) == zeros.Zero("zero-git-1", 1.0, -1.0)
+        assert zeros.run("git", 2).time == pytest.approx(-0.99, abs=0.001)
+        zeros.run("same", 1)
+        zeros.run("arguments", 1)
+        zeros.run("arguments", 2)
+        assert calls[0][1] == {"CANDIDATE": "git:r@base", "BASELINE": "v1", "SET": "design.seed=1"}
+        assert calls[1][1] == {"BASELINE": "git:r@base", "CANDIDATE": "v1", "SET": "design.seed=2"}
+        assert calls[2][1] == ASKED
+        for (_, knobs, _), longer, shorter in (
+            (calls[3], "candidate", "baseline"),
+            (calls[4], "baseline", "candidate"),
+        ):
+            flags = dict(word.split(".flags=[") for word in knobs["SET"].split()[1:])
+            assert len(flags[f"variants.{longer}"]) == len(flags[f"variants.{shorter}"]) + zeros.LONG - 1
+
+
+class TestFigures:
+    """The figures of a series."""
+
+    def test_the_mean_the_worst_run_and_the_flags_of_each_kind(self):
+        """A kind whose mean is off zero misses, though its runs are each within; one flag of twenty runs is allowed."""
+        called = {("duel_typical_ms", "t"): row(-3.0, "improvement", family="secondary")}
+        some = [rows(0.25, 0.1), rows(-0.15, 0.1), {**rows(0.2, -0.4), **called}]
+        found = {
+            "stale": [zeros.zero(f"zero-stale-{n}", one, "candidate") for n, one in enumerate(some)],
+            "git": [zeros.zero("zero-git-1", rows(0.31, 0.0), "candidate")] * 17,
+        }
+        lines = zeros.table(found).splitlines()
+        assert lines[1].split() == ["stale", "3", "+0.10", "-0.07", "1", "-0.40", "%", "zero-stale-2"]
+        assert lines[3] == "zero-stale-2 called: duel_typical_ms t"
+        made = zeros.figures(found)
+        assert [(round(one.value, 2), one.met) for one in made] == [(0.1, True), (0.31, False), (1, True)]
+        assert not zeros.figures({**found, "git": found["stale"][2:] * 17})[-1].met
+
+    def test_known_answers_are_counted(self):
+        """Found ten times of ten, nine of ten, and where nothing was two of twenty."""
+        slow = {quick.TIME: row(5, "regression", p_adj=0.01), quick.CPU: row(5, "regression", p_adj=0.01)}
+        missed = rows(2.0, 2.0)
+        flagged = {quick.TIME: row(1, "negligible", p_adj=0.04), quick.CPU: row(0, p_adj=None)}
+        found = {"slow-5": [slow] * 9 + [missed], "slow-3": [flagged] * 9 + [missed], "burn-5": [slow] * 10,
+                 "same": [flagged, *[rows(0, 0)] * 9], "same-again": [flagged, *[rows(0, 0)] * 9]}  # fmt: skip
+        made = known_answers.figures(found)
+        assert [(one.value, one.met) for one in made] == [
+            (9, False), (9, True), (10, True), (2, True), (0.5, True), (0.5, True),
+        ]  # fmt: skip
+
+    def test_make_bench_has_the_half_widths_of_the_newest_runs(self, tmp_path, capsys):
+        """Beside their targets; where there is no run it says so."""
+        older, newer = (reports.compared(tmp_path / name) for name in "ab")
+        for run_dir, name in ((older, "20261101T000000Z-quick"), (newer, "20261102T000000Z-quick")):
+            run_dir.rename(tmp_path / name)
+        found = list(quick.widths(tmp_path))
+        assert [(one.target, one.detail) for one in found] == [(0.6, "20261102T000000Z-quick")] * 2
+        assert "no run of local.yml is finished" in capsys.readouterr().out
+        (tmp_path / "20261102T000000Z-quick").rename(tmp_path / "20261103T000000Z-local")
+        assert {one.target for one in quick.widths(tmp_path)} >= {0.3, 0.8}
+
+    def test_the_page_of_make_calibrate_has_the_old_file(self, tmp_path):
+        """Between the same binary twice and the planted slowness."""
+        run = open_run(reports.compared(tmp_path, aa=True))
+        said = page.text(run, run, run)
+        heads = [line for line in said.splitlines() if line.startswith("## ")]
+        assert ["an old file against a fresh copy" in head for head in heads] == [False, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("real")
+def test_a_series_is_typed_twice(tmp_path):
+    """Two blocks with an old file: a table with its figures; the second time nothing is built or run."""
+    checkout = Checkout(tmp_path / "checkout", ansible=False)
+    small = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
+    small["host"] = {"port": free_port()}
+    (checkout.path / quick.EXPERIMENT).write_text(yaml.safe_dump(small))
+
+    def typed():
+        # Its two blocks may miss the targets.
+        words = [checkout.path / ".venv/bin/python", "-m", "bench.zeros", "1", "stale"]
+        done = subprocess.run(
+            words, cwd=checkout.path, env=checkout.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode in {0, 1}, done.stderr
+        return done
+
+    first = typed()
+    assert "zero-stale-1: pieces of memory of the candidate's and the baseline's executable: " in first.stderr
+    assert first.stdout.splitlines()[1].split()[:2] == ["stale", "1"]
+    assert "stale: off zero" in first.stdout
+    blocks = list(checkout.results("zero-stale-1").glob("raw/*/block.json"))
+    assert len(blocks) == 2
+    asked = json.loads((checkout.results("zero-stale-1") / "plan/experiment.json").read_text())["asked"]
+    assert asked["knobs"]["CANDIDATE"].endswith(f"src/zeros-v1.132.0/{stale.TWINS[0]}")
+    assert not checkout.results("zero-program").exists()
+    again = typed()
+    assert again.stdout == first.stdout
+    assert "pieces of memory" not in again.stderr

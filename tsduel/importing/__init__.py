@@ -1,1 +1,0 @@
-"""Logs that people have already -> a run."""

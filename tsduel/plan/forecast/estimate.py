@@ -1,0 +1,143 @@
+"""The estimate at the begin of a run: blocks, time, disk, memory, and what the design can show."""
+
+import functools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tsduel.core.plan import Plan
+from tsduel.core.rundir import Run
+from tsduel.core.wording import amount, lasting
+from tsduel.plan import cells, order
+from tsduel.plan.forecast import earlier
+from tsduel.plan.forecast.spread import Forecast
+from tsduel.stats import calibration
+
+PATIENCE_S = 20
+ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
+UNSEEN = "not known yet: this machine has not been described, which its first run does"
+# Measured with an empty cache on two quiet cores: 200 s. A rented machine takes longer to come.
+PREPARE_S = 300
+# A cgroup without a limit has a number larger than any machine.
+NO_LIMIT = 1 << 60
+
+
+def forecast(run_dir: Path, plan: Plan, cache: Path) -> Forecast:
+    """Return the forecast from the last A/A run on this kind of machine, or from an earlier run."""
+    kind, results = kind_here(plan, cache), run_dir.absolute().parent
+    if kind and (kept := calibration.look(results, plan, kind)):
+        source = {"what": "the last A/A run", **{key: kept[key] for key in ("run", "same_workload")}}
+        return Forecast(plan, kept["spreads"], source)
+    if kind and (before := earlier.look(results, plan, kind)) and before.spreads:
+        source = {"what": "the last run of this kind", "run": before.newest, "same_workload": True}
+        return Forecast(plan, before.spreads, source)
+    return Forecast(plan, (), {})
+
+
+def kind_here(plan: Plan, cache: Path) -> str | None:
+    """Return the kind of machine that the blocks will run on; None if it is not known yet."""
+    if not plan.is_local:
+        return None
+    host = _host(cache)
+    return calibration.kind_of(plan.host.machine, host) if host else None
+
+
+@functools.cache
+def _host(cache: Path) -> dict[str, Any] | None:
+    """Return tsduel-host's description of this machine; None before its first build."""
+    built = sorted(cache.glob("agent/*/tsduel-host"), key=lambda path: path.stat().st_mtime)
+    try:
+        words = [str(built[-1]), "describe", str(cache)]
+        done = subprocess.run(words, capture_output=True, timeout=PATIENCE_S, check=True)
+        facts: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return facts
+
+
+def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
+    """Return the lines of the estimate for the blocks that are left."""
+    run = Run(run_dir, plan)
+    finished = {block.name for block in run.blocks}
+    left = [row for row in run.due if row.name not in finished]
+    # Hosts work at the same time, so the busiest host decides.
+    busiest = max(([row.kind for row in left if row.host == host] for host in plan.hosts), key=len)
+    kind = kind_here(plan, cache)
+    before = earlier.look(run_dir.absolute().parent, plan, kind) if kind else None
+    each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
+    found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
+    # The price of a rented machine, a few lines above, has the time.
+    if plan.place.kind != "gcp" or finished:
+        found.append(f"time      {_time(plan, busiest, before, cache)}")
+    found.append(f"disk      {_disk(plan, cache)}")
+    found += _memory(plan, before)
+    unknown = ELSEWHERE if not plan.is_local else "" if kind else UNSEEN
+    block_s = before.block_s if before else plan.duration.block_s if plan.duration else 0.0
+    known = Forecast.read(run)
+    return found + (known.before(unknown, block_s) if known else [])
+
+
+def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Path) -> str:
+    warm = left.count("warmup")
+    if before:
+        seconds = warm * before.warmup_s + (len(left) - warm) * before.block_s
+        runs = f"{before.runs} earlier run{'s' if before.runs > 1 else ''} here"
+        return f"about {lasting(seconds)} (as in {runs}: {before.block_s:.0f} s a block), and what is still to be built"
+    rough = plan.duration
+    if rough is None:
+        return "not known"
+    keys = [part.build_key for variant in plan.variants for part in variant.components]
+    built = plan.is_local and all((cache / "variants" / key).is_dir() for key in keys)
+    prepare_s = 0 if built else rough.prepare_s if plan.place.kind == "gcp" else PREPARE_S
+    share = order.share_of_busiest(plan.design, {cell.name: plan.hosts_of(cell.name) for cell in plan.cells})
+    of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells) / share
+    seconds = prepare_s + rough.workload_s + len(left) * of_blocks
+    parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
+    return (
+        f"about {lasting(seconds)}, a rough guess ({parts}{rough.block_s} s a block): "
+        "no run of this kind on such a machine is stored here"
+    )
+
+
+def _disk(plan: Plan, cache: Path) -> str:
+    needs = f"up to {amount(plan.estimate.total)} for data, databases and results"
+    if not plan.is_local:
+        return needs
+    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.is_dir())).free
+    too_little = "; that is TOO LITTLE: free some, or point TSDUEL_CACHE to a larger disk"
+    return f"{needs}; {amount(free)} are free in {cache}{too_little if free < plan.estimate.total else ''}"
+
+
+def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
+    """Return the memory of all servers that are resident at once, and a remedy if the machine has less."""
+    each = before.rss_bytes if before and before.rss_bytes else cells.memory(plan)
+    if not each:
+        return []
+    servers = len(plan.variants) if plan.duels else 1
+    how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"
+    which = "the server" if servers == 1 else f"{servers} servers"
+    line = f"memory    about {amount(servers * each)} for {which} ({how})"
+    total = memory_here() if plan.is_local else None
+    if total is None or servers * each <= total:
+        return [line]
+    remedy = "take a smaller workload.scale"
+    if servers > 1 and each <= total and not plan.loads_in_turn:
+        remedy = 'SET="duel.enabled=false" has them alone, one after the other'
+    return [f"{line}; that is TOO LITTLE: this machine has {amount(total)}: {remedy}"]
+
+
+def memory_here() -> int | None:
+    """Return the bytes of memory of this machine, or of our cgroup if that has less; None if unknown."""
+    lines = _text("/proc/meminfo").splitlines()
+    totals = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemTotal:")]
+    limits = [_text(f"/sys/fs/cgroup/{name}").strip() for name in ("memory.max", "memory/memory.limit_in_bytes")]
+    return min([*totals, *(int(text) for text in limits if text.isdigit() and int(text) < NO_LIMIT)], default=None)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""

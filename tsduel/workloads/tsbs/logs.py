@@ -1,0 +1,177 @@
+"""Terminal logs of `make tsbs` of VictoriaMetrics' benchmarks/Makefile -> the records of our parsers.
+
+A log has one load (the loader's CSV and summary), process_* lines of /metrics, and the summaries of several query
+types, between lines of make and of the terminal. Every error names file and line.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tsduel.core.errors import UserError
+from tsduel.workloads.tsbs import output
+from tsduel.workloads.tsbs.output import LoadOutput, QueryOutput, TsbsFormatError
+
+LARGEST = 64 << 20  # bytes; one line a second gives 10 MB a day
+# The lines of /metrics that the Makefile prints after the load, by our names.
+PROCESS = {
+    "load_cpu_seconds": "process_cpu_seconds_total",
+    "load_cpu_user_seconds": "process_cpu_seconds_user_total",
+    "load_cpu_system_seconds": "process_cpu_seconds_system_total",
+    "load_rss_end_bytes": "process_resident_memory_bytes",
+    "load_rss_peak_bytes": "process_resident_memory_peak_bytes",
+    "load_io_read_bytes": "process_io_read_bytes_total",
+    "load_io_written_bytes": "process_io_written_bytes_total",
+}
+_HEADER = re.compile(r"time,per\. (?:metric|sample)/s,")
+_LOAD = re.compile(r"\d+,|Summary:|loaded ")
+_PROCESS = re.compile(rf"({'|'.join(PROCESS.values())})(?:\{{[^}}]*\}})? (\S+)$")
+_RUN = re.compile(r"run[-_]queries")
+_TYPES = (
+    re.compile(r"\bTSBS_QUERY_TYPE=([\w-]+)"),
+    re.compile(r"tsbs-queries-([a-z][\w-]*)-\d+-\d{4}-\d\d-\d\dT\S*?-\d{4}-"),
+)
+_FLAG = re.compile(r"--(use-case|scale|seed|timestamp-start|timestamp-end|log-interval)=(\S+)")
+_LABELS = (
+    (re.compile(r"(\d+) cpu metric\(s\), random +(\d+) hosts, random (\d+)h"), "single-groupby-{}-{}-{}"),
+    (re.compile(r"max of all CPU metrics, random +(\d+) hosts, random 8h"), "cpu-max-all-{}"),
+    (re.compile(r"mean of 10 metrics, all hosts"), "double-groupby-all"),
+    (re.compile(r"mean of (\d+) metrics, all hosts"), "double-groupby-{}"),
+)
+
+
+@dataclass
+class Log:
+    """A log. `heads`: the first words of each summary of queries, which say how many queries and workers there were.
+
+    `complaints`: lines in which the loader says that it sends a batch again. `flags`: those of tsbs_generate_data, if
+    make printed them. `notes`: sentences about doubtful lines.
+    """
+
+    path: Path
+    load: LoadOutput
+    complaints: list[str] = field(default_factory=list)
+    process: dict[str, float] = field(default_factory=dict)
+    queries: dict[str, QueryOutput] = field(default_factory=dict)
+    heads: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return each line of a text file as a terminal would show it."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise UserError(f"{path}: larger than {LARGEST >> 20} MiB, so it is no log of `make tsbs`")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if not raw.strip():
+        raise UserError(f"{path}: the file is empty")
+    if b"\0" in raw or raw.startswith(b"\x1f\x8b"):
+        line = raw[: raw.find(b"\0")].count(b"\n") + 1 if b"\0" in raw else 1
+        raise UserError(f"{path}:{line}: not a text file; unpack it first if it is packed")
+    return output.visible_lines(raw.decode("utf-8", errors="replace"))
+
+
+def read_load(path: Path, lines: list[str]) -> tuple[LoadOutput, int]:
+    """Return the loader's output and the number of its last line; a log has one load."""
+    heads = [number for number, line in enumerate(lines, start=1) if _HEADER.match(line)]
+    if not heads:
+        first = next(filter(None, lines), "")[:80]
+        raise UserError(
+            f"{path}:1: no load in it, which begins with a line 'time,per. metric/s,...'; a log of `make tsbs` is "
+            f"wanted, and this one begins {first!r}"
+        )
+    if len(heads) > 1:
+        raise UserError(f"{path}:{heads[1]}: a second load begins (the first on line {heads[0]}): make a log of each")
+    kept = {heads[0]: lines[heads[0] - 1]}
+    for number, line in enumerate(lines[heads[0] :], start=heads[0] + 1):
+        if _LOAD.match(line):
+            kept[number] = line
+        if line.startswith("loaded ") and " rows " in line:
+            break
+    # All other lines become empty, so that the parser's errors have the line numbers of the file.
+    last = max(kept)
+    return output.parse_load_stdout("\n".join(kept.get(number, "") for number in range(1, last + 1)), str(path)), last
+
+
+def read_log(path: Path) -> Log:
+    """Read a log. It must have a whole load; queries that were started and did not finish are noted."""
+    lines = read_lines(path)
+    load, last = read_load(path, lines)
+    if load.samples is None:
+        what = "the load ends here without 'loaded N metrics in S sec': the log is cut short"
+        raise TsbsFormatError(str(path), last, what)
+    log = Log(path, load, complaints=[line for line in lines[:last] if "Retrying" in line])
+    for name, value in _FLAG.findall("\n".join(lines[:last])):
+        log.flags.setdefault(name, value)
+    started, number = ("", 0), 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if number <= last:
+            pass
+        elif match := _PROCESS.match(line):
+            _add_process(log, match, number)
+        elif line.startswith("Run complete after "):
+            number, started = _add_queries(log, lines, number, started[0]), ("", 0)
+        elif _RUN.search(line) and (query_type := _type_in(line)):
+            _note_unfinished(log, *started, query_type)
+            started = (query_type, number)
+        if re.match(r"make(\[\d+\])?: \*\*\* ", line):
+            log.notes.append(f"{path.name}:{number}: make says: {line}")
+    _note_unfinished(log, *started)
+    return log
+
+
+def _note_unfinished(log: Log, query_type: str, line: int, next_type: str = "") -> None:
+    if query_type not in {"", next_type}:
+        log.notes.append(f"{log.path.name}:{line}: {query_type} was started and did not finish")
+
+
+def _add_process(log: Log, match: re.Match[str], number: int) -> None:
+    name, value = match.groups()
+    try:
+        parsed = float(value)
+    except ValueError:
+        raise TsbsFormatError(str(log.path), number, f"{name} is {value!r}, not a number") from None
+    if name in log.process:
+        log.notes.append(f"{log.path.name}:{number}: {name} stands there again; the first, after the load, counts")
+    log.process.setdefault(name, parsed)
+
+
+def _add_queries(log: Log, lines: list[str], first: int, started: str) -> int:
+    """Add the summary that begins on line `first`, of the started query type; return the number of its last line."""
+    last = first
+    for line in lines[first:]:
+        if line.startswith(("Run complete after ", "make")):
+            break
+        last += 1
+        if line.startswith("wall clock time:"):
+            break
+    own = lines[first - 1 : last]
+    summary = output.parse_query_stdout("\n" * (first - 1) + "\n".join(own), str(log.path))
+    label = next((line.rstrip(": ") for line in own[1:] if line.endswith(":")), "")
+    query_type = started or _type_of(label)
+    if not query_type:
+        raise TsbsFormatError(str(log.path), first, "nothing says which type of queries this summary is of")
+    if query_type in log.queries:
+        raise TsbsFormatError(str(log.path), first, f"a second summary of {query_type}: one log, one run of each type")
+    if summary.count == 0:
+        log.notes.append(f"{log.path.name}:{first}: no query of {query_type} was sent")
+    else:
+        log.queries[query_type], log.heads[query_type] = summary, own[0].split(" (")[0]
+    return last
+
+
+def _type_in(line: str) -> str:
+    return next((match[1] for pattern in _TYPES if (match := pattern.search(line))), "")
+
+
+def _type_of(label: str) -> str:
+    """Return the query type that TSBS's label describes, or a name made of the label."""
+    for pattern, name in _LABELS:
+        if match := pattern.search(label):
+            return name.format(*match.groups())
+    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
