@@ -283,7 +283,7 @@ func TestTurns(t *testing.T) {
 	}
 	for _, variant := range r.Row.Order {
 		path := filepath.Join(r.RunDir, "raw/000", variant, setupFile)
-		text := "BenchmarkWork/spin\t0.01\nBenchmarkWork/alloc\t0.01\nBenchmarkSlowSetup\t0.15\n"
+		text := "BenchmarkWork/spin\t0.001\nBenchmarkWork/alloc\t0.001\nBenchmarkSlowSetup\t60\n"
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
