@@ -9,7 +9,7 @@ from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
-# In a closed loop the rate is workers / mean service time: one of the two is judged (docs/method.md).
+# In a closed loop the rate is workers / mean service time: one of the two is judged (docs/statistics.md).
 _JUDGED_AS = {"query_rate": "query_mean_ms", "load_seconds": "load_rate"}
 _MARKS = {
     "failed": "✗ check failed",

@@ -2,8 +2,8 @@
 
     PYTHONPATH=. .venv/bin/python tests/simulate.py [--sessions 1000] [--seed 1]
 
-prints the tables of docs/method.md. In the solo part a variant's log value is the machine's noise (2 to 4 %, half of it
-common to all metrics), a random walk that has wandered by 5 to 10 % (one standard deviation) after 20 of them,
+prints the tables of docs/validation.md. In the solo part a variant's log value is the machine's noise (2 to 4 %, half
+of it common to all metrics), a random walk that has wandered by 5 to 10 % (one standard deviation) after 20 of them,
 and in 3 % of the cases a disturbance that makes everything 20 % worse. A duel cancels what both sides share, so its log
 ratio scatters only between blocks and by the standard error within one. The same seed prints the same tables.
 """
@@ -223,7 +223,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Print the four tables of docs/method.md."""
+    """Print the four tables of docs/validation.md."""
     parser = argparse.ArgumentParser(prog="tests/simulate.py", description=__doc__)
     parser.add_argument("--sessions", type=int, default=1000, help="a cell; a quarter of it for detection rates")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
 """The instrument is tested like one: differences that we planted in the real database are found, and no others.
 
-`make calibrate` shows the same on the user's machine; docs/method.md has what a quiet one finds.
+`make calibrate` shows the same on the user's machine; docs/validation.md has what a quiet one finds.
 """
 
 from __future__ import annotations

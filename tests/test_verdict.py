@@ -1,4 +1,4 @@
-"""The ladder rung by rung, and every edge case of docs/method.md."""
+"""The ladder rung by rung, and every edge case of docs/statistics.md."""
 
 import math
 

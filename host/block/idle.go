@@ -22,7 +22,7 @@ const (
 var idleLook = time.Second / 4
 
 // rest waits until all variants are idle and their data lie in as many parts on each side. That number is
-// chance, and one part or two was 20 % for queries that read much (docs/method.md). If the duel merges, all
+// chance, and one part or two was 20 % for queries that read much (docs/blocks.md). If the duel merges, all
 // are asked again until the numbers are equal: a database ignores the request while another merge runs.
 func (d *duel) rest(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {

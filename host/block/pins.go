@@ -37,7 +37,7 @@ func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 }
 
 // pins gives a quarter of the CPUs that a control group allows to the client, in whole cores
-// (docs/method.md).
+// (docs/blocks.md).
 func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) {
 	pin := record.Pin{Mode: wanted.Mode, Server: []int{}, Client: []int{}}
 	allowed := slices.Concat(cores...)

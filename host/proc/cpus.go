@@ -71,7 +71,7 @@ func parseList(text string) (cpus []int) {
 }
 
 // Split gives the client the last cores, with a quarter of the CPUs or a little more, and the servers the
-// other cores (docs/method.md). One core cannot be split: why says so.
+// other cores (docs/blocks.md). One core cannot be split: why says so.
 func Split(cores [][]int) (server, client []int, why string) {
 	cpus := len(slices.Concat(cores...))
 	if len(cores) < 2 {

@@ -264,7 +264,7 @@ type Settle struct {
 	PollS    float64 `json:"poll_s"`
 }
 
-// Duel: All variants resident, one operation to each in turn (docs/method.md); seconds are of one query type.
+// Duel: All variants resident, one operation to each in turn (docs/blocks.md); seconds are of one query type.
 type Duel struct {
 	Enabled         bool    `json:"enabled"`
 	Seconds         float64 `json:"seconds"`

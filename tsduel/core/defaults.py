@@ -7,7 +7,7 @@ STEAL_FLAG_PCT = 1
 FOREIGN_CPU_PCT = 5
 FOREIGN_CPU_FLAG_PCT = 2
 CLOCK_STEP_S = 0.2
-"""Limits of noise (docs/method.md), in percent of the whole machine, and in seconds."""
+"""Limits of noise (docs/blocks.md), in percent of the whole machine, and in seconds."""
 GO_MINIMUM = "1.25.5"
 """The oldest Go that builds TSBS, our agent and all targets."""
 LENT_PORT = 100

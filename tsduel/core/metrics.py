@@ -1,6 +1,6 @@
 """The registry of metrics. A new metric takes a line here, and a line where its workload measures it.
 
-`family`: the family of tests (docs/method.md) is `primary` or `secondary`. A `shown` metric is printed and
+`family`: the family of tests (docs/statistics.md) is `primary` or `secondary`. A `shown` metric is printed and
 never judged, since another metric says the same: in a closed loop, queries/s is workers / mean service time.
 `threshold`: the smallest change that matters, in percent. A name is unique without its phase.
 """
@@ -59,7 +59,7 @@ UPGRADE_STATES = {
 }
 """State of an upgrade in which queries are asked -> its phase, short and long words."""
 
-# Default thresholds of docs/method.md in percent.
+# Default thresholds of docs/statistics.md in percent.
 _SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0
 
 

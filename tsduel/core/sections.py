@@ -129,7 +129,7 @@ class QuerySettings(Part):
 
 
 class Duel(Part):
-    """All variants resident, one operation to each in turn (docs/method.md); seconds are of one query type.
+    """All variants resident, one operation to each in turn (docs/blocks.md); seconds are of one query type.
 
     A type has `least` exchanges, or as many as fit into `longest_s`, but at least `fewest`. `sittings`: of a
     block, each with a part of the seconds; `load_sittings`: the same for batches. `load`: before the queries,

@@ -1,4 +1,4 @@
-"""A/A: one binary as both variants. docs/method.md says when it passes, and how often."""
+"""A/A: one binary as both variants. docs/statistics.md says when it passes, and how often."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

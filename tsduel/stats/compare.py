@@ -1,7 +1,7 @@
 """tidy/*.csv + plan -> stats/: comparison.csv and .json, one row a metric, query type and candidate; benchstat's files.
 
-The unit of replication is the block. tidy/blocks.csv says which blocks count for which candidate; docs/method.md says
-how they are judged.
+The unit of replication is the block. tidy/blocks.csv says which blocks count for which candidate; docs/statistics.md
+says how they are judged.
 """
 
 import json
@@ -100,7 +100,7 @@ def compare(run: Run, tidied: Tables) -> tuple[list[Compared], list[Row]]:
     """Return pairs and rows: cells as planned, candidates in the order of the experiment, metrics as registered.
 
     All candidates in all cells are one family: each metric of each of them is one test in it. Cells share no block, so
-    their signs are flipped independently (docs/method.md).
+    their signs are flipped independently (docs/statistics.md).
     """
     metrics = in_families(run.plan, read_metrics(run, tidied["measurements"]))
     known = set(tidied["blocks"]["cell"])
@@ -210,7 +210,7 @@ def _sample(run: Run, candidate: Candidate, metric: Metric, query_type: str, fam
 def _geomean(
     run: Run, candidate: Candidate, metric: Metric, measured: Sequence[str], absent: Sequence[str]
 ) -> tuple[Compared, Sample] | None:
-    """Return the mean of the log ratios over the types that have one in every block (docs/method.md).
+    """Return the mean of the log ratios over the types that have one in every block (docs/statistics.md).
 
     Its error within a block is that of a mean of independent values. None where all values are zero: the row of each
     type says so.

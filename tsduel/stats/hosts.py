@@ -1,6 +1,6 @@
 """Several hosts: the estimate over hosts, and how far hosts differ.
 
-Blocks of one host share that host, so over hosts the host is the replicate (docs/method.md).
+Blocks of one host share that host, so over hosts the host is the replicate (docs/fleets.md).
 """
 
 import math

@@ -143,7 +143,7 @@ def within(interval: Interval | None, limit: float) -> bool:
 
 
 def _oriented(difference: float, better: str) -> float:
-    """Return e of docs/method.md: above zero is worse."""
+    """Return e of docs/statistics.md: above zero is worse."""
     return -difference if better == "higher" else difference
 
 

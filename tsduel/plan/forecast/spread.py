@@ -1,6 +1,6 @@
 """The changes that a design can show, from the spread of its blocks: with the plan, and after each block.
 
-This module uses the spread of the log ratios and never a difference; docs/method.md has the reason.
+This module uses the spread of the log ratios and never a difference; docs/statistics.md has the reason.
 """
 
 import json

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tsduel.core.metrics import Better, Family, Metric
 
-# Thresholds in percent (docs/method.md).
+# Thresholds in percent (docs/gobench.md).
 _TIME, _BYTES, _OTHER = 3.0, 1.0, 3.0
 # fmt: off
 KNOWN = (

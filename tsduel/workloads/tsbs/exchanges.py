@@ -1,8 +1,8 @@
 """The duel of a block -> a log ratio for each query type, candidate and estimator, with its error within the block.
 
-docs/method.md: `typical` is the 10 % trimmed mean of the log ratios of the exchanges, `total` the log of the ratio of
-sums, `cpu` the log of the ratio of CPU ns an operation. The value of a block is the mean over its sittings. Times are
-in ns inside this module; its results are in the units of the metrics.
+docs/statistics.md: `typical` is the 10 % trimmed mean of the log ratios of the exchanges, `total` the log of the ratio
+of sums, `cpu` the log of the ratio of CPU ns an operation. The value of a block is the mean over its sittings. Times
+are in ns inside this module; its results are in the units of the metrics.
 """
 
 import math
