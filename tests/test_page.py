@@ -169,7 +169,7 @@ EXAMPLE = page.TEMPLATES.parents[1] / "results/example"
 
 @pytest.mark.skipif(not (EXAMPLE / "tidy/blocks.csv").exists(), reason="the example is to be recorded anew")
 def test_the_example_is_made_from_its_tables(tmp_path, capsys):
-    """Plan, tables and the few raw files of results/example give its report again, and README shows its table."""
+    """Plan, tables and the few raw files of results/example give its report again, and README shows its verdicts."""
     copy = tmp_path / "example"
     shutil.copytree(EXAMPLE, copy)
     for path in [copy / "report.md", copy / "comment.md", *copy.glob("plots/*")]:
@@ -184,9 +184,9 @@ def test_the_example_is_made_from_its_tables(tmp_path, capsys):
     report.print_summary(copy)
     said = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
     readme = (EXAMPLE.parents[1] / "README.md").read_text()
-    shown = readme.split("```")[3].splitlines()
-    lines = [" ".join(line.split()) for line in shown if line.strip() and not line.startswith(("---", "───"))]
-    assert len(lines) > 10
+    (shown,) = re.findall(r"^```\n(✗.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    lines = [" ".join(line.split()) for line in shown.splitlines() if line.strip()]
+    assert len(lines) == 8
     assert [line for line in lines if line not in said] == []
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme):
         assert (EXAMPLE.parents[1] / picture).exists()
