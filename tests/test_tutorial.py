@@ -52,6 +52,6 @@ def test_every_command_of_the_tutorial_works(tmp_path):
         report = (checkout.results(run) / "report.md").read_text()
         assert "master@" in report
         assert "Compared" in report
-    assert "planted: slow-5" in (checkout.results("my-profile") / "report.md").read_text()
+    assert "## Profiles of the difference" in (checkout.results("my-profile") / "report.md").read_text()
     comment = (checkout.results("my-full") / "comment.md").read_text()
     assert comment in said["comment RUN=my-full"]
