@@ -89,13 +89,13 @@ def test_machines_that_the_experiment_does_not_want():
     assert named["hosts"]["host2"]["private"] == "10.0.0.5"
     group = topology.machines(two, rented, port=8428, swept=[])
     assert group == rented | {"each": 2, "ports_between": "8428-8528"}
-    with pytest.raises(UserError, match=r"yet: leave HOSTS and SPARE_HOSTS and matrix\.gcp\.machine away"):
+    with pytest.raises(UserError, match=r"yet: leave HOSTS and SPARE_HOSTS and matrix\.gcp\.machine out"):
         topology.machines(two, place.asked(gcp | {"SPARE_HOSTS": "1"}), port=8428, swept=["gcp.machine"])
     for given, sentence in (
         ({}, "TARGET=ssh SSH_HOST=client,server, in this order, or TARGET=gcp"),
         (gcp | {"HOSTS": "2"}, "TARGET=gcp rents the 2 machines of the experiment, all of one type, and a fl"),
         (asked | {"SSH_HOST": "a,b,c"}, "wants 2 machines, and SSH_HOST names 3"),
-        (asked | {"SPARE_HOSTS": "c"}, "no SPARE_HOSTS; a fleet of such groups is not to be had yet"),
+        (asked | {"SPARE_HOSTS": "c"}, "no SPARE_HOSTS; a fleet of such groups is not possible yet"),
         (asked | {"SSH_HOST": "me@a,you@b"}, "the same user on each, or REMOTE_DIR="),
     ):
         with pytest.raises(UserError) as refused:

@@ -86,7 +86,7 @@ def test_four_hosts_work_at_once(fleet):
     assert len({run.of_host(f"host{n}", "workload.json")["data"][0]["content_checksum"] for n in range(1, 5)}) == 1
     # The last to begin did so before the first was done.
     assert max(begin for begin, _ in spans) < min(end for _, end in spans)
-    assert "every block is at home already" in fleet.do(run_dir, "run")
+    assert "all blocks are here already" in fleet.do(run_dir, "run")
     assert [left(host) for host in fleet.hosts] == [[], [], [], []]
     assert {line.reason for line in decided.decide(run)} == {"", "a warm-up block"}
 
@@ -122,7 +122,7 @@ def test_one_host_that_is_busy_or_two_names_of_one(fleet):
     lock = "$(test -k /run/lock && echo /run/lock || echo /tmp)/tsduel.lock"
     busy.ssh(f"setsid --fork flock {lock} sleep 60 >/dev/null 2>&1 </dev/null; sleep 0.3")
     try:
-        with pytest.raises(UserError, match=rf"another run is going on on tester@{busy.address}: nobody knows which"):
+        with pytest.raises(UserError, match=rf"another run is going on on tester@{busy.address}: its name is"):
             ansible.main(run_dir)
     finally:
         busy.kill_everything()

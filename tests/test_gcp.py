@@ -443,7 +443,9 @@ class TestHostKeys:
         google.host_keys = lambda _: []
         monkeypatch.setattr(provide, "HOST_KEYS_S", 0)
         monkeypatch.setattr(provide.time, "sleep", lambda _: None)
-        with pytest.raises(UserError, match="told no host keys in 0 s, neither as guest attributes nor on its serial"):
+        with pytest.raises(
+            UserError, match="published no host keys in 0 s, neither as guest attributes nor on its serial"
+        ):
             provide._host_keys(Compute(PROJECT), outputs, tmp_path, "host1")
 
 

@@ -184,7 +184,7 @@ class TestAgreement:
     @pytest.mark.parametrize(
         ("environment", "sentence"),
         [
-            ({}, "nobody is there to agree to this price (no terminal); add YES=1"),
+            ({}, "there is no terminal on which to agree to this price; add YES=1"),
             ({"YES": "yes"}, "YES: 'yes' is neither 1 nor 0"),
             ({"YES": "1", "MAX_COST": "1.71"}, "MAX_COST: it costs 1.72 USD at worst, and MAX_COST allows 1.71"),
             ({"YES": "1", "MAX_COST": "five"}, "MAX_COST: 'five' is no amount of USD"),
@@ -302,8 +302,8 @@ class TestFleet:
             ({"HOSTS": "3"}, {"design": {"blocks": 2}}, "3 hosts share 2 blocks: name fewer hosts, or more BLOCKS="),
             ({}, {"matrix": {"gcp.zones": [["us-central1-a"]]}}, "matrix: gcp.zones is the same for the whole run; "),
             ({"TARGET": ""}, {"matrix": {"gcp.machine": ["a-1", "b-1"]}}, "matrix: gcp.machine: machines are swept by"),
-            ({"HOSTS": "2"}, APART, "a fleet of such groups is not to be had yet: leave HOSTS and SPARE_HOSTS away"),
-            ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine away"),
+            ({"HOSTS": "2"}, APART, "a fleet of such groups is not possible yet: leave HOSTS and SPARE_HOSTS out"),
+            ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine out"),
             ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp; of your own: "),
         ],
     )

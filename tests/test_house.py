@@ -74,9 +74,9 @@ class TestCleanCache:
             (tmp_path, f"it is, or holds, {home}"),
             ("/", "it is, or holds, "),
             (PROJECT, f"it is, or holds, {PROJECT}"),
-            (home / "go", f"it has no marker of ours ({MARKER})"),
-            (other, f"it has no marker of ours ({MARKER})"),
-            ("/usr/lib", f"it has no marker of ours ({MARKER}) and holds "),
+            (home / "go", f"it has no marker of tsduel ({MARKER})"),
+            (other, f"it has no marker of tsduel ({MARKER})"),
+            ("/usr/lib", f"it has no marker of tsduel ({MARKER}) and holds "),
         ):
             told = call("clean-cache", path, code=2, HOME=str(home))
             assert f"'{path}' is not a cache that we have made: {why}" in told

@@ -39,7 +39,7 @@ def test_a_stale_text_is_never_believed(held, tmp_path, stale):
     """Not if somebody holds the lock whom it does not name; the sentence says who has it, or that nobody knows."""
     held(**stale)
     assert lock.holder() == lock.Holder(0, "?", "?", "?")
-    with pytest.raises(UserError, match="nobody knows which; wait for it, then: the same command again"):
+    with pytest.raises(UserError, match="its name is not known; wait for it, then: the same command again"):
         lock.refuse_if_taken(tmp_path / "r", "tsbs")
     held()
     assert lock.holder() == lock.Holder(os.getpid(), "me", "2026-11-21T09:00:00Z", "/a, b")

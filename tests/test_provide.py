@@ -62,7 +62,7 @@ class TestComesAndGoes:
         done, made = rented.provision_all()
         assert done.returncode == 0, done.stderr
         assert len(made) == 2
-        assert "is not to be had in any zone; the run goes on with the others" in done.stderr
+        assert "is not available in any zone; the run goes on with the others" in done.stderr
         assert rented.destroy().returncode == 0
         assert rented.api.names() == []
 

@@ -332,7 +332,7 @@ class TestAttendant:
         wait_for(lambda: attended.state().word == "lost")
         follower = attendant(attended)
         follower.started = True  # it was there when that happened
-        with pytest.raises(UserError, match="ended without a last word"):
+        with pytest.raises(UserError, match="ended unexpectedly"):
             follower.attend()
         assert taken == [attended.run_dir]
         threading.Timer(2, os.kill, (driver, signal.SIGCONT)).start()

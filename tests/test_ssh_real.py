@@ -156,7 +156,7 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
 
     # All is at home: the machine is not asked again. And nothing was left running or readable there.
     with bare.unplugged():
-        assert "every block is at home already" in make("run", f"RUN={run_name}")
+        assert "all blocks are here already" in make("run", f"RUN={run_name}")
         assert "all 2 blocks of 2 are here" in make("status", f"RUN={run_name}")
     assert left(bare) == []
     assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
@@ -198,7 +198,7 @@ def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):
 
     follower = Attendant(Link.all(run_dir)["host1"], View({}, lambda _: None), patience_s=1)
     follower.heard = 1.0  # it was heard, long ago
-    with bare.unplugged(), pytest.raises(UserError, match="no word for 1 s; the run goes on there if the machine"):
+    with bare.unplugged(), pytest.raises(UserError, match="no answer for 1 s; the run goes on there if the machine"):
         follower.attend()
 
     # Once it is finished first, or there was none; twice it is ended.
@@ -286,7 +286,7 @@ def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
     there = [word for word in words_for(bare, run_name) if word.startswith(("TARGET", "SSH_"))]
     bare.ssh(f"mkdir -p {OURS}/runs/{run_name}/control; touch {OURS}/runs/{run_name}/control/pid")
     said = make("uninstall", *there, expect=2)
-    assert "were not all brought home: make tsbs RUN=" in said, said
+    assert "were not all copied here: make tsbs RUN=" in said, said
     hold = f"exec 9>>{OURS}/cache/run.lock; flock 9; echo \\$\\$ >{OURS}/held; exec sleep 60"
     bare.ssh(f'setsid --fork bash -c "{hold}" >/dev/null 2>&1 </dev/null; until [ -s {OURS}/held ]; do sleep 0.1; done')
     assert "a run is using " in make("uninstall", *there, "YES=1", expect=2)
@@ -297,4 +297,4 @@ def test_uninstall_leaves_the_packages_and_says_so(bare, make, run_name):
     assert re.search(r" [MG]B  go/           Go's modules and build cache\n", said)
     assert re.search(r"these Debian packages were installed for us; .*: sudo apt-get purge .*\bgcc\b", said)
     assert bare.ssh(f"test -e {OURS}", check=False).returncode == 1
-    assert "nothing of ours is there" in make("uninstall", *there)
+    assert "nothing of tsduel is there" in make("uninstall", *there)

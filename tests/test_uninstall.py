@@ -127,7 +127,7 @@ class TestHere:
 
     def test_other_places_are_told_where_to_go(self, clone):
         """TARGET=gcp is refused."""
-        assert "TARGET: nothing of ours is installed on 'gcp'" in make(
+        assert "TARGET: nothing of tsduel is installed on 'gcp'" in make(
             clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=2
         )
 
@@ -188,7 +188,7 @@ class TestThere:
             assert "  2.0 MB  workload/ " in text
             assert "runs/         1 runs in" in text
             assert "me@bench: these Debian packages were installed for us" in text
-        assert "nothing of ours is there" in self.remove(there)
+        assert "nothing of tsduel is there" in self.remove(there)
 
     def test_not_while_a_run_is_going_on_there(self, there):
         """A run there holds the lock."""
@@ -201,7 +201,7 @@ class TestThere:
     def test_blocks_that_are_not_at_home_are_not_thrown_away(self, there, word):
         """YES=1 removes them."""
         write(there / "runs/r/control" / word)
-        assert "the blocks of r were not all brought home: make tsbs RUN=r does it" in self.remove(there, code=2)
+        assert "the blocks of r were not all copied here: make tsbs RUN=r does it" in self.remove(there, code=2)
         assert (there / "runs/r/raw").exists()
         self.remove(there, YES="1")
         assert not there.exists()

@@ -54,7 +54,7 @@ func Listen(lent *record.Lent, host string) (*net.TCPListener, error) {
 		return nil, err
 	}
 	if !at.IsPrivate() && !at.IsLoopback() && !at.IsLinkLocalUnicast() {
-		return nil, record.UserError("%s: %s is no private address, and nothing of ours listens at any other", host, at)
+		return nil, record.UserError("%s: %s is no private address, and tsduel listens at no other", host, at)
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(at, uint16(lent.Port))))
 	if err != nil {

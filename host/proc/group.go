@@ -175,7 +175,7 @@ func (g *Group) kill() error {
 		return pids
 	})
 	if len(left) > 0 {
-		return fmt.Errorf("%d processes of ours were killed and are still there after %v (%s/cgroup.procs)",
+		return fmt.Errorf("%d processes of this run were killed and are still there after %v (%s/cgroup.procs)",
 			len(left), EndPatience, g.dir)
 	}
 	return nil

@@ -60,7 +60,7 @@ func (d *driver) guarded(ctx context.Context, cache string, kinds map[string]Kin
 	defer func() {
 		if mistake := recover(); mistake != nil {
 			d.Events.Log("ERROR", string(debug.Stack()))
-			err = fmt.Errorf("a mistake of tsduel's own, of which run.log says more: %v", mistake)
+			err = fmt.Errorf("a defect of tsduel, whose details are in run.log: %v", mistake)
 		}
 	}()
 	if err := d.prepare(ctx, cache, kinds); err != nil {

@@ -41,7 +41,7 @@ func (d *Detached) Lend() error {
 	if why, err := os.ReadFile(d.file("refused")); err == nil {
 		return record.UserError("%s", why)
 	}
-	return record.UserError("this machine is not lent, and nothing is said of why: "+
+	return record.UserError("this machine is not lent, and no reason was recorded: "+
 		"see that the disk of %s is not full, and %s", d.control, d.file("log"))
 }
 
@@ -144,7 +144,7 @@ func (d *driver) check(there *machine.There, sums map[string]string) error {
 	generates := slices.Contains(d.Plan.Topology[there.Host], "client") // only clients need the programs of TSBS
 	for path, sum := range sums {
 		if sumsThere[path] != sum && (generates || filepath.Dir(path) != d.Builds.TSBSBin) {
-			return record.UserError("%s has another %s than the client's host, so that what build/ says would not be what "+
+			return record.UserError("%s has another %s than the client's host, so that build/ would not describe what "+
 				"runs: give all hosts the same architecture and Go, then 'make build'", there.Host, path)
 		}
 	}

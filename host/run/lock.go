@@ -174,7 +174,7 @@ func taken(path, runDir, kind string) error {
 	again := fmt.Sprintf(", then: make %s RUN=%s", kind, run)
 	h, known := holderOf(path)
 	if !known {
-		return record.UserError("another run is going on on this machine, and nobody knows which; wait for it%s", again)
+		return record.UserError("another run is going on on this machine, and its name is not known; wait for it%s", again)
 	}
 	process := fmt.Sprintf("pid %d of user %s, since %s", h.pid, h.user, h.since)
 	if h.dir == runDir {

@@ -383,7 +383,7 @@ func TestAnErrorOfOursIsASentence(t *testing.T) {
 		t.Errorf("%v", end)
 	}
 	f.block = func(context.Context, record.Spec) (*record.Block, error) { panic("nobody thought of it") }
-	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a mistake of tsduel's own, of which run.log says more: "+
+	wantIn(t, f.run(t.Context(), 3), "the run has stopped: a defect of tsduel, whose details are in run.log: "+
 		"nobody thought of it")
 	wantIn(t, f.read("run.log"), "run_test.go")
 }

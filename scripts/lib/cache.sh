@@ -84,7 +84,7 @@ refuse_unless_ours() { # DIRECTORY NAME_OF_ITS_KNOB: ends with a sentence unless
   done
   if [[ $why == "" ]] && ! is_mine "$CACHE"; then why="it belongs to somebody else"; fi
   if [[ $why == "" ]] && ! is_ours; then
-    why="it has no marker of ours ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"
+    why="it has no marker of tsduel ($CACHE_MARKER)${FOREIGN[0]:+ and holds ${FOREIGN[0]@Q}}"
   fi
   [[ $why == "" ]] ||
     die "$2: ${1@Q} is not a cache that we have made: $why; nothing was removed. If it is one, remove it by hand"

@@ -7,11 +7,11 @@ uninstall_remote() { # DIRECTORY DRY YES
   local -a runs=()
   DRY=$2
   if [[ ! -e $directory && ! -L $directory ]]; then
-    note "nothing of ours is there: there is no $directory"
+    note "nothing of tsduel is there: there is no $directory"
     return
   fi
   if [[ ! -d $directory || -L $directory || ! -O $directory || $(stat -c %a -- "$directory") != 700 ]]; then
-    die "$directory is not a directory of ours, which nobody else may read; nothing was removed"
+    die "$directory is not a private directory that tsduel made; nothing was removed"
   fi
   if find_cache "$directory/cache"; then
     refuse_unless_ours "$directory/cache" REMOTE_DIR
@@ -23,7 +23,7 @@ uninstall_remote() { # DIRECTORY DRY YES
     runs+=("$run")
     name=${run##*/}
     [[ $yes == 1 || ! -e $run/control/exit && ! -e $run/control/pid ]] ||
-      die "the blocks of $name were not all brought home: make tsbs RUN=$name does it (make fetch: what there is);" \
+      die "the blocks of $name were not all copied here: make tsbs RUN=$name does it (make fetch: what there is);" \
         "YES=1 removes them; nothing was removed"
   done
   if [[ -v CACHE ]]; then

@@ -75,7 +75,7 @@ def refuse_if_taken(run_dir: Path, kind: str, host: Host | None = None, there: s
     if run is None:
         return
     where = f"on {host.name}" if host else "on this machine"
-    words = f"pid {run.pid} of user {run.user}, since {run.since}" if run.pid else "nobody knows which"
+    words = f"pid {run.pid} of user {run.user}, since {run.since}" if run.pid else "its name is not known"
     name = Path(run.run_dir).name
     if run.run_dir == (there or str(run_dir.resolve())):
         raise UserError(

@@ -74,7 +74,7 @@ def _config_file(text: str) -> str | None:
         return None
     path = Path(text).expanduser().absolute()
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise UserError(f"SSH_CONFIG: {path} is no file that can be read; give an ssh_config file, or leave it away")
+        raise UserError(f"SSH_CONFIG: {path} cannot be read; give an ssh_config file, or leave it out")
     return str(path)
 
 

@@ -27,7 +27,7 @@ def machines(
         if away := away + [f"matrix.{key}" for key in swept if key in GCP_SWEPT]:
             raise UserError(
                 f"hosts: TARGET=gcp rents the {len(topology)} machines of the experiment, all of one type, and a fleet "
-                f"of such groups is not to be had yet: leave {' and '.join(away)} away"
+                f"of such groups is not possible yet: leave {' and '.join(away)} out"
             )
         return {**where, "each": len(topology), "ports_between": f"{port}-{port + LENT_PORT}"}
     hosts = where["hosts"]
@@ -35,7 +35,7 @@ def machines(
         raise UserError(
             f"hosts: the experiment wants {len(topology)} machines, and SSH_HOST names {len(hosts)}: {in_order}, and "
             "no SPARE_HOSTS; "
-            "a fleet of such groups is not to be had yet"
+            "a fleet of such groups is not possible yet"
         )
     if len({host["directory"] for host in hosts.values()}) > 1:
         raise UserError("hosts: one directory on all machines is needed: the same user on each, or REMOTE_DIR=")

@@ -55,7 +55,7 @@ class Attendant:
                     pause = 1.0
                 if time.monotonic() - self.heard > self.patience_s:
                     raise UserError(
-                        f"{error}\nno word for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
+                        f"{error}\nno answer for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
                         f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"
                     ) from None
                 self.view.say(
@@ -77,7 +77,7 @@ class Attendant:
             if self.started:
                 self._take_back()
                 raise UserError(
-                    f"the run on {self.link.host.name} ended without a last word (restarted, or out of memory?); "
+                    f"the run on {self.link.host.name} ended unexpectedly (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
             lent.lend(self.link.run_dir)

@@ -42,7 +42,7 @@ def _status(run: rundir.Run, link: Link) -> str:
         "none": "ended, all of it is here" if link.fetched.exists() else "not running",
         "running": "running",
         "ended": f"ended with exit code {state.code}",
-        "lost": "ended without a last word",
+        "lost": "ended unexpectedly",
     }[state.word]
     planned = sum(row.name in link.planned for row in run.due)
     here = sum(block.name in link.planned for block in run.blocks)

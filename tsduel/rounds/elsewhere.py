@@ -34,7 +34,7 @@ def say(text: str) -> None:
 def main(run_dir: Path) -> int:
     """Attend a run elsewhere and return its exit code; Ctrl-C or a hang-up leaves it running."""
     if is_home(run_dir):
-        say(f"{run_dir}: every block is at home already")
+        say(f"{run_dir}: all blocks are here already")
         return 0
     links = Link.all(run_dir)
     first = next(iter(links.values()))

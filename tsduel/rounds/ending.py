@@ -54,5 +54,5 @@ def _fetch(run_dir: Path) -> str:
             control.fetch(run_dir, but=gone)
     except UserError as error:
         again = f"to come back: make {rundir.open_run(run_dir).plan.kind} RUN={run_dir.name}"
-        return f"{error}\ngcp: not everything is at home, so the machine is kept; {again}"
+        return f"{error}\ngcp: not all blocks are here, so the machine is kept; {again}"
     return ""

@@ -203,7 +203,7 @@ def _spared(place: GcpPlace, name: str, tried: Sequence[str], there: Collection[
             f"gcp: no zone has {many} {place.hosts[name].machine} left at the moment (asked: {', '.join(tried)}): try "
             'again later, or name other zones with SET="gcp.zones=[us-east1-b,us-east1-c]"'
         )
-    give_back.say(f"{name} is not to be had in any zone; the run goes on with the others")
+    give_back.say(f"{name} is not available in any zone; the run goes on with the others")
 
 
 def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
@@ -239,8 +239,8 @@ def _host_keys(compute: Compute, outputs: dict[str, Any], run_dir: Path, name: s
     while not (keys := _published_keys(compute, instance)):
         if time.monotonic() > deadline:
             raise UserError(
-                f"gcp: the machine has told no host keys in {HOST_KEYS_S} s, neither as guest attributes nor on its "
-                "serial console, and nobody is trusted unseen: see whether your organisation forbids both "
+                f"gcp: the machine published no host keys in {HOST_KEYS_S} s, neither as guest attributes nor on its "
+                "serial console, and nobody logs in without them: see whether your organisation forbids both "
                 "(compute.disableGuestAttributesAccess, compute.disableSerialPortAccess), or take another image"
             )
         time.sleep(2)

@@ -123,7 +123,7 @@ def ask(place: GcpPlace, environment: Mapping[str, str]) -> None:
     if agreed == "1":
         return
     if not sys.stdin.isatty():
-        raise UserError("nobody is there to agree to this price (no terminal); add YES=1, and MAX_COST= for a limit")
+        raise UserError("there is no terminal on which to agree to this price; add YES=1, and MAX_COST= for a limit")
     if input("Rent it? [y/N] ").strip().lower() not in {"y", "yes"}:
         raise UserError("not rented; nothing was made")
 

@@ -54,7 +54,7 @@ class Gcp(Part):
         if series in NO_HYPERDISK and self.disk_type == "hyperdisk-balanced":
             raise ValueError(f"disk_type: a {self.machine} takes no Hyperdisk; take pd-balanced or pd-ssd")
         if series in NO_SMT and self.threads_per_core == 1:
-            raise ValueError(f"threads_per_core: a {self.machine} has one thread a core already; leave it away")
+            raise ValueError(f"threads_per_core: a {self.machine} has one thread a core already; leave it out")
         return self
 
     @property

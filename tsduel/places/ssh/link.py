@@ -227,4 +227,4 @@ def _state(output: str, link: Link) -> State:
         if word[0] in {"none", "running", "ended", "lost"}:
             blocks = tuple(w[1] for w in words[number + 1 :] if w[0] == "block")
             return State(word[0], int(word[1]) if word[0] == "ended" else 0, blocks)
-    raise UserError(f"{link.host.name}: nothing is said of the run there: {output.strip() or 'no words at all'}")
+    raise UserError(f"{link.host.name}: the state of the run there is not known: {output.strip() or 'no output'}")

@@ -98,6 +98,6 @@ def refusals(name: str, facts: Mapping[str, str], directory: str) -> Iterator[st
     if (free := int(facts.get("free_mib") or 0)) < LEAST_FREE_MIB:
         yield (
             f"{name}: {free} MiB are free for {directory}, and Go, its modules and the binaries alone take "
-            f"{LEAST_FREE_MIB} MiB; free some (what is ours goes with: {shlex.join(['rm', '-rf', directory])}), "
+            f"{LEAST_FREE_MIB} MiB; free some (this removes tsduel's files: {shlex.join(['rm', '-rf', directory])}), "
             "or name a directory on a larger disk with REMOTE_DIR="
         )
