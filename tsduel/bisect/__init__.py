@@ -1,1 +1,1 @@
-"""Since when? A row of ordinary runs, each of which is decided by what those before it have shown."""
+"""Finds the first bad revision by ordinary runs; the results so far decide each next run."""

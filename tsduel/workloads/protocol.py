@@ -1,4 +1,4 @@
-"""`Planned`: what a kind of experiment is for a plan. `Reader`, its other half, is in tsduel.workloads.reading.
+"""`Planned`: what a plan needs of a kind of experiment. `Reader`, its other half, is in tsduel.workloads.reading.
 
 Order of blocks, pairing, statistics, verdicts, resuming and the report's frame are the same for all kinds.
 """

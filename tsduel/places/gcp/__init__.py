@@ -1,1 +1,1 @@
-"""A machine rented from Google for one run: what it costs, how it comes, and that it goes."""
+"""A machine rented from Google for one run: its price, its creation, its deletion."""

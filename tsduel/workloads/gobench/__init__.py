@@ -1,1 +1,1 @@
-"""Go benchmarks side by side: what `kind: gobench` in an experiment changes, which is what a round does."""
+"""Go benchmarks side by side: the workload of `kind: gobench` in an experiment."""
