@@ -301,3 +301,31 @@ func TestCPULimit(t *testing.T) {
 		}
 	}
 }
+
+// What the kernel does not show of a process is unknown by itself: the rest of its counters stay, and no 0
+// stands for it.
+func TestCountersThatTheKernelHides(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	stat, status := Text("/proc", pid, "stat"), "Name:\ttest\nVmRSS:\t    512 kB\n" // no VmHWM
+	for hidden, files := range map[string]map[string]string{
+		"io and the peak": {"stat": stat, "status": status},
+		"status":          {"stat": stat, "io": "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\ncancelled_write_bytes: 0\n"},
+	} {
+		root := t.TempDir()
+		t.Setenv("TSDUEL_PROC", root)
+		if err := os.Mkdir(filepath.Join(root, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(root, pid, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Read(os.Getpid())
+		got := []int64{c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten}
+		want := map[string][]int64{"io and the peak": {512 << 10, -1, -1, -1, -1, -1}, "status": {-1, -1, 1, 2, 3, 4}}
+		if err != nil || c.CPU == 0 || !slices.Equal(got, want[hidden]) {
+			t.Errorf("%s: %v, CPU %v, %v", hidden, got, c.CPU, err)
+		}
+	}
+}
