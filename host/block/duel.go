@@ -131,8 +131,13 @@ func (d *duel) sit(ctx context.Context, index int) error {
 func (d *duel) keepRSS() error {
 	for _, v := range d.alive() {
 		sum, rss := v.kernel()
-		d.record.RSSBytes[v.Name], d.record.RSSPeakBytes[v.Name] = rss.sum(), int64(sum.PeakRSS)
-		d.byRole(&d.record.RSSByRole, v.Name, rss)
+		if sum.PeakRSS >= 0 {
+			d.record.RSSPeakBytes[v.Name] = sum.PeakRSS
+		}
+		if now := rss.bytes(); now >= 0 {
+			d.record.RSSBytes[v.Name] = now
+			d.byRole(&d.record.RSSByRole, v.Name, rss)
+		}
 	}
 	return nil
 }

@@ -108,8 +108,9 @@ func (d *duel) ingestOnce(ctx context.Context, file *table, index int) error {
 		func() error {
 			for _, v := range d.alive() {
 				began[v.Name], running[v.Name] = d.marks[v.Name][0], v.servers
-				sum, _ := v.kernel()
-				kept.RSSPeakBytes[v.Name] = int64(sum.PeakRSS)
+				if sum, _ := v.kernel(); sum.PeakRSS >= 0 {
+					kept.RSSPeakBytes[v.Name] = sum.PeakRSS
+				}
 			}
 			return d.stop(ctx)
 		},

@@ -294,7 +294,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 	s.over()
 	_, rss := r.kernel()
 	phase = &record.RatePhase{Seconds: totals.Elapsed.Seconds(), CPUNS: now.sum() - cpu.sum(),
-		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: rss.sum(), SkewMS: skew(clients)}
+		ClientCPUNS: int64(totals.ClientCPU), RSSBytes: rss.bytes(), SkewMS: skew(clients)}
 	share, client := busiest(clients)
 	if phase.ClientShare = share; len(clients) > 1 {
 		phase.Clients = clients

@@ -309,14 +309,16 @@ func (all servers) cpu() (usage, error) {
 	return by, nil
 }
 
-// kernel adds up what the kernel has counted of the servers that live; rss is the memory of each now.
+// kernel adds up what the kernel has counted of the servers that live; rss is the memory of each now. -1 is
+// unknown, and so is a sum with it.
 func (all servers) kernel() (sum proc.Counters, rss usage) {
 	rss = usage{}
 	for _, s := range all {
 		if c, err := s.kernel(); err == nil {
-			sum.CPU, sum.PeakRSS = sum.CPU+c.CPU, sum.PeakRSS+c.PeakRSS
-			sum.StorageRead, sum.StorageWritten = sum.StorageRead+c.StorageRead, sum.StorageWritten+c.StorageWritten
-			rss[s.role] = int64(c.RSS)
+			sum.CPU, sum.PeakRSS = sum.CPU+c.CPU, proc.Add(sum.PeakRSS, c.PeakRSS)
+			sum.StorageRead = proc.Add(sum.StorageRead, c.StorageRead)
+			sum.StorageWritten = proc.Add(sum.StorageWritten, c.StorageWritten)
+			rss[s.role] = c.RSS
 		}
 	}
 	return sum, rss
@@ -335,6 +337,14 @@ func (all servers) spent() usage {
 func (u usage) sum() (sum int64) {
 	for _, used := range u {
 		sum += used
+	}
+	return sum
+}
+
+// bytes is the sum, unknown (-1) if one of them is.
+func (u usage) bytes() (sum int64) {
+	for _, used := range u {
+		sum = proc.Add(sum, used)
 	}
 	return sum
 }

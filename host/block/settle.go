@@ -104,7 +104,7 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 					return at, v.died()
 				}
 				sum, _ := v.kernel()
-				at.written = int64(sum.StorageWritten)
+				at.written = sum.StorageWritten
 			}
 		default:
 			quiet = 0

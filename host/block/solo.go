@@ -227,7 +227,9 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 		return err
 	}
 	a.keepCPU("drained", drained.cpu.since(cpu))
-	a.record.WrittenBytes = drained.written - int64(written.StorageWritten)
+	if a.record.WrittenBytes = -1; written.StorageWritten >= 0 && drained.written >= 0 {
+		a.record.WrittenBytes = drained.written - written.StorageWritten
+	}
 	if a.Plan.Settle.Drain {
 		a.record.DrainS = &drained.seconds
 	}

@@ -138,15 +138,18 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	return err
 }
 
-// firstAnswer sends the first query of the duel that follows until its answer has data.
+// firstAnswer sends the first query of the duel that follows until its answer has data. If answers to all types
+// may have none, it waits for an answer.
 func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
+	types := u.Row.QueryTypes
+	filled := slices.IndexFunc(types, func(t string) bool { return !u.Plan.MayBeEmpty(t) })
 	for deadline := time.Now().Add(record.Seconds(u.Plan.Watchdog.QueryStallS)); ; {
-		result, err := u.send(ctx, u.Row.QueryTypes[0], 1, exchange.Side{Name: v.Name, URL: v.url()})
+		result, err := u.send(ctx, types[max(0, filled)], 1, exchange.Side{Name: v.Name, URL: v.url()})
 		if err != nil {
 			return err
 		}
 		side := result.Sides[0]
-		if side.Failure == "" && side.Empty == 0 {
+		if side.Failure == "" && (side.Empty == 0 || filled < 0) {
 			return nil
 		}
 		if err := v.died(); err != nil {

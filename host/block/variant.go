@@ -146,6 +146,9 @@ func (v *variant) shutdown(ctx context.Context) (seconds float64, err error) {
 			return 0, faultf("the %s (pid %d) had to be killed: it did not stop within %v; %s", s.role,
 				s.process.Pid, patience, lastWords(s))
 		}
+		if err := s.process.Kill(); err != nil { // what it has left would use CPU beside the other variant
+			return 0, err
+		}
 	}
 	seconds = time.Since(begin).Seconds()
 	for _, s := range v.servers {

@@ -572,23 +572,3 @@ func BenchmarkOperation(b *testing.B) {
 		b.ReportMetric(float64(result.ClientCPU)/float64(2*b.N), "process-cpu-ns/operation")
 	})
 }
-
-func TestInstructionsAreCountedOrTheReasonIsGiven(t *testing.T) {
-	count, err := CountInstructions(os.Getpid())
-	if err != nil {
-		if !strings.HasPrefix(err.Error(), "this machine counts no instructions: ") {
-			t.Error(err)
-		}
-		t.Skip(err)
-	}
-	defer count.Close()
-	before, err := count.Read()
-	sum := 0
-	for i := range 1_000_000 {
-		sum += i
-	}
-	after, err2 := count.Read()
-	if err != nil || err2 != nil || after-before < 1_000_000 {
-		t.Errorf("%d instructions for a million additions (%d), %v, %v", after-before, sum, err, err2)
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -12,31 +13,58 @@ import (
 )
 
 // Instructions counts the instructions that processes retire, in all present and future threads.
-type Instructions struct{ counters []int }
+type Instructions struct{ counters map[int]int } // thread -> file descriptor
+
+// countAttempts bounds the attempts to open counters while no thread is born.
+const countAttempts = 100
 
 // CountInstructions begins to count. The error says why the kernel does not: most clouds hide the counters.
 func CountInstructions(pids ...int) (*Instructions, error) {
-	count := &Instructions{}
-	for _, pid := range pids {
-		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return countThreads(openCounter, pids...)
+}
+
+// countThreads opens a counter of each thread, anew for all if a thread was born meanwhile: nobody can tell
+// whether one that was counted already is its parent, and so counts it.
+func countThreads(open func(tid int) (int, error), pids ...int) (count *Instructions, err error) {
+	for range countAttempts {
+		count.Close()
+		count = &Instructions{map[int]int{}}
+		tids, err := threads(pids)
+		for _, tid := range tids {
+			counter, refused := open(tid)
+			if errors.Is(refused, unix.ESRCH) { // this thread has ended
+				continue
+			}
+			if err = refused; err != nil {
+				err = fmt.Errorf("this machine counts no instructions: perf_event_open: %w", err)
+				break
+			}
+			count.counters[tid] = counter
+		}
 		if err != nil {
 			count.Close()
 			return nil, err
 		}
-		for _, thread := range threads {
-			tid, _ := strconv.Atoi(thread.Name())
-			counter, err := openCounter(tid)
-			if errors.Is(err, unix.ESRCH) { // this thread has ended
-				continue
-			}
-			if err != nil {
-				count.Close()
-				return nil, fmt.Errorf("this machine counts no instructions: perf_event_open: %w", err)
-			}
-			count.counters = append(count.counters, counter)
+		now, err := threads(pids)
+		if err != nil || !slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(tids, tid) }) {
+			break // a process that has ended is found by who asks for its counts
 		}
 	}
 	return count, nil
+}
+
+func threads(pids []int) (tids []int, err error) {
+	for _, pid := range pids {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			tid, _ := strconv.Atoi(entry.Name())
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
 }
 
 func openCounter(tid int) (int, error) {

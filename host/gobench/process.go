@@ -117,7 +117,7 @@ func (s *side) bench(ctx context.Context, what string, args ...string) (o output
 		return o, failed("%s cannot be started: %v", what, err)
 	}
 	stalled := s.watch(ctx, p, what)
-	err = p.Kill() // with the processes that it has left
+	err = cmp.Or(p.Kill(), proc.EndAll()) // what it has left would use CPU beside the next variant
 	o.Exit, _ = p.Wait(context.Background())
 	o.from, o.to = fromOut, size(s.stdout)
 	o.text = section(s.stdout, o.from, o.to)

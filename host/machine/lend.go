@@ -2,9 +2,9 @@ package machine
 
 import (
 	"context"
-	"crypto/subtle"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -19,7 +19,7 @@ import (
 	"tsduel/host/record"
 )
 
-// A lent machine listens at its private address, and obeys a driver that knows the run's token. The
+// A lent machine listens at its private address, and obeys a driver that has the run's key (secure.go). The
 // components of a driver end with its connection. The lending ends when no driver has come for a while.
 
 // Tests wait less.
@@ -71,6 +71,10 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 	defer release()
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	address, _, _ := net.SplitHostPort(l.Addr().String())
+	config, err := secured(token, l.Addr().String(), driver)
+	if err != nil {
+		return err
+	}
 	for deadline := time.Now().Add(patience); ctx.Err() == nil; {
 		if err := l.SetDeadline(deadline); err != nil {
 			return err
@@ -82,7 +86,7 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 			}
 			return err
 		}
-		if admit(conn, token) {
+		if conn := tls.Server(conn, config); admit(conn) {
 			connected, hangUp := context.WithCancel(ctx)
 			here := NewHere(connected, address)
 			here.workload = workload
@@ -97,15 +101,10 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 	return nil
 }
 
-// admit says whether the driver has the token. The comparison takes equally long for every token.
-func admit(conn net.Conn, token string) bool {
+// admit says whether the driver has the key of the run, and tells the driver.
+func admit(conn *tls.Conn) bool {
 	_ = conn.SetDeadline(time.Now().Add(handshake))
-	given := make([]byte, len(token))
-	if _, err := io.ReadFull(conn, given); err != nil || len(token) == 0 ||
-		subtle.ConstantTimeCompare(given, []byte(token)) != 1 {
-		return false
-	}
-	_, err := conn.Write([]byte{'y'})
+	_, err := conn.Write([]byte{'y'}) // after the handshake
 	return err == nil && conn.SetDeadline(time.Time{}) == nil
 }
 
@@ -149,18 +148,25 @@ type There struct {
 func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, context.Context, error) {
 	at := net.JoinHostPort(lent.Hosts[host], strconv.Itoa(lent.Port))
 	failed := func(err error) error {
+		if isStranger(err) {
+			return record.FailedError("what answers at %s is not %s, which was lent to this run to run components there (%v): "+
+				"see which program has the port there, and end it; the same command with RUN= goes on", at, host, err)
+		}
 		return record.FailedError("%s, which is to run components, cannot be reached at %s: %v; "+
 			"once it is up again, the same command with RUN= goes on", host, at, err)
 	}
-	conn, err := (&net.Dialer{Timeout: handshake}).DialContext(ctx, "tcp", at)
+	config, err := secured(lent.Token, driver, at)
+	if err != nil {
+		return nil, ctx, err
+	}
+	plain, err := (&net.Dialer{Timeout: handshake}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, ctx, failed(err)
 	}
+	conn := tls.Client(plain, config)
 	_ = conn.SetDeadline(time.Now().Add(handshake + silence)) // it may first have to end what another driver has left
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
-	if _, err = conn.Write([]byte(lent.Token)); err == nil {
-		_, err = io.ReadFull(conn, make([]byte, 1))
-	}
+	_, err = io.ReadFull(conn, make([]byte, 1)) // after the handshake
 	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
 		_ = conn.Close()
 		return nil, ctx, failed(err)
@@ -214,17 +220,19 @@ func (t *There) Clock(questions int) (roundTrip, ahead float64, err error) {
 }
 
 func (t *There) ask(method string, args, reply any) error {
-	call := t.rpc.Go("Machine."+method, args, reply, make(chan *rpc.Call, 1))
+	packed, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	var answer Answer
+	call := t.rpc.Go("Machine.Call", Call{method, packed}, &answer, make(chan *rpc.Call, 1))
 	select {
 	case <-call.Done:
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	}
 	if call.Error == nil {
-		return nil
-	}
-	if answer := rpc.ServerError(""); errors.As(call.Error, &answer) {
-		return fmt.Errorf("%s: %w", t.Host, call.Error)
+		return answer.unpack(t.Host, reply)
 	}
 	// All calls under way fail. The cause is the first one's error.
 	t.lose(record.FailedError("%s does not answer any more (%v); what it ran was lost with it, and finished blocks "+

@@ -18,7 +18,7 @@ type Machine interface {
 	Placed(Program, *record.Placed) error                      // how a program lies in memory
 	Start(Command, *int) error                                 // its pid
 	Await(pid int, exit *proc.Exit) error                      // waits for its end
-	Kill(pid int, _ *None) error                               // kills its session
+	Kill(pid int, _ *None) error                               // kills it and what it has started
 	Run(Command, *Said) error                                  // runs a command to its end
 	Listeners(session int, at *map[int][]netip.AddrPort) error // addresses by pid
 	CPU(pid int, used *time.Duration) error                    // since its start

@@ -70,33 +70,49 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Counters are the kernel's counters of a process since its start.
+// Counters are the kernel's counters of a process since its start. Of memory and I/O, -1 is unknown: the
+// kernel shows /proc/PID/io of another user's process to nobody but root, and some have no VmHWM.
 type Counters struct {
 	CPU, User, System           time.Duration // User and System in steps of Tick
 	MajorFaults                 uint64
-	RSS, PeakRSS                uint64 // bytes
-	Read, Written               uint64 // bytes of system calls
-	StorageRead, StorageWritten uint64 // bytes from and to a disk
+	RSS, PeakRSS                int64 // bytes
+	Read, Written               int64 // bytes of system calls
+	StorageRead, StorageWritten int64 // bytes from and to a disk
 }
 
 // Tick is the step of CPU times in /proc: USER_HZ is 100 on every Linux that Go runs on.
 const Tick = 10 * time.Millisecond
 
-// Read reads the counters of a process. On an error, counters that could not be read are 0.
+// Read reads the counters of a process; the error is of a process that has ended.
 func Read(pid int) (c Counters, err error) {
 	c.CPU, err = CPU(pid)
 	p, noProcess := FS().Proc(pid)
 	if err = cmp.Or(err, noProcess); err != nil {
 		return c, err
 	}
-	stat, noStat := p.Stat()
-	status, noStatus := p.NewStatus()
-	io, noIO := p.IO()
-	return Counters{
-		CPU: c.CPU, User: time.Duration(stat.UTime) * Tick, System: time.Duration(stat.STime) * Tick,
-		MajorFaults: uint64(stat.MajFlt), RSS: status.VmRSS, PeakRSS: status.VmHWM,
-		Read: io.RChar, Written: io.WChar, StorageRead: io.ReadBytes, StorageWritten: io.WriteBytes,
-	}, cmp.Or(noStat, noStatus, noIO)
+	stat, err := p.Stat()
+	if err != nil {
+		return c, err
+	}
+	c.User, c.System = time.Duration(stat.UTime)*Tick, time.Duration(stat.STime)*Tick
+	c.MajorFaults = uint64(stat.MajFlt)
+	c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten = -1, -1, -1, -1, -1, -1
+	if status, err := p.NewStatus(); err == nil {
+		c.RSS, c.PeakRSS = cmp.Or(int64(status.VmRSS), -1), cmp.Or(int64(status.VmHWM), -1)
+	}
+	if io, err := p.IO(); err == nil {
+		c.Read, c.Written = int64(io.RChar), int64(io.WChar)
+		c.StorageRead, c.StorageWritten = int64(io.ReadBytes), int64(io.WriteBytes)
+	}
+	return c, nil
+}
+
+// Add returns the sum of two counts, unknown (-1) if one of them is.
+func Add(a, b int64) int64 {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return a + b
 }
 
 // FS is procfs at Root.

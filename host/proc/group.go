@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,11 +16,14 @@ import (
 )
 
 // Group is the control group of all processes that this program starts: it counts their CPU time, and they
-// cannot leave it. It is nil on a machine without such groups.
+// cannot leave it. It is nil on a machine without such groups. Each process has a group of its own in it, so
+// that Kill finds what the process has started, unless such a group would have its own share of the CPUs.
 type Group struct {
-	Kind string // v1 (cpuacct) or v2
-	dir  string
-	fd   *os.File
+	Kind  string // v1 (cpuacct) or v2
+	dir   string
+	fd    *os.File
+	share bool         // groups in it would have shares of the CPUs: v1 has cpu and cpuacct together
+	last  atomic.Int64 // number of the newest group in it
 }
 
 // Ours returns the group of this program. The first call makes it, below the group that this process is in.
@@ -28,10 +32,10 @@ var Ours = sync.OnceValue(func() *Group {
 		for _, old := range Glob(at.dir, "tsduel-*") {
 			// Remove the groups of ended programs. The group of a running program may be empty at this moment.
 			if _, err := os.Stat("/proc/" + strings.TrimPrefix(filepath.Base(old), "tsduel-")); os.IsNotExist(err) {
-				_ = os.Remove(old)
+				removeGroup(old)
 			}
 		}
-		g := &Group{Kind: at.kind, dir: filepath.Join(at.dir, fmt.Sprintf("tsduel-%d", os.Getpid()))}
+		g := &Group{Kind: at.kind, share: at.share, dir: filepath.Join(at.dir, fmt.Sprintf("tsduel-%d", os.Getpid()))}
 		if os.Mkdir(g.dir, 0o755) != nil {
 			continue
 		}
@@ -40,12 +44,12 @@ var Ours = sync.OnceValue(func() *Group {
 			trial := exec.Command("true")
 			trial.SysProcAttr = &syscall.SysProcAttr{}
 			// Start a process in it: a container may refuse that although the files allow it.
-			if _, err = g.cpu(); err == nil && g.start(trial) == nil {
+			if _, err = g.cpu(); err == nil && g.join(trial) == nil {
 				_ = trial.Wait()
 				return g
 			}
 		}
-		_ = os.Remove(g.dir)
+		removeGroup(g.dir)
 	}
 	return nil
 })
@@ -53,8 +57,16 @@ var Ours = sync.OnceValue(func() *Group {
 // Leave removes the group at the end of the program.
 func Leave() {
 	if g := Ours(); g != nil {
-		_ = os.Remove(g.dir)
+		removeGroup(g.dir)
 	}
+}
+
+// removeGroup removes a group without processes, and those in it.
+func removeGroup(dir string) {
+	for _, within := range Glob(dir, "[0-9]*") {
+		_ = os.Remove(within)
+	}
+	_ = os.Remove(dir)
 }
 
 // UsedByUs returns the CPU time of the servers (pids), and that of this program with its clients. Without a
@@ -77,8 +89,12 @@ func UsedByUs(servers ...int) (server, own time.Duration, err error) {
 	return server, own + time.Duration(ended.Utime.Nano()+ended.Stime.Nano()), nil
 }
 
-// ownGroup is the group of this process in one hierarchy, and where that hierarchy is mounted (root).
-type ownGroup struct{ kind, dir, root string }
+// ownGroup is the group of this process in one hierarchy, and where that hierarchy is mounted (root). share:
+// the hierarchy is v1's and has the controller cpu.
+type ownGroup struct {
+	kind, dir, root string
+	share           bool
+}
 
 // ownGroups returns the group in cgroup v2, and the one in v1's hierarchy of a controller.
 func ownGroups(controller string) (groups []ownGroup) {
@@ -103,7 +119,7 @@ func ownGroups(controller string) (groups []ownGroup) {
 					if err != nil || strings.HasPrefix(inside, "..") {
 						inside = "." // a container sees its own group as the root
 					}
-					groups = append(groups, ownGroup{kind, filepath.Join(f[4], inside), f[4]})
+					groups = append(groups, ownGroup{kind, filepath.Join(f[4], inside), f[4], v1 && contains(t[2], "cpu")})
 				}
 			}
 		}
@@ -134,11 +150,28 @@ func CPULimit() float64 {
 	return limit
 }
 
-// start starts a command in the group. In v1 it moves the process after its start, unless the kernel refuses.
-func (g *Group) start(cmd *exec.Cmd) error {
+// start starts a command in a group of its own; nil if it has none, and is in g if there is a g.
+func (g *Group) start(cmd *exec.Cmd) (own *Group, err error) {
 	if g == nil {
-		return cmd.Start()
+		return nil, cmd.Start()
 	}
+	if !g.share {
+		own = &Group{Kind: g.Kind, dir: filepath.Join(g.dir, strconv.FormatInt(g.last.Add(1), 10))}
+		if os.Mkdir(own.dir, 0o755) == nil {
+			if own.fd, err = os.Open(own.dir); err == nil {
+				defer own.fd.Close()
+				if err = own.join(cmd); err != nil {
+					_ = os.Remove(own.dir)
+				}
+				return own, err
+			}
+		}
+	}
+	return nil, g.join(cmd)
+}
+
+// join starts a command in the group. In v1 it moves the process after its start, unless the kernel refuses.
+func (g *Group) join(cmd *exec.Cmd) error {
 	if g.Kind == "v1" {
 		if err := cmd.Start(); err != nil {
 			return err
@@ -167,12 +200,14 @@ func (g *Group) kill() error {
 		return nil
 	}
 	_, left := killAll(func() (pids []int) {
-		for _, line := range readLines(filepath.Join(g.dir, "cgroup.procs")) {
-			if pid, err := strconv.Atoi(line); err == nil {
-				pids = append(pids, pid)
+		for _, file := range append(Glob(g.dir, "[0-9]*/cgroup.procs"), filepath.Join(g.dir, "cgroup.procs")) {
+			for _, line := range readLines(file) {
+				if pid, err := strconv.Atoi(line); err == nil {
+					pids = append(pids, pid)
+				}
 			}
 		}
-		return pids
+		return collected(pids)
 	})
 	if len(left) > 0 {
 		return fmt.Errorf("%d processes of this run were killed and are still there after %v (%s/cgroup.procs)",

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -74,7 +75,7 @@ func exitOf(t *testing.T, p *Process) Exit {
 
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if s, err := Stat(pid); err != nil || s.State == "Z" {
 			return
 		} else if time.Now().After(deadline) {
@@ -151,6 +152,50 @@ func TestNothingEscapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, child)
+}
+
+// Kill ends what a process has started in a session of its own: by the group of the process, also after its
+// end, and by descent where there are no groups.
+func TestKillEndsOtherSessions(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	escapes := "setsid sh -c 'echo $$ >" + file + ".partial; mv " + file + ".partial " + file + "; exec sleep 60' & "
+	child := func() (pid int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); pid == 0; time.Sleep(5 * time.Millisecond) {
+			if pid, _ = strconv.Atoi(Text(file)); time.Now().After(deadline) {
+				t.Fatal("it has started nothing")
+			}
+		}
+		_ = os.Remove(file)
+		return pid
+	}
+	for _, how := range []string{"group", "group, after its end", "descent"} {
+		t.Run(how, func(t *testing.T) {
+			then := map[string]string{"group, after its end": "exit"}[how]
+			p := shell(t, escapes+cmp.Or(then, "wait"))
+			if how == "descent" {
+				p.group = nil
+			} else if p.group == nil {
+				t.Skip("there are no control groups here")
+			}
+			pid := child()
+			if how == "group, after its end" {
+				exitOf(t, p)
+			}
+			if unix.Kill(pid, 0) != nil {
+				t.Fatal("it has ended by itself")
+			}
+			if err := p.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			gone(t, pid)
+			if p.group != nil {
+				if _, err := os.Stat(p.group.dir); !os.IsNotExist(err) {
+					t.Error("its group is still there")
+				}
+			}
+		})
+	}
 }
 
 // EndStrays ends the processes with the Mark of a scratch directory, and no others.
@@ -298,6 +343,34 @@ func TestCPULimit(t *testing.T) {
 		}
 		if found := CPULimit(); found != c.want {
 			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// What the kernel does not show of a process is unknown by itself: the rest of its counters stay, and no 0
+// stands for it.
+func TestCountersThatTheKernelHides(t *testing.T) {
+	pid := strconv.Itoa(os.Getpid())
+	stat, status := Text("/proc", pid, "stat"), "Name:\ttest\nVmRSS:\t    512 kB\n" // no VmHWM
+	for hidden, files := range map[string]map[string]string{
+		"io and the peak": {"stat": stat, "status": status},
+		"status":          {"stat": stat, "io": "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\ncancelled_write_bytes: 0\n"},
+	} {
+		root := t.TempDir()
+		t.Setenv("TSDUEL_PROC", root)
+		if err := os.Mkdir(filepath.Join(root, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(root, pid, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Read(os.Getpid())
+		got := []int64{c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten}
+		want := map[string][]int64{"io and the peak": {512 << 10, -1, -1, -1, -1, -1}, "status": {-1, -1, 1, 2, 3, 4}}
+		if err != nil || c.CPU == 0 || !slices.Equal(got, want[hidden]) {
+			t.Errorf("%s: %v, CPU %v, %v", hidden, got, c.CPU, err)
 		}
 	}
 }

@@ -38,6 +38,7 @@ type Command struct {
 type Process struct {
 	Pid   int
 	name  string
+	group *Group // nil: what it starts is found by its descent
 	ended chan struct{}
 	exit  Exit
 }
@@ -101,12 +102,13 @@ func Start(c Command) (*Process, error) {
 	if c.Stderr != nil {
 		cmd.Stderr = c.Stderr
 	}
+	p := &Process{name: filepath.Base(c.Argv[0]), ended: make(chan struct{})}
 	done := make(chan error)
-	starter() <- func() { done <- startHere(cmd, c) }
+	starter() <- func() { done <- p.startHere(cmd, c) }
 	if err := <-done; err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
-	p := &Process{Pid: cmd.Process.Pid, name: filepath.Base(c.Argv[0]), ended: make(chan struct{})}
+	p.Pid = cmd.Process.Pid
 	children.Store(p.Pid, p)
 	go func() {
 		_ = cmd.Wait() // ProcessState has the exit code
@@ -116,12 +118,15 @@ func Start(c Command) (*Process, error) {
 			p.exit.Code = 128 + int(status.Signal())
 		}
 		children.Delete(p.Pid)
+		if p.group != nil {
+			_ = os.Remove(p.group.dir) // unless it has left processes there
+		}
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-func startHere(cmd *exec.Cmd, c Command) error {
+func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 	if len(c.CPUs) > 0 {
 		var before unix.CPUSet
 		if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -132,7 +137,8 @@ func startHere(cmd *exec.Cmd, c Command) error {
 		}
 		defer func() { _ = unix.SchedSetaffinity(0, &before) }()
 	}
-	return Ours().start(cmd)
+	p.group, err = Ours().start(cmd)
+	return err
 }
 
 // Ended is closed when the process has ended.
@@ -148,16 +154,66 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	}
 }
 
-// Kill kills the process and its session. It waits EndPatience at most; the error says why it is still there.
+// Kill kills the process and all that it has started, also in other sessions, and also if it has ended. It
+// waits EndPatience at most; the error says what is still there. Without a group of its own it does not find
+// other sessions of a process that has ended.
 func (p *Process) Kill() error {
-	// Even if it has ended: its session may have other processes.
+	started := p.started()
+	_ = started() // remembers them: orphans have another parent
 	_ = unix.Kill(-p.Pid, unix.SIGKILL)
 	select {
 	case <-p.ended:
-		return nil
 	case <-time.After(EndPatience):
 		return stuck(p.name, p.Pid)
 	}
+	if p.group != nil {
+		err := p.group.kill()
+		_ = os.Remove(p.group.dir)
+		return err
+	}
+	_, left := killAll(started)
+	return stuck("?", left...)
+}
+
+// started returns a function that lists what the process has started and what is in its session: more at each
+// call, without what has ended.
+func (p *Process) started() func() []int {
+	if p.group != nil {
+		return func() []int { return nil }
+	}
+	since := map[int]uint64{} // pid -> its start, of those that were seen
+	return func() (pids []int) {
+		_, running := children.Load(p.Pid)
+		all := Processes()
+		for more := true; more; {
+			more = false
+			for _, s := range all {
+				_, known := since[s.PID]
+				_, descends := since[s.PPID]
+				if !known && s.PID != p.Pid && (descends || s.Session == p.Pid || running && s.PPID == p.Pid) {
+					since[s.PID], more = s.Starttime, true
+				}
+			}
+		}
+		for _, s := range all {
+			if began, known := since[s.PID]; known && began == s.Starttime {
+				pids = append(pids, s.PID)
+			}
+		}
+		return collected(pids)
+	}
+}
+
+// collected returns the processes without those that have ended; it collects orphans that are ours now.
+func collected(pids []int) []int {
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		s, err := Stat(pid)
+		if _, known := children.Load(pid); err == nil && s.State == "Z" && s.PPID == os.Getpid() && !known {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			return true
+		}
+		return err != nil
+	})
 }
 
 // stuck is the error of the first of these processes, nil if there is none.

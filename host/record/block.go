@@ -140,7 +140,7 @@ type SoloRecord struct {
 	Restarts     int              `json:"restarts"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
-	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained
+	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained; -1: unknown
 	// If several clients loaded together: each client, and the skew.
 	Clients []Client `json:"clients,omitempty"`
 	SkewMS  float64  `json:"skew_ms,omitempty"`
@@ -262,7 +262,7 @@ type UpgradeStart struct {
 	FirstAnswerS float64 `json:"first_answer_s"` // with data in it
 	QuietS       float64 `json:"quiet_s"`
 	CPUNS        int64   `json:"cpu_ns"`
-	WrittenBytes int64   `json:"written_bytes"`
+	WrittenBytes int64   `json:"written_bytes"` // -1: unknown
 }
 
 // Downgrade is the baseline started on a candidate's directory.
@@ -296,7 +296,7 @@ type RatePhase struct {
 	CPUNS       int64              `json:"cpu_ns"` // of the servers
 	ClientCPUNS int64              `json:"client_cpu_ns"`
 	ClientShare float64            `json:"client_share"` // of the client's CPUs
-	RSSBytes    int64              `json:"rss_bytes"`
+	RSSBytes    int64              `json:"rss_bytes"`    // -1: unknown
 	Counters    map[string]float64 `json:"counters"`
 	Samples     int64              `json:"samples"` // sent, acknowledged and stored
 	Void        string             `json:"void"`    // why it says nothing about the server, in a sentence

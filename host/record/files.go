@@ -120,10 +120,27 @@ func IsFull(dir string) (free int64, full bool) {
 }
 
 // PrivateDir makes a directory, and those above it, for this user only: other users must not read a database.
+// It refuses one that another user has put into a directory of all users, as /var/tmp or /dev/shm: that user
+// could put links in the place of our files.
 func PrivateDir(path string) error {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
-	return os.MkdirAll(path, 0o700)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	for dir := filepath.Clean(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		info, err := os.Lstat(dir)
+		above, noParent := os.Stat(filepath.Dir(dir))
+		if err := errors.Join(err, noParent); err != nil {
+			return err
+		}
+		if owner := info.Sys().(*syscall.Stat_t).Uid; above.Mode()&os.ModeSticky != 0 && owner != 0 &&
+			int(owner) != os.Geteuid() && above.Mode().Perm()&0o022 != 0 {
+			return UserError("%s belongs to another user (uid %d), who could change our files there: "+
+				"point TSDUEL_CACHE to a directory of your own", dir, owner)
+		}
+	}
+	return nil
 }
 
 const marked = ".tsduel-data"

@@ -86,3 +86,22 @@ func TestWipeOfOurs(t *testing.T) {
 		t.Error("a link was followed")
 	}
 }
+
+// A directory that another user has put into a directory of all users is not taken for a private one.
+func TestAPrivateDirectoryIsOurs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
+	all := filepath.Join(t.TempDir(), "tmp")
+	theirs := filepath.Join(all, "tsduel")
+	for _, err := range []error{os.Mkdir(all, 0o777), os.Chmod(all, 0o777|os.ModeSticky), PrivateDir(filepath.Join(theirs, "cache")),
+		PrivateDir(filepath.Join(theirs, "cache")), os.Chown(theirs, 65534, 65534)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := PrivateDir(filepath.Join(theirs, "cache")); err == nil || !strings.HasPrefix(err.Error(),
+		theirs+" belongs to another user (uid 65534)") {
+		t.Error(err)
+	}
+}

@@ -187,9 +187,10 @@ func (p *Plan) Variant(name string) (Variant, bool) {
 	return Variant{}, false
 }
 
-// MayBeEmpty says whether answers to a query type may have no data.
+// MayBeEmpty says whether answers to a query type, over any window, may have no data.
 func (p *Plan) MayBeEmpty(queryType string) bool {
-	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.Name == queryType && t.MayBeEmpty })
+	asked := QueryType{Name: queryType}.TSBS()
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && t.MayBeEmpty })
 }
 
 // LoadPlan reads a run's plan.

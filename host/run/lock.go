@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -29,7 +30,11 @@ import (
 // All users may write to /run/lock and /tmp, and a kernel may refuse O_CREAT for a file of another user there
 // (fs.protected_regular). So the file is created once, and then opened without O_CREAT.
 
-const lockPatience = 10 * time.Second
+const (
+	lockPatience = 10 * time.Second
+	// carefully follows no link and waits for no pipe: others may put them in the lock's place.
+	carefully = unix.O_NOFOLLOW | unix.O_NONBLOCK
+)
 
 func lockPath() string {
 	if path := os.Getenv("TSDUEL_LOCK"); path != "" { // of a test: tests must not wait for each other
@@ -51,7 +56,11 @@ var holderLine = regexp.MustCompile(
 
 // holderOf returns the process that a lock's text names, and whether it still exists.
 func holderOf(path string) (holder, bool) {
-	text, _ := os.ReadFile(path)
+	var text []byte
+	if f, err := os.OpenFile(path, os.O_RDONLY|carefully, 0); err == nil {
+		text, _ = io.ReadAll(f)
+		f.Close()
+	}
 	m := holderLine.FindStringSubmatch(string(text))
 	if m == nil {
 		return holder{}, false
@@ -92,21 +101,7 @@ func lockAll(ctx context.Context, runDir, kind, cache string) ([]*os.File, error
 // lockMachine takes the lock of this machine; Close frees it.
 func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	path := lockPath()
-	if _, err := os.Lstat(path); os.IsNotExist(err) {
-		old := unix.Umask(0)
-		if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
-			f.Close()
-		}
-		unix.Umask(old)
-	}
-	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no plain file")
-	}
-	var f *os.File
-	if err == nil {
-		f, err = os.Open(path)
-	}
+	f, err := openLock(path)
 	if err != nil {
 		return nil, record.UserError("%s, by which runs on this machine exclude each other, cannot be opened: "+
 			"see who made it, and remove it (%v)", path, err)
@@ -120,18 +115,56 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 		f.Close()
 		return nil, cmp.Or(ctx.Err(), taken(path, runDir, kind))
 	}
+	if !isAt(f, path) { // another file was put there meanwhile: whoever comes next would lock that one
+		f.Close()
+		return lockMachine(ctx, runDir, kind)
+	}
 	name := strconv.Itoa(os.Getuid())
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
 	ticks, _ := began(os.Getpid())
-	// The lock works without this text, too.
-	if text, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0); err == nil {
-		fmt.Fprintf(text, "pid %d, began %s, boot %s, user %s, since %s, %s\n",
+	// The lock works without this text, too: the file may be another user's.
+	if f.Truncate(0) == nil {
+		fmt.Fprintf(f, "pid %d, began %s, boot %s, user %s, since %s, %s\n",
 			os.Getpid(), ticks, noise.BootID(), name, time.Now().UTC().Format(time.RFC3339), runDir)
-		text.Close()
 	}
 	return f, nil
+}
+
+// openLock opens the file of the lock, and makes it if it is missing. It takes no file that has another name, too: others may
+// write to its directory, and we write to the file.
+func openLock(path string) (*os.File, error) {
+	if _, err := os.Lstat(path); os.IsNotExist(err) {
+		old := unix.Umask(0)
+		if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666); err == nil {
+			f.Close()
+		}
+		unix.Umask(old)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|carefully, 0)
+	if errors.Is(err, os.ErrPermission) {
+		f, err = os.OpenFile(path, os.O_RDONLY|carefully, 0)
+	}
+	if errors.Is(err, unix.ELOOP) {
+		return nil, errors.New("it is no plain file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink > 1 {
+		f.Close()
+		return nil, cmp.Or(err, errors.New("it is no plain file"))
+	}
+	return f, nil
+}
+
+// isAt says whether an open file is what lies at a path now.
+func isAt(f *os.File, path string) bool {
+	opened, err := f.Stat()
+	there, gone := os.Lstat(path)
+	return err == nil && gone == nil && os.SameFile(opened, there)
 }
 
 // lockCache takes the lock of a cache: its holder may end all processes that use its scratch directory.

@@ -152,17 +152,6 @@ func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte) {
 	return all
 }
 
-const kernelSamples = `tsduel_process_cpu_seconds_total{mode="user",role=%[1]q} %[2]s
-tsduel_process_cpu_seconds_total{mode="system",role=%[1]q} %[3]s
-tsduel_process_major_faults_total{role=%[1]q} %[4]d
-tsduel_process_resident_memory_bytes{role=%[1]q} %[5]d
-tsduel_process_resident_memory_peak_bytes{role=%[1]q} %[6]d
-tsduel_process_io_read_bytes_total{role=%[1]q} %[7]d
-tsduel_process_io_written_bytes_total{role=%[1]q} %[8]d
-tsduel_process_io_storage_read_bytes_total{role=%[1]q} %[9]d
-tsduel_process_io_storage_written_bytes_total{role=%[1]q} %[10]d
-`
-
 func (s *Snapshots) head(title string) []byte {
 	text := fmt.Appendf(nil, "# snapshot %.6f %s\n", float64(time.Now().UnixNano())/1e9, title)
 	for _, source := range s.Sources {
@@ -170,8 +159,28 @@ func (s *Snapshots) head(title string) []byte {
 		if err != nil {
 			continue // it has ended
 		}
-		text = fmt.Appendf(text, kernelSamples, source.Role, seconds(c.User), seconds(c.System), c.MajorFaults,
-			c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten)
+		text = append(text, kernelSamples(source.Role, c)...)
+	}
+	return text
+}
+
+// kernelSamples are the samples of what the kernel has counted of a process; unknown ones are missing.
+func kernelSamples(role string, c proc.Counters) (text []byte) {
+	for _, mode := range []struct {
+		name string
+		used time.Duration
+	}{{"user", c.User}, {"system", c.System}} {
+		text = fmt.Appendf(text, "tsduel_process_cpu_seconds_total{mode=%q,role=%q} %s\n", mode.name, role, seconds(mode.used))
+	}
+	for _, sample := range []struct {
+		name  string
+		value int64
+	}{{"major_faults_total", int64(c.MajorFaults)}, {"resident_memory_bytes", c.RSS},
+		{"resident_memory_peak_bytes", c.PeakRSS}, {"io_read_bytes_total", c.Read}, {"io_written_bytes_total", c.Written},
+		{"io_storage_read_bytes_total", c.StorageRead}, {"io_storage_written_bytes_total", c.StorageWritten}} {
+		if sample.value >= 0 {
+			text = fmt.Appendf(text, "tsduel_process_%s{role=%q} %d\n", sample.name, role, sample.value)
+		}
 	}
 	return text
 }

@@ -95,7 +95,7 @@ class Solo(_Record):
     stop_s: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
-    written_bytes: int = 0  # to storage, from the begin of the load until drained
+    written_bytes: int = 0  # to storage, from the begin of the load until drained; -1: unknown
     clients: tuple[Client, ...] = ()  # If several clients loaded together: each client, and the skew.
     skew_ms: float = 0.0
 
@@ -181,7 +181,7 @@ class UpgradeStart(_Record):
     first_answer_s: float = 0.0  # with data in it
     quiet_s: float = 0.0
     cpu_ns: int = 0
-    written_bytes: int = 0
+    written_bytes: int = 0  # -1: unknown
 
 
 class DowngradeAnswers(_Record):
@@ -251,7 +251,7 @@ class RatePhase(_Record):
     cpu_ns: int = 0  # of the servers
     client_cpu_ns: int = 0
     client_share: float = 0.0  # of the client's CPUs
-    rss_bytes: int = 0
+    rss_bytes: int = 0  # -1: unknown
     counters: dict[str, float] = {}
     samples: int = 0  # sent, acknowledged and stored
     void: str = ""  # why it says nothing about the server, in a sentence

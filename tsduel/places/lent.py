@@ -1,4 +1,4 @@
-"""Lent hosts: they run components for a driver on another host, which they know by a token."""
+"""Lent hosts: they run components for a driver on another host. The keys of both are derived from a token."""
 
 import ipaddress
 import json

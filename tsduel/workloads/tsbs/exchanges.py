@@ -121,7 +121,7 @@ def _load(block: Block, load: Sequence[DuelLoad], alive: Sequence[str], figures:
         into.measurements += [
             Measurement(name, SOLO, "", "", peak.name, max(part.rss_peak_bytes[name] for part in load), peak.unit)
             for name in alive
-            if name in load[0].rss_peak_bytes
+            if all(name in part.rss_peak_bytes for part in load)
         ]
 
 

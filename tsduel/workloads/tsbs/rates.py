@@ -66,7 +66,8 @@ def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:
         yield "mixed_query_rate", "", next(s.answered for s in phase.streams if s.operation == "query") / phase.seconds
         yield "mixed_write_rate", "", phase.samples / phase.seconds
         yield "mixed_cpu_cores", "", phase.cpu_ns / 1e9 / phase.seconds
-        yield "mixed_rss_bytes", "", phase.rss_bytes
+        if phase.rss_bytes >= 0:
+            yield "mixed_rss_bytes", "", phase.rss_bytes
         yield "mixed_lateness_p999_ms", "", max(stream.lateness_ns["p999"] for stream in phase.streams) / 1e6
         yield "mixed_client_cpu_ratio", "", phase.client_share
         yield from ((name, "", phase.counters[own]) for name, own in _COUNTERS.items() if own in phase.counters)

@@ -49,7 +49,8 @@ def _alone(block: Block, upgrade: Upgrade, name: str, plan: Plan, into: Reading)
         yield "upgrade_first_answer_seconds", "", start.first_answer_s
         yield "upgrade_quiet_seconds", "", start.quiet_s
         yield "upgrade_migration_cpu_seconds", "", start.cpu_ns / 1e9
-        yield "upgrade_migration_written_bytes", "", start.written_bytes
+        if start.written_bytes >= 0:
+            yield "upgrade_migration_written_bytes", "", start.written_bytes
     ingest = upgrade.ingest.get(name)
     if ingest is not None and "drained" in ingest.cpu_ns:
         raw = read_solo(block, plan.variant(name), plan, UPGRADE)
@@ -57,7 +58,8 @@ def _alone(block: Block, upgrade: Upgrade, name: str, plan: Plan, into: Reading)
         if summary is not None and summary.rate is not None:
             yield "upgrade_ingest_rate", "", summary.rate
         yield "upgrade_ingest_cpu_seconds", "", ingest.cpu_ns["drained"] / 1e9
-        yield "upgrade_ingest_written_bytes", "", ingest.written_bytes
+        if ingest.written_bytes >= 0:
+            yield "upgrade_ingest_written_bytes", "", ingest.written_bytes
         into.points += ingested(raw)
     if "disk_bytes" in upgrade.sizes.get(name, {}):
         yield "upgrade_disk_bytes", "", upgrade.sizes[name]["disk_bytes"]

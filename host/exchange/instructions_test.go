@@ -1,0 +1,65 @@
+package exchange
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestInstructionsAreCountedOrTheReasonIsGiven(t *testing.T) {
+	count, err := CountInstructions(os.Getpid())
+	if err != nil {
+		if !strings.HasPrefix(err.Error(), "this machine counts no instructions: ") {
+			t.Error(err)
+		}
+		t.Skip(err)
+	}
+	defer count.Close()
+	before, err := count.Read()
+	sum := 0
+	for i := range 1_000_000 {
+		sum += i
+	}
+	after, err2 := count.Read()
+	if err != nil || err2 != nil || after-before < 1_000_000 {
+		t.Errorf("%d instructions for a million additions (%d), %v, %v", after-before, sum, err, err2)
+	}
+}
+
+// A thread that is born while counters are opened is counted once: all counters are opened anew.
+func TestThreadsBornMeanwhileAreCounted(t *testing.T) {
+	born, end := make(chan int), make(chan struct{})
+	defer close(end)
+	var opened []int // since the last listing
+	child := 0
+	count, err := countThreads(func(tid int) (int, error) {
+		if child == 0 {
+			go func() {
+				runtime.LockOSThread()
+				born <- unix.Gettid()
+				<-end
+			}()
+			child = <-born
+		}
+		if slices.Contains(opened, tid) {
+			opened = nil
+		}
+		opened = append(opened, tid)
+		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer count.Close()
+	if _, counted := count.counters[child]; !counted || len(count.counters) != len(opened) {
+		t.Errorf("thread %d is not among the counted %v, or those opened at last are others: %v", child, count.counters, opened)
+	}
+	if _, err := countThreads(func(int) (int, error) { return 0, unix.ENOENT }, os.Getpid()); !errors.Is(err, unix.ENOENT) {
+		t.Error(err)
+	}
+}

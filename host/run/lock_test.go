@@ -1,0 +1,77 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tsduel/host/proc"
+
+	"golang.org/x/sys/unix"
+)
+
+// A link that somebody puts in the lock's place, while a run waits for it, is not followed: what it leads to
+// keeps its text, and the run says that the lock is no plain file.
+func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "lock"), filepath.Join(dir, "victim")
+	t.Setenv("TSDUEL_LOCK", path)
+	must(t, os.WriteFile(victim, []byte("precious"), 0o644))
+	keeps := func() {
+		t.Helper()
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+			t.Errorf("%q %v", text, err)
+		}
+	}
+	refuses := func(err error) {
+		t.Helper()
+		if err == nil {
+			t.Fatal("it was taken")
+		}
+		wantIn(t, err.Error(), path+", by which runs on this machine exclude each other, cannot be opened: ",
+			"(it is no plain file)")
+		keeps()
+	}
+	before, err := lockMachine(t.Context(), "/run", "tsbs")
+	must(t, err)
+	must(t, os.Truncate(path, 0)) // nobody knows who holds it, so the next one waits
+	waited := make(chan error)
+	go func() {
+		_, err := lockMachine(t.Context(), "/run", "tsbs")
+		waited <- err
+	}()
+	f := &fixture{t: t}
+	f.waitFor("the second one to open it", func() bool {
+		open := 0
+		for _, fd := range proc.Glob("/proc/self/fd/*") {
+			if target, _ := os.Readlink(fd); target == path {
+				open++
+			}
+		}
+		return open == 2
+	})
+	link := filepath.Join(dir, "link")
+	must(t, os.Symlink(victim, link))
+	must(t, os.Rename(link, path))
+	must(t, before.Close())
+	refuses(<-waited)
+
+	must(t, os.Remove(path))
+	must(t, os.Link(victim, path))
+	_, err = lockMachine(t.Context(), "/run", "tsbs")
+	refuses(err)
+
+	must(t, os.Remove(path))
+	must(t, unix.Mkfifo(path, 0o666))
+	_, err = lockMachine(t.Context(), "/run", "tsbs")
+	refuses(err)
+
+	// A file that was removed meanwhile is made anew.
+	must(t, os.Remove(path))
+	taken, err := lockMachine(t.Context(), "/run", "tsbs")
+	must(t, err)
+	if !isAt(taken, path) {
+		t.Error("what is locked is not what lies there")
+	}
+	must(t, taken.Close())
+}
