@@ -27,6 +27,7 @@ MODULE = '''
 """{name}, which is none."""
 
 from tsduel.core.plan import Counter, Target
+from tsduel.core.metrics import METRICS
 from tsduel.targets.database import Database, Needs, Program
 
 DATABASE = Database(
@@ -205,8 +206,7 @@ def test_without_a_threshold_there_is_better_worse_and_inconclusive():
 def test_effects_are_said_as_ratios():
     """What takes a third of the time is three times as fast; amounts are times as much."""
     row = {"change_pct": 212.0, "lo_pct": 200.0, "hi_pct": 222.0, "threshold_pct": 0.0, "verdict": "better"}
-    of = {subject.metric: subject for subject in sentences.SUBJECTS}
-    rate, time, cpu = of["load_rate"], of["duel_typical_ms"], of["duel_cpu_us"]
+    rate, time, cpu = METRICS["load_rate"], METRICS["duel_typical_ms"], METRICS["duel_cpu_us"]
     assert sentences.size(row, rate) == "3.1 times as fast"
     assert sentences.size(row, time) == "3.1 times as slow"
     assert sentences.size(row, cpu) == "3.1 times as much"

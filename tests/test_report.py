@@ -15,7 +15,7 @@ from reports import NAME, compared, edit_plan, made, text
 
 from plots import comment, markup, numbers, pictures, report, sections
 from plots.sections.blocks import values_of
-from plots.sentences import SUBJECTS, sentence
+from plots.sentences import sentence
 from plots.source import open_source
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS, Metric
@@ -535,9 +535,9 @@ ROW = {
 @pytest.mark.parametrize(
     ("low", "high", "sides", "change", "interval"),
     [
-        (1.84, 2.24, ["0.2387", "0.2436"], "+2.04", "+1.84 to +2.24"),
+        (1.84, 2.24, ["0.2387", "0.2436"], "+2.0", "+1.8 to +2.2"),
         (0.6, 3.5, ["0.239", "0.244"], "+2.0", "+0.6 to +3.5"),
-        (-12.0, 18.0, ["0.239", "0.244"], "+2", "-12 to +18"),
+        (-12.0, 18.0, ["0.239", "0.244"], "+2.0", "-12.0 to +18.0"),
         (None, None, ["0.2387", "0.2436"], "+2.0", "–"),  # noqa: RUF001 - numbers.MISSING
     ],
 )
@@ -568,10 +568,10 @@ def test_both_sides_share_a_unit(unit, values, printed):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.002, 10 blocks): regression"),
+        ({}, "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p 0.002, 10 blocks): regression"),
         (
             {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0},
-            "9.0 % faster (95 % CI 6.0 to 12.0 %, p 0.002, 10 blocks): clear improvement",
+            "9.0 % faster (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement",
         ),
         (
             {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},
@@ -579,11 +579,12 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ),
         (
             {"verdict": "negligible", "blocks": 9, "p_adj": 0.5},
-            "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.5, 9 blocks): real, but below the 2 % that matter (negligible)",
+            "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p 0.5, 9 blocks): real, but below the 2 % that matter "
+            "(negligible)",
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
-            "0 % in the estimate (95 % CI -0.40 to +0.40 %): no difference larger than 2 % (equivalent)",
+            "0 % in the estimate (95 % CI -0.4 to +0.4 %): no difference larger than 2 % (equivalent)",
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.7, "lo_pct": -0.9, "hi_pct": 2.2},
@@ -600,14 +601,18 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ),
         (
             {"verdict": "inconclusive", "lo_pct": -90.0, "hi_pct": 900.0, "p_adj": 0.4, "blocks_needed": None},
-            "inconclusive, could be -90 % to +900 %; 9,999 blocks would not settle 2 %",
+            "inconclusive, could be -90.0 % to +900 %; 9,999 blocks would not settle 2 %",
+        ),
+        (
+            {"verdict": "inconclusive", "p_adj": 0.055, "lo_pct": 0.3, "hi_pct": 3.8},
+            "2.0 % slower, not confirmed (95 % CI 0.3 to 3.8 %, adjusted p 0.055, 10 blocks); 24 blocks would settle 2 %",
         ),
         (
             {"verdict": "inconclusive", "p_adj": None, "warnings": "3 of 10 blocks lack a value"},
             "inconclusive, 3 of 10 blocks lack a value",
         ),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.04 % slower, one run each: no verdict"),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.04 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.0 % slower, one run each: no verdict"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.0 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
         (
             {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"},
             "not comparable, candidate never has it",
@@ -617,13 +622,13 @@ def test_both_sides_share_a_unit(unit, values, printed):
 )
 def test_sentences(changes, said):
     """What a person would say, with the numbers that it stands on."""
-    assert sentence(ROW | changes, SUBJECTS[1]) == said
+    assert sentence(ROW | changes, METRICS["duel_typical_ms"]) == said
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("change", [-4.1, 0.0, 7.0, None])
 def test_there_is_always_a_sentence(verdict, change):
     """And "no change" is in none of them."""
-    said = sentence(ROW | {"verdict": verdict, "change_pct": change}, SUBJECTS[0])
+    said = sentence(ROW | {"verdict": verdict, "change_pct": change}, METRICS["load_rate"])
     assert said
     assert "no change" not in said
