@@ -13,6 +13,7 @@ from fakeproject import PROJECT
 import tsduel.targets
 from plots import comment, numbers, report, runs, sentences
 from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Target
 from tsduel.core.sections import WorkloadAsked
 from tsduel.plan import resolve
@@ -115,7 +116,7 @@ def test_both_are_asked_the_same_and_compared_by_value(foreign, project):
         "there foreign@",
         " against here foreign@",
         f"Compared {asked} of {asked} answers (values), all the same.",
-        "Load rate (lines against parcels: not the same work)",
+        "Ingestion rate (lines against parcels: not the same work)",
         "| cpu-max-all-1 | there foreign@",
         "|   ratio |   95 % CI |",
         " times as ",
@@ -246,7 +247,7 @@ def test_a_whole_report_of_different_databases(tmp_path):
     rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
     assert {row["verdict"] for row in rows if row["family"] == "primary"} <= {"better", "worse", "inconclusive"}
     assert outcome.outcome({"checks": {"failed": 0}, "rows": rows}, "regression", smoke=False)[0] == outcome.DONE
-    assert "Load rate (not the same work)" in (run / "plots/change.svg").read_text()
+    assert "Ingestion rate (not the same work)" in (run / "plots/change.svg").read_text()
     assert "3.09 times as slow" in comment.main(run)
 
 

@@ -317,7 +317,7 @@ class TestReport:
         assert cpu["per"] == "sample"
         assert cpu["lo"] < 0.1 + math.log10(1) < cpu["hi"] or cpu["exponent"] == pytest.approx(0.1, abs=0.02)
         text = (run / "report.md").read_text()
-        assert "**CPU an ingested sample** " in text
+        assert "**CPU of ingestion a sample** " in text
         assert "scale^" in text
 
     def test_the_report_has_a_table_by_cell_and_a_picture(self, run):
