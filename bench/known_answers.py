@@ -69,7 +69,7 @@ def figures(found: Mapping[str, Sequence[Rows]]) -> list[Figure]:
         share("5 % of a core in the background, by CPU", "burn-5", lambda rows: rows[CPU]["verdict"] == REGRESSION, 10),
         at_most("a version against itself is flagged", sum(map(flagged, same)), most, of_same, _median(same)),
         width("typical, all types", TIME),
-        width("CPU an operation", CPU),
+        width("CPU of a query", CPU),
     ]
 
 

@@ -30,7 +30,7 @@ WIDTHS = {
         "CPU of the duel": (CPU, 0.3),
         "total, all types": (("duel_total_ms", GEOMEAN), 0.6),
         "ingestion of a batch, typical": (("duel_load_typical_ms", ""), 1.0),
-        "CPU an ingested sample": (("duel_load_cpu_us", ""), 1.0),
+        "CPU of an ingested sample": (("duel_load_cpu_us", ""), 1.0),
     },
     "quick": {"typical, all types": (TIME, 0.6), "CPU of the duel": (CPU, 0.6)},
 }

@@ -12,7 +12,7 @@ from plots.sections import checks, sides, summary, sweep
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
-MOST_WARNINGS, MOST_ANSWERS = 3, 4
+MOST_WARNINGS = 3
 MARKER = "<!-- tsduel: {} -->"
 """Each experiment has a comment of its own."""
 
@@ -25,15 +25,15 @@ def main(run_dir: Path) -> str:
     more = [f"and {number_of(left, 'more warning')}, in the report."] if left > 0 else []
     rows = [[name, *values] for name, values in sides.identities(source) if len(set(values)) > 1]
     name = re.sub(r"[^\w.]+", "-", source.plan.name)
-    shown, rest = source.comparisons[:MOST_ANSWERS], len(source.comparisons) - MOST_ANSWERS
     text = markup.paragraphs(
         MARKER.format(name),
         *(
             sweep.answers(source)
             if sweeps
-            else (f"**{side.title}** ({side.blocks}): {sentences.headline(side)}" for side in shown)
+            else [summary.sides_of_all(source), markup.table(*summary.matrix(source))]
+            if source.many
+            else (f"**{side.title}** ({side.blocks}): {sentences.headline(side)}" for side in source.comparisons)
         ),
-        f"And {number_of(rest, 'more candidate')}, below." if rest > 0 and not sweeps else "",
         *(sweep.changes(source, name) for name in source.run.variants[1:] if sweeps),
         markup.folded("How it grows", *sweep.growth(source)) if sweeps else "",
         markup.quoted(summary.standing(source)),

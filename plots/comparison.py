@@ -11,6 +11,7 @@ from tsduel.core.wording import number_of
 Row = dict[str, Any]
 # In a closed loop the rate is workers / mean service time: one of the two is judged (docs/statistics.md).
 _JUDGED_AS = {"query_rate": "query_mean_ms", "load_seconds": "load_rate"}
+NOT_CONFIRMED = "not confirmed"
 _MARKS = {
     "failed": "✗ check failed",
     "regression": "✗ {}worse",
@@ -19,8 +20,15 @@ _MARKS = {
     "better": "✓ better",
     "negligible": "≈ negligible",
     "equivalent": "= equivalent",
+    NOT_CONFIRMED: "? not confirmed (adjusted p {})",
     "not comparable": "not comparable",
 }
+
+
+def decision(row: Row) -> str:
+    """Return the verdict of a row; one whose 95 % interval leaves zero is not confirmed rather than inconclusive."""
+    leaves = row["lo_pct"] is not None and not row["lo_pct"] <= 0 <= row["hi_pct"]
+    return NOT_CONFIRMED if leaves and row["verdict"] == "inconclusive" and row["p_adj"] is not None else row["verdict"]
 
 
 @dataclass(frozen=True)
@@ -52,10 +60,14 @@ class Comparison:
         """The number of blocks that count: "1 block"."""
         return number_of(len(self.valid), "block")
 
+    def of(self, metric: str) -> list[Row]:
+        """Return the rows of a metric that have a value on either side."""
+        known = (row for row in self.rows if row["metric"] == metric)
+        return [row for row in known if not row["baseline_median"] is row["candidate_median"] is None]
+
     def row(self, metric: str, query_type: str = "") -> Row | None:
         """Return a row that has a value on either side, or None."""
-        row = next((r for r in self.rows if (r["metric"], r["query_type"]) == (metric, query_type)), None)
-        return None if row is None or row["baseline_median"] is row["candidate_median"] is None else row
+        return next((row for row in self.of(metric) if row["query_type"] == query_type), None)
 
     @property
     def primary(self) -> list[Row]:
@@ -77,10 +89,8 @@ class Comparison:
 
     def named(self, row: Row, *, brief: bool = False) -> str:
         """Return the name of a row for people; `brief` for a picture."""
-        of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(
-            row["query_type"], f", {row['query_type']}"
-        )
-        return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row, brief=brief))}"
+        name = self.metrics[row["metric"]].named(row["query_type"])
+        return f"{name}{markup.aside(self.note(row, brief=brief))}"
 
     def note(self, row: Row, *, brief: bool = False) -> str:
         """Return the note beside a figure of the load if the two sides did not do the same work."""
@@ -97,7 +107,9 @@ class Comparison:
         if row["verdict"] == "shown":
             twin = self.row(_JUDGED_AS.get(row["metric"], ""), row["query_type"])
             return self.mark(twin) if twin else ""
-        return _MARKS.get(row["verdict"], f"? {row['verdict']}").format("clearly " if row.get("clear") else "")
+        decided, clearly = decision(row), "clearly " if row.get("clear") else ""
+        detail = numbers.probability(row["p_adj"]) if decided == NOT_CONFIRMED else clearly
+        return _MARKS.get(decided, f"? {decided}").format(detail)
 
     def symbol(self, row: Row) -> str:
         """Return the mark alone; a failed check keeps its word, since its cross does not mean worse."""
@@ -118,7 +130,7 @@ class Comparison:
             return numbers.MISSING
         unit, sides = numbers.sides(row)
         if factor != 1:
-            values, digits = (row["baseline_pseudomedian"], row["candidate_pseudomedian"]), numbers.row_digits(row)[0]
+            values, digits = (row["baseline_pseudomedian"], row["candidate_pseudomedian"]), numbers.row_digits(row)
             both = " → ".join(numbers.number(None if v is None else v * factor, digits) for v in values)
         else:
             # The head of the column has the metric's own unit.

@@ -82,7 +82,7 @@ def main(environment: Mapping[str, str], results: Path) -> int:
             Pictures(out).show(
                 "load-rate",
                 "load rate",
-                f"Load rate over time, samples/s: {names}",
+                f"Ingestion rate over time, samples/s: {names}",
                 "One load of each; a bar marks its end.",
                 load_rate(curves({side: log.load for side, log in logs.items()}), labels),
             ),
@@ -195,10 +195,12 @@ def warnings(logs: Mapping[str, Log], labels: Mapping[str, str], figures: list[R
 def _answers(figures: list[Row]) -> list[str]:
     """Return a line for each subject that both sides have."""
     by_key, lines = {(row["metric"], row["query_type"]): row for row in figures if row["change_pct"] is not None}, []
-    for subject in sentences.SUBJECTS:
-        if row := by_key.get((subject.metric, subject.query_type)):
-            (unit, sides), size = numbers.sides(row), sentences.size(row, subject)
-            lines.append(f"**{subject.name}**: {' → '.join(sides)} {unit}; {size}, one run each: no verdict")
+    for metric in METRICS.values():
+        row = by_key.get((metric.name, GEOMEAN if metric.geomean else ""))
+        if row and metric.headline:
+            (unit, sides), size = numbers.sides(row), sentences.size(row, metric)
+            name = metric.named(row["query_type"])
+            lines.append(f"**{name}**: {' → '.join(sides)} {unit}; {size}, one run each: no verdict")
     return lines
 
 
@@ -206,9 +208,8 @@ def _table(figures: list[Row], labels: Mapping[str, str]) -> tuple[list[str], li
     """Return the heads of the table, and the cells of each row."""
     cells = []
     for row in figures:
-        query_type = "geometric mean" if row["query_type"] == GEOMEAN else row["query_type"]
         metric, (unit, sides) = METRICS[row["metric"]], numbers.sides(row)
-        name = ", ".join(filter(None, (metric.title, query_type))) + markup.aside(metric.known_as)
+        name = metric.named(row["query_type"]) + markup.aside(metric.known_as)
         cells.append([name, unit, *sides, numbers.changed(row)])
     return ["Metric", "Unit", *labels.values(), "diff %"], cells
 

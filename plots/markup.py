@@ -45,7 +45,7 @@ def folded(summary: str, *parts: str) -> str:
 
 def titled(title: str, body: str) -> str:
     """Return a text below its title; an empty string for an empty text."""
-    return f"{title}\n\n{body}" if body else ""
+    return paragraphs(title, body) if body else ""
 
 
 def aside(text: str) -> str:

@@ -1,6 +1,7 @@
 """The format of all numbers in reports, pictures and the terminal.
 
-The width of a row's interval decides its digits: digits that another run would change are not printed.
+The width of a row's interval decides the digits of its values: digits that another run would change are not printed.
+Percents have one decimal.
 """
 
 import math
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGITS, DECIMALS = 4, 1
-"""Digits of values and decimals of percents without an interval."""
+"""Digits of values without an interval, decimals of percents."""
 MISSING = "–"  # noqa: RUF001 - an en dash
 TIMES = "×"  # noqa: RUF001 - before a ratio
 _STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -72,21 +73,15 @@ def probability(p: float | None) -> str:
     return f"{p:.0e}" if p < 0.001 else f"{float(f'{p:.2g}'):g}"  # noqa: PLR2004 - more zeros are not read
 
 
-def digits(low: float | None, high: float | None) -> tuple[int, int]:
-    """Return significant digits of values and decimals of percents for an interval in percent.
+def row_digits(row: Mapping[str, Any]) -> int:
+    """Return the significant digits of a row's values: two digits of half its interval, or of the range of its blocks.
 
-    Two digits of half the width: +-0.2 % leaves 0.2387 and +2.04 %, +-15 % leaves 0.239 and +2 %.
+    +-0.2 % leaves 0.2387, +-15 % leaves 0.239.
     """
-    if low is None or high is None or high <= low:
-        return DIGITS, DECIMALS
-    magnitude = math.floor(math.log10((high - low) / 2))
-    return min(max(3 - magnitude, 3), 5), min(max(1 - magnitude, 0), 2)
-
-
-def row_digits(row: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the digits and decimals of a row of comparison.json, by its interval or the range of its blocks."""
     low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row.get("range_pct") or (None, None)
-    return digits(low, high)
+    if low is None or high is None or high <= low:
+        return DIGITS
+    return min(max(3 - math.floor(math.log10((high - low) / 2)), 3), 5)
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
@@ -98,7 +93,7 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
 
 def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Print both pseudomedians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
-    values, precise = [row["baseline_pseudomedian"], row["candidate_pseudomedian"]], row_digits(row)[0]
+    values, precise = [row["baseline_pseudomedian"], row["candidate_pseudomedian"]], row_digits(row)
     unit, factor = scaled(row["unit"], max((abs(value) for value in values if value is not None), default=0.0))
     return unit, [number(None if value is None else value / factor, precise) for value in values]
 
@@ -122,26 +117,46 @@ def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
     return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in known)
 
 
+def unit_of_changes(ratio: object) -> str:
+    """Return the title of changes: ratios of different databases, else percents."""
+    return "Ratio" if ratio else "Change, %"
+
+
 def effect(row: Mapping[str, Any]) -> str:
     """Print the change of a row with its unit: +4.2 %, or of different databases the ratio."""
     return changed(row) if by_ratio(row) else f"{changed(row)} %"
 
 
+def reach(low: float, high: float) -> str:
+    """Print an interval in percent: +2.6 to +5.5."""
+    return f"{change(low)} to {change(high)}"
+
+
+def deciding(row: Mapping[str, Any]) -> tuple[float | None, float | None, int]:
+    """Return the ends in percent and the level of the interval that decided: 90 % of an equivalence that needs it."""
+    low, high, limit = row["lo_pct"], row["hi_pct"], row["threshold_pct"]
+    if low is not None and row.get("verdict") == "equivalent":
+        within = -100 * limit / (100 + limit) < low and high < limit
+        if not within and row.get("lo90_pct") is not None:
+            return row["lo90_pct"], row["hi90_pct"], 90
+    return low, high, 95
+
+
 def interval(row: Mapping[str, Any]) -> str:
-    """Print the 95 % interval of a row: +2.6 to +5.5, of different databases 3.0 to 3.2; a dash for none."""
-    if row["lo_pct"] is None or row["hi_pct"] is None:
+    """Print the interval that decided: +2.6 to +5.5, -0.4 to +1.9 (90 %), of databases 3.0 to 3.2; a dash for none."""
+    low, high, level = deciding(row)
+    if low is None or high is None:
         return MISSING
     if by_ratio(row):
         return ratio(row)[1]
-    decimals = row_digits(row)[1]
-    return f"{change(row['lo_pct'], decimals)} to {change(row['hi_pct'], decimals)}"
+    return reach(low, high) + (f" ({level} %)" if level == 90 else "")  # noqa: PLR2004 - the other level is in the head
 
 
 def changed(row: Mapping[str, Any]) -> str:
     """Print the change of a row: +4.2, or of different databases the ratio after a times sign."""
     if by_ratio(row):
         return MISSING if row["change_pct"] is None else f"{TIMES}{ratio(row)[0]}"
-    return change(row["change_pct"], row_digits(row)[1])
+    return change(row["change_pct"])
 
 
 def quantity(value: float) -> str:

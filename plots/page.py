@@ -2,6 +2,7 @@
 
 import base64
 import html
+import io
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -12,12 +13,14 @@ import jinja2
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from PIL import Image
 
 from plots.pictures import NARROW
 
 TEMPLATES = Path(__file__).with_name("templates")
 LARGEST_SVG = 250_000
-"""Bytes; in place of a larger SVG the page has the PNG."""
+"""Bytes; in place of a larger SVG the page has the PNG, with this number of colours."""
+FEW_COLOURS = 64
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", re.DOTALL)
 _NAMED = re.compile(r'(\bid="|xlink:href="#|url\(#)')
 # Only these tags are kept; all other HTML is escaped.
@@ -30,10 +33,12 @@ def render(markdown: str, title: str, run_dir: Path) -> str:
     parser.add_render_rule("html_block", _html)
     parser.add_render_rule("html_inline", _html)
     parser.add_render_rule("image", _image)
-    # Links lead to files beside report.md; a reader of this page may not have them.
+    parser.add_render_rule("heading_open", _heading)
     fixed = {"table_open": '<div class="table"><table>\n', "table_close": "</table></div>\n"}
-    for rule, tag in (fixed | {"link_open": "", "link_close": ""}).items():
+    for rule, tag in fixed.items():
         parser.add_render_rule(rule, lambda *_, tag=tag: tag)
+    parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("link_close", lambda *_: "</a>")
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     first, heading, rest = markdown.partition("\n## ")
     screen, body = (parser.render(part, {"run_dir": run_dir}) for part in (first, f"{heading.lstrip()}{rest}"))
@@ -44,6 +49,17 @@ def _html(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
     content = tokens[at].content
     escaped = (html.escape(part, quote=False) for part in _OURS.split(content))
     return "".join(f"{text}{tag}" for text, tag in zip_longest(escaped, _OURS.findall(content), fillvalue=""))
+
+
+def _link(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
+    # Other links lead to files beside report.md; a reader of this page may not have them.
+    where = str(tokens[at].attrs["href"])
+    return f'<a href="{where}">' if re.fullmatch(r"#[\w-]+", where) else "<a>"
+
+
+def _heading(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", tokens[at + 1].content.lower()).strip("-")
+    return f'<{tokens[at].tag} id="{slug}">'
 
 
 def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict[str, Any]) -> str:
@@ -58,7 +74,9 @@ def _image(_: RendererHTML, tokens: Sequence[Token], at: int, __: Any, env: dict
 def _picture(path: Path, alt: str, which: str) -> str:
     svg = path.with_suffix(".svg")
     if svg.stat().st_size > LARGEST_SVG:
-        data = base64.b64encode(path.read_bytes()).decode()
+        few = io.BytesIO()
+        Image.open(path).convert("RGB").quantize(FEW_COLOURS).save(few, "png", optimize=True)
+        data = base64.b64encode(few.getvalue()).decode()
         return f'<img class="{which}" alt="{alt}" src="data:image/png;base64,{data}">'
     drawn = svg.read_text(encoding="utf-8")
     drawn = _METADATA.sub("", drawn[drawn.index("<svg ") :]).replace(

@@ -38,10 +38,13 @@ def print_summary(run_dir: Path) -> None:
     """Print the table of verdicts, the answer, the checks and the path of the report."""
     source = open_source(run_dir)
     print(f"\n{source.title}\n")
+    if source.many and not source.plan.sweeps:
+        print_table(*summary.matrix(source)[:2], left=1)
+        print(f"{plain(summary.sides_of_all(source))}\n")
     if source.plan.sweeps:
         for line in [*sweep.answers(source), *(sweep.changes(source, name) for name in source.run.variants[1:])]:
             print(f"{plain(line)}\n")
-    for comparison in () if source.plan.sweeps else source.comparisons:
+    for comparison in () if source.plan.sweeps or source.many else source.comparisons:
         rows = [
             [comparison.named(row), unit, *sides, *comparison.evidence(row)]
             for row in sentences.short_rows(comparison, source.query_types)
@@ -64,11 +67,11 @@ def plain(line: str) -> str:
     return html.unescape(re.sub(r"\\([^A-Za-z0-9\s])|\*\*|`", r"\1", line))
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as plain text, the same in a terminal and in a file; columns 2 to 6 are aligned to the right."""
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> None:
+    """Print a table as plain text, the same in a terminal and in a file; `left` to 6 are columns of numbers."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="none")
     for at, name in enumerate(heads):
-        table.add_column(Text(name), justify="right" if at in range(2, 7) else "left", no_wrap=True)
+        table.add_column(Text(name), justify="right" if at in range(left, 7) else "left", no_wrap=True)
     for row in rows[:MOST_ROWS]:
         table.add_row(*map(Text, row))
     console = Console(width=_WIDE, no_color=True, highlight=False)

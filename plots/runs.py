@@ -91,7 +91,7 @@ def _table(group: Sequence[Source]) -> str:
 
 
 def _rows(comparison: Comparison) -> list[dict[str, Any]]:
-    rows = [row for _, row in sentences.subjects(comparison)]
+    rows = sentences.subjects(comparison)
     means = {row["metric"] for row in rows if row["query_type"] == GEOMEAN}
     return rows + [row for row in comparison.rows if row["metric"] in means and row["query_type"] != GEOMEAN]
 

@@ -1,58 +1,13 @@
 """Verdicts in plain words: the answer in a sentence, and a line with figures for each subject."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from plots import markup, numbers
-from plots.comparison import Comparison, Row
-from tsduel.core.metrics import ALL, GEOMEAN, UPGRADE_STATES
+from plots.comparison import NOT_CONFIRMED, Comparison, Row, decision
+from tsduel.core.metrics import ALL, GEOMEAN, METRICS, Metric
 from tsduel.core.record import RatePhase, Solo
 from tsduel.core.wording import number_of
 from tsduel.stats.power import MOST_NEEDED
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A subject of the answer: its row, its long and short names, the words for a larger and a smaller value."""
-
-    metric: str
-    query_type: str
-    name: str
-    short: str
-    up: str = "more"
-    down: str = "less"
-
-
-SUBJECTS = (
-    Subject("load_rate", "", "Ingestion", "ingestion", "faster", "slower"),
-    Subject("duel_load_typical_ms", "", "Ingestion (a batch of lines)", "ingestion", "slower", "faster"),
-    Subject("duel_typical_ms", GEOMEAN, "Queries (geometric mean of the types)", "queries", "slower", "faster"),
-    Subject("duel_cpu_us", ALL, "CPU of the queries", "CPU of queries"),
-    Subject("duel_load_cpu_us", "", "CPU of ingestion (a sample)", "CPU of ingestion"),
-    Subject("mixed_query_p99_ms", "", "Queries while data comes in, p99", "p99 under writes", "slower", "faster"),
-    Subject("mixed_cpu_cores", "", "CPU at a fixed rate", "CPU at a fixed rate"),
-    Subject("capacity_rate", "", "Capacity (highest rate of queries within the bound)", "capacity"),
-    Subject("load_cpu_seconds", "", "CPU of the load", "CPU of the load"),
-    *(
-        Subject(f"upgrade_{state}_typical_ms", GEOMEAN, f"Queries {spoken}", f"queries {title}", "slower", "faster")
-        for state, (_, title, spoken) in UPGRADE_STATES.items()
-    ),
-    *(
-        Subject(f"upgrade_{state}_cpu_us", ALL, f"CPU of the queries {spoken}", f"CPU {title}")
-        for state, (_, title, spoken) in UPGRADE_STATES.items()
-    ),
-    Subject("upgrade_ingest_rate", "", "Ingestion on top of the old data", "ingestion on top", "faster", "slower"),
-    Subject("upgrade_ingest_cpu_seconds", "", "CPU of that ingestion and its merges", "CPU of ingestion"),
-    Subject("upgrade_first_answer_seconds", "", "First answer after the start", "first answer", "later", "sooner"),
-    Subject("upgrade_migration_cpu_seconds", "", "CPU from the start until quiet", "CPU of the start"),
-    Subject("upgrade_disk_bytes", "", "Disk", "disk"),
-    Subject("query_mean_ms", GEOMEAN, "Queries of several workers", "queries of several workers", "slower", "faster"),
-    Subject("rss_peak_bytes", "", "Peak memory", "memory"),
-    Subject("disk_bytes", "", "Disk", "disk"),
-    Subject("sec/op", GEOMEAN, "Time (geometric mean)", "time", "slower", "faster"),
-    Subject("B/op", GEOMEAN, "Memory (geometric mean)", "memory"),
-    Subject("allocs/op", GEOMEAN, "Allocations (geometric mean)", "allocations"),
-)  # fmt: skip
 
 ONE_EACH = "one run each"
 SHORT_PHASE_S = 5.0
@@ -65,6 +20,7 @@ HEADLINES = {
     "better": ("**✓ better**", True),
     "negligible": ("≈ negligible", True),
     "equivalent": ("= equivalent", False),
+    NOT_CONFIRMED: ("? not confirmed", True),
     "inconclusive": ("? inconclusive", False),
     "inconclusive: environment": ("? inconclusive, too noisy", False),
     "inconclusive (n < 6)": ("? a screen, no verdict", True),
@@ -73,43 +29,49 @@ HEADLINES = {
 }
 
 
-def subjects(comparison: Comparison) -> Iterator[tuple[Subject, Row]]:
-    """Yield the subjects that have a verdict, without those that another metric answers more precisely."""
-    replaced = comparison.answered_better
-    for subject in (*SUBJECTS, *_components(comparison)):
-        row = comparison.row(subject.metric, subject.query_type)
-        if row and row["verdict"] != "shown" and subject.metric not in replaced:
-            yield subject, row
+def subjects(comparison: Comparison) -> list[Row]:
+    """Return the rows of the answer, in the registry's order, without those that another metric answers better.
+
+    Of components it has the CPU of each, for an ingested sample or, if ingestion is not exchanged, for a query.
+    """
+    rows, components, replaced = list[Row](), False, comparison.answered_better
+    for metric in comparison.metrics.values():
+        if metric.headline and metric.name not in replaced and not (metric.per_role and components):
+            mine = [row for row in comparison.of(metric.name) if row["verdict"] != "shown"]
+            whole = [row for row in mine if row["query_type"] in {"", GEOMEAN, ALL}]
+            both = [row for row in mine if metric.per_role and row["change_pct"] is not None]
+            rows, components = [*rows, *(both or whole)], components or bool(both)
+    return rows
 
 
-def _components(comparison: Comparison) -> list[Subject]:
-    """Return CPU of the components that both sides have: a sample, or a query if ingestion is not exchanged."""
-    for metric in ("duel_load_role_cpu_us", "duel_role_cpu_us", "load_role_cpu_us"):
-        rows = [row for row in comparison.rows if row["metric"] == metric and row["change_pct"] is not None]
-        if rows:
-            title, roles = comparison.metrics[metric].title, [row["query_type"] for row in rows]
-            return [Subject(metric, role, f"{title}, {role}", f"{title} of {role}") for role in roles]
-    return []
+def keys(comparisons: Iterable[Comparison]) -> dict[tuple[str, str], Row]:
+    """Return metrics and query types of the answers of all comparisons, in the registry's order, with a row of each."""
+    found = {(row["metric"], row["query_type"]): row for side in comparisons for row in subjects(side)}
+    names = list(METRICS)
+    return dict(sorted(found.items(), key=lambda item: names.index(item[0][0]) if item[0][0] in METRICS else 0))
 
 
 def short_rows(comparison: Comparison, query_types: Sequence[str]) -> list[Row]:
     """Return the rows of a short table: those of the answer, then the query types of the first mean."""
-    rows = [row for _, row in subjects(comparison)]
+    rows = subjects(comparison)
     mean = next((row for row in rows if row["query_type"] == GEOMEAN), None)
     of_type = comparison.by_type(mean["metric"], query_types) if mean else {}
     return rows + [row for name, row in of_type.items() if name in query_types]
 
 
 def headline(comparison: Comparison) -> str:
-    """Return the answer in one line, by verdict: "**✗ worse**: ingestion (6.5 % slower); = equivalent: disk"."""
+    """Return the answer in one line, by verdict: "**✗ worse**: Ingestion rate (6.5 % slower). = equivalent: X; Y"."""
     by_verdict: dict[str, list[str]] = {}
-    for subject, row in subjects(comparison):
+    for row in subjects(comparison):
         verdict = _verdict(row)
         sized = HEADLINES.get(verdict, ("", False))[1] and row["change_pct"] is not None
-        beside = "; ".join(filter(None, [size(row, subject) if sized else "", comparison.note(row)]))
-        by_verdict.setdefault(verdict, []).append(f"{subject.short}{markup.aside(beside)}")
+        p = f"adjusted p {numbers.probability(row['p_adj'])}" if verdict == NOT_CONFIRMED else ""
+        metric = comparison.metrics[row["metric"]]
+        beside = "; ".join(filter(None, [size(row, metric) if sized else "", p, comparison.note(row)]))
+        name = markup.text(metric.named(row["query_type"]))
+        by_verdict.setdefault(verdict, []).append(f"{name}{markup.aside(beside)}")
     if by_verdict:
-        return "; ".join(f"{HEADLINES.get(v, (v,))[0]}: {', '.join(by_verdict[v])}" for v in in_order(by_verdict))
+        return ". ".join(f"{HEADLINES.get(v, (v,))[0]}: {'; '.join(by_verdict[v])}" for v in in_order(by_verdict))
     # Without a block that counts, give the reason.
     why = (f"block {block}: {reason}" for block, reason in comparison.dropped.items() if not comparison.valid)
     return f"? nothing was measured{markup.aside(markup.text(next(why, '')))}"
@@ -130,27 +92,28 @@ def folded(comparison: Comparison, title: str, query_types: Sequence[str]) -> st
 def answer(comparison: Comparison) -> list[str]:
     """Return the verdict lines: mark, subject, both values, the meaning, and the query types that moved most."""
     lines = []
-    for subject, row in subjects(comparison):
-        unit, sides = numbers.sides(row)
-        meaning = sentence(row, subject) + _moved(comparison, subject)
-        name = f"**{subject.name}**{markup.aside(comparison.note(row))}"
+    for row in subjects(comparison):
+        metric, (unit, sides) = comparison.metrics[row["metric"]], numbers.sides(row)
+        meaning = sentence(row, metric) + _moved(comparison, row)
+        name = f"**{markup.text(metric.named(row['query_type']))}**{markup.aside(comparison.note(row))}"
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
     return lines
 
 
-def sentence(row: Row, subject: Subject) -> str:
+def sentence(row: Row, metric: Metric) -> str:
     """Return the meaning of a row of comparison.json; "not significant" is never worded as "no change"."""
     verdict, matters = row["verdict"], f"{row['threshold_pct']:g} %"
     if verdict == "failed":
         return "**failed**, see Checks"
     if verdict == "not comparable" or row["change_pct"] is None:
         return f"{verdict}, {_reason(row)}".removesuffix(", ")
-    sized = size(row, subject)
+    sized = size(row, metric)
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
     blocks = number_of(row["blocks"], "block")
     sentences = {
-        "equivalent": f"{sized}{_bounded(row)}: no difference larger than {matters} (equivalent)",
+        "equivalent": f"{sized}{_interval(row)}: no difference larger than {matters} (equivalent)",
+        NOT_CONFIRMED: f"{sized}, not confirmed ({_evidence(row, metric)}){_more(row)}",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
         "inconclusive (n < 6)": f"{sized} in {blocks}, a screen: {verdict}",
@@ -158,7 +121,7 @@ def sentence(row: Row, subject: Subject) -> str:
     }
     if known := sentences.get(_verdict(row)):
         return known
-    sized = f"{sized} ({_evidence(row, subject)})"
+    sized = f"{sized} ({_evidence(row, metric)})"
     if numbers.by_ratio(row) and verdict in {"worse", "better"}:
         return sized
     real = f"real, but below the {matters} that matter (negligible)"
@@ -166,13 +129,13 @@ def sentence(row: Row, subject: Subject) -> str:
 
 
 def _verdict(row: Row) -> str:
-    return ONE_EACH if row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1 else str(row["verdict"])
+    return ONE_EACH if row["verdict"] == "inconclusive (n < 6)" and row["blocks"] == 1 else decision(row)
 
 
-def _moved(comparison: Comparison, subject: Subject) -> str:
-    """Return the query types of a subject that moved most, each way; nothing for a subject of one type."""
-    rows = [r for r in comparison.rows if r["metric"] == subject.metric and r["query_type"] not in {"", GEOMEAN, ALL}]
-    if len(rows) < 2 or any(row["query_type"] == subject.query_type for row in rows):  # noqa: PLR2004 - one type
+def _moved(comparison: Comparison, of: Row) -> str:
+    """Return the query types of a row of all types that moved most, each way."""
+    rows = [row for row in comparison.of(of["metric"]) if row["query_type"] not in {"", GEOMEAN, ALL}]
+    if len(rows) < 2 or of["query_type"] not in {GEOMEAN, ALL}:  # noqa: PLR2004 - one type
         return ""
     parts = []
     for verdict, word in (("regression", "worse"), ("improvement", "better")):
@@ -187,47 +150,43 @@ def _moved(comparison: Comparison, subject: Subject) -> str:
 _TIMES = {"faster": "fast", "slower": "slow"}
 
 
-def size(row: Row, subject: Subject) -> str:
+def size(row: Row, metric: Metric) -> str:
     """Return the size of a change: 6.5 % slower; of different databases 3.1 times as fast, 0.41 times as much."""
     if numbers.by_ratio(row):
-        ratio = numbers.ratio(row, inverse=_inverse(row, subject))[0]
-        return f"{ratio} times as {_TIMES.get(_way(row, subject), 'much')}"
-    text = numbers.size(row["change_pct"], numbers.row_digits(row)[1])
-    return f"{text} % {_way(row, subject)}" if float(text.replace(",", "")) else "0 % in the estimate"
+        ratio = numbers.ratio(row, inverse=_inverse(row, metric))[0]
+        return f"{ratio} times as {_TIMES.get(_way(row, metric), 'much')}"
+    text = numbers.size(row["change_pct"])
+    return f"{text} % {_way(row, metric)}" if float(text.replace(",", "")) else "0 % in the estimate"
 
 
-def _way(row: Row, subject: Subject) -> str:
-    return subject.up if row["change_pct"] > 0 else subject.down
+def _way(row: Row, metric: Metric) -> str:
+    return metric.words[0] if row["change_pct"] > 0 else metric.words[1]
 
 
-def _inverse(row: Row, subject: Subject) -> bool:
+def _inverse(row: Row, metric: Metric) -> bool:
     """Whether a ratio is inverted: a third of the time is 3 times as fast."""
-    return row["change_pct"] < 0 and _way(row, subject) in _TIMES
+    return row["change_pct"] < 0 and _way(row, metric) in _TIMES
 
 
-def _bounded(row: Row) -> str:
-    """Return the 95 % interval; if it exceeds the threshold, the 90 % interval, which decides the verdict."""
-    if row["lo_pct"] is None:
-        return ""
-    limit = row["threshold_pct"]
-    if -100 * limit / (100 + limit) < row["lo_pct"] and row["hi_pct"] < limit:
-        return f" (95 % CI {numbers.interval(row)} %)"
-    return f" (90 % CI {numbers.interval(row | {'lo_pct': row['lo90_pct'], 'hi_pct': row['hi90_pct']})} %)"
+def _interval(row: Row) -> str:
+    """Return the interval that decided, with its level."""
+    low, high, level = numbers.deciding(row)
+    return "" if low is None or high is None else f" ({level} % CI {numbers.reach(low, high)} %)"
 
 
-def _evidence(row: Row, subject: Subject) -> str:
+def _evidence(row: Row, metric: Metric) -> str:
     if row["lo_pct"] is None:
         return f"the same in each of {number_of(row['blocks'], 'block')}"
     p, blocks = numbers.probability(row["p_adj"]), number_of(row["blocks"], "block")
     # The interval of a fleet is over hosts.
     blocks += f" on {row['hosts']} hosts" if row.get("over_hosts") else ""
     if numbers.by_ratio(row):
-        return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, subject))[1]}, p {p}, {blocks}"
-    low, high, decimals = row["lo_pct"], row["hi_pct"], numbers.row_digits(row)[1]
+        return f"95 % CI {numbers.ratio(row, inverse=_inverse(row, metric))[1]}, p {p}, {blocks}"
+    low, high = row["lo_pct"], row["hi_pct"]
     inner, outer = sorted((abs(low), abs(high)))
     one_way = low > 0 or high < 0
-    reach = f"{numbers.size(inner, decimals)} to {numbers.size(outer, decimals)}" if one_way else numbers.interval(row)
-    return f"95 % CI {reach} %, p {p}, {blocks}"
+    reach = f"{numbers.size(inner)} to {numbers.size(outer)}" if one_way else numbers.reach(low, high)
+    return f"95 % CI {reach} %, adjusted p {p}, {blocks}"
 
 
 def _possible(row: Row) -> str:
@@ -236,15 +195,21 @@ def _possible(row: Row) -> str:
         return _reason(row)
     if numbers.by_ratio(row):
         return f"could be {numbers.interval(row)} times the baseline's"
-    could, needed = f"could be {numbers.interval(row).replace(' to', ' % to')} %", row["blocks_needed"]
-    threshold = f"{row['threshold_pct']:g} %"
+    return f"could be {numbers.interval(row).replace(' to', ' % to')} %{_more(row)}"
+
+
+def _more(row: Row) -> str:
+    """Return how many blocks or hosts would settle a row, or what its blocks can see."""
+    threshold, needed = f"{row['threshold_pct']:g} %", row["blocks_needed"]
+    if numbers.by_ratio(row):
+        return ""
     if needed is None and row.get("hosts_needed"):
-        return f"{could}; {row['hosts_needed']} hosts would settle {threshold}, more blocks would not"
+        return f"; {row['hosts_needed']} hosts would settle {threshold}, more blocks would not"
     if needed is None:
-        return f"{could}; {numbers.count(MOST_NEEDED)} blocks would not settle {threshold}"
+        return f"; {numbers.count(MOST_NEEDED)} blocks would not settle {threshold}"
     if needed > row["blocks"]:
-        return f"{could}; {numbers.count(needed)} blocks would settle {threshold}"
-    return f"{could}; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
+        return f"; {numbers.count(needed)} blocks would settle {threshold}"
+    return f"; {number_of(row['blocks'], 'block')} see changes of {numbers.size(row['mde_pct'])} % and more"
 
 
 def _reason(row: Row) -> str:

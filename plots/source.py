@@ -22,6 +22,9 @@ from tsduel.tidy.read import read_metrics, read_table
 from tsduel.workloads.reading import reader
 
 Standing = Literal["smoke", "aa", "screen", "result"]
+FEW = 3
+"""Most variants that have an answer each; more share a matrix."""
+_HASH = re.compile(r"(-0\.\d{14})?[@-]?\b[0-9a-f]{12}\b(\+[0-9a-f]{8}\b)?")
 Shape = Literal["tsbs", "sweep", "upgrade", "gobench"]
 """The kind of question of a run; it decides the sections of the report."""
 
@@ -58,14 +61,20 @@ class Source:
 
     @property
     def title(self) -> str:
-        """The experiment and all labels, as Markdown."""
+        """The experiment and all labels, as Markdown; of many the number of candidates."""
         baseline, *candidates = (markup.text(label) for label in self.labels.values())
-        return f"{markup.text(self.plan.name)}: {', '.join(candidates)} against {baseline}"
+        sides = f"{len(candidates)} candidates" if self.many else ", ".join(candidates)
+        return f"{markup.text(self.plan.name)}: {sides} against {baseline}"
 
     @property
     def names(self) -> str:
-        """All labels, as Markdown."""
-        return markup.text(" and ".join(self.labels.values()))
+        """All labels, as Markdown; of many their number."""
+        return markup.text(f"{len(self.labels)} variants" if self.many else " and ".join(self.labels.values()))
+
+    @property
+    def many(self) -> bool:
+        """Whether there are too many variants for an answer each."""
+        return len(self.labels) > FEW
 
     @property
     def several(self) -> bool:
@@ -170,12 +179,19 @@ def _blocks(run: Run, cell: str, candidate: str) -> tuple[list[int], dict[int, s
 
 
 def _labels(run: Run) -> dict[str, str]:
-    """Return the labels of the variants; equal labels get the variant's name, columns of a pivot are KEY=VALUE."""
+    """Return the labels of the variants; equal labels get the variant's name, columns of a pivot are KEY=VALUE.
+
+    Of many variants the labels have no hashes, and the name stands alone where that leaves nothing to tell them apart.
+    """
     if run.plan.gobench and run.plan.gobench.pivot:
         return {name: f"{run.plan.gobench.pivot.column}={name}" for name in run.variants}
     named = {name: run.plan.variant(name).label or name for name in run.variants}
-    labels = list(named.values())
-    return {name: f"{label} ({name})" if labels.count(label) > 1 else label for name, label in named.items()}
+    many = len(named) > FEW
+    if many:
+        named = {name: " ".join(_HASH.sub("", label).split()) for name, label in named.items()}
+    labels = ["", *named.values()]
+    same = {name: name if many else f"{label} ({name})" for name, label in named.items() if labels.count(label) > 1}
+    return named | same
 
 
 def write(path: Path, text: str) -> str:

@@ -3,6 +3,8 @@ const boxes = found => found.getBoundingClientRect();
 const every = selector => [...document.querySelectorAll(selector)];
 const inWindow = found => boxes(found).width > 0 && boxes(found).bottom <= innerHeight && boxes(found).right <= innerWidth;
 const starting = word => every("header p").find(one => one.textContent.startsWith(word));
+// The pictures that have a form for a phone: which of the two is seen. Exactly one has to be.
+const forms = () => every(".wide, .narrow").filter(one => one.getClientRects().length).map(one => one.classList[0]);
 const shown = () => [starting("Question"), starting("Answer"), every("header svg").find(one => boxes(one).width)].map(inWindow);
 
 // Text that is wider than its box and cannot be scrolled to, or that leaves its picture; a page wider than its window.

@@ -228,7 +228,7 @@ def test_what_is_followed():
     turned = [followed("tsbs", {"METRIC": word}, in_turn=True).metric for word in ("load", "load-cpu", "load_rate")]
     assert turned == ["duel_load_typical_ms", "duel_load_cpu_us", "load_rate"]
     agent = followed("tsbs", {"METRIC": "duel_load_role_cpu_us", "ROLE": "vmagent"})
-    assert (agent.query_type, agent.name) == ("vmagent", "CPU an ingested sample, vmagent")
+    assert (agent.query_type, agent.name) == ("vmagent", "CPU of an ingested sample, vmagent")
     assert followed("gobench", {"METRIC": "allocs", "TYPE": "Work/alloc"}).metric == "allocs/op"
     for knobs, sentence in (
         ({"METRIC": "speed"}, "METRIC: 'speed' is no metric with a better direction; give cpu, time"),
@@ -421,10 +421,10 @@ def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
     """There is no change to follow."""
     search.step(capsys)
     search.show("s-00", [], verdict="not comparable", baseline_median=None)
-    with pytest.raises(UserError, match=r"only it, and not GOOD, has CPU an operation; there is nothing to search by"):
+    with pytest.raises(UserError, match=r"only it, and not GOOD, has CPU of a query; there is nothing to search by"):
         search.step(capsys, "0")
     search.show("s-00", [], metric="other")
-    with pytest.raises(UserError, match="neither side has CPU an operation"):
+    with pytest.raises(UserError, match="neither side has CPU of a query"):
         search.step(capsys, "0")
 
 
@@ -488,7 +488,7 @@ def test_ingestion_is_followed_in_turn(search, capsys):
     while step := search.step(capsys, "0"):
         search.show(step["RUN"], SAME[:2], metric="duel_load_typical_ms", query_type="")
     text = page.main({"RUN": "s"}, search.results)
-    assert "# Since when? Ingestion of a batch, typical," in text
+    assert "# Since when? Ingestion time of a batch," in text
     assert "'SET=host.port=18400 duel.load=true'" in text
     for given, metric in (
         ({"RUN": "t", "SET": "duel.load=false"}, "load_rate=3"),
@@ -548,7 +548,7 @@ def test_a_history_is_a_line_and_a_point_for_each_version(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [line.split()[1] for line in lines[2:]] == ["v1.132.0", "v1.133.0", "v1.134.0"]
     assert "worse" in lines[4]
-    assert (run / "history.md").read_text().startswith("# CPU an operation over versions")
+    assert (run / "history.md").read_text().startswith("# CPU of a query over versions")
     assert (run / "plots/history.svg").exists()
     with pytest.raises(UserError, match="no version has a change of mixed_cpu_cores"):
         history.main(run, {"METRIC": "mixed_cpu_cores"})

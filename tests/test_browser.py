@@ -46,8 +46,7 @@ def test_the_first_screen_holds_question_answer_and_picture(report, browser, tmp
     """Without scrolling, on a laptop and on a phone; no text is cut, nothing is fetched, the script has no error."""
     browser.open(report, *SCREENS[screen])
     assert browser.run("shown()") == [True, True, True]
-    pictures = "[...document.querySelectorAll('.wide, .narrow')].filter(one => one.getClientRects().length)"
-    assert browser.run(f"{pictures}.map(one => one.classList[0])") == [{"wide": "wide", "phone": "narrow"}[screen]]
+    assert browser.run("forms()") == [{"wide": "wide", "phone": "narrow"}[screen]]
     assert browser.run("performance.timing.domInteractive - performance.timing.navigationStart") < 5000, "1 s when idle"
     browser.screenshot((DOCS if os.environ.get("UPDATE_GOLDEN") else tmp_path) / f"report-{screen}.png")
     assert browser.run("cut()") == []
@@ -56,6 +55,26 @@ def test_the_first_screen_holds_question_answer_and_picture(report, browser, tmp
     assert {address.split(":")[0] for address in browser.asked} == {"file"}
     assert browser.errors == []
     assert report.stat().st_size < 1_500_000
+
+
+def test_one_form_of_a_picture_is_seen_at_every_width(report, browser):
+    """Also where the layout turns from one into the other, and in print."""
+    for width in (320, 390, 543, 544, 545, 700, 1055, 1056, 1280, 2560):
+        browser.open(report, width, 800)
+        assert len(browser.run("forms()")) == 1, width
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.run("forms()") == ["wide"]
+
+
+def test_the_matrix_of_eight_variants_ends_within_a_screen_and_a_half(browser, tmp_path):
+    """On a laptop and on a phone; the page can be sent."""
+    names = ("baseline", *(f"candidate-{at}" for at in range(1, 8)))
+    page = made(tmp_path, blocks=8, query_types=synthetic.QUERY_TYPES, variants=names, exchanges=60) / "report.html"
+    for width, height in SCREENS.values():
+        browser.open(page, width, height)
+        assert browser.run("boxes(document.querySelector('header table')).bottom") < 1.5 * height
+        assert browser.run("cut()") == []
+    assert page.stat().st_size < 1_500_000
 
 
 def test_rows_are_filtered_found_sorted_and_linked_to(report, browser):

@@ -13,6 +13,7 @@ from fakeproject import PROJECT
 import tsduel.targets
 from plots import comment, numbers, report, runs, sentences
 from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Target
 from tsduel.core.sections import WorkloadAsked
 from tsduel.plan import resolve
@@ -27,6 +28,7 @@ MODULE = '''
 """{name}, which is none."""
 
 from tsduel.core.plan import Counter, Target
+from tsduel.core.metrics import METRICS
 from tsduel.targets.database import Database, Needs, Program
 
 DATABASE = Database(
@@ -114,7 +116,7 @@ def test_both_are_asked_the_same_and_compared_by_value(foreign, project):
         "there foreign@",
         " against here foreign@",
         f"Compared {asked} of {asked} answers (values), all the same.",
-        "Load rate (lines against parcels: not the same work)",
+        "Ingestion rate (lines against parcels: not the same work)",
         "| cpu-max-all-1 | there foreign@",
         "|   ratio |   95 % CI |",
         " times as ",
@@ -205,8 +207,7 @@ def test_without_a_threshold_there_is_better_worse_and_inconclusive():
 def test_effects_are_said_as_ratios():
     """What takes a third of the time is three times as fast; amounts are times as much."""
     row = {"change_pct": 212.0, "lo_pct": 200.0, "hi_pct": 222.0, "threshold_pct": 0.0, "verdict": "better"}
-    of = {subject.metric: subject for subject in sentences.SUBJECTS}
-    rate, time, cpu = of["load_rate"], of["duel_typical_ms"], of["duel_cpu_us"]
+    rate, time, cpu = METRICS["load_rate"], METRICS["duel_typical_ms"], METRICS["duel_cpu_us"]
     assert sentences.size(row, rate) == "3.1 times as fast"
     assert sentences.size(row, time) == "3.1 times as slow"
     assert sentences.size(row, cpu) == "3.1 times as much"
@@ -246,7 +247,7 @@ def test_a_whole_report_of_different_databases(tmp_path):
     rows = json.loads((run / "stats/comparison.json").read_text())["rows"]
     assert {row["verdict"] for row in rows if row["family"] == "primary"} <= {"better", "worse", "inconclusive"}
     assert outcome.outcome({"checks": {"failed": 0}, "rows": rows}, "regression", smoke=False)[0] == outcome.DONE
-    assert "Load rate (not the same work)" in (run / "plots/change.svg").read_text()
+    assert "Ingestion rate (not the same work)" in (run / "plots/change.svg").read_text()
     assert "3.09 times as slow" in comment.main(run)
 
 

@@ -179,7 +179,7 @@ class TestLines:
         values = [f"{percent(mde(s, 6)):.1f} %" for s in spreads]
         assert found["can show"] == (
             f"changes of {values[0]} in service time, typical (2 % asked), "
-            f"{values[1]} in CPU an operation (2 % asked), "
+            f"{values[1]} in CPU of a query (2 % asked), "
             f"{values[2]} in load rate (3 % asked), {values[3]} in CPU of the load (3 % asked)"
         )
         assert found["more"] == (

@@ -74,8 +74,8 @@ def test_a_table_a_picture_and_no_verdict(tmp_path, capsys):
     assert "# my branch against v1.132.0\n" in found
     assert "> **One run each: no verdict.**" in found
     assert re.search(r"\*\*Ingestion\*\*.* [\d.]+ % (faster|slower), one run each: no verdict\n", found)
-    assert re.search(r"\| Load rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|", found)
-    assert "| Peak RSS until the end of the load (process_resident_memory_peak_bytes) " in found
+    assert re.search(r"\| Ingestion rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|", found)
+    assert "| Peak memory until the end of the load (process_resident_memory_peak_bytes) " in found
     assert "- `logs/baseline.log`: 4,320,000 samples (`--use-case=cpu-only --seed=8428 --scale=400 " in found
     assert "](plots/load-rate.svg)" in found
     out = tmp_path / "results/imported/x"
@@ -83,7 +83,7 @@ def test_a_table_a_picture_and_no_verdict(tmp_path, capsys):
     for side in ("baseline", "candidate"):
         assert (out / f"logs/{side}.log").read_bytes() == (LOGS / f"{side}.log").read_bytes()
     printed = capsys.readouterr().out
-    assert re.search(r"^Load rate +samples/s +[\d,]+ +[\d,]+ +[+-][\d.]+$", printed, re.MULTILINE)
+    assert re.search(r"^Ingestion rate +samples/s +[\d,]+ +[\d,]+ +[+-][\d.]+$", printed, re.MULTILINE)
     assert "One run each: no verdict." in printed
     assert f"Report: {out}/report.md" in printed
 
@@ -189,7 +189,7 @@ def test_a_load_shorter_than_a_period(tmp_path):
     short = [re.sub(r"^\d{10},.*\n", "", log, flags=re.MULTILINE) for log in (BASELINE, CANDIDATE)]
     found = reported(tmp_path, *short)
     assert "**Ingestion**: " in found
-    assert "![Load rate over time" in found
+    assert "![Ingestion rate over time" in found
 
 
 def test_other_loads_are_a_failed_check(tmp_path, capsys):

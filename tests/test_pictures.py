@@ -13,7 +13,7 @@ from plots import report
 from plots.charts import curves, style
 from plots.charts.blocks import Lane, by_block
 from plots.charts.distributions import distributions, ticks
-from plots.charts.forest import MOST_ROWS, Change, forest, forest_of, shared_path
+from plots.charts.forest import MOST_ROWS, Change, caption, forest, forest_of, shared_path
 from plots.charts.load import load_rate
 from plots.charts.server import course
 from tsduel.core.errors import UserError
@@ -228,6 +228,38 @@ def test_logarithmic_axes_have_ticks(low, high):
     found = ticks(low, high)
     assert 2 <= len(found) <= 6
     assert all(low <= tick <= high for tick in found)
+
+
+def test_twelve_variants_are_told_apart():
+    """By colour, and in grey by marks and dashes; those beyond are all alike."""
+    drawn = list(style.looks({f"v{i}": "" for i in range(14)}).values())
+    twelve = drawn[:12]
+    assert drawn[12:] == [style.REST] * 2
+    for same in ("colour", "marker", "dashes"):
+        assert len({str(getattr(look, same)) for look in twelve}) == 12
+    rgb = [[int(look.colour[at : at + 2], 16) for at in (1, 3, 5)] for look in twelve]
+    assert min(sum(map(abs, np.subtract(*pair))) for pair in itertools.combinations(rgb, 2)) > 60
+
+
+def test_a_caption_says_what_is_drawn():
+    """No dark band, no hollow mark, no arrow and no dotted line unless there is one."""
+    assert caption([CHANGE]) == (
+        "Worse is always to the right; the figures have the metric's own sign. The pale band is the metric's "
+        "threshold both ways. A filled mark is more than chance (adjusted p of at most 0.05)."
+    )
+    all_of_it = caption([
+        replace(CHANGE, floor=1.0), replace(CHANGE, sure=False, screen=True), replace(CHANGE, low=-90.0, high=900.0),
+    ])  # fmt: skip
+    for said in ("The dark band", "A hollow mark", "An arrow", "Dotted lines"):
+        assert said in all_of_it
+
+
+def test_panels_of_fewer_than_three_samples_are_left_out():
+    """Of the server's course, and of distributions."""
+    parts = [rates("baseline", 1, [1.0] * n, phase=p, metric="rss_bytes") for p, n in (("load", 9), ("settle", 2))]
+    assert [axes.get_title(loc="center") for axes in course(pd.concat(parts), LABELS).axes] == ["load"]
+    assert course(parts[1], LABELS) is None
+    assert distributions(quantiles(LABELS).assign(n=2), ["a type with a very long name of its own"], LABELS) is None
 
 
 @pytest.mark.parametrize("names", [["v1", "v2"], ["x" * 200, "y" * 200], ["a" * 40] * 6, ["$x$", "_", "Größe <b>"]])

@@ -15,7 +15,7 @@ from reports import NAME, compared, edit_plan, made, text
 
 from plots import comment, markup, numbers, pictures, report, sections
 from plots.sections.blocks import values_of
-from plots.sentences import SUBJECTS, sentence
+from plots.sentences import sentence
 from plots.source import open_source
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS, Metric
@@ -171,7 +171,7 @@ def test_marks_follow_the_metrics_direction(tmp_path):
     factors = {"candidate": {"rate": 1.2, "service": 1.25, "bytes": 1.02, "rss": 1.3}}
     found = text(made(tmp_path, factors=factors, noise=0.0, between=0.0, within=0.001))
     assert re.search(r"cpu-max-all-1 .*0\.2\d+ → 0\.2\d+ \(\+2[45]\.\d\d %\) ✗", found)
-    assert re.search(r"Peak RSS .*\+30\.0 \|.*\| ✗ clearly worse", found)
+    assert re.search(r"Peak memory .*\+30\.0 \|.*\| ✗ clearly worse", found)
     assert re.search(r"Bytes on disk .*\+2\.0 \|.*\| ≈ negligible", found)
     assert "I.e. v1.133.0 was 20.0 % faster" in found
 
@@ -351,7 +351,7 @@ def test_where_the_noise_is_has_advice(tmp_path):
     found = text(made(tmp_path, exchanges=40, within=0.15, between=0.0, noise=0.03, factors={}))
     table = found.split("Where the noise is")[1].split("\n\n")[0]
     assert re.search(r"typical, double-groupby-1 +\|.*phases \d\.\d times as long \(about \d+ s more\)", table)
-    assert re.search(r"Load rate .*BLOCKS=\d+", table)
+    assert re.search(r"Ingestion rate .*BLOCKS=\d+", table)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -368,12 +368,12 @@ def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     """design.load: duel: ingestion in turn answers, and the large load is told with its rate."""
     found = text(made(tmp_path, load="duel", alone_s=20.0))
     section = found.split("\n## Load\n")[1].split("\n## ")[0]
-    assert "Ingestion of a batch, typical" in section
-    assert "CPU an ingested sample, until acknowledged" in section
+    assert "Ingestion time of a batch" in section
+    assert "CPU of an ingested sample, until acknowledged" in section
     assert "loaded 21,600,000 samples of 1,500 hosts alone, in the warm-up block" in section
     assert "This is one load of each, for a picture: it is not judged." in section
     assert re.search(r"v1.133.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", section)
-    assert "**Ingestion (a batch of lines)**" in found
+    assert "**Ingestion time of a batch**" in found
     assert re.search(r"Checked ([\d,]+) of \1, none failed", found)
     assert "load rate over time" not in text(made(tmp_path / "other", load="duel")).split("Not drawn")[-1]
 
@@ -535,9 +535,9 @@ ROW = {
 @pytest.mark.parametrize(
     ("low", "high", "sides", "change", "interval"),
     [
-        (1.84, 2.24, ["0.2387", "0.2436"], "+2.04", "+1.84 to +2.24"),
+        (1.84, 2.24, ["0.2387", "0.2436"], "+2.0", "+1.8 to +2.2"),
         (0.6, 3.5, ["0.239", "0.244"], "+2.0", "+0.6 to +3.5"),
-        (-12.0, 18.0, ["0.239", "0.244"], "+2", "-12 to +18"),
+        (-12.0, 18.0, ["0.239", "0.244"], "+2.0", "-12.0 to +18.0"),
         (None, None, ["0.2387", "0.2436"], "+2.0", "–"),  # noqa: RUF001 - numbers.MISSING
     ],
 )
@@ -568,10 +568,10 @@ def test_both_sides_share_a_unit(unit, values, printed):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.002, 10 blocks): regression"),
+        ({}, "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p 0.002, 10 blocks): regression"),
         (
             {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0},
-            "9.0 % faster (95 % CI 6.0 to 12.0 %, p 0.002, 10 blocks): clear improvement",
+            "9.0 % faster (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement",
         ),
         (
             {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},
@@ -579,11 +579,14 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ),
         (
             {"verdict": "negligible", "blocks": 9, "p_adj": 0.5},
-            "2.04 % slower (95 % CI 1.84 to 2.24 %, p 0.5, 9 blocks): real, but below the 2 % that matter (negligible)",
+            (
+                "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p 0.5, 9 blocks): "
+                "real, but below the 2 % that matter (negligible)"
+            ),
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
-            "0 % in the estimate (95 % CI -0.40 to +0.40 %): no difference larger than 2 % (equivalent)",
+            "0 % in the estimate (95 % CI -0.4 to +0.4 %): no difference larger than 2 % (equivalent)",
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.7, "lo_pct": -0.9, "hi_pct": 2.2},
@@ -600,14 +603,21 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ),
         (
             {"verdict": "inconclusive", "lo_pct": -90.0, "hi_pct": 900.0, "p_adj": 0.4, "blocks_needed": None},
-            "inconclusive, could be -90 % to +900 %; 9,999 blocks would not settle 2 %",
+            "inconclusive, could be -90.0 % to +900 %; 9,999 blocks would not settle 2 %",
+        ),
+        (
+            {"verdict": "inconclusive", "p_adj": 0.055, "lo_pct": 0.3, "hi_pct": 3.8},
+            (
+                "2.0 % slower, not confirmed (95 % CI 0.3 to 3.8 %, adjusted p 0.055, 10 blocks); "
+                "24 blocks would settle 2 %"
+            ),
         ),
         (
             {"verdict": "inconclusive", "p_adj": None, "warnings": "3 of 10 blocks lack a value"},
             "inconclusive, 3 of 10 blocks lack a value",
         ),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.04 % slower, one run each: no verdict"),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.04 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.0 % slower, one run each: no verdict"),
+        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.0 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
         (
             {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"},
             "not comparable, candidate never has it",
@@ -617,13 +627,103 @@ def test_both_sides_share_a_unit(unit, values, printed):
 )
 def test_sentences(changes, said):
     """What a person would say, with the numbers that it stands on."""
-    assert sentence(ROW | changes, SUBJECTS[1]) == said
+    assert sentence(ROW | changes, METRICS["duel_typical_ms"]) == said
+
+
+def test_the_interval_that_decided_is_the_one_shown():
+    """An equivalence that only the 90 % interval shows says so; others have that of 95 %."""
+    wide = ROW | {"verdict": "equivalent", "lo_pct": -0.9, "hi_pct": 2.2}
+    assert numbers.interval(wide) == "-0.6 to +1.9 (90 %)"
+    assert numbers.interval(wide | {"hi_pct": 1.9}) == "-0.9 to +1.9"
+    assert numbers.interval(wide | {"verdict": "regression"}) == "-0.9 to +2.2"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_what_leaves_zero_without_a_verdict_is_not_confirmed(tmp_path):
+    """By its adjusted p: in the table, the sentence and the first line; and nobody says that it was slower."""
+    run = compared(tmp_path)
+    path = run / "stats/comparison.json"
+    found = json.loads(path.read_text())
+    for row in found["rows"]:
+        if row["metric"] == "load_rate":
+            row |= {"verdict": "inconclusive", "p_adj": 0.055, "lo_pct": -9.0, "hi_pct": -0.1, "change_pct": -4.0}
+    path.write_text(json.dumps(found))
+    report.main(run)
+    first, rest = text(run).split("\n## ", 1)
+    assert "? not confirmed: Ingestion rate (4.0 % slower; adjusted p 0.055)" in first
+    assert "4.0 % slower, not confirmed (95 % CI 0.1 to 9.0 %, adjusted p 0.055, 6 blocks)" in first
+    assert "? not confirmed (adjusted p 0.055)" in rest
+    assert "I.e." not in rest
+
+
+def test_rows_have_one_order_and_one_name(tmp_path, capsys):
+    """Those of the terminal's table, of the picture, of the lines below the answer, and of the tables further down."""
+    run = made(tmp_path)
+    report.print_summary(run)
+    table, lines = capsys.readouterr().out.split("──\n")[1].split("\n\n")[:2]
+    first, rest = text(run).split("\n## ", 1)
+    named = re.findall(r"^- . \*\*(.*?)\*\*", first, re.MULTILINE)
+    assert named[0] == "Query time, all types"
+    assert [line[2:].split(":")[0] for line in lines.splitlines() if line[1] == " "] == named
+    assert [line.split("  ")[0] for line in table.splitlines()][: len(named)] == named
+    drawn = (run / "plots/change.svg").read_text()
+    places = [drawn.index(f"<!-- {name} -->") for name in named]
+    assert sorted(places) == places
+    assert all(f"| {name} " in rest or "all types" in name for name in named)
+
+
+def test_warnings_are_counted_on_the_first_screen(tmp_path):
+    """With a link to them; effects of an order are counted among them."""
+    run = compared(tmp_path)
+    path = run / "stats/comparison.json"
+    found = json.loads(path.read_text())
+    row = next(row for row in found["rows"] if row["metric"] == "load_rate")
+    row["warnings"] = "order effect +3.1 % (p 0.01)"
+    path.write_text(json.dumps(found))
+    report.main(run)
+    first, rest = text(run).split("\n## ", 1)
+    (count,) = re.findall(r"\*\*\[(\d+) warnings?\]\(#checks\)\*\*, 1 order effect among them", first)
+    assert len(re.findall("^- ", rest.split("Warnings:")[1].split("\n\n")[1], re.MULTILINE)) == int(count)
+    page = (run / "report.html").read_text()
+    assert '<a href="#checks">' in page
+    assert '<h2 id="checks">' in page
+
+
+HASHES = {"d1": "master@0123456789ab", "d2": "v1.9.1-0.20260101000000-0123456789ab", "d3": "0123456789ab+01234567"}
+
+
+def test_many_variants_share_a_matrix(tmp_path, capsys):
+    """A row a variant by a name without hashes, the rest folded; the same in the terminal and in the comment."""
+    variants = ("baseline", "candidate", *HASHES)
+    factors = {"candidate": {"service": 1.05}, "d1": {"service": 0.95}}
+
+    def hashed(plan):
+        for variant in plan["variants"]:
+            variant["label"] = HASHES.get(variant["name"], variant["label"])
+
+    many = {"variants": variants, "factors": factors, "load_s": 5.0, "exchanges": 60}
+    run = made(tmp_path, lambda run: edit_plan(run, hashed), **many)
+    first = text(run).split("\n## ", 1)[0]
+    assert first.startswith("# synthetic: 4 candidates against v1.132.0\n")
+    above = first.split("<details>")[0]
+    rows = re.findall(r"^\| (\S+) +\| +(\S+ \S+)", above, re.MULTILINE)
+    assert [name for name, _ in rows[-4:]] == ["v1.133.0", "master", "v1.9.1", "d3"]
+    assert [cell[-1] for _, cell in rows[-4:]][:2] == ["✗", "✓"]
+    assert "**✗ worse** in something: v1.133.0; **✓ better** in something, worse in nothing: master" in above
+    assert "0123456789ab" not in above
+    assert above.count("**Answer.**") == 1
+    assert "![" not in above
+    report.print_summary(run)
+    said = capsys.readouterr().out
+    assert re.search(r"^master +-\d\.\d ✓", said, re.MULTILINE)
+    assert "95 % CI" not in said
+    assert "| master " in comment.main(run).split("<details>")[0]
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("change", [-4.1, 0.0, 7.0, None])
 def test_there_is_always_a_sentence(verdict, change):
     """And "no change" is in none of them."""
-    said = sentence(ROW | {"verdict": verdict, "change_pct": change}, SUBJECTS[0])
+    said = sentence(ROW | {"verdict": verdict, "change_pct": change}, METRICS["load_rate"])
     assert said
     assert "no change" not in said

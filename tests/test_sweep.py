@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from plots import comment, exports, report
 from plots.sections import sweep as sections_sweep
-from plots.sentences import SUBJECTS
 from tsduel.core.errors import UserError
+from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Design
 from tsduel.core.rundir import open_run
 from tsduel.plan import cells, order, resolve
@@ -317,7 +317,7 @@ class TestReport:
         assert cpu["per"] == "sample"
         assert cpu["lo"] < 0.1 + math.log10(1) < cpu["hi"] or cpu["exponent"] == pytest.approx(0.1, abs=0.02)
         text = (run / "report.md").read_text()
-        assert "**CPU an ingested sample** " in text
+        assert "**CPU of ingestion a sample** " in text
         assert "scale^" in text
 
     def test_the_report_has_a_table_by_cell_and_a_picture(self, run):
@@ -390,8 +390,8 @@ def test_changes_both_ways_have_their_signs():
     """Of cells with one verdict some can be faster and some slower, and no word is true of both."""
     row = {"threshold_pct": 2.0, "lo_pct": None, "hi_pct": None, "range_pct": None}
     rows = [row | {"change_pct": change} for change in (-1.0, 1.2)]
-    assert sections_sweep._sizes(rows, SUBJECTS[2]) == " (-1.0 to +1.2 %)"
-    assert sections_sweep._sizes(rows[1:], SUBJECTS[2]) == " (1.2 % slower)"
+    assert sections_sweep._sizes(rows, METRICS["duel_typical_ms"]) == " (-1.0 to +1.2 %)"
+    assert sections_sweep._sizes(rows[1:], METRICS["duel_typical_ms"]) == " (1.2 % slower)"
     apart = [row | {"change_pct": change, "threshold_pct": 0.0} for change in (338.0, 256.0, -50.0)]
-    assert sections_sweep._sizes(apart[:2], SUBJECTS[2]) == " (3.56 to 4.38 times as slow)"
-    assert sections_sweep._sizes(apart, SUBJECTS[2]) == " (2 times as fast to 4.38 times as slow)"
+    assert sections_sweep._sizes(apart[:2], METRICS["duel_typical_ms"]) == " (3.56 to 4.38 times as slow)"
+    assert sections_sweep._sizes(apart, METRICS["duel_typical_ms"]) == " (2 times as fast to 4.38 times as slow)"

@@ -9,7 +9,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.charts.style import dots, headed, key, looks, panel_title, panels, plain_log, styled
+from plots.charts.style import LEAST, dots, headed, key, looks, panel_title, panels, plain_log, styled
 from plots.numbers import number
 
 _COLUMNS, _LONGEST = 3, 24
@@ -26,14 +26,14 @@ def distributions(table: pd.DataFrame, query_types: Sequence[str], labels: Mappi
 
     `table`: columns variant, query_type, quantile (0 to 1), value_ms, n.
     """
-    table = table[table["value_ms"] > 0]
+    table = table[(table["value_ms"] > 0) & (table["n"] >= LEAST)]
     types = [name for name in query_types if (table["query_type"] == name).any()]
     if not types:
         return None
     rows = -(-len(types) // _COLUMNS)
     drawn = {v: look for v, look in looks(labels).items() if (table["variant"] == v).any()}
     handles = [key(labels[variant], look, marker=look.marker, markersize=4) for variant, look in drawn.items()]
-    figure = headed("Service time of every exchange, ms (left is better)", handles, 6.5, 0.4 + 1.75 * rows)
+    figure = headed("Query time of every exchange, ms (left is better)", handles, 6.5, 0.4 + 1.75 * rows)
     for axes, query_type in zip(panels(figure, len(types), _COLUMNS, sharey=True), types, strict=True):
         mine = table[table["query_type"] == query_type]
         for variant, look in drawn.items():

@@ -1,7 +1,7 @@
 """The change of every metric with its interval: a forest plot."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,11 +17,6 @@ from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, 
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
 _NARROW_ROW_IN, _NARROW_IN = 0.3, 3.7
 MOST_ROWS = 44
-READ = (
-    "The pale band is the metric's threshold both ways, the dark one in it what as many blocks show here of a binary "
-    "against itself (95 %). A filled mark is more than chance (adjusted p of at most 0.05), a hollow one may be "
-    "chance. Below six blocks there is no interval: dotted lines are the range of the blocks."
-)
 _SURE = {"regression", "improvement", "worse", "better", "negligible"}
 
 
@@ -31,8 +26,9 @@ class Change:
 
     A `screen` has no interval: `low` and `high` are its least and its largest block, None of a single block.
     `sure`: the change is more than chance. `threshold` and `floor` (the noise of this machine, if known) are
-    in percent. `hint` is the row in words. Different databases have no threshold: `change`, `low` and `high`
-    are logarithms of the ratio to base 2, and `ratio` is the ratio as text.
+    in percent. `level` stands behind an interval that is not one of 95 %. `hint` is the row in words. Different
+    databases have no threshold: `change`, `low` and `high` are logarithms of the ratio to base 2, and `ratio` is
+    the ratio as text.
     """
 
     group: str
@@ -48,11 +44,14 @@ class Change:
     hint: str
     floor: float | None = None
     ratio: str = ""
+    level: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any], group: str, name: str, floor: float | None = None) -> Self:
         """Return the change of a row of comparison.json; the row must have one."""
-        low, high = (row["lo_pct"], row["hi_pct"]) if row["lo_pct"] is not None else row["range_pct"] or (None, None)
+        low, high, level = numbers.deciding(row)
+        if low is None:
+            low, high = row["range_pct"] or (None, None)
         if row["blocks"] == 1:
             low = high = None
         unit, sides = numbers.sides(row)
@@ -65,6 +64,7 @@ class Change:
             group, name, row["candidate"], change, low, high, row["threshold_pct"],
             higher_is_better=row["better"] == "higher", sure=row["verdict"] in _SURE, screen=row["lo_pct"] is None,
             hint=f"{name}: {' → '.join(sides)} {unit}, {size}, {row['verdict']}", floor=floor, ratio=ratio,
+            level="" if level == 95 else f" ({level} %)",  # noqa: PLR2004 - the level of all others
         )  # fmt: skip
 
 
@@ -75,6 +75,31 @@ def shared_path(names: Sequence[str]) -> int:
     while len(parts) > 1 and all(len(part) > same and part[same] == parts[0][same] for part in parts):
         same += 1
     return len("".join(f"{element}/" for element in parts[0][:same])) if parts else 0
+
+
+def caption(bars: Sequence[Change]) -> str:
+    """Return how to read a picture of these changes: what is drawn, and nothing else."""
+    sure = {bar.sure for bar in bars}
+    parts = {
+        "Worse is always to the right; every doubling is as wide.": any(bar.ratio for bar in bars),
+        "Worse is always to the right; the figures have the metric's own sign.": not all(bar.ratio for bar in bars),
+        "The pale band is the metric's threshold both ways.": any(bar.threshold for bar in bars),
+        "The dark band is what as many blocks show here of a binary against itself (95 %).": any(
+            bar.floor for bar in bars
+        ),
+        "A filled mark is more than chance (adjusted p of at most 0.05).": True in sure,
+        "A hollow mark may be chance.": False in sure,
+        "An arrow is an interval that leaves the picture.": any(map(_leaves(bars), bars)),
+        "Dotted lines are the range of the blocks: below six of them there is no interval.": any(
+            bar.screen and bar.low is not None for bar in bars
+        ),
+    }
+    return " ".join(text for text, drawn in parts.items() if drawn)
+
+
+def _leaves(bars: Sequence[Change]) -> Callable[[Change], bool]:
+    limit = _limit(bars)
+    return lambda bar: any(edge is not None and abs(edge) > limit for edge in (bar.low, bar.high))
 
 
 def forest_of(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure | None:
@@ -205,9 +230,7 @@ def _above(axes: Axes, bar: Change, middle: float, *, figure: bool) -> None:
 def _figure(bar: Change) -> str:
     if bar.ratio or bar.low is None or bar.high is None:
         return bar.ratio or numbers.change(bar.change)
-    places = numbers.digits(bar.low, bar.high)[1]
-    low, middle, high = (numbers.change(value, places) for value in (bar.low, bar.change, bar.high))
-    return f"{middle} ({low} to {high})"
+    return f"{numbers.change(bar.change)} ({numbers.reach(bar.low, bar.high)}){bar.level}"
 
 
 def _directions(axes: Axes, *, ratio: bool) -> None:

@@ -24,7 +24,7 @@ def load_rate(series: pd.DataFrame, labels: dict[str, str]) -> Figure:
     loads = {variant: curves.by_block(rates, variant, seconds) for variant in labels}
     notes = {v: f"median of {number_of(len(load), 'block')}" if load[1:] else "one load" for v, load in loads.items()}
     handles = [key(labels[v], look, f" ({notes[v]})") for v, look in looks(labels).items() if loads[v]]
-    figure = headed("Load rate over time, samples/s (higher is better)", handles, 6.5, 3.0)
+    figure = headed("Ingestion rate over time, samples/s (higher is better)", handles, 6.5, 3.0)
     axes = figure.add_subplot()
     for variant, look in looks(labels).items():
         curves.draw(axes, loads[variant], look, labels[variant])

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.charts import curves
-from plots.charts.style import PALE, headed, key, looks, readable, scaled, styled
+from plots.charts.style import PALE, enough, headed, key, looks, readable, scaled, styled
 
 PHASES = ("load", "settle", "query")
 _NARROWEST, _SHORTEST = 0.2, 0.01
@@ -27,7 +27,7 @@ def course(series: pd.DataFrame, labels: dict[str, str]) -> Figure | None:
 
     `series`: columns block, variant, phase, elapsed_s (since the phase began), metric, value.
     """
-    series = series[series["phase"].isin(PHASES) & series["metric"].isin(list(PANELS))]
+    series = enough(series[series["phase"].isin(PHASES) & series["metric"].isin(list(PANELS))], "phase", "metric")
     if series.empty:
         return None
     reach = series.groupby("phase")["elapsed_s"].max()

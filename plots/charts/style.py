@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 
 mpl.use("Agg")
 
@@ -51,12 +52,22 @@ LOOKS = (
     Look("#CC79A7", (0, (6, 1, 1, 1)), "s"),
     Look("#E69F00", (0, (3, 1, 1, 1, 1, 1)), "v"),
     Look("#56B4E9", (0, (8, 2)), "P"),
+    Look("#000000", (0, (2, 2)), "X"),
+    Look("#882255", (0, (5, 1, 1, 1, 1, 1)), "p"),
+    Look("#999933", (0, (10, 3)), "<"),
+    Look("#44337A", (0, (3, 3)), ">"),
+    Look("#A0522D", (0, (7, 1, 3, 1)), "h"),
+    Look("#00CED1", (0, (1, 2.5)), "*"),
 )
+REST = Look("#9A9A9A", "-", ".")
+"""All variants beyond the last look."""
+LEAST = 3
+"""Fewest samples of a panel; fewer show no course and no spread."""
 
 
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:
     """Return the look of each variant; the keys of `labels` are variants, baseline first."""
-    return {variant: LOOKS[i % len(LOOKS)] for i, variant in enumerate(labels)}
+    return dict(zip(labels, (*LOOKS, *(REST for _ in labels)), strict=False))
 
 
 def literal(text: str, longest: int = LONGEST_NAME) -> str:
@@ -86,6 +97,16 @@ def headed(title: str, handles: Sequence[Line2D], width: float, height: float) -
     )  # fmt: skip
     legend.set_in_layout(False)
     return figure
+
+
+def enough(table: pd.DataFrame, *panel: str) -> pd.DataFrame:
+    """Return the rows of the panels (columns of their names) in which a curve has at least LEAST samples.
+
+    `table`: columns variant and block beside those of the panel.
+    """
+    sizes = table.groupby([*panel, "variant", "block"])["value"].transform("size")
+    of_panel = [table[column] for column in panel] or [pd.Series(0, table.index)]
+    return table[sizes.groupby(of_panel).transform("max") >= LEAST]
 
 
 def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:

@@ -21,9 +21,9 @@ def through(steps: pd.DataFrame, states: Mapping[str, str], labels: Mapping[str,
     """
     names = list(states)
     drawn = {name: look for name, look in looks(labels).items() if (steps["candidate"] == name).any()}
-    handles = [key(f"{labels[name]}: geometric mean, 95 % CI", look, linewidth=_MEAN) for name, look in drawn.items()]
+    handles = [key(f"{labels[name]}: all types, 95 % CI", look, linewidth=_MEAN) for name, look in drawn.items()]
     handles += [Line2D([], [], color=GREY, linewidth=0.8, label="a query type")]
-    figure = headed("Service time against the baseline, % (down is better)", handles, 6.5, 3.1)
+    figure = headed("Query time against the baseline, % (down is better)", handles, 6.5, 3.1)
     axes = figure.add_subplot()
     axes.axhspan(-100 * threshold / (100 + threshold), threshold, color=PALE, linewidth=0, zorder=0.5)
     axes.axhline(0, color=GREY, linewidth=0.9, zorder=1)

@@ -3,7 +3,7 @@
 import re
 
 from plots import markup
-from plots.charts.forest import READ, Change, forest_of, shared_path
+from plots.charts.forest import Change, caption, forest_of, shared_path
 from plots.pictures import Pictures
 from plots.programs import printed
 from plots.sections import heading, tables
@@ -31,7 +31,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
         pictures.show(
             "change-in-memory", "change in memory and allocations",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {source.names}",
-            f"Worse is always to the right; the figures have the metric's own sign. {READ}",
+            caption(changes),
             forest_of(changes, source.labels, "Change in memory, allocations and own metrics, % (left is better)"),
         ),
     )  # fmt: skip

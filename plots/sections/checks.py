@@ -119,6 +119,16 @@ def sentence(source: Source) -> str:
     return f"{text}, none failed" + (f", {numbers.count(wanted - made)} not made" if made < wanted else "")
 
 
+def counted(source: Source) -> str:
+    """Return the number of warnings with a link to them, the effects of an order among them; empty without any."""
+    lines = warnings(source)
+    orders = sum("order effect" in line for line in lines)
+    if not lines:
+        return ""
+    among = f", {number_of(orders, 'order effect')} among them" if orders else ""
+    return f"**[{number_of(len(lines), 'warning')}](#checks)**{among}."
+
+
 def _not_made(source: Source) -> str:
     """Return a sentence on the planned blocks that lack checks, if any do."""
     wanted, made = _counts(source)

@@ -2,7 +2,7 @@
 
 from plots import markup
 from plots.pictures import Pictures
-from plots.sections import heading
+from plots.sections import heading, tables
 from plots.source import Source
 
 NOTE = (
@@ -11,7 +11,7 @@ NOTE = (
 )
 QUEUED = (
     "{roles} acknowledges samples before they are stored: the load rate is that of acknowledgements. The check of what "
-    "was stored waits for the last sample, and so does the CPU of the load and of ingestion."
+    "was stored waits for the last sample, and so does the CPU of ingestion."
 )
 
 
@@ -20,12 +20,8 @@ def section(source: Source, _: Pictures) -> str:
     """Return a table a candidate, with a row a metric and role; nothing for variants of one component."""
     metrics = [metric.name for metric in source.metrics.values() if metric.per_role]
     keys = [*((name, role) for name in metrics for role in source.plan.roles), ("arrival_seconds", "")]
-    tables = [
-        markup.paragraphs(f"{comparison.title}:" if source.several else "", comparison.table(rows))
-        for comparison in source.comparisons
-        if (rows := [row for metric, role in keys if (row := comparison.row(metric, role))])
-    ]
-    return markup.paragraphs(NOTE, *tables) if tables else ""
+    texts = tables.each(source, lambda side: side.table([row for key in keys if (row := side.row(*key))]))
+    return markup.paragraphs(NOTE, *texts) if any(texts) else ""
 
 
 def queued(source: Source) -> str:

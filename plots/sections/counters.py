@@ -25,7 +25,7 @@ def section(source: Source, _: Pictures) -> str:
 
 def _lines(comparison: Comparison, source: Source) -> list[str]:
     title = f"{comparison.title}, " if source.several else ""
-    lines, confirmed = [], [row for _, row in sentences.subjects(comparison) if row["verdict"] in _CONFIRMED]
+    lines, confirmed = [], [row for row in sentences.subjects(comparison) if row["verdict"] in _CONFIRMED]
     # Without a confirmed mean over types, take the confirmed single types.
     if not any(row["metric"] == "duel_typical_ms" for row in confirmed):
         types = comparison.by_type("duel_typical_ms", source.query_types).values()

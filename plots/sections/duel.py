@@ -41,16 +41,13 @@ def section(source: Source, pictures: Pictures) -> str:
             "All exchanges of the blocks that count. The axes are logarithmic: an equal ratio is an equal distance. "
             "Marks are p50, p95 and p99.", figure,
         ),
-        *(tables.shifts(comparison, source, percentiles(source)) for comparison in source.comparisons),
+        *tables.each(source, lambda side: tables.shifts(side, source, percentiles(source)), titled=False),
         markup.folded(
             "How to read these, and what was beside the queries", NOTE,
             "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 "
             "of what was added to a query: the slowest queries of both need not be the same ones.",
             _conditions(source),
-            *(
-                markup.titled(f"Beside the queries, {side.title}:", side.table(side.rows_of(beside)))
-                for side in source.comparisons
-            ),
+            tables.by_metric(source, beside),
         ),
     )  # fmt: skip
 

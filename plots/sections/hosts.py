@@ -64,10 +64,10 @@ def _differences(source: Source) -> Iterator[tuple[Difference, Comparison]]:
 def between_types(source: Source) -> str:
     """Return a line a subject and pair of machine types: the difference of their changes. Empty for one type."""
     lines = [
-        f"{subject.name.split(' (')[0]}: {_difference(source, difference)}"
+        f"{comparison.named(row)}: {_difference(source, difference)}"
         for difference, comparison in _differences(source)
-        for subject, _ in sentences.subjects(comparison)
-        if (subject.metric, subject.query_type) == (difference["metric"], difference["query_type"])
+        for row in sentences.subjects(comparison)
+        if (row["metric"], row["query_type"]) == (difference["metric"], difference["query_type"])
     ]
     shown = markup.most(lines, MOST_LINES, "and {} more: see *Host by host*")
     return markup.titled("**Between machines:**", markup.items(shown))
@@ -78,16 +78,14 @@ def _difference(source: Source, difference: Difference) -> str:
     first, second = (_short_cell(difference[name]) for name in ("cell", "than"))
     sign = 1 if source.metrics[difference["metric"]].better == "lower" else -1
     worse, (low, high) = sign * difference["points"], sorted((sign * difference["lo"], sign * difference["hi"]))
-    places = numbers.digits(difference["lo"], difference["hi"])[1]
     several = f" for {markup.text(source.labels[difference['candidate']])}" if source.run.variants[2:] else ""
     alone = "; one host each, so it may be the host" if difference["one_host"] else ""
     if low <= 0 <= high:
-        reach = f"{numbers.change(low, places)} to {numbers.change(high, places)} points worse"
+        reach = f"{numbers.reach(low, high)} points worse"
         return f"{first} and {second} are not told apart{several} (on the first {reach}{alone})"
     word, (inner, outer) = ("worse", (low, high)) if worse > 0 else ("better", (-high, -low))
-    size = numbers.size(worse, places)
-    reach = f"{numbers.size(inner, places)} to {numbers.size(outer, places)}"
-    return f"on {first} {size} points {word} than on {second}{several} ({reach}{alone})"
+    reach = f"{numbers.size(inner)} to {numbers.size(outer)}"
+    return f"on {first} {numbers.size(worse)} points {word} than on {second}{several} ({reach}{alone})"
 
 
 @heading("Host by host", 25, "sweep")
@@ -143,9 +141,7 @@ def _table(comparison: Comparison) -> str:
     hosts, cells = dict.fromkeys(name for row in rows for name in row["by_host"]), []
     for row in rows:
         if row["change_pct"] is not None:
-            places = numbers.row_digits(row)[1]
-            estimates = [row["by_host"].get(name, {}).get("change_pct") for name in hosts]
-            each = [numbers.change(estimate, places) for estimate in estimates]
+            each = [numbers.change(row["by_host"].get(name, {}).get("change_pct")) for name in hosts]
             over = [numbers.number(row["hosts_pct"], 2), numbers.probability(row["hosts_p"])]
             change = [numbers.changed(row), numbers.interval(row)]
             cells.append([comparison.named(row), *each, *change, *over, numbers.count(row["hosts_needed"])])
@@ -156,10 +152,9 @@ def _table(comparison: Comparison) -> str:
 def _every_difference(source: Source) -> str:
     cells = []
     for difference, comparison in _differences(source):
-        places = numbers.digits(difference["lo"], difference["hi"])[1]
-        points, low, high = (numbers.change(difference[name], places) for name in ("points", "lo", "hi"))
+        points, reach = numbers.change(difference["points"]), numbers.reach(difference["lo"], difference["hi"])
         named = comparison.named(comparison.row(difference["metric"], difference["query_type"]) or {})
-        cells.append([named, difference["cell"], difference["than"], points, f"{low} to {high}"])
+        cells.append([named, difference["cell"], difference["than"], points, reach])
     head = ["Change on the first less that on the second", "on", "than on", "points", "95 % CI"]
     return markup.table(head, cells, (3, 4))
 

@@ -7,6 +7,7 @@ import pandas as pd
 from plots import markup, numbers, sentences
 from plots.charts.load import load_rate
 from plots.charts.server import PHASES, course
+from plots.charts.style import enough
 from plots.comparison import Comparison
 from plots.pictures import Pictures
 from plots.sections import components, heading, tables
@@ -25,11 +26,11 @@ def load(source: Source, pictures: Pictures) -> str:
     if source.plan.loads_in_turn:
         return _in_turn(source, pictures, rates)
     return markup.paragraphs(
-        *map(_load_sentence, source.comparisons),
+        *filter(None, map(_load_sentence, source.comparisons)),
         _clients(source),
         components.queued(source),
         _picture(
-            source, pictures, source.counting(rates),
+            source, pictures, enough(source.counting(rates)),
             "Thin lines are blocks, thick lines the medians over blocks; a bar marks the median end.",
         ),
         markup.folded("Rate and time", markup.items(_load_lines(source)), tables.by_metric(source, RATES)),
@@ -38,7 +39,7 @@ def load(source: Source, pictures: Pictures) -> str:
 
 def _picture(source: Source, pictures: Pictures, rates: pd.DataFrame, caption: str) -> str:
     return pictures.show(
-        "load-rate", "load rate over time", f"Load rate over time, samples/s: {source.names}", caption,
+        "load-rate", "load rate over time", f"Ingestion rate over time, samples/s: {source.names}", caption,
         None if rates.empty else load_rate(rates, source.labels),
     )  # fmt: skip
 
@@ -60,7 +61,7 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
         f"Beside that each loaded {numbers.count(alone.samples)} samples of {numbers.count(alone.scale)} hosts alone, "
         "in the warm-up block. This is one load of each, for a picture: it is not judged.",
         _picture(
-            source, pictures, rates[rates["block"] == rates["block"].min()],
+            source, pictures, enough(rates[rates["block"] == rates["block"].min()]),
             "One load of each, not judged; a bar marks its end.",
         ),
         markup.items(
@@ -102,13 +103,12 @@ def _load_lines(source: Source) -> list[str]:
 
 def _load_sentence(comparison: Comparison) -> str:
     row = comparison.row("load_rate")
-    if row is None or row["change_pct"] is None:
+    if row is None or row["verdict"] not in {"failed", "regression", "improvement", "negligible", "worse", "better"}:
         return ""
     if row["verdict"] == "failed":
         return "A check of the load failed: these figures are of no use."
-    size, label = sentences.size(row, sentences.SUBJECTS[0]), markup.text(comparison.labels[1])
-    speed = "as fast" if size.startswith("0 %") else size
-    return f"I.e. {label} was {speed}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
+    size, label = sentences.size(row, comparison.metrics["load_rate"]), markup.text(comparison.labels[1])
+    return f"I.e. {label} was {size}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
 
 
 @heading("The server's process and its database", 60, "tsbs")
@@ -166,5 +166,5 @@ def queries(source: Source, _: Pictures) -> str:
     # A duel shows shifts more precisely.
     times = {name: head.removesuffix(", ms") for name, head in heads.items() if head.endswith(", ms")}
     dwells = source.dwells_on_shift and not source.plan.duels
-    shifts = [tables.shifts(comparison, source, times) for comparison in source.comparisons if dwells]
+    shifts = tables.each(source, lambda side: tables.shifts(side, source, times), titled=False) if dwells else []
     return markup.folded("Tables", *parts, note, *shifts)

@@ -1,15 +1,14 @@
 """The first screen: the question, the answer in a sentence, its lines with native values, one picture, the checks."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from plots import markup, numbers, sentences
-from plots.charts.forest import READ, Change, forest_of, shared_path
+from plots.charts.forest import Change, caption, forest_of, shared_path
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
-from plots.sections import checks, hosts, upgrade
+from plots.sections import checks, hosts, tables, upgrade
 from plots.source import Source
 from tsduel.core.metrics import GEOMEAN, UPGRADE_STATES
 from tsduel.core.wording import number_of
@@ -17,27 +16,54 @@ from tsduel.stats import calibration as calibration_of
 from tsduel.stats.power import FEWEST_BLOCKS
 
 MOST_REASONS = 5
-# People ask about these first.
-_RESOURCES = ("load_rate", "load_cpu_seconds", "rss_peak_bytes", "disk_bytes")
+_DIFFERENT = {"worse": {"regression", "worse", "failed"}, "better": {"improvement", "better"}}
 
 
 def section(source: Source, pictures: Pictures) -> str:
-    """Return the first screen without the title."""
+    """Return the first screen without the title: of many variants a matrix, and the answer of each folded."""
+    picture, comparisons = _picture(source, pictures), source.comparisons
+    if source.many:
+        own = (sides_of_all(source), markup.table(*matrix(source)), worth(source))
+        answers = tables.each(source, lambda side: markup.items(sentences.answer(side)))
+        return markup.paragraphs(
+            *question(source), *own, markup.folded("Picture, and each in words", picture, *answers)
+        )
     return markup.paragraphs(
         *question(source),
         *(
             f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
             f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
-            for comparison in source.comparisons
+            for comparison in comparisons
         ),
-        _picture(source, pictures),
+        picture,
         *(
-            text for comparison in source.comparisons for text in (
-                f"{comparison.title}:" if source.several else "", markup.items(sentences.answer(comparison)),
-            )
+            markup.titled(f"{comparison.title}:" if source.several else "", markup.items(sentences.answer(comparison)))
+            for comparison in comparisons
         ),
         worth(source),
     )  # fmt: skip
+
+
+def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
+    """Return the matrix of many variants: the baseline's values, then the changes of each candidate."""
+    baseline = source.labels[source.baseline]
+    sides, what = [(side.labels[1], side) for side in source.comparisons], numbers.unit_of_changes(source.plan.crosses)
+    return tables.matrix(sides, f"{what} against {baseline}", "blocks", baseline)
+
+
+def sides_of_all(source: Source) -> str:
+    """Return the answer of many variants in a sentence: which of them are worse or better in something."""
+    groups: dict[str, list[str]] = {}
+    for side in source.comparisons:
+        verdicts = {row["verdict"] for row in sentences.subjects(side)}
+        known = [word for word, of in _DIFFERENT.items() if verdicts & of]
+        groups.setdefault(known[0] if known else "", []).append(markup.text(side.labels[1]))
+    words = {
+        "worse": "**✗ worse** in something", "better": "**✓ better** in something, worse in nothing",
+        "": "neither better nor worse by more than chance and the threshold",
+    }  # fmt: skip
+    each = "; ".join(f"{text}: {', '.join(groups[word])}" for word, text in words.items() if word in groups)
+    return f"**Answer.** {source.names} over {source.plan.design.blocks} planned blocks. {each}."
 
 
 def question(source: Source) -> tuple[str, str]:
@@ -47,8 +73,9 @@ def question(source: Source) -> tuple[str, str]:
 
 
 def worth(source: Source) -> str:
-    """Return how many answers were compared, the sentence on checks, and the calibration."""
-    return " ".join(filter(None, [compared_answers(source), f"{checks.sentence(source)}.", calibration(source)]))
+    """Return how many answers were compared, the sentences on checks and warnings, and the calibration."""
+    parts = (compared_answers(source), f"{checks.sentence(source)}.", checks.counted(source), calibration(source))
+    return " ".join(filter(None, parts))
 
 
 def standing(source: Source) -> list[str]:
@@ -104,38 +131,29 @@ def _last_aa(source: Source) -> dict[str, Any] | None:
 
 
 def _picture(source: Source, pictures: Pictures) -> str:
-    """Draw the primary rows, every query type, load, CPU, memory and disk."""
+    """Draw the rows of the answers and, of few variants, every query type."""
     kept = None if source.plan.aa or source.plan.crosses else _last_aa(source)
-    what = "Ratio" if all(comparison.apart for comparison in source.comparisons) else "Change, %"
-    changes = [row for comparison in source.comparisons for row in _changes(comparison, source.query_types, kept)]
+    what = numbers.unit_of_changes(source.plan.crosses)
+    changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
     wide, narrow = (
         forest_of(changes, source.labels, f"{what} (left is better)", narrow=narrow) for narrow in (False, True)
     )
-    figures = f"the figures have the metric's own sign. {READ}"
-    if what == "Ratio":
-        figures = "every doubling is as wide, and the figures are the candidate's over the baseline's."
-    return pictures.show(
-        "change", "change", f"What the answer stands on, each change with its 95 % interval: {source.names}",
-        f"Worse is always to the right; {figures}", wide, narrow=narrow,
-    )  # fmt: skip
+    alt = f"What the answer stands on, each change with its interval: {source.names}"
+    return pictures.show("change", "change", alt, caption(changes) if changes else "", wide, narrow=narrow)
 
 
-def _changes(comparison: Comparison, query_types: Sequence[str], kept: dict[str, Any] | None) -> list[Change]:
+def _changes(comparison: Comparison, source: Source, kept: dict[str, Any] | None) -> list[Change]:
     def change(row: Row, group: str, name: str) -> Change:
         floor = calibration_of.floor_pct(kept, row["metric"], row["query_type"], row["blocks"]) if kept else None
         return Change.of(row, group, name, floor)
 
-    rows = [row for row in comparison.primary if row["change_pct"] is not None]
-    changes = [change(row, "primary", comparison.named(row, brief=True)) for row in rows]
-    # The query types of the first mean, without the common beginning of their names.
-    mean, shared = next((row["metric"] for row in rows if row["query_type"] == GEOMEAN), ""), shared_path(query_types)
-    types = {name: row for name, row in comparison.by_type(mean, query_types).items() if name in query_types}
-    # An upgrade has a mean for each state: add the state to the names.
-    states = [f", {short}" for state, (_, short, _) in UPGRADE_STATES.items() if mean.startswith(f"upgrade_{state}_")]
-    by_type = [("".join([name[shared:], *states]), row) for name, row in types.items()]
-    less = {row["metric"] for row in rows} | comparison.answered_better
-    single = comparison.rows_of(name for name in _RESOURCES if name not in less)
-    resources = [(comparison.named(row, brief=True), row) for row in single]
-    for group, named in (("types", by_type), ("resources", resources)):
-        changes += [change(row, group, name) for name, row in named if row["change_pct"] is not None]
-    return changes
+    subjects, types = sentences.subjects(comparison), source.query_types
+    rows = [("subjects", comparison.named(row, brief=True), row) for row in subjects]
+    mean = next((row["metric"] for row in subjects if row["query_type"] == GEOMEAN), "")
+    if not source.many:
+        # The query types of the first mean, without the common beginning of their names.
+        by_type, shared = comparison.by_type(mean, types), shared_path(types)
+        # An upgrade has a mean for each state: add the state to the names.
+        state = [f", {short}" for at, (_, short, _) in UPGRADE_STATES.items() if mean.startswith(f"upgrade_{at}_")]
+        rows += [("types", "".join([name[shared:], *state]), row) for name, row in by_type.items() if name in types]
+    return [change(row, group, name) for group, name, row in rows if row["change_pct"] is not None]

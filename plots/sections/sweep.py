@@ -7,23 +7,16 @@ import pandas as pd
 
 from plots import markup, numbers, sentences
 from plots.charts.scaling import Panel, scaling
-from plots.comparison import Comparison, Row
+from plots.comparison import Comparison, Row, decision
 from plots.pictures import Pictures
-from plots.sections import blocks, heading, hosts, summary
-from plots.sentences import Subject
+from plots.sections import blocks, heading, hosts, summary, tables
 from plots.source import Source
-from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.metrics import GEOMEAN, Metric
 from tsduel.core.wording import number_of
 from tsduel.stats.sweep import PER_SAMPLE
 
 MOST_LINES, MOST_PANELS, MOST_NAMED = 6, 12, 4
 """Lines that have a picture, figures in a picture, cells that a sentence names."""
-TITLES = {
-    "load_cpu_seconds": "CPU an ingested sample",
-    "disk_bytes": "Bytes on disk a sample",
-    "duel_typical_ms": "Service time, mean of types",
-    "duel_cpu_us": "CPU a query",
-}
 NS = 1e9
 Fit = Mapping[str, Any]
 Figures = Mapping[tuple[str, str], str]
@@ -63,16 +56,17 @@ def answers(source: Source) -> list[str]:
 def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield e.g. "**✗ worse**: from scale=1000 on queries (1.9 to 4.1 % slower)", those without a difference last."""
     by_verdict: dict[str, dict[str, list[str]]] = {}
-    for subject in _subjects(comparisons):
-        rows = {side.cell: row for side in comparisons if (row := side.row(subject.metric, subject.query_type))}
-        for verdict in dict.fromkeys(row["verdict"] for row in rows.values()):
-            cells = [cell for cell, row in rows.items() if row["verdict"] == verdict]
+    for metric, query_type in sentences.keys(comparisons):
+        rows = {side.cell: row for side in comparisons if (row := side.row(metric, query_type))}
+        named = source.metrics[metric]
+        for verdict in dict.fromkeys(map(decision, rows.values())):
+            cells = [cell for cell, row in rows.items() if decision(row) == verdict]
             sized = sentences.HEADLINES.get(verdict, ("", False))[1]
-            size = _sizes([rows[cell] for cell in cells], subject) if sized else ""
+            size = _sizes([rows[cell] for cell in cells], named) if sized else ""
             where = _where(source, cells, len(comparisons))
-            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{subject.short}{size}")
+            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{named.named(query_type)}{size}")
     for verdict in sentences.in_order(by_verdict):
-        parts = [f"{where} {', '.join(named)}" for where, named in by_verdict[verdict].items()]
+        parts = [f"{where} {'; '.join(named)}" for where, named in by_verdict[verdict].items()]
         yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]}: {' and '.join(parts)}"
 
 
@@ -101,27 +95,22 @@ def _plain(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _subjects(comparisons: Sequence[Comparison]) -> list[Subject]:
-    return list(dict.fromkeys(subject for side in comparisons for subject, _ in sentences.subjects(side)))
-
-
-def _sizes(rows: Sequence[Row], subject: Subject) -> str:
+def _sizes(rows: Sequence[Row], metric: Metric) -> str:
     known = sorted((row for row in rows if row["change_pct"] is not None), key=lambda row: float(row["change_pct"]))
     if not known:
         return ""
     if numbers.by_ratio(rows[0]):
-        ends = [sentences.size(row, subject).partition(" times ") for row in (known[0], known[-1])]
+        ends = [sentences.size(row, metric).partition(" times ") for row in (known[0], known[-1])]
         if ends[0][2] != ends[1][2]:
             return f" ({' to '.join(map(''.join, ends))})"
         times = sorted({number for number, _, _ in ends}, key=lambda number: float(number.replace(",", "")))
         return f" ({' to '.join(times)} times {ends[0][2]})"
-    decimals = max(numbers.row_digits(row)[1] for row in rows)
     low, high = known[0]["change_pct"], known[-1]["change_pct"]
     if low < 0 < high:
-        return f" ({numbers.change(low, decimals)} to {numbers.change(high, decimals)} %)"
+        return f" ({numbers.reach(low, high)} %)"
     near, far = sorted((low, high), key=abs)
-    sizes = dict.fromkeys(numbers.size(value, decimals) for value in (near, far))
-    return f" ({' to '.join(sizes)} % {subject.up if far > 0 else subject.down})"
+    sizes = dict.fromkeys(numbers.size(value) for value in (near, far))
+    return f" ({' to '.join(sizes)} % {metric.words[far < 0]})"
 
 
 def growth(source: Source) -> list[str]:
@@ -171,14 +160,12 @@ def _fits(source: Source, line: int, metric: str, query_type: str) -> dict[str, 
 
 def _figures(source: Source) -> Figures:
     """Return the subjects of the answers of all cells."""
-    keys = ((subject.metric, subject.query_type) for subject in _subjects(source.comparisons))
-    return {key: _title(source, *key) for key in keys}
+    return {key: _title(source, *key) for key in sentences.keys(source.comparisons)}
 
 
 def _title(source: Source, metric: str, query_type: str) -> str:
-    title = TITLES.get(metric) if query_type in {"", GEOMEAN, ALL} else ""
     row = next(row for comparison in source.comparisons if (row := comparison.row(metric, query_type)))
-    return title or source.comparisons[0].named(row)
+    return f"{source.comparisons[0].named(row)}{' a sample' if metric in PER_SAMPLE else ''}"
 
 
 def _unit(metric: Metric, samples: int | None) -> tuple[str, float]:
@@ -211,7 +198,7 @@ def _pictures(source: Source, pictures: Pictures, figures: Figures, file: str) -
         if panels:
             cells = dict(zip(line["at"], line["cells"], strict=True))
             of_types = all(metric == "duel_typical_ms" and t != GEOMEAN for metric, t in figures)
-            what = "Service time, typical," if of_types else "Figures"
+            what = "Query time" if of_types else "Figures"
             figure = scaling(panels, line["name"], cells, source.labels, what)
         by = f"by {line['name']}{markup.aside(markup.text(line['beside']))}" if line["name"] else "by cell"
         yield pictures.show(
@@ -239,14 +226,9 @@ def _values(source: Source, line: Mapping[str, Any], metric: str, query_type: st
 def changes(source: Source, candidate: str) -> str:
     """Return a table with a row a cell: the change of each subject with its mark."""
     comparisons = _sides(source, candidate)
-    subjects, rows = _subjects(comparisons), []
-    for side in comparisons:
-        known = (side.row(subject.metric, subject.query_type) for subject in subjects)
-        cells = (f"{numbers.changed(r)} {side.symbol(r)}".strip() if r else numbers.MISSING for r in known)
-        rows.append([side.cell, *cells, str(len(side.valid))])
     what = "ratio" if comparisons[0].apart else "change, %"
     title = f"{comparisons[0].labels[1]}, {what}" if source.run.variants[2:] else what
-    return markup.table([f"Cell, {title}", *(s.short for s in subjects), "blocks"], rows, range(1, len(subjects) + 2))
+    return markup.table(*tables.matrix([(side.cell, side) for side in comparisons], f"Cell, {title}", "blocks"))
 
 
 @heading("By cell", 20, "sweep")
@@ -260,9 +242,7 @@ def section(source: Source, pictures: Pictures) -> str:
         "A cell of the table is the baseline's value → the candidate's (change) and its mark. Per sample: divided by "
         "the samples that the cell stores.",
         *(_pictures(source, pictures, types, "scaling-types") if types else ()),
-        markup.folded(
-            "Service time, typical, of each query type", *(_by_cell(source, c, types) for c in candidates if types)
-        ),
+        markup.folded("Query time of each query type", *(_by_cell(source, c, types) for c in candidates if types)),
         markup.folded("Exponents", *_exponents(source)),
     )
 

@@ -1,19 +1,47 @@
 """Tables of metrics: a row a metric, or a row a query type with a column a metric."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from plots import markup, numbers
+from plots import markup, numbers, sentences
 from plots.comparison import Comparison, Row
 from plots.source import Source
 from tsduel.core.metrics import ALL, GEOMEAN
 
 Heads = Mapping[str, str]
 """Metric -> the head of its column."""
-WHOLE = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
 MOST_OPEN = 30
 """Most rows of a table that is not folded."""
 MOST_SIDE_BY_SIDE = 3
 """Most candidates in one table."""
+
+
+def matrix(
+    sides: Sequence[tuple[str, Comparison]], head: str, last: str = "", first: str = ""
+) -> tuple[list[str], list[list[str]], range]:
+    """Return heads, rows and columns of numbers: a row a comparison, by its name, a column a subject of the answers.
+
+    A cell is the change and its mark. `last` is the head of a last column with the number of blocks; `first` is the
+    name of a first row with the baseline's values.
+    """
+    keys = sentences.keys(side for _, side in sides)
+    metrics, rows = sides[0][1].metrics, []
+    for name, side in sides:
+        known = (side.row(*key) for key in keys)
+        cells = (f"{numbers.changed(row)} {side.symbol(row)}".strip() if row else numbers.MISSING for row in known)
+        rows.append([name, *cells, *([str(len(side.valid))] if last else [])])
+    heads = [head, *(metrics[metric].named(of) for metric, of in keys), *([last] if last else [])]
+    if first:
+        values = ("{1[0]} {0}".format(*numbers.sides(row)) for row in keys.values())
+        rows.insert(0, [first, *values, *([""] if last else [])])
+    return heads, rows, range(1, len(heads))
+
+
+def each(source: Source, make: Callable[[Comparison], str], *, titled: bool = True) -> list[str]:
+    """Return a text for each comparison below its title (or `titled` by itself), folded where there are many."""
+    texts = [(comparison, make(comparison)) for comparison in source.comparisons]
+    if source.many:
+        return [markup.folded(f"{side.labels[1]}{markup.aside(side.cell)}", text) for side, text in texts]
+    return [markup.titled(f"{side.title}:" if source.several and titled else "", text) for side, text in texts]
 
 
 def measured(source: Source, part: str, *phases: str) -> list[str]:
@@ -33,7 +61,7 @@ def by_metric(source: Source, names: Sequence[str]) -> str:
     rows = [(comparison, comparison.rows_of(names)) for comparison in source.comparisons]
     if len(rows) == 1:
         return source.comparisons[0].table(rows[0][1])
-    titled = [f"**{comparison.title}**\n\n{comparison.table(mine)}" for comparison, mine in rows if mine]
+    titled = each(source, lambda side: side.table(side.rows_of(names)))
     if len(rows) > MOST_SIDE_BY_SIDE:
         return markup.paragraphs(*titled)
     cells = [
@@ -47,21 +75,24 @@ def by_metric(source: Source, names: Sequence[str]) -> str:
 def by_type(comparison: Comparison, heads: Heads, query_types: Sequence[str], title: str) -> str:
     """Return a table with a row a query type; a cell has both values, change and mark. Many rows are folded."""
     rows = []
-    for query_type in (*query_types, *WHOLE):
-        cells = [comparison.cell_of(metric, query_type) for metric in heads]
+    for query_type in (*query_types, ALL):
+        of = [GEOMEAN if query_type == ALL and comparison.metrics[metric].geomean else query_type for metric in heads]
+        cells = list(map(comparison.cell_of, heads, of))
         if any(cell != numbers.MISSING for cell in cells):
-            rows.append([WHOLE.get(query_type, query_type), *cells])
+            rows.append([_named(comparison, next(iter(heads)), query_type), *cells])
     table = markup.table([title, *heads.values()], rows, range(1, len(heads) + 1))
     return markup.folded(f"All {len(rows)} rows", table) if len(rows) > MOST_OPEN else table
 
 
 def of_types(source: Source, heads: Heads, shown: Heads | None = None, title: str = "Query type") -> list[str]:
     """Return for each candidate a table of query types, with columns `shown` or all, and the folded intervals."""
-    parts, types = [], source.query_types
-    for side in source.comparisons:
-        if table := by_type(side, shown or heads, types, f"{title}, {side.title}"):
-            parts += [table, intervals(side, heads, types)]
-    return parts
+    types = source.query_types
+
+    def tables(side: Comparison) -> str:
+        table = by_type(side, shown or heads, types, f"{title}, {side.title}")
+        return table and markup.paragraphs(table, intervals(side, heads, types))
+
+    return list(filter(None, each(source, tables, titled=False)))
 
 
 def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) -> str:
@@ -69,9 +100,14 @@ def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) 
     parts = []
     for metric, title in heads.items():
         if rows := comparison.by_type(metric, query_types):
-            names = [WHOLE.get(query_type, query_type) for query_type in rows]
+            names = [_named(comparison, metric, query_type) for query_type in rows]
             parts.append(f"**{markup.text(title)}**\n\n{comparison.table(list(rows.values()), names, '')}")
     return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
+
+
+def _named(comparison: Comparison, metric: str, query_type: str) -> str:
+    whole = query_type in {GEOMEAN, ALL}
+    return markup.Safe(f"**{comparison.metrics[metric].every}**") if whole else query_type
 
 
 def shifts(comparison: Comparison, source: Source, heads: Heads) -> str:

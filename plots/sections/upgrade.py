@@ -22,7 +22,7 @@ STATES = {
     "half": "half old,\nhalf new data",
     "new": "only\nnew data",
 }
-COLUMNS = {"typical_ms": ("typical", "typical service time, ms"), "cpu_us": ("CPU", "CPU an operation, µs")}
+COLUMNS = {"typical_ms": ("typical", "query time, ms"), "cpu_us": ("CPU", "CPU of a query, µs")}
 """The metrics of a query in each state, with their short and long names."""
 OPEN = "The way back is open"
 WINDOWS = {"old": "the old data", "half": "half old, half new data", "new": "only new data"}
@@ -59,14 +59,11 @@ def section(source: Source, pictures: Pictures) -> str:
         ),
         "" if steps.empty else READ,
         pictures.show(
-            "upgrade", "changes through the upgrade", f"Service time through the upgrade: {source.names}",
+            "upgrade", "changes through the upgrade", f"Query time through the upgrade: {source.names}",
             "Each state against the baseline on the same data. The band is the threshold; a line is a query type.",
             None if steps.empty else through(steps, STATES, source.labels, cut),
         ),
-        *(
-            markup.folded("Start, migration, load on top, disk", comparison.table(comparison.rows_of(alone)))
-            for comparison in comparisons
-        ),
+        markup.folded("Start, migration, load on top, disk", tables.by_metric(source, alone)),
         *(tables.intervals(comparison, heads, types) for comparison in comparisons),
     )  # fmt: skip
 
@@ -76,7 +73,7 @@ def _steps(comparison: Comparison, query_types: Sequence[str]) -> Iterator[tuple
         for query_type, row in comparison.by_type(f"upgrade_{state}_typical_ms", query_types).items():
             if row["change_pct"] is not None and query_type != ALL:
                 name = "" if query_type == GEOMEAN else query_type
-                hint = f"{name or 'geometric mean'}, {head}: {numbers.changed(row)} % ({numbers.interval(row)})"
+                hint = f"{name or 'all types'}, {head}: {numbers.changed(row)} % ({numbers.interval(row)})"
                 yield comparison.candidate, name, state, row["change_pct"], row["lo_pct"], row["hi_pct"], hint
 
 

@@ -31,6 +31,8 @@ class Metric:
     family: Family
     title: str
     known_as: str = ""
+    headline: bool = False  # on the first screen, in the order of the registry
+    words: tuple[str, str] = ("more", "less")  # for a larger value and for a smaller one
     # The key in Target.counters of a metric of the database; its `name` there is what the report calls it.
     counter: str = ""
     per_type: bool = False
@@ -46,6 +48,15 @@ class Metric:
     instead_of: str = ""
     further: Further = ""
 
+    def named(self, query_type: str) -> str:
+        """Return the one name that people read: of a query type, of a component, or of all types together."""
+        return ", ".join(filter(None, (self.title, self.every if query_type in {GEOMEAN, ALL} else query_type)))
+
+    @property
+    def every(self) -> str:
+        """All query types together, in words."""
+        return "all benchmarks" if self.phase == "bench" else "all types"
+
     @property
     def part(self) -> str:
         """Part of the block: solo, duel, bench, or `further`."""
@@ -58,6 +69,7 @@ UPGRADE_STATES = {
     "new": ("after", "all new", "over new data only"),
 }
 """State of an upgrade in which queries are asked -> its phase, short and long words."""
+_SLOWER, _FASTER = ("slower", "faster"), ("faster", "slower")
 
 # Default thresholds of docs/statistics.md in percent.
 _SERVICE, _RATE, _CPU, _RSS, _DISK, _P99, _OTHER = 2.0, 3.0, 3.0, 5.0, 5.0, 10.0, 5.0
@@ -85,42 +97,48 @@ def _counted(name: str, unit: str, title: str, counter: str) -> Metric:
 
 # fmt: off
 _ALL = (
-    _each("duel_typical_ms", "ms", _SERVICE, "secondary", "Service time, typical",
-          column="typical, ms", geomean="primary"),
-    _each("duel_cpu_us", "us", _SERVICE, "shown", "CPU an operation", column="CPU, µs", together="primary"),
-    _load("load_rate", "samples/s", _RATE, "primary", "Load rate", better="higher"),
-    _load("load_cpu_seconds", "s", _CPU, "primary", "CPU of the load", "process_cpu_seconds_total"),
-    _each("duel_total_ms", "ms", _SERVICE, "secondary", "Service time, total", column="total, ms", geomean="secondary"),
+    _each("duel_typical_ms", "ms", _SERVICE, "secondary", "Query time",
+          column="typical, ms", geomean="primary", headline=True, words=_SLOWER),
+    _each("duel_cpu_us", "us", _SERVICE, "shown", "CPU of a query",
+          column="CPU, µs", together="primary", headline=True),
+    _load("load_rate", "samples/s", _RATE, "primary", "Ingestion rate",
+          better="higher", headline=True, words=_FASTER),
+    _load("load_cpu_seconds", "s", _CPU, "primary", "CPU of ingestion", "process_cpu_seconds_total",
+          headline=True),
+    _each("duel_total_ms", "ms", _SERVICE, "secondary", "Total query time", column="total, ms", geomean="secondary"),
     _each("duel_p50_ms", "ms", _SERVICE, "shown", "p50 service time", column="p50"),
     _each("duel_p95_ms", "ms", _P99, "shown", "p95 service time", column="p95"),
     _each("duel_min_ms", "ms", _P99, "shown", "Least service time of the exchanges"),
     _each("duel_max_ms", "ms", _P99, "shown", "Largest service time of the exchanges"),
     _each("duel_stddev_ms", "ms", _P99, "shown", "Standard deviation of service times of the exchanges", better="none"),
     _each("duel_p99_ms", "ms", _P99, "secondary", "p99 service time", column="p99", least_n=1000),
-    _each("duel_instructions", "instructions", 1.0, "shown", "Instructions an operation", together="secondary"),
+    _each("duel_instructions", "instructions", 1.0, "shown", "Instructions of a query", together="secondary"),
     _at("duel_idle_cpu_ms", "idle", "ms/s", _P99, "secondary", "CPU when nobody asks", native=True, floor=1.0),
-    _duel("duel_rss_bytes", "B", _RSS, "secondary", "RSS after the exchanges", "process_resident_memory_bytes"),
+    _duel("duel_rss_bytes", "B", _RSS, "secondary", "Memory after the exchanges", "process_resident_memory_bytes"),
     _each("duel_client_cpu_ratio", "ratio", _OTHER, "shown", "CPU of the client, of one CPU", better="none"),
     _counted("duel_rows_read", "rows", "Rows read a query", "rows_read"),
     _counted("duel_index_searches", "searches", "Index searches a query", "index_searches"),
     _counted("duel_cache_requests", "requests", "Cache requests a query", "cache_requests"),
     _counted("duel_cache_misses", "misses", "Cache misses a query", "cache_misses"),
     _counted("duel_gc_cpu_us", "us", "CPU of garbage collection a query", "gc_cpu"),
-    _duel("duel_load_typical_ms", "ms", _RATE, "secondary", "Ingestion of a batch, typical", instead_of="load_rate"),
-    _duel("duel_load_cpu_us", "us", _CPU, "secondary", "CPU an ingested sample", instead_of="load_cpu_seconds"),
-    _duel("duel_load_acknowledged_cpu_us", "us", _CPU, "shown", "CPU an ingested sample, until acknowledged"),
-    _role("duel_load_role_cpu_us", "exchange", "us", _CPU, "secondary", "CPU an ingested sample"),
-    _role("duel_role_cpu_us", "exchange", "us", _SERVICE, "secondary", "CPU an operation"),
-    _role("duel_role_rss_bytes", "exchange", "B", _RSS, "shown", "RSS after the exchanges"),
-    _role("load_role_cpu_us", "settle", "us", _CPU, "secondary", "CPU a sample of the load"),
-    _role("load_role_rss_peak_bytes", "settle", "B", _RSS, "shown", "Peak RSS until drained"),
+    _duel("duel_load_typical_ms", "ms", _RATE, "secondary", "Ingestion time of a batch",
+          instead_of="load_rate", headline=True, words=_SLOWER),
+    _duel("duel_load_cpu_us", "us", _CPU, "secondary", "CPU of an ingested sample",
+          instead_of="load_cpu_seconds", headline=True),
+    _duel("duel_load_acknowledged_cpu_us", "us", _CPU, "shown", "CPU of an ingested sample, until acknowledged"),
+    _role("duel_load_role_cpu_us", "exchange", "us", _CPU, "secondary", "CPU of an ingested sample", headline=True),
+    _role("duel_role_cpu_us", "exchange", "us", _SERVICE, "secondary", "CPU of a query", headline=True),
+    _role("duel_role_rss_bytes", "exchange", "B", _RSS, "shown", "Memory after the exchanges"),
+    _role("load_role_cpu_us", "settle", "us", _CPU, "secondary", "CPU of a loaded sample", headline=True),
+    _role("load_role_rss_peak_bytes", "settle", "B", _RSS, "shown", "Peak memory until drained"),
     _role("load_role_io_read_bytes", "settle", "B", _OTHER, "shown", "Bytes read by system calls until drained"),
     _role("load_role_io_written_bytes", "settle", "B", _OTHER, "shown", "Bytes written by system calls until drained"),
     _role("load_role_storage_written_bytes", "settle", "B", _OTHER, "shown", "Bytes written to storage until drained"),
-    _role("disk_role_bytes", "stop", "B", _DISK, "shown", "Bytes on disk after the stop"),
+    _role("disk_role_bytes", "stop", "B", _DISK, "shown", "Bytes on disk"),
     _settle("arrival_seconds", "s", _P99, "shown", "From the last acknowledged sample to the last stored"),
-    _mixed("mixed_query_p99_ms", "ms", _P99, "primary", "p99 response time of queries at a fixed rate"),
-    _mixed("mixed_cpu_cores", "cores", _CPU, "primary", "CPU at a fixed rate"),
+    _mixed("mixed_query_p99_ms", "ms", _P99, "primary", "p99 response time of queries at a fixed rate",
+           headline=True, words=_SLOWER),
+    _mixed("mixed_cpu_cores", "cores", _CPU, "primary", "CPU at a fixed rate", headline=True),
     _mixed("mixed_query_p50_ms", "ms", _OTHER, "secondary", "p50 response time of queries at a fixed rate"),
     _mixed("mixed_query_p90_ms", "ms", _P99, "shown", "p90 response time of queries at a fixed rate"),
     _mixed("mixed_query_p999_ms", "ms", _P99, "shown", "p99.9 response time of queries at a fixed rate"),
@@ -134,7 +152,7 @@ _ALL = (
     _mixed("mixed_batch_max_ms", "ms", _P99, "shown", "Largest response time of batches at a fixed rate"),
     _mixed("mixed_batch_service_p50_ms", "ms", _P99, "shown", "p50 service time of batches at a fixed rate"),
     _mixed("mixed_batch_service_p99_ms", "ms", _P99, "shown", "p99 service time of batches at a fixed rate"),
-    _mixed("mixed_rss_bytes", "B", _RSS, "secondary", "RSS after a fixed rate", "process_resident_memory_bytes"),
+    _mixed("mixed_rss_bytes", "B", _RSS, "secondary", "Memory after a fixed rate", "process_resident_memory_bytes"),
     _mixed("mixed_query_rate", "queries/s", _OTHER, "shown", "Queries answered at a fixed rate", better="none"),
     _mixed("mixed_write_rate", "samples/s", _OTHER, "shown", "Samples stored at a fixed rate", better="none"),
     _mixed("mixed_merges", "merges", _OTHER, "shown", "Merges at a fixed rate", "vm_merges_total", better="none"),
@@ -146,15 +164,18 @@ _ALL = (
            better="none"),
     _mixed("mixed_client_cpu_ratio", "ratio", _OTHER, "shown", "CPU of the client at a fixed rate, of its CPUs",
            better="none"),
-    _at("capacity_rate", "rung", "queries/s", _OTHER, "primary", "Capacity", better="higher", further="capacity"),
+    _at("capacity_rate", "rung", "queries/s", _OTHER, "primary", "Capacity", better="higher", further="capacity",
+        headline=True),
     _at("capacity_response_ms", "rung", "ms", _P99, "shown", "Response time at a rung",
         per_type=True, further="capacity"),
     _load("load_seconds", "s", _RATE, "shown", "Load time"),
-    _load("load_first_interval_rate", "samples/s", _P99, "shown", "Load rate, first interval", better="higher"),
-    _load("load_cpu_user_seconds", "s", _CPU, "shown", "CPU of the load, user", "process_cpu_seconds_user_total"),
-    _load("load_cpu_system_seconds", "s", _CPU, "shown", "CPU of the load, system", "process_cpu_seconds_system_total"),
-    _load("load_rss_end_bytes", "B", _RSS, "secondary", "RSS at the end of the load", "process_resident_memory_bytes"),
-    _load("load_rss_peak_bytes", "B", _RSS, "shown", "Peak RSS until the end of the load",
+    _load("load_first_interval_rate", "samples/s", _P99, "shown", "Ingestion rate, first interval", better="higher"),
+    _load("load_cpu_user_seconds", "s", _CPU, "shown", "CPU of ingestion, user", "process_cpu_seconds_user_total"),
+    _load("load_cpu_system_seconds", "s", _CPU, "shown", "CPU of ingestion, system",
+          "process_cpu_seconds_system_total"),
+    _load("load_rss_end_bytes", "B", _RSS, "secondary", "Memory at the end of the load",
+          "process_resident_memory_bytes"),
+    _load("load_rss_peak_bytes", "B", _RSS, "shown", "Peak memory until the end of the load",
           "process_resident_memory_peak_bytes"),
     _load("load_io_read_bytes", "B", _OTHER, "secondary", "Bytes read by system calls in the load",
           "process_io_read_bytes_total"),
@@ -174,7 +195,8 @@ _ALL = (
     _settle("bytes_per_sample", "B/sample", _DISK, "secondary", "Bytes a sample"),
     _query("query_rate", "queries/s", _SERVICE, "shown", "Query rate",
            better="higher", column="queries/s", geomean="shown"),
-    _query("query_mean_ms", "ms", _SERVICE, "secondary", "Mean service time", column="mean, ms", geomean="secondary"),
+    _query("query_mean_ms", "ms", _SERVICE, "secondary", "Query time of several workers", column="mean, ms",
+           geomean="secondary", headline=True, words=_SLOWER),
     _query("query_p50_ms", "ms", _SERVICE, "shown", "p50 service time", column="p50, ms"),
     _query("query_p95_ms", "ms", _P99, "shown", "p95 service time", column="p95, ms"),
     _query("query_p99_ms", "ms", _P99, "secondary", "p99 service time", column="p99, ms", least_n=1000),
@@ -190,34 +212,37 @@ _ALL = (
     _solo("cpu_seconds", "s", _CPU, "shown", "CPU of the whole solo part", "process_cpu_seconds_total"),
     _solo("gc_cpu_seconds", "s", _P99, "shown", "CPU of garbage collection, as Go estimates it",
           better="none", counter="gc_cpu"),
-    _solo("rss_peak_bytes", "B", _RSS, "secondary", "Peak RSS", "process_resident_memory_peak_bytes"),
-    _solo("rss_mean_bytes", "B", _RSS, "secondary", "Mean RSS", "process_resident_memory_bytes"),
+    _solo("rss_peak_bytes", "B", _RSS, "secondary", "Peak memory", "process_resident_memory_peak_bytes", headline=True),
+    _solo("rss_mean_bytes", "B", _RSS, "secondary", "Mean memory", "process_resident_memory_bytes"),
     _solo("storage_written_bytes", "B", _DISK, "secondary", "Bytes written to storage, whole solo part",
           "process_io_storage_written_bytes_total"),
     _solo("major_faults", "faults", _P99, "shown", "Major page faults", "process_major_pagefaults_total"),
-    _at("disk_bytes", "stop", "B", _DISK, "secondary", "Bytes on disk after the stop"),
+    _at("disk_bytes", "stop", "B", _DISK, "secondary", "Bytes on disk", headline=True),
     _at("start_seconds", "start", "s", _P99, "shown", "Start until healthy"),
-    *(_upgrade(f"upgrade_{state}_typical_ms", phase, "ms", _SERVICE, "secondary", f"Service time {title}",
-               per_type=True, geomean="primary") for state, (phase, title, _) in UPGRADE_STATES.items()),
-    *(_upgrade(f"upgrade_{state}_cpu_us", phase, "us", _SERVICE, "shown", f"CPU {title}",
-               per_type=True, together="primary") for state, (phase, title, _) in UPGRADE_STATES.items()),
-    *(_upgrade(f"upgrade_{state}_total_ms", phase, "ms", _SERVICE, "shown", f"Service time {title}, total",
-               per_type=True, geomean="secondary") for state, (phase, title, _) in UPGRADE_STATES.items()),
+    *(_upgrade(f"upgrade_{state}_typical_ms", phase, "ms", _SERVICE, "secondary", f"Query time {words}",
+               per_type=True, geomean="primary", headline=True, words=_SLOWER)
+      for state, (phase, _, words) in UPGRADE_STATES.items()),
+    *(_upgrade(f"upgrade_{state}_cpu_us", phase, "us", _SERVICE, "shown", f"CPU of a query {words}",
+               per_type=True, together="primary", headline=True)
+      for state, (phase, _, words) in UPGRADE_STATES.items()),
+    *(_upgrade(f"upgrade_{state}_total_ms", phase, "ms", _SERVICE, "shown", f"Total query time {words}",
+               per_type=True, geomean="secondary") for state, (phase, _, words) in UPGRADE_STATES.items()),
     _upgrade("upgrade_start_seconds", "start", "s", _P99, "secondary", "Start on the old data until healthy",
              native=True, floor=0.2),
     _upgrade("upgrade_first_answer_seconds", "start", "s", _P99, "secondary", "First answer with data, from the start",
-             native=True, floor=0.2),
+             headline=True, words=("later", "sooner"), native=True, floor=0.2),
     _upgrade("upgrade_quiet_seconds", "start", "s", _P99, "shown", "Quiet, from the start", native=True, floor=1.0),
     _upgrade("upgrade_migration_cpu_seconds", "start", "s", _CPU, "secondary", "CPU from the start until quiet",
-             native=True, floor=0.1),
+             headline=True, native=True, floor=0.1),
     _upgrade("upgrade_migration_written_bytes", "start", "B", _DISK, "secondary",
              "Bytes written from the start until quiet", native=True, floor=1e6),
-    _upgrade("upgrade_ingest_rate", "ingest", "samples/s", _RATE, "primary", "Load rate on top of old data",
-             better="higher"),
-    _upgrade("upgrade_ingest_cpu_seconds", "ingest", "s", _CPU, "primary", "CPU of that load and its merges"),
+    _upgrade("upgrade_ingest_rate", "ingest", "samples/s", _RATE, "primary", "Ingestion rate on top of old data",
+             better="higher", headline=True, words=_FASTER),
+    _upgrade("upgrade_ingest_cpu_seconds", "ingest", "s", _CPU, "primary", "CPU of ingestion on top of old data",
+             headline=True),
     _upgrade("upgrade_ingest_written_bytes", "ingest", "B", _DISK, "secondary",
-             "Bytes written by that load and its merges"),
-    _upgrade("upgrade_disk_bytes", "after", "B", _DISK, "secondary", "Bytes on disk, old and new data"),
+             "Bytes written by ingestion on top of old data"),
+    _upgrade("upgrade_disk_bytes", "after", "B", _DISK, "secondary", "Bytes on disk, old and new data", headline=True),
     _upgrade("upgrade_downgrade_starts", "downgrade", "ratio", _OTHER, "shown", "The baseline starts on what it leaves",
              better="none"),
     _upgrade("upgrade_downgrade_same", "downgrade", "ratio", _OTHER, "shown",

@@ -14,9 +14,12 @@ from tsduel.core.metrics import Better, Family, Metric
 _TIME, _BYTES, _OTHER = 3.0, 1.0, 3.0
 # fmt: off
 KNOWN = (
-    Metric("sec/op", "bench", "sec/op", "lower", _TIME, "secondary", "Time", per_type=True, geomean="primary"),
-    Metric("B/op", "bench", "B/op", "lower", _BYTES, "secondary", "Memory", per_type=True, geomean="primary"),
-    Metric("allocs/op", "bench", "allocs/op", "lower", _BYTES, "secondary", "Allocs", per_type=True, geomean="primary"),
+    Metric("sec/op", "bench", "sec/op", "lower", _TIME, "secondary", "Time", per_type=True, geomean="primary",
+           headline=True, words=("slower", "faster")),
+    Metric("B/op", "bench", "B/op", "lower", _BYTES, "secondary", "Memory", per_type=True, geomean="primary",
+           headline=True),
+    Metric("allocs/op", "bench", "allocs/op", "lower", _BYTES, "secondary", "Allocations", per_type=True,
+           geomean="primary", headline=True),
     Metric("B/s", "bench", "B/s", "higher", _TIME, "shown", "Throughput", per_type=True, geomean="shown"),
 )
 # fmt: on
