@@ -147,6 +147,8 @@ class TsbsExperiment(experiment.Experiment):
     hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
     # In one more block after the measured ones.
     profile: tuple[sections.ProfileKind, ...] = ()
+    # Values that flags, files and env of variants name, as {{ rules }} (tsduel.question.parameters).
+    parameters: Mapping[str, bool | float | str] = {}
     # Keys with lists. Each cell is validated by itself, without this section (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
 
