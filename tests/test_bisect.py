@@ -589,7 +589,7 @@ def test_what_became_better_is_searched_alike(search, repository, capsys):
     assert f"'VERSIONS={place}{repository.shas['one']} {place}{repository.shas['merge']}'" in text
 
 
-def test_a_ratio_of_two_metrics_is_followed(search, repository, capsys):
+def test_a_ratio_of_two_metrics_is_followed(search, capsys):
     """METRIC=A:B: what both have in common, as of a slow machine, is no change; each may have a type or role."""
     search.given |= {"METRIC": "cpu:duel_cpu_us/cpu-max-all-1"}
     search.step(capsys)

@@ -47,7 +47,7 @@ class Followed(Part):
         """Return its row of a comparison, None where there is none; of a ratio the row of A, by B's differences."""
         wanted = (self.metric, self.query_type, candidate)
         rows = (row for row in document["rows"] if (row["metric"], row["query_type"], row["candidate"]) == wanted)
-        own = next(rows, None)
+        own: dict[str, Any] | None = next(rows, None)
         if own is None or self.by is None or not own["differences"]:
             return own
         other = self.by.row(document, candidate)
