@@ -28,7 +28,7 @@ from tsduel.stats.power import FEWEST_BLOCKS
 
 COMMITS = 16
 LIMIT = math.log1p(0.02)
-SESSIONS, CALIBRATED = 200, 3000
+SESSIONS, CALIBRATED = 200, 1000
 MEASURED = (0.002, 0.010)
 """Spread of a block's log ratio of CPU in experiments/bisect.yml, on a quiet and on a shared machine."""
 PLANTED = math.log1p(0.035)

@@ -242,21 +242,23 @@ func (all servers) url() string { return all.urls(func(s *server) string { retur
 // writeURL is the same for data.
 func (all servers) writeURL() string { return all.urls(func(s *server) string { return s.writes }) }
 
+// replicas are those that are not the first of their role: vminsert-2.
+func (all servers) replicas() servers {
+	return slices.DeleteFunc(slices.Clone(all), func(s *server) bool { return !replica.MatchString(s.role) })
+}
+
+var replica = regexp.MustCompile(`-[2-9]$`)
+
 func (all servers) urls(of func(*server) string) string {
 	var urls []string
 	for _, s := range all {
 		// A component of another role that takes clients, too, stands behind the first one.
-		if url := of(s); url != "" && (len(urls) == 0 || s.isReplica()) {
+		if url := of(s); url != "" && (len(urls) == 0 || replica.MatchString(s.role)) {
 			urls = append(urls, url)
 		}
 	}
 	return strings.Join(urls, ",")
 }
-
-// isReplica says whether it is not the first of its role: vminsert-2.
-func (s *server) isReplica() bool { return replica.MatchString(s.role) }
-
-var replica = regexp.MustCompile(`-[2-9]$`)
 
 // front is the first server that takes queries.
 func (all servers) front() *server { return all.first(func(s *server) bool { return s.queries != "" }) }
