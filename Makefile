@@ -32,6 +32,7 @@ RUNS ?=# for make compare-runs: two runs or more, RUNS="latest 20261120T140000Z-
 METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, load-cpu, memory
 GOOD ?=# for make bisect: a revision that is still good, v1.131.0 or git:REPO@REF
 BAD ?=# for make bisect: a later one that is bad
+EXHIBIT ?=# for make museum: exhibits to run, or all
 TYPE ?=# for make bisect and history: the query type, or the row of Go benchmarks; all of them unless given
 THRESHOLD ?=# for make bisect and history: from how many percent on a revision is bad (default: the metric's own)
 VIEW ?=# plain: plain lines instead of the screen that a terminal gets
@@ -62,7 +63,7 @@ CACHE_LIMIT ?=# GB that the cache may take; then goes what was not used for long
 DRY ?=# 1: make clean-cache and make uninstall only say what they would remove
 
 # Values reach the recipes through the environment, so that neither make nor a shell expands anything in them.
-KNOBS := EXPERIMENT BASELINE CANDIDATE VERSIONS ROLE GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
+KNOBS := EXPERIMENT EXHIBIT BASELINE CANDIDATE VERSIONS ROLE GOOD BAD TYPE THRESHOLD BLOCKS AA FAIL_ON MODULE PACKAGE BENCH PROFILE SET RUN RUNS METRIC VIEW TSDUEL_CACHE \
   TSBS_SCALE TSBS_START TSBS_END TSBS_STEP TSBS_QUERIES TSBS_WORKERS TARGET SSH_HOST SPARE_HOSTS ON SSH_CONFIG REMOTE_DIR \
   GCP_PROJECT HOSTS SSH_FROM YES MAX_COST KEEP TF CACHE_LIMIT DRY FAST BASELINE_LOG CANDIDATE_LOG TSBS_LOAD_RESULT_CSV_FILE TSBS_LOAD_RESULT_CSV_FILE_COMPARE
 $(foreach knob,$(KNOBS),$(eval override $(knob) := $$(value $(knob))))
@@ -144,6 +145,8 @@ give-back follow status stop fetch ssh destroy comment: .venv
 compare-runs: ## RUNS="a b c" side by side, with the reason where they cannot be put into one table
 trend: ## METRIC= over all stored runs on the same machine with the same data, as a table and a picture
 
+museum: ## regressions that people reported: list them, or run EXHIBIT=vm-gogc, several with spaces, or all
+
 ##@ Your own logs
 import: ## two logs of VictoriaMetrics' `make tsbs` -> a table and a picture in results/imported: BASELINE_LOG= CANDIDATE_LOG=
 tsbs-plot-load: .venv ## draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=
@@ -155,7 +158,7 @@ benchstat: .venv ## benchstat's own table of a run: medians and Mann-Whitney, un
 
 ##@ Housekeeping
 list: ## every run in results/, newest first: what it compares, how far it is, what came of it
-compare-runs trend import list: .venv
+compare-runs trend museum import list: .venv
 	@$(TSDUEL) $@
 
 clean-cache: ## say what the cache holds, part by part, and remove it; DRY=1 only says
@@ -177,5 +180,5 @@ help: ## this text
 .venv-dev:
 	@scripts/bootstrap requirements-dev.lock
 
-.PHONY: doctor look bisect history calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend import \
+.PHONY: doctor look bisect history calibrate tsbs gobench plan provision build run give-back tidy compare keep report follow status stop fetch ssh destroy reap comment compare-runs trend museum import \
   tsbs-plot-load benchstat list clean-cache uninstall test bench help .venv .venv-dev

@@ -23,6 +23,8 @@ from tsduel.stats.estimate import percent
 
 MOST_SURE = 0.999
 """The largest chance that is printed: the model is not more exact."""
+MOST_OTHERS = 0.05
+"""From this chance on another step is told."""
 COLUMNS = ("label", "ref", "change", "low", "high", "blocks", "chance", "run", "note")
 
 
@@ -39,7 +41,10 @@ def main(environment: Mapping[str, str], results: Path) -> str:
     table.to_csv(directory / "revisions.csv", index=False, lineterminator="\n")
     what = bisection.followed
     limit, unit = (known.limit, known.unit) if known.native else (what.threshold_pct, "%")
-    figure = history(table, what.name, limit, unit, higher_is_better=what.higher_is_better)
+    # The line of the threshold is on the side where BAD is.
+    figure = history(
+        table, what.name, limit, unit, higher_is_better=what.higher_is_better, searched_better=known.better
+    )
     save(figure, directory / "course.svg")
     text = report(bisection, known, belief, table, results)
     files.write(directory / "report.md", text)
@@ -48,13 +53,10 @@ def main(environment: Mapping[str, str], results: Path) -> str:
 
 def revisions(bisection: Bisection, known: Known, belief: Posterior) -> pd.DataFrame:
     """Return a row a revision, GOOD first, with COLUMNS; changes have the metric's sign, in percent or its unit."""
-    rows, sign = [], -1 if bisection.followed.higher_is_better else 1
+    rows = []
     for at, revision in enumerate(bisection.revisions):
         values = known.seen.get(at, known.again if at == 0 else [])
-        shown = [math.nan] * 3
-        if values:
-            middle, *ends = (sign * value for value in known.interval(values))
-            shown = [value if known.native else percent(value) for value in (middle, *sorted(ends))]
+        shown = known.shown(values) if values else [math.nan] * 3
         chance = float(belief.chance[at - 1]) if at else math.nan
         note = bisection.skipped.get(revision.ref, "")
         rows.append((revision.label, revision.ref, *shown, len(values), chance, " ".join(known.runs.get(at, [])), note))
@@ -63,22 +65,29 @@ def revisions(bisection: Bisection, known: Known, belief: Posterior) -> pd.DataF
 
 def report(bisection: Bisection, known: Known, belief: Posterior, table: pd.DataFrame, results: Path) -> str:
     """Return the report as Markdown."""
-    answer, what = posterior.answer(belief.chance, bisection.left_out), bisection.followed
+    answer, what = posterior.answer(belief, bisection.left_out), bisection.followed
     good, bad, spread = bisection.revisions[0], bisection.revisions[-1], known.spread()[0]
     scatter = f"{spread:.3g} {known.unit}" if known.native else f"{percent(spread):.2g} %"
     return (
         markup.paragraphs(
             f"# Since when? {markup.text(what.name)}, {markup.text(good.label)} to {markup.text(bad.label)}",
-            _first_bad(bisection, answer),
-            _log_entry(bisection, answer),
+            found(bisection, known, answer, belief),
+            *(_log_entry(bisection, last) for _, last in answer.steps),
             "![change over revisions](course.png)",
             markup.table(
-                ["Revision", "", "Change", "95 % interval", "Blocks", "First bad", ""],
+                [
+                    "Revision",
+                    "",
+                    "Change",
+                    "95 % interval",
+                    "Blocks",
+                    f"First {known.side}" if len(answer.steps) == 1 else "A step",
+                    "",
+                ],
                 [_row(bisection, known, row) for row in table.to_dict("records")],
                 [2, 3, 4, 5],
             ),
-            course(bisection, known, answer),
-            _builds(bisection, known, answer, results),
+            *(_builds(bisection, known, step, results) for step in answer.steps),
             f"{number_of(len(bisection.steps), 'run')} against {markup.text(good.label)}, each with its report: "
             + ", ".join(markup.code(step.run) for step in bisection.steps)
             + f". A block scatters by {scatter}; intervals are by the spread of all runs. "
@@ -88,25 +97,45 @@ def report(bisection: Bisection, known: Known, belief: Posterior, table: pd.Data
     )
 
 
-def _first_bad(bisection: Bisection, answer: Answer) -> str:
-    last, chance = bisection.revisions[answer.last], f"{100 * min(answer.chance, MOST_SURE):.3g} %"
+def found(bisection: Bisection, known: Known, answer: Answer, belief: Posterior) -> str:
+    """Return the answer: the first bad or better revision, or the steps if there are several, and how sure it is."""
+    chance = f"{100 * min(answer.chance, MOST_SURE):.3g} %"
     sure = "" if answer.chance >= posterior.SURE else " That is not sure: what would help is a quieter machine."
-    if answer.first == answer.last:
-        before = bisection.revisions[answer.last - 1].label
-        named = f"{markup.code(last.label)} {markup.text(last.subject)}".strip()
-        return f"**First bad: {named}**, with {chance}; {markup.text(before)} is the last good one then.{sure}"
-    names = ", ".join(markup.code(r.label) for r in bisection.revisions[answer.first : answer.last + 1])
-    return (
-        f"**First bad: one of {names}**, with {chance}: those before the last of them have no figure, see below.{sure}"
-    )
+    several = 1 - sum(own for case, (own, _) in belief.cases.items() if len(case) == 1)
+    if len(answer.steps) > 1:
+        steps = ", and another step at ".join(
+            f"{_named(bisection, step)} ({_level(known, before)} → {_level(known, after)})"
+            for step, before, after in zip(answer.steps, answer.levels, answer.levels[1:], strict=False)
+        )
+        return f"**{len(answer.steps)} steps: {steps}**, with {chance} together; {bisection.followed.direction}.{sure}"
+    first, last = answer.steps[0]
+    text = f"**First {known.side}: {_named(bisection, (first, last))}**, with {chance}"
+    if first == last:
+        before = markup.text(bisection.revisions[last - 1].label)
+        text += f"; {before} is the last {'one before it' if known.better else 'good one'} then"
+    else:
+        text += ": those before the last of them have no figure, see below"
+    more = f" With {100 * several:.2g} % there is another step in the range." if several > MOST_OTHERS else ""
+    return f"{text}.{sure}{more}"
 
 
-def _log_entry(bisection: Bisection, answer: Answer) -> str:
-    line, revision = bisection.line(), bisection.revisions[answer.last]
+def _named(bisection: Bisection, step: tuple[int, int]) -> str:
+    first, last = step
+    if first == last:
+        revision = bisection.revisions[last]
+        return f"{markup.code(revision.label)} {markup.text(revision.subject)}".strip()
+    return f"one of {', '.join(markup.code(r.label) for r in bisection.revisions[first : last + 1])}"
+
+
+def _level(known: Known, level: float) -> str:
+    value = known.sign * level
+    return f"{value:+.3g} {known.unit}" if known.native else f"{percent(value):+.1f} %"
+
+
+def _log_entry(bisection: Bisection, last: int) -> str:
+    line, revision = bisection.line(), bisection.revisions[last]
     text = line.log(revision) or "no log entry: the module's changelog does not name this version"
-    return markup.paragraphs(
-        markup.block(text), markup.text(line.inside(revision, bisection.revisions[answer.last - 1]))
-    )
+    return markup.paragraphs(markup.block(text), markup.text(line.inside(revision, bisection.revisions[last - 1])))
 
 
 def _row(bisection: Bisection, known: Known, row: dict[Any, Any]) -> list[str]:
@@ -119,28 +148,9 @@ def _row(bisection: Bisection, known: Known, row: dict[Any, Any]) -> list[str]:
     return [row["label"], subject, change, interval, str(row["blocks"] or ""), chance, row["note"]]
 
 
-def course(bisection: Bisection, known: Known, answer: Answer) -> str:
-    """Return a warning if measured revisions differ from the good and the bad end: there are several changes."""
-    end = known.interval(known.seen[bisection.last])[0]
-    unlike = []
-    for at, values in sorted(known.seen.items()):
-        value, low, high = known.interval(values)
-        centre = 0.0 if at < answer.first else end if at >= answer.last else None
-        if centre is not None and not low <= centre <= high and abs(value - centre) > known.limit / 2:
-            unlike.append(f"{markup.text(bisection.revisions[at].label)} is at {markup.text(known.said(values))}")
-    if not unlike:
-        return ""
-    good, bad = (markup.text(bisection.revisions[at].label) for at in (0, -1))
-    return (
-        f"More than one change may lie in the range: {', '.join(unlike)} against {good}, and {bad} is at "
-        f"{markup.text(known.said(known.seen[bisection.last]))}; above zero is worse. "
-        "What is called first bad is where the threshold is passed to stay."
-    )
-
-
-def _builds(bisection: Bisection, known: Known, answer: Answer, results: Path) -> str:
-    """Return the paths of both builds of the answer in the cache, and the command that compares them."""
-    sides, role, lines = (answer.first - 1, answer.last), bisection.knobs.get("ROLE", ""), []
+def _builds(bisection: Bisection, known: Known, step: tuple[int, int], results: Path) -> str:
+    """Return the paths of both builds of a step in the cache, and the command that compares them."""
+    sides, role, lines = (step[0] - 1, step[1]), bisection.knobs.get("ROLE", ""), []
     for at in sides:
         run, variant = (known.runs.get(at, [""])[0], steps.BAD) if at else (bisection.steps[0].run, "baseline")
         path = results / run / "build" / f"{variant}.json"

@@ -45,6 +45,8 @@ def refused(variant):
         (parts(server=DIRECT, vmagent=PROXY | {"files": {"../x": ""}}), "'../x' is not a plain name of a file"),
         (CLUSTER | {"ref": "v1", "flags": ["-a"]}, "flags: victoriametrics-cluster has several components"),
         (CLUSTER | parts(vmselect=PROXY, vminsert=PROXY), "components: 'vmstorage' is missing"),
+        (parts(server=DIRECT, vmagent=PROXY | {"replicas": 2}), "of vmagent victoriametrics has one; allowed for: none"),
+        (CLUSTER | parts(vmselect=PROXY | {"replicas": 10}), "replicas: input should be less than or equal to 9"),
     ],
 )  # fmt: skip
 def test_components_that_cannot_be_are_refused(variant, sentence):
@@ -61,6 +63,17 @@ def test_what_clients_ask_first_stands_first():
     assert [(part.role, part.ref) for part in cluster.parts] == [
         (role, "v1.133.0-cluster") for role in ("vmselect", "vminsert", "vmstorage")
     ]
+
+
+def test_replicas_are_components_of_their_own():
+    """Named by number, each with what is said of the role; what clients ask first still stands first."""
+    several = CLUSTER | parts(vmstorage=PROXY | {"replicas": 2, "flags": ["-a"]}, vminsert=PROXY, vmselect=PROXY)
+    one = read.validate(written(variants={"baseline": several, "candidate": several}), "x.yml").variants["candidate"]
+    assert [part.role for part in one.parts] == ["vmselect", "vminsert", "vmstorage", "vmstorage-2"]
+    assert one.parts[3].flags == ("-a",)
+    plan = planned(variants={"baseline": several, "candidate": several})
+    assert plan.roles[-1] == "vmstorage-2"
+    assert plan.targets["victoriametrics-cluster"].ports["vmstorage-2"] == ("vminsert", "vmselect")
 
 
 def test_variants_are_called_by_what_differs():

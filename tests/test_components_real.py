@@ -1,14 +1,19 @@
-"""Real components: VictoriaMetrics behind vmauth and vmagent; the cluster's adapter with stand-ins of its parts."""
+"""Real components: VictoriaMetrics behind vmauth and vmagent; the cluster, real and with stand-ins of its parts."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 
+import history
 import pytest
 import yaml
-from checkout import QUIET, Checkout
+from checkout import PROJECT, QUIET, Checkout
 from fakeproject import FAKES, free_port
+
+from tsduel.targets import databases
+from tsduel.targets.database import replicated
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
@@ -98,3 +103,43 @@ def test_the_clusters_adapter_with_stand_ins(checkout, tmp_path):
     block = json.loads((run_dir / "raw/001/block.json").read_text())
     assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
     assert block["solo"]["candidate"]["arrive_s"] is not None
+
+
+@history.needed
+def test_the_real_cluster_with_replicas(checkout):
+    """Of experiments/cluster.yml's two versions: counters by the names that we read, one against several of a role."""
+    checkout.environment |= history.rewritten()
+    written = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]
+    source = {name: value for name, value in written["candidate"].items() if name != "target"}
+    several = [
+        {"role": role, "replicas": count, **source}
+        for role, count in (("vmselect", 1), ("vminsert", 2), ("vmstorage", 2))
+    ]
+    many = {"target": "victoriametrics-cluster", "components": several}
+    run_dir = make(checkout, {"baseline": written["baseline"], "candidate": many})
+    used = by_role(run_dir, "duel_load_role_cpu_us")
+    assert set(used) == {"vmselect", "vminsert", "vminsert-2", "vmstorage", "vmstorage-2"}
+    # Batches go to both vminserts in turn, and each vmstorage has a part of the series.
+    for role in ("vminsert", "vminsert-2", "vmstorage", "vmstorage-2"):
+        assert float(used[role][1]) > 0.1, used
+    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
+    of = counters(run_dir, "candidate")
+    assert of.pop("queued", None) is None
+    assert {name for name, roles in of.items() if not roles} == set()
+    assert of["stored"] == of["rows_kept"] == of["pending"] == {"vmstorage"}
+    assert of["inserted"] == {"vminsert"}
+    assert of["requests"] == of["rows_read"] == {"vmselect"}
+
+
+def counters(run_dir, variant):
+    """Return name of a counter -> roles that have it in what was kept of their /metrics, whatever its value."""
+    text = "\n".join(path.read_text() for path in run_dir.glob(f"raw/*/{variant}/metrics*"))
+    found = {}
+    for name, counter in databases()["victoriametrics-cluster"].target.counters.items():
+        found[name] = set()
+        for sample in re.finditer(rf"^(?:{'|'.join(counter.names)})(\{{.*\}}) ", text, re.MULTILINE):
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', sample[1]))
+            if all(re.fullmatch(value, labels.get(label, "")) for label, value in counter.labels.items()):
+                found[name].add(replicated(labels["tsduel_role"]))
+    return found

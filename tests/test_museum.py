@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from plots import museum as page
+from tsduel import museum
+from tsduel.bisect.bisection import Bisection
+from tsduel.bisect.metric import followed
+from tsduel.bisect.revisions import Revision
+from tsduel.core.errors import UserError
 from tsduel.plan import resolve, sources
 from tsduel.question import read
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -15,7 +22,11 @@ from tsduel.stats.power import FEWEST_BLOCKS
 PROJECT = Path(__file__).resolve().parent.parent
 EXHIBITS = sorted((PROJECT / "experiments/museum").glob("*.yml"))
 PAGE = (PROJECT / "docs/museum.md").read_text(encoding="utf-8")
-SECTIONS = {part.split("`")[0]: part for part in re.split(r"^## `?", PAGE, flags=re.MULTILINE)}
+SECTIONS = {
+    name: part
+    for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)
+    for name in re.findall(r"`([a-z0-9-]+)`", part.partition("\n")[0])
+}
 REPORT = re.compile(r"\]\((\S+?\.md)(?:#\S*)?\)")
 FIGURE = re.compile(r"[0-9]+(?:\.[0-9]+)?(?= %| to [+-]?[0-9.]+ %)")
 
@@ -44,7 +55,7 @@ def test_the_page_has_every_exhibit(path):
     assert f"(../experiments/museum/{path.name})" in section
     for number in re.findall(r"[0-9]{4,}", path.stem):
         assert re.search(rf"https://github\.com/\S+/{number}\)", section)
-    refs = set(re.findall(r"ref: (v[0-9.]+)", path.read_text(encoding="utf-8")))
+    refs = set(re.findall(r"ref: (v[0-9.]+|[0-9a-f]{10})\b", path.read_text(encoding="utf-8")))
     assert refs
     assert not [ref for ref in refs if ref not in section]
     assert "**Measured.**" in section or "**Not measured.**" in section
@@ -53,7 +64,7 @@ def test_the_page_has_every_exhibit(path):
 def test_no_figure_is_on_the_page_without_a_report():
     """What was measured links the report that has every percentage of it."""
     said = re.findall(r"\*\*Measured\.\*\*(.*?)(?=\n\n|\Z)", PAGE, re.DOTALL)
-    assert len(said) > len(EXHIBITS) // 2
+    assert len(said) >= len(EXHIBITS) // 2
     for paragraph in said:
         found = REPORT.findall(paragraph)
         assert found, paragraph
@@ -63,11 +74,73 @@ def test_no_figure_is_on_the_page_without_a_report():
 
 
 def test_there_are_controls_and_what_could_not_be_reproduced():
-    """Three where nothing changed; versions that cannot be had are named with what was tried."""
-    assert sum(path.stem.startswith("control-") for path in EXHIBITS) == 3
+    """Six where nothing changed; versions that cannot be had are named with what was tried."""
+    assert sum(path.stem.startswith("control-") for path in EXHIBITS) >= 6
     missing = PAGE.split("## What could not be shown")[1]
     for issue in ("9602", "9665", "1.11"):
         assert issue in missing
     for path in (PROJECT / "docs/museum").glob("*.md"):
         assert f"(museum/{path.name})" in PAGE
     assert all(yaml.safe_load(path.read_text(encoding="utf-8"))["noise"] for path in EXHIBITS)
+
+
+def test_the_table_is_made_of_what_is_kept():
+    """Every experiment is an exhibit; the page's table is what `tsduel museum page` writes."""
+    assert set(museum.exhibits()) == {path.stem for path in EXHIBITS}
+    assert page.page(PAGE) == PAGE
+    for name, exhibit in museum.exhibits().items():
+        assert exhibit.found or museum.shown(name, None) or "**Not measured.**" in SECTIONS[name]
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Return what is typed; each run leaves a comparison and each search its answer, as make would."""
+    said = []
+
+    def done(_environment, target, run, *words):
+        name = run.removeprefix("RUN=")
+        said.append((target, *words))
+        row = {"metric": "duel_role_cpu_us", "query_type": "vmauth", "cell": "", "change_pct": -21.5, "lo_pct": -23.0,
+               "hi_pct": -20.0, "verdict": "improvement"}  # fmt: skip
+        left = {f"{name}/stats/comparison.json": json.dumps({"rows": [row]}),
+                f"{name}/raw/host1.json": json.dumps({"cpus": 2, "cpu_model": "AMD EPYC"})}  # fmt: skip
+        if target == "bisect":
+            revisions = tuple(Revision(ref=f"r{i}", label=f"r{i}", subject=f"{i}0c1 change {i}") for i in range(3))
+            of = Bisection(name=name, created="", kind="tsbs", given={}, knobs={}, followed=followed("tsbs", {}),
+                           repo="", revisions=revisions)  # fmt: skip
+            chances = "ref,chance\nr0,\nr1,0.01\nr2,0.97\n"
+            left = {f"bisect/{name}/bisect.json": of.model_dump_json(), f"bisect/{name}/revisions.csv": chances}
+        for path, text in left.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        return 2.5
+
+    monkeypatch.setattr(museum, "_make", done)
+    return said
+
+
+@pytest.mark.parametrize(("load", "beside"), [(0.1, ""), (9.0, ", 9 processes a CPU beside it")])
+def test_an_exhibit_is_run_traced_and_shown(tmp_path, typed, monkeypatch, load, beside):
+    """Reported, measured, traced and minutes; a figure of a busy machine says so and is not kept for the page."""
+    monkeypatch.setattr(museum.os, "getloadavg", lambda: (load * museum.os.cpu_count(), 0, 0))
+    monkeypatch.setattr(museum, "KEPT", tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    text = page.main(["vm-gogc"], {}, tmp_path)
+    experiment = "EXPERIMENT=experiments/museum/vm-gogc.yml"
+    assert typed[0] == ("tsbs", experiment)
+    assert typed[1][:2] == ("bisect", experiment)
+    assert "ROLE=vmauth" in typed[1]
+    assert "-21.5 % (-23.0 to -20.0 %), better" in text
+    assert f"AMD EPYC{beside})" in text
+    assert "`20c1 change 2` 97 %" in text
+    assert "2.5 + 2.5" in text
+    assert museum.keep(tmp_path) == [
+        "vm-gogc: not kept: 9 processes a CPU ran beside it" if beside else "vm-gogc: kept"
+    ]
+    assert (tmp_path / "kept/vm-gogc.json").exists() == (not beside)
+
+
+def test_an_exhibit_that_there_is_not_is_refused():
+    """With those that there are."""
+    with pytest.raises(UserError, match=r"vm-1: no exhibit of the museum; there are vm-10854, .*, or all"):
+        page.main(["vm-1"], {}, PROJECT)

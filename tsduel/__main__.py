@@ -122,6 +122,13 @@ STAGES = {
         "plots.bisection",
         lambda m, results, _: print(m.main(_ENV, results), end=""),
     ),
+    "museum": Stage(
+        "list the exhibits of the museum, or run those that are named: all, or page to write docs/museum.md",
+        "plots.museum",
+        lambda m, results, _: print(m.main(_parser().parse_args().exhibits, _ENV, results)),
+        logged=False,
+        of_run=False,
+    ),
     "import": _look(
         "two terminal logs of `make tsbs` -> results/imported/RUN, a report with a table and a picture",
         "plots.imported",
@@ -138,6 +145,8 @@ def _parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name, stage in STAGES.items():
         arguments = stages.add_parser(name, help=stage.help)
+        if name == "museum":
+            arguments.add_argument("exhibits", nargs="*", default=_ENV.get("EXHIBIT", "").split())
         if stage.of_run:
             arguments.add_argument("run", help="a directory in results/, or latest")
             arguments.add_argument("failed", nargs="?", type=int, default=0, help="exit code of the stage that failed")

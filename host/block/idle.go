@@ -68,7 +68,7 @@ func (d *duel) rest(ctx context.Context) error {
 
 // unequalParts says in how many parts the data of one database lie, if that differs between its sides.
 func (d *duel) unequalParts() (string, error) {
-	first := map[string]float64{} // by target
+	first := map[string]float64{} // by target and number of replicas, each of which has parts of its own
 	for _, v := range d.alive() {
 		counter, has := v.target.Counters["parts"]
 		parts, found, err := scrape.Sum(d.bodies[v.Name], counter)
@@ -78,11 +78,12 @@ func (d *duel) unequalParts() (string, error) {
 		if !has || !found {
 			continue
 		}
-		if before, seen := first[v.Target]; seen && before != parts {
+		alike := fmt.Sprint(v.Target, len(v.servers.replicas()))
+		if before, seen := first[alike]; seen && before != parts {
 			return fmt.Sprintf("the data lie in %v parts on one side and in %v on another, by chance",
 				min(before, parts), max(before, parts)), nil
 		}
-		first[v.Target] = parts
+		first[alike] = parts
 	}
 	return "", nil
 }

@@ -225,7 +225,7 @@ func (r *rates) request(length time.Duration, clients int, streams ...openloop.A
 	for i, stream := range streams {
 		stream.URL = r.url()
 		if stream.Lines != nil {
-			stream.URL = r.written().writes
+			stream.URL = r.writeURL()
 		}
 		stream.Length, stream.Poisson = length, r.rule.Arrivals == "poisson"
 		// All variants of a block have the same seed, and each block has its own.

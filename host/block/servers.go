@@ -61,7 +61,7 @@ func (s *server) command(c verb) machine.Command {
 		}
 	}
 	env = append(env, "DB_ROLE="+s.role, "DB_BINARY="+s.program, "DB_DATA_DIR="+filepath.Join(v.data, s.role),
-		"DB_HOST="+s.address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.written().writes, "DB_PID="+strconv.Itoa(s.pid),
+		"DB_HOST="+s.address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
 		"DB_CACHE="+v.Plan.Queries.Cache, "DB_SETTLE="+v.Plan.Settle.Mode, "TSBS_BIN="+v.Builds.TSBSBin)
 	if v.Lent != nil { // no proxy stands between the hosts of a block
 		env = append(env, "NO_PROXY=*", "no_proxy=*")
@@ -236,7 +236,29 @@ func (s *server) quietLog() error {
 // servers are the components of a variant that run, those that take clients first.
 type servers []*server
 
-func (all servers) url() string { return all.front().queries }
+// url is where queries go: that of every replica, with commas between them.
+func (all servers) url() string { return all.urls(func(s *server) string { return s.queries }) }
+
+// writeURL is the same for data.
+func (all servers) writeURL() string { return all.urls(func(s *server) string { return s.writes }) }
+
+// replicas are those that are not the first of their role: vminsert-2.
+func (all servers) replicas() servers {
+	return slices.DeleteFunc(slices.Clone(all), func(s *server) bool { return !replica.MatchString(s.role) })
+}
+
+var replica = regexp.MustCompile(`-[2-9]$`)
+
+func (all servers) urls(of func(*server) string) string {
+	var urls []string
+	for _, s := range all {
+		// A component of another role that takes clients, too, stands behind the first one.
+		if url := of(s); url != "" && (len(urls) == 0 || replica.MatchString(s.role)) {
+			urls = append(urls, url)
+		}
+	}
+	return strings.Join(urls, ",")
+}
 
 // front is the first server that takes queries.
 func (all servers) front() *server { return all.first(func(s *server) bool { return s.queries != "" }) }

@@ -214,7 +214,7 @@ func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Readin
 		}
 		side.Name, side.URL = v.Name, v.url()
 		if side.Reading.Answers == "" {
-			side.URL = v.written().writes
+			side.URL = v.writeURL()
 		}
 		side.Used = func() (exchange.Used, error) {
 			cpu, err := v.cpu()

@@ -81,7 +81,7 @@ func (v *variant) launch(ctx context.Context, logPrefix string, cpus []int) (sec
 		sources = append(sources,
 			scrape.Source{Role: s.role, Kernel: s.kernel, Counters: s.counters, Slow: s.metrics == ""})
 	}
-	if v.url() == "" || v.written().writes == "" {
+	if v.url() == "" || v.writeURL() == "" {
 		return 0, fmt.Errorf("%s/endpoints names no address for clients of %s", v.Target, v.Name)
 	}
 	if v.snapshots != nil {

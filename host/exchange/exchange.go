@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ import (
 // Side is one of the servers. The answers of all sides are compared with those of a job's first side.
 type Side struct {
 	Name   string
-	URL    string // http://HOST:PORT, with a prefix of paths if there is one
+	URL    string // http://HOST:PORT, with a prefix of paths if there is one; several with commas take turns
 	Source Source // its operations; sides that get the same operations share a source
 	Reading
 	Used func() (Used, error) // reads what its processes have used so far; may be nil
@@ -155,7 +156,8 @@ func Burst(inFlight int) int {
 type side struct {
 	Side
 	tally      *Tally
-	workers    []*conn
+	workers    []*conn // those of the next burst, as many as inFlight, come first
+	inFlight   int
 	operations []Operation // of this burst
 	bodies     [][]byte
 	ns         []int64
@@ -179,8 +181,10 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	for _, i := range read {
 		s := &side{Side: job.Sides[i], tally: &result.Sides[i],
 			bodies: make([][]byte, burst), ns: make([]int64, burst), errs: make([]error, burst)}
-		for range max(1, job.InFlight) {
-			c, err := newConn(s.URL, job.Timeout)
+		urls := strings.Split(s.URL, ",")
+		s.inFlight = max(1, job.InFlight)
+		for i := range s.inFlight * len(urls) {
+			c, err := newConn(urls[i%len(urls)], job.Timeout)
 			if err != nil {
 				return nil, err
 			}
@@ -355,8 +359,10 @@ func (s *side) success(status int) bool {
 	return status == http.StatusOK || s.Answers == "" && status/100 == 2
 }
 
-// ask sends a burst of operations to one side by all of its workers, and returns when all are answered.
+// ask sends a burst of operations to one side by its next workers, and returns when all are answered.
 func (s *side) ask(ctx context.Context, operations []Operation) {
+	asking := slices.Clone(s.workers[:s.inFlight])
+	s.workers = append(s.workers[s.inFlight:], asking...)
 	var next atomic.Int64
 	work := func(c *conn) {
 		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
@@ -368,12 +374,12 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 			}
 		}
 	}
-	if len(s.workers) == 1 { // no other goroutine: it would be noise
-		work(s.workers[0])
+	if len(asking) == 1 { // no other goroutine: it would be noise
+		work(asking[0])
 		return
 	}
 	var all sync.WaitGroup
-	for _, c := range s.workers {
+	for _, c := range asking {
 		all.Go(func() { work(c) })
 	}
 	all.Wait()

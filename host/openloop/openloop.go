@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,8 +117,9 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 			primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
 		s.result.Planned = len(s.Starts)
 		streams[i], results = s, append(results, s.result)
-		for range s.Connections {
-			c, err := exchange.Dial(ctx, s.URL, s.Timeout)
+		urls := strings.Split(s.URL, ",") // of replicas, which share the connections
+		for i := range s.Connections {
+			c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
 			if err != nil {
 				return nil, totals, err
 			}

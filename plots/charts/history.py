@@ -8,17 +8,23 @@ from plots.charts.style import GREY, LOOKS, PALE, headed, literal, readable, sty
 
 MOST_NAMES, MOST_LEVEL, MOST_RUNS = 24, 6, 8
 """Most names of revisions below the axis, most of them without turning them, most names of runs."""
+LIKELY = 0.5
+"""From this chance on a revision is marked."""
 
 
 @styled
-def history(points: pd.DataFrame, name: str, threshold: float, unit: str = "%", *, higher_is_better: bool) -> Figure:
+def history(
+    points: pd.DataFrame, name: str, threshold: float, unit: str = "%", *, higher_is_better: bool,
+    searched_better: bool = False,
+) -> Figure:  # fmt: skip
     """Draw the change of each revision from the first, in their order, with its 95 % interval where there is one.
 
     `points`: columns label, change, low, high (nan where a revision was not measured) in `unit`; `chance` (0
-    to 1) that the revision is the first bad one, nan without a bisection. A line marks `threshold`, the least
-    change for the worse that matters.
+    to 1) that the revision is a step, nan without a bisection. A line marks `threshold`, the least change for the
+    worse that matters, or with `searched_better` for the better.
     """
-    threshold, worse = (-threshold, "lower") if higher_is_better else (threshold, "higher")
+    worse = "lower" if higher_is_better else "higher"
+    threshold = -threshold if higher_is_better != searched_better else threshold
     searched = bool(points["chance"].notna().any())
     title = f"{name}: change from {points['label'].iloc[0]} ({worse} is worse)"
     figure = headed(title, [], 6.5, 3.9 if searched else 3.1)
@@ -35,12 +41,13 @@ def history(points: pd.DataFrame, name: str, threshold: float, unit: str = "%", 
     _changes(axes, points)
     axes.set_ylabel(f"change, {unit}")
     if searched:
-        best = int(points["chance"].fillna(0).to_numpy().argmax())
-        for panel in panels:
-            panel.axvspan(best - 0.5, best + 0.5, color=PALE, zorder=0)
+        chances = points["chance"].fillna(0).to_numpy()
+        for best in {int(chances.argmax()), *(int(at) for at in (chances > LIKELY).nonzero()[0])}:
+            for panel in panels:
+                panel.axvspan(best - 0.5, best + 0.5, color=PALE, zorder=0)
         panels[1].bar(x, 100 * points["chance"].astype(float), color=LOOKS[0].colour, width=0.7)
         panels[1].set_ylim(0, 100)
-        panels[1].set_ylabel("first bad, %")
+        panels[1].set_ylabel("a step, %")
         readable(panels[1], most=3)
     # Of many revisions name those that were measured.
     named = list(x) if len(points) <= MOST_NAMES else [i for i in x if pd.notna(points["change"].iloc[i])]

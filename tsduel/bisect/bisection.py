@@ -190,8 +190,13 @@ def _measured(
 ) -> tuple[dict[str, str], Followed]:
     """Return the knobs and the metric that is followed: for ingestion, batches in turn where they are possible."""
     asked, environment = question.read({**passed, **ends}).asked, {**environment, **passed}
-    wanted = followed(kind, environment, in_turn=True).metric
-    if wanted.startswith("duel_load_") and not _in_turn(asked) and "duel.load" not in knobs.fields_set(passed):
+    wanted = followed(kind, environment, in_turn=True)
+    names = [each.metric for each in (wanted, wanted.by) if each]
+    if (
+        any(name.startswith("duel_load_") for name in names)
+        and not _in_turn(asked)
+        and "duel.load" not in knobs.fields_set(passed)
+    ):
         turned = {**passed, "SET": f"{passed.get('SET', '')} {IN_TURN}".strip()}
         with contextlib.suppress(UserError):  # a target that takes no lines over HTTP can only load alone
             asked, passed = question.read({**turned, **ends}).asked, turned

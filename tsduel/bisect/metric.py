@@ -1,7 +1,7 @@
 """METRIC, TYPE, ROLE and THRESHOLD: the row of stats/comparison.json that is followed through revisions."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
@@ -29,24 +29,53 @@ class Followed(Part):
     threshold_pct: float
     title: str
     higher_is_better: bool
+    by: Self | None = None
+    """The metric whose change is taken off, block by block: METRIC=A:B follows A a unit of B."""
 
     @property
     def name(self) -> str:
         """Its name in sentences."""
-        return self.title + (f", {self.query_type}" if self.query_type not in {"", ALL, GEOMEAN} else "")
+        own = self.title + (f", {self.query_type}" if self.query_type not in {"", ALL, GEOMEAN} else "")
+        return f"{own} / {self.by.name}" if self.by else own
+
+    @property
+    def direction(self) -> str:
+        """Which side is the better one, for the end of a sentence."""
+        return f"{'higher' if self.higher_is_better else 'lower'} is better"
 
     def row(self, document: Mapping[str, Any], candidate: str) -> dict[str, Any] | None:
-        """Return its row of a comparison, None where there is none."""
+        """Return its row of a comparison, None where there is none; of a ratio the row of A, by B's differences."""
         wanted = (self.metric, self.query_type, candidate)
         rows = (row for row in document["rows"] if (row["metric"], row["query_type"], row["candidate"]) == wanted)
-        return next(rows, None)
+        own: dict[str, Any] | None = next(rows, None)
+        if own is None or self.by is None or not own["differences"]:
+            return own
+        other = self.by.row(document, candidate)
+        if other is None or not other["differences"]:
+            return other
+        if own["native"] or other["native"] or len(own["differences"]) != len(other["differences"]):
+            raise UserError(f"METRIC: {self.name}: a ratio needs both in the same blocks, and values above zero")
+        return own | {"differences": [a - b for a, b in zip(own["differences"], other["differences"], strict=True)]}
 
 
 def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False) -> Followed:
     """Return the row that METRIC, TYPE, ROLE and THRESHOLD name, for a kind of run.
 
+    METRIC=A:B is the ratio of two, each with a type or role of its own after a slash (`duel_load_role_cpu_us/vmagent`).
     ``in_turn``: the run sends batches in turn, which are more precise than loads alone.
     """
+    wanted, colon, other = environment.get("METRIC", "").partition(":")
+    if colon and kind == "tsbs":
+        sides = []
+        for side in (wanted, other):
+            word, _, of = side.strip().partition("/")
+            own = {**environment, "METRIC": word} | ({"TYPE": of} if of else {})
+            sides.append(_followed(kind, own, in_turn=in_turn))
+        return sides[0].model_copy(update={"by": sides[1]})
+    return _followed(kind, environment, in_turn=in_turn)
+
+
+def _followed(kind: str, environment: Mapping[str, str], *, in_turn: bool) -> Followed:
     words, query_type = WORDS[kind], environment.get("TYPE", "").strip()
     given = environment.get("METRIC", "").strip() or next(iter(words))
     known = {metric.name: metric for metric in WORKLOADS[kind].registered}

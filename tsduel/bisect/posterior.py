@@ -1,16 +1,18 @@
-"""The first bad revision: its posterior from the duels so far, the next revision to measure, and its blocks.
+"""Where the steps are: their posterior from the duels so far, the next revision to measure, and its blocks.
 
 Probabilistic bisection: Horstein, "Sequential transmission using noiseless feedback", IEEE Trans. Inf. Theory 9 (1963);
 Waeber, Frazier and Henderson, "Bisection search with noisy responses", SIAM J. Control Optim. 51 (2013). They ask at
-the median of the posterior and multiply it by a known chance of a right answer. Here an answer is the log ratios of a
-few blocks, so the factor is their likelihood if the revision is good, and if it is bad. The spread of a block and the
-size of the change are integrated out. One wrong answer moves the posterior by a bounded factor.
+the median of the posterior of one step. Here a range may have up to three steps (Fearnhead, "Exact and efficient
+Bayesian inference for multiple changepoint problems", Stat. Comput. 16, 2006), and the revision is asked whose level is
+least known; of one step that is the median. An answer is the log ratios of a few blocks. Levels and the spread of a
+block are integrated out. One wrong answer moves the posterior by a bounded factor.
 
-Pure numbers: revisions are 0 (good) to N (bad), values above zero are worse, in log ratios or in the metric's own unit.
+Pure numbers: revisions are 0 (good) to N, values are log ratios or in the metric's own unit, above zero is as N is.
 """
 
+import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,32 +23,49 @@ from tsduel.stats.estimate import Floats, hodges_lehmann
 SURE = 0.95
 OFFSET = 0.25
 """Standard deviation, in thresholds, of differences for other reasons: layout of code, other commits."""
-WRONG = 0.01
+WRONG = 0.003
 """Chance that the duels of a revision are useless."""
-OTHER = 0.1
-"""Chance of another change: a good revision is anywhere below the threshold, a bad one anywhere above."""
-FEWEST, MOST = 2, 12
-"""Blocks of a revision: at least both orders; more than MOST do not help."""
+STEPS = (0.8, 0.15, 0.05)
+"""Chances of one, two and three steps in a range."""
+LEAST = 0.5
+"""Thresholds by which levels before and after a step differ at least."""
+FEWEST, USUAL, MOST = 2, 12, 24
+"""Blocks of a revision: at least both orders, so many at first at most, and so many in all: more do not help."""
+KNOWN = 0.05
+"""In thresholds: a level that what is left of doubt moves by less is not measured again."""
 _MISTAKEN = 2.05
 """Normal quantile: one answer in fifty is on the wrong side."""
-_SPREADS, _CHANGES = 24, 21
+_SPREADS, _MOST_LEVELS = 24, 401
+
+Case = tuple[int, ...]
+"""Gaps with a step. Gap i is what lies after measured revision i - 1, up to measured revision i."""
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """`chance[k - 1]`: revision k is the first bad one; `change` and `spread` of a block are posterior means."""
+    """`chance[k - 1]`: revision k is a step.
+
+    `measured`: revisions from 0 on; `cases`: the chance of each case, and its levels before, between and after its
+    steps; `change`: the least step of the likeliest case; `spread` of a block.
+    """
 
     chance: Floats
+    measured: tuple[int, ...]
+    cases: Mapping[Case, tuple[float, tuple[float, ...]]]
     change: float
     spread: float
+    limit: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Revisions `first` to `last`, which no measurement tells apart, and their chance together."""
+    """Steps, each one of the revisions `first` to `last`, which nothing tells apart, and the chance of all together.
 
-    first: int
-    last: int
+    `levels`: before the first step (0), between steps, and after the last.
+    """
+
+    steps: tuple[tuple[int, int], ...]
+    levels: tuple[float, ...]
     chance: float
 
 
@@ -56,74 +75,126 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[f
     `seen`: values of the blocks of each measured revision, always with the last one; `again`: values of the good one
     against itself; `limit`: the threshold, in the same unit.
     """
-    tau, spreads = OFFSET * limit, np.geomspace(limit / 50, limit * 5, _SPREADS)
-    last = seen[count]
-    centre, spread = hodges_lehmann(last), float(np.std(last, ddof=1)) if len(last) > 1 else 0.0
-    reach = 4 * math.hypot(tau, spread / math.sqrt(len(last)))
-    changes = np.linspace(max(limit / 2, centre - reach), max(limit, centre + reach), _CHANGES)
-    sigma, delta = spreads[:, None], changes[None, :]
-    known = _log_normal(hodges_lehmann(again), 0.0, sigma / math.sqrt(len(again))) if again else np.zeros_like(sigma)
-    for values in (again, *seen.values()):
+    points = (0, *sorted(seen))
+    sigma, known = _spreads(again, list(seen.values()), limit)
+    middles = {at: hodges_lehmann(values) for at, values in seen.items()}
+    reach = 1.5 * max(map(abs, middles.values())) + 2 * limit
+    grid = np.linspace(-reach, reach, min(_MOST_LEVELS, 2 * math.ceil(4 * reach / (OFFSET * limit)) + 1))
+    steady, likely = np.zeros((len(points), len(sigma))), np.zeros((len(points), len(sigma), len(grid)))
+    for i, at in enumerate(points[1:], 1):
+        error = np.sqrt(sigma**2 / len(seen[at]) + (OFFSET * limit) ** 2 + (grid[1] - grid[0]) ** 2 / 3)
+        steady[i] = _likely(middles[at], np.zeros(1), error, max(reach, 10 * limit))[:, 0]
+        likely[i] = _likely(middles[at], grid, error, max(reach, 10 * limit))
+    steady, likely = steady.cumsum(axis=0), likely.cumsum(axis=0)
+    segments = dict[tuple[int, int], tuple[Floats, Floats, Floats]]()
+    for begin, end in itertools.combinations(range(1, len(points) + 1), 2):
+        inside = likely[end - 1] - likely[begin - 1]
+        whole = logsumexp(inside, axis=1)
+        share = np.exp(inside - whole[:, None])
+        segments[begin, end] = whole - math.log(len(grid)), share @ grid, share @ grid**2 - (share @ grid) ** 2
+    weights, levels = dict[Case, Floats](), dict[Case, list[Floats]]()
+    for case, prior in _cases(points):
+        parts = [segments[part] for part in itertools.pairwise((*case, len(points)))]
+        weights[case] = math.log(prior) + known + steady[case[0] - 1] + sum(weight for weight, _, _ in parts)
+        levels[case] = [np.zeros(len(sigma)), *(level for _, level, _ in parts)]
+        variances = [np.zeros(len(sigma)), *(variance for _, _, variance in parts)]
+        for i in range(len(case)):
+            weights[case] += _differ(levels[case][i : i + 2], variances[i : i + 2], LEAST * limit)
+    scores: Floats = np.stack(list(weights.values()))
+    share = np.exp(scores - logsumexp(scores))
+    cases = {
+        case: (float(own.sum()), tuple(float(own @ level / max(own.sum(), 1e-300)) for level in levels[case]))
+        for case, own in zip(weights, share, strict=True)
+    }
+    chance = np.zeros(count)
+    for case, (own, _) in cases.items():
+        for gap in case:
+            chance[points[gap - 1] : points[gap]] += own / (points[gap] - points[gap - 1])
+    _, best = max(cases.values())
+    change = min(abs(b - a) for a, b in itertools.pairwise(best))
+    return Posterior(chance, points, cases, change, math.sqrt(float(share.sum(axis=0) @ sigma**2)), limit)
+
+
+def _spreads(again: Sequence[float], seen: list[Sequence[float]], limit: float) -> tuple[Floats, Floats]:
+    """Return possible spreads of a block, and their log likelihoods by what blocks of one revision differ by."""
+    sigma = np.geomspace(limit / 50, limit * 5, _SPREADS)
+    known = np.zeros(_SPREADS)
+    if again:
+        error = sigma / math.sqrt(len(again))
+        known -= 0.5 * (hodges_lehmann(again) / error) ** 2 + np.log(error)
+    for values in (again, *seen):
         left = sum((value - hodges_lehmann(values)) ** 2 for value in values)
-        known = known - max(0, len(values) - 1) * np.log(sigma) - left / (2 * sigma**2)
-    good, bad = {}, {}
-    for at, values in seen.items():
-        error = np.sqrt(sigma**2 / len(values) + tau**2)
-        good[at], bad[at] = _likely(hodges_lehmann(values), error, delta, limit)
-    # For k = 1 all are bad; with a larger k the measured revisions before it are good.
-    weight: Floats = known + sum(bad.values())
-    scores: Floats = np.empty(count)
-    parts, begin = [], 1
-    for at in (*sorted(set(seen) - {count}), count):
-        scores[begin - 1 : at] = logsumexp(weight)
-        parts.append(weight + math.log(at - begin + 1))
-        begin, weight = at + 1, weight + good[at] - bad[at]
-    whole = np.exp(logsumexp(np.stack(parts), axis=0) - logsumexp(np.stack(parts)))
-    chance: Floats = np.exp(scores - logsumexp(scores))
-    return Posterior(chance, float((whole * delta).sum()), math.sqrt(float((whole * sigma**2).sum())))
+        known -= max(0, len(values) - 1) * np.log(sigma) + left / (2 * sigma**2)
+    return sigma, known
 
 
-def _likely(value: float, error: Floats, delta: Floats, limit: float) -> tuple[Floats, Floats]:
-    """Return log likelihoods of a revision's value if it is good, and if it is bad."""
-    far, wide = np.maximum(2 * delta, 2 * limit), np.maximum(delta, 10 * limit)
-    value = float(np.clip(value, -8 * wide.min(), 8 * wide.min()))  # avoids log(0)
-    nothing = WRONG * np.exp(_log_normal(value, 0.0, wide))
-    below = (ndtr((value + far) / error) - ndtr((value - limit) / error)) / (far + limit)
-    above = (ndtr((value - limit) / error) - ndtr((value - far) / error)) / (far - limit)
-    same, changed = (np.exp(_log_normal(value, centre, error)) for centre in (0.0, delta))
-    plain = 1 - WRONG - OTHER
-    return np.log(plain * same + OTHER * below + nothing), np.log(plain * changed + OTHER * above + nothing)
+def _likely(value: float, levels: Floats, error: Floats, wide: float) -> Floats:
+    """Return log likelihoods of a revision's value, by spread and by its true level."""
+    plain = np.exp(-0.5 * ((value - levels[None, :]) / error[:, None]) ** 2) / error[:, None]
+    return np.asarray(np.log((1 - WRONG) * plain + WRONG * math.exp(-0.5 * (value / wide) ** 2) / wide))
 
 
-def _log_normal(value: float, centre: float | Floats, error: Floats) -> Floats:
-    return np.asarray(-0.5 * ((value - centre) / error) ** 2 - np.log(error * math.sqrt(2 * math.pi)))
+def _differ(levels: Sequence[Floats], variances: Sequence[Floats], least: float) -> Floats:
+    """Return the log of the chance that two levels are `least` apart."""
+    difference, error = levels[1] - levels[0], np.sqrt(sum(variances) + (least / 50) ** 2)
+    return np.asarray(np.log(1e-9 + ndtr((-least - difference) / error) + ndtr((difference - least) / error)))
 
 
-def answer(chance: Floats, skipped: Collection[int]) -> Answer:
-    """Return the likeliest revision, together with revisions in `skipped` directly before it."""
-    answers, first = list[Answer](), 1
-    for k in range(1, len(chance) + 1):
-        if k not in skipped:
-            answers.append(Answer(first, k, float(chance[first - 1 : k].sum())))
-            first = k + 1
-    return max(answers, key=lambda answer: answer.chance)
+def _cases(points: Sequence[int]) -> Iterator[tuple[Case, float]]:
+    """Yield the cases with their chances before anything is measured: a gap may have several steps."""
+    sizes = [after - before for before, after in itertools.pairwise(points)]
+    for several in range(1, len(STEPS) + 1):
+        for case in itertools.combinations(range(1, len(points)), several):
+            prior = 0.0
+            for counts in itertools.product(range(1, len(STEPS) + 1), repeat=several):
+                if (total := sum(counts)) <= min(len(STEPS), points[-1]):
+                    ways = math.prod(math.comb(sizes[gap - 1], n) for gap, n in zip(case, counts, strict=True))
+                    prior += STEPS[total - 1] * ways / math.comb(points[-1], total)
+            if prior:
+                yield case, prior
 
 
-def following(chance: Floats, skipped: Collection[int], blocks: Mapping[int, int]) -> int | None:
-    """Return the revision to measure next, at the median of the posterior; None where no answer would help.
+def answer(known: Posterior, skipped: Collection[int]) -> Answer:
+    """Return the likeliest steps, each together with revisions in `skipped` directly before it."""
+    case, (chance, levels) = max(known.cases.items(), key=lambda item: item[1][0])
+    steps = []
+    for gap in case:
+        groups, first = list[tuple[int, int]](), known.measured[gap - 1] + 1
+        for k in range(first, known.measured[gap] + 1):
+            if k not in skipped or k == known.measured[gap]:
+                groups.append((first, k))
+                first = k + 1
+        steps.append(max(groups, key=lambda group: group[1] - group[0]))
+        first, last = steps[-1]
+        chance *= (last - first + 1) / (known.measured[gap] - known.measured[gap - 1])
+    return Answer(tuple(steps), levels, chance)
+
+
+def following(known: Posterior, skipped: Collection[int], blocks: Mapping[int, int]) -> int | None:
+    """Return the revision to measure next, whose level is least known; None where no answer would help.
 
     `blocks`: how many each measured revision has; one with MOST is not measured again.
     """
-    below = np.cumsum(chance)
-    at = [i for i in range(1, len(chance)) if i not in skipped and blocks.get(i, 0) < MOST]
-    best = min(at, key=lambda i: (round(abs(float(below[i - 1]) - 0.5), 2), blocks.get(i, 0)), default=None)
-    settled = best is None or min(below[best - 1], 1 - below[best - 1]) < (1 - SURE) / 4
-    return None if settled else best
+    first, second = (np.zeros(known.measured[-1] + 1) for _ in range(2))
+    for case, (chance, levels) in known.cases.items():
+        at = [np.zeros(len(first)), np.zeros(len(first))]
+        reached = 0
+        for gap in range(1, len(known.measured)):
+            begin, end = known.measured[gap - 1], known.measured[gap]
+            after = levels[reached + (gap in case)]
+            share = np.arange(1, end - begin + 1) / (end - begin)
+            for power, moment in enumerate(at, 1):
+                moment[begin + 1 : end + 1] = (1 - share) * levels[reached] ** power + share * after**power
+            reached += gap in case
+        first, second = first + chance * at[0], second + chance * at[1]
+    unknown = second - first**2
+    at_all = [i for i in range(1, known.measured[-1]) if i not in skipped and blocks.get(i, 0) < MOST]
+    best = max(at_all, key=lambda i: (float(f"{unknown[i]:.2g}"), -blocks.get(i, 0)), default=None)
+    return None if best is None or unknown[best] < (KNOWN * known.limit) ** 2 else best
 
 
-def blocks_for(known: Posterior, limit: float, measured: int) -> int:
-    """Return the least even number of blocks that tells the change from none, beyond the `measured` ones."""
-    room = (known.change / 2 / _MISTAKEN) ** 2 - (OFFSET * limit) ** 2
+def blocks_for(known: Posterior, measured: int) -> int:
+    """Return the least even number of blocks that tells the change from none, or as many again as were `measured`."""
+    room = (known.change / 2 / _MISTAKEN) ** 2 - (OFFSET * known.limit) ** 2
     wanted = known.spread**2 / room if room > 0 else math.inf
-    more = max(FEWEST, min(MOST, wanted) - measured)
-    return 2 * math.ceil(min(MOST, more) / 2)
+    return 2 * math.ceil(min(max(FEWEST, measured, min(USUAL, wanted) - measured), MOST - measured) / 2)

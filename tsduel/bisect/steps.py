@@ -7,7 +7,7 @@ stats/comparison.json of the runs, so a killed bisection goes on, and a finished
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,25 @@ BAD, AGAIN = "candidate", "candidate-2"
 
 @dataclass(frozen=True)
 class Known:
-    """The results of all steps: values of blocks by revision, as log ratios or, if `native`, in `unit`; + is worse.
+    """The results of all steps: values of blocks by revision, as log ratios or, if `native`, in `unit`.
 
+    `sign` times a value is the metric's own change; above zero is as BAD is, which is `better` or worse than GOOD.
     `again`: values of GOOD against itself. `runs`: names of the runs by revision.
     """
 
     seen: dict[int, list[float]]
     again: list[float]
     limit: float
-    native: bool
-    unit: str
-    runs: dict[int, list[str]]
+    native: bool = False
+    unit: str = ""
+    runs: dict[int, list[str]] = field(default_factory=dict)
+    sign: int = 1
+    better: bool = False
+
+    @property
+    def side(self) -> str:
+        """What is searched for: the first bad revision, or the first better one."""
+        return "better" if self.better else "bad"
 
     def spread(self) -> tuple[float, int]:
         """Return the standard deviation of a block, pooled over all duels, and its degrees of freedom."""
@@ -57,11 +65,15 @@ class Known:
         return at, at - reach, at + reach
 
     def said(self, values: list[float]) -> str:
-        """Return a revision's change in words, + is worse."""
-        ends = self.interval(values)
+        """Return a revision's change of the metric in words."""
         if self.native:
-            return "{:+.3g} {unit} ({:+.3g} to {:+.3g})".format(*ends, unit=self.unit)
-        return "{:+.1f} % ({:+.1f} to {:+.1f} %)".format(*map(percent, ends))
+            return "{:+.3g} {unit} ({:+.3g} to {:+.3g})".format(*self.shown(values), unit=self.unit)
+        return "{:+.1f} % ({:+.1f} to {:+.1f} %)".format(*self.shown(values))
+
+    def shown(self, values: list[float]) -> list[float]:
+        """Return a revision's change of the metric with its interval, in percent or in `unit`."""
+        at, *ends = (self.sign * value for value in self.interval(values))
+        return [value if self.native else percent(value) for value in (at, *sorted(ends))]
 
 
 def main(environment: Mapping[str, str], results: Path) -> None:
@@ -175,34 +187,35 @@ def _unbuilt(run_dir: Path, variant: str) -> str:
 def read(bisection: Bisection, results: Path) -> Known | None:
     """Return the results of the steps; None before the first has ended."""
     seen, runs = dict[int, list[float]](), dict[int, list[str]]()
-    again, ends = list[float](), dict[str, Any]()
+    again, ends, sign = list[float](), dict[str, Any](), 1
     for number, step in enumerate(bisection.steps):
         if _ref(bisection, step) in bisection.skipped or not _compared(results, step).exists():
             continue
         document, what = files.read_json(_compared(results, step)), bisection.followed
-        sign = -1 if what.higher_is_better else 1
         row = what.row(document, BAD)
         if row is None or not row["differences"]:
             continue
-        seen.setdefault(step.at, []).extend(sign * value for value in row["differences"])
-        runs.setdefault(step.at, []).append(step.run)
         if number == 0:
             ends = row
+            sign = -1 if hodges_lehmann(row["differences"]) < 0 else 1
             again = [sign * value for value in (what.row(document, AGAIN) or {}).get("differences", [])]
+        seen.setdefault(step.at, []).extend(sign * value for value in row["differences"])
+        runs.setdefault(step.at, []).append(step.run)
     if bisection.last not in seen:
         return None
     native = ends["native"] is not None
     limit = ends["native"]["limit"] if native else math.log1p(bisection.followed.threshold_pct / 100)
-    return Known(seen, again, limit, native, ends["unit"], runs)
+    better = (sign > 0) == bisection.followed.higher_is_better
+    return Known(seen, again, limit, native, ends["unit"], runs, sign, better)
 
 
 def refuse_ends(bisection: Bisection, known: Known) -> None:
-    """Raise where there is nothing to search: BAD is not bad, GOOD is bad, or the machine is too noisy."""
+    """Raise where there is nothing to search: BAD is like GOOD, or the machine is too noisy."""
     what, (good, bad) = bisection.followed, (bisection.revisions[0].label, bisection.revisions[-1].label)
     values, run = known.seen[bisection.last], bisection.steps[0].run
     if len(values) < FEWEST_BLOCKS // 2:
         raise UserError(f"only {number_of(len(values), 'block')} of {run} count, too few to begin with: see its report")
-    at, low, high = known.interval(values)
+    at, low, _ = known.interval(values)
     if known.again:
         same, below, above = known.interval(known.again)
         if abs(same) >= known.limit / 2 and not below <= 0 <= above:
@@ -210,22 +223,18 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
                 f"{good} differs from itself by {known.said(known.again)} in {what.name}: the machine, and not the "
                 f"revision, is what is seen; see {run} and docs/operating.md"
             )
-    seen = f"{bad} against {good} is {known.said(values)} in {what.name}, above zero is worse"
-    if high < 0 and -at >= known.limit:
-        raise UserError(
-            f"GOOD is already bad: {seen}; give a GOOD before it, or another METRIC or TYPE: results/{run}/report.md"
-        )
+    seen = f"{bad} against {good} is {known.said(values)} in {what.name}, {what.direction}"
     if low > 0 and at < known.limit:
         raise UserError(f"BAD is not bad: {seen}: real, but below THRESHOLD={what.threshold_pct:g}; give a lower one")
     if at < known.limit:
         raise UserError(
-            f"BAD is not bad, or GOOD is already as bad: {seen}, and {what.threshold_pct:g} % is asked; look at what "
-            f"did change in results/{run}/report.md, give another METRIC or TYPE, or a GOOD before it"
+            f"BAD is neither worse nor better: {seen}, and {what.threshold_pct:g} % is asked; look at what did change "
+            f"in results/{run}/report.md, give another METRIC or TYPE, or a GOOD before it"
         )
     if low <= 0:
         raise UserError(
-            f"whether BAD is bad is open: {seen}; with more blocks (BLOCKS={2 * len(values)}) or on a quieter machine "
-            "it would be known"
+            f"whether BAD is {known.side} is open: {seen}; with more blocks (BLOCKS={2 * len(values)}) or on a quieter "
+            "machine it would be known"
         )
 
 
@@ -239,12 +248,12 @@ def _following(bisection: Bisection, known: Known | None) -> Step | None:
     if known is None:
         return None
     belief, skipped = think(bisection, known), bisection.left_out
-    if posterior.answer(belief.chance, skipped).chance >= posterior.SURE:
+    if posterior.answer(belief, skipped).chance >= posterior.SURE:
         return None
-    at = posterior.following(belief.chance, skipped, {i: len(values) for i, values in known.seen.items()})
+    at = posterior.following(belief, skipped, {i: len(values) for i, values in known.seen.items()})
     if at is None:
         return None
-    blocks = posterior.blocks_for(belief, known.limit, len(known.seen.get(at, [])))
+    blocks = posterior.blocks_for(belief, len(known.seen.get(at, [])))
     return Step(run=f"{bisection.name}-{len(bisection.steps):02d}", at=at, blocks=blocks)
 
 
@@ -266,8 +275,7 @@ def _say(bisection: Bisection, known: Known | None, step: Step) -> None:
         between = number_of(bisection.last - 1, "revision")
         lines += [f"          {between} between; first GOOD against BAD and against itself, {blocks}"]
     else:
-        chance = think(bisection, known).chance
-        best = posterior.answer(chance, bisection.left_out)
-        label = bisection.revisions[best.last].label
-        lines += [f"          so far {label} with {100 * best.chance:.0f} %; now {revision.label}, {blocks}"]
+        best = posterior.answer(think(bisection, known), bisection.left_out)
+        labels = " and ".join(bisection.revisions[last].label for _, last in best.steps)
+        lines += [f"          so far {labels} with {100 * best.chance:.0f} %; now {revision.label}, {blocks}"]
     sys.stderr.write("\n".join(lines) + "\n")

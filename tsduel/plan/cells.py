@@ -11,7 +11,7 @@ from tsduel.question.matrix import AskedCell
 from tsduel.workloads import workload_of
 from tsduel.workloads.protocol import Planned
 
-_STARTED_WITH = {"flags", "env"}
+_STARTED_WITH = {"flags", "env", "files"}
 """Fields of a component that can differ between cells. The others belong to its build."""
 
 
@@ -71,7 +71,7 @@ def started(cell: Cell, asked: AskedCell, variants: Sequence[Variant], first: As
             if differ or len(own.parts) != len(base.parts):
                 raise UserError(
                     f"matrix: variants.{written}.{differ or 'components'}: a cell has no builds of its "
-                    "own, only flags and env: give what is built otherwise as another variant"
+                    "own, only flags, env and files: give what is built otherwise as another variant"
                 )
         changed[variant.name] = tuple(
             component.model_copy(update={name: getattr(part, name) for name in _STARTED_WITH})

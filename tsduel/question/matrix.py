@@ -16,7 +16,7 @@ from tsduel.workloads.experiment import Experiment
 
 MOST_CELLS = 200
 EXCLUDE = "exclude"
-SWEPT = (*Cell.SECTIONS, "variants")
+SWEPT = (*Cell.SECTIONS, "variants", "parameters")
 """Sections that may differ between cells."""
 _WINDOW = ("workload.start", "workload.end")
 _SHORT = {"batch_size": "batch", "data_kind": "data"}

@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from tsduel.core.errors import UserError
-from tsduel.question import knobs, matrix, refusals
+from tsduel.question import knobs, matrix, parameters, refusals
 from tsduel.question.matrix import AskedCell
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Experiment
@@ -124,6 +124,7 @@ def validate(data: dict[str, Any], where: str) -> Experiment:
     if not isinstance(kind, str) or kind not in WORKLOADS:
         raise UserError(f"{where}: kind: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
     model = WORKLOADS[kind].experiment
+    data = parameters.filled(data, where)
     try:
         # From JSON pydantic takes a list for a tuple. JSON has no times, YAML has.
         plain = json.dumps(data, default=str)

@@ -1,5 +1,6 @@
 """What tsduel/targets/NAME.py says of a database as `DATABASE`; the adapter is in scripts/targets/NAME."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,19 @@ PROMQL_TYPES = (
     *("double-groupby-1", "double-groupby-5", "double-groupby-all"),
 )
 """The query types of TSBS's format victoriametrics, which panics on the other types of cpu-only."""
+
+
+MOST_REPLICAS = 9
+
+
+def replicas(role: str, count: int = MOST_REPLICAS) -> tuple[str, ...]:
+    """Return the names of so many components of a role: vmstorage, vmstorage-2, vmstorage-3."""
+    return (role, *(f"{role}-{number}" for number in range(2, count + 1)))
+
+
+def replicated(name: str) -> str:
+    """Return the role of such a name."""
+    return re.sub(r"-[2-9]$", "", name)
 
 
 @dataclass(frozen=True)
@@ -80,6 +94,8 @@ class Database:
     late_s: int | None = None
     """Seconds by which a sample may be older than the newest sample; None for any age."""
     main: str = "server"
+    replicated: tuple[str, ...] = ()
+    """Roles of which a variant may have several; `ports` and `queues` of the target name all of them."""
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Its counters are those of the single-node server; each is in one of the three co
 """
 
 from tsduel.targets import victoriametrics
-from tsduel.targets.database import PROMQL_TYPES, Database
+from tsduel.targets.database import PROMQL_TYPES, Database, replicas
 from tsduel.targets.victoriametrics import LISTENS, NEEDS, program
 
 _SINGLE = victoriametrics.DATABASE.target
@@ -23,14 +23,15 @@ DATABASE = Database(
                 "requests": _SINGLE.counters["requests"].model_copy(update={"labels": _QUERIES}),
             },
             # vminsert acknowledges rows before it has sent them on.
-            "queues": ("vminsert",),
+            "queues": replicas("vminsert"),
             "quiet": ("pending", "active_merges", "inmemory_parts"),
             "before_merge": ("pending", "active_merges"),
-            "ports": {"vmstorage": ("vminsert", "vmselect")},
+            "ports": dict.fromkeys(replicas("vmstorage"), ("vminsert", "vmselect")),
         }
     ),
     programs={role: program(role) for role in ("vmselect", "vminsert", "vmstorage")},
     query_types=PROMQL_TYPES,
     needs=NEEDS,
     main="",
+    replicated=("vmselect", "vminsert", "vmstorage"),
 )

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
+from tsduel.targets.database import MOST_REPLICAS
 
 REVISION = ("ref", "repo", "path")
 # The fields that each source needs; any other of the three would have no effect.
@@ -31,9 +32,11 @@ class Component(Part):
     """One process: where its program comes from, and how it is started.
 
     `files`: name -> text, in the directory that it starts in, so that a flag names a file by its name alone.
+    `replicas`: so many processes of this role, called ROLE, ROLE-2 and so on.
     """
 
     role: str = "server"
+    replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 1
     source: Literal["module", "git", "path", "binary"] = "module"
     ref: str = ""
     repo: str = ""

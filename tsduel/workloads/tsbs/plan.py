@@ -16,7 +16,7 @@ from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.core.wording import number_of
 from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
-from tsduel.targets.database import Program
+from tsduel.targets.database import Program, replicated
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.tsbs.queries import MAY_BE_EMPTY, SAMPLES_PER_LINE, SERIES_A_HOST, point_s, window_hours
 from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
@@ -72,7 +72,7 @@ class TsbsPlanned:
 
     def program(self, _source: Experiment | planned.Plan, variant: Variant | planned.Variant, role: str) -> Program:
         """Return the program that has this role in the variant's database."""
-        return databases()[variant.target].programs[role]
+        return databases()[variant.target].programs[replicated(role)]
 
     def variant_part(self, _asked: Experiment, _variant: Variant) -> dict[str, str]:
         """Return nothing."""

@@ -11,6 +11,7 @@ from tsduel.core import sections
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
 from tsduel.targets import Database, databases
+from tsduel.targets.database import replicas
 from tsduel.workloads import experiment
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
@@ -53,7 +54,12 @@ class TsbsVariant(experiment.Variant):
         database = databases()[self.target]
         if self.components:
             roles = list(database.programs)
-            return tuple(sorted(self.components, key=lambda part: roles.index(part.role)))
+            ordered = sorted(self.components, key=lambda part: roles.index(part.role))
+            return tuple(
+                part.model_copy(update={"role": name, "replicas": 1})
+                for part in ordered
+                for name in replicas(part.role, part.replicas)
+            )
         return tuple(self.model_copy(update={"role": role}) for role in database.required)
 
     _known_target = field_validator("target")(lambda value: _known(value, sorted(databases()), "database"))
@@ -63,7 +69,7 @@ class TsbsVariant(experiment.Variant):
         database = databases()[self.target]
         if self.components and (other := self.model_fields_set - {"target", "components"}):
             raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
-        of_component = {"role", "flags", "env", "files"} & self.model_fields_set
+        of_component = {"role", "replicas", "flags", "env", "files"} & self.model_fields_set
         if of_component and not (self.components or database.main):
             raise ValueError(
                 f"{min(of_component)}: {self.target} has several components; say in `components:` whose it is"
@@ -75,6 +81,11 @@ class TsbsVariant(experiment.Variant):
                 raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(database.programs)}")
             if given.count(role) > 1:
                 raise ValueError(f"component {role!r} is there twice")
+        several: tuple[experiment.Component, ...] = (self, *self.components)
+        for part in several:
+            if part.replicas > 1 and part.role not in database.replicated:
+                allowed = ", ".join(database.replicated) or "none"
+                raise ValueError(f"replicas: of {part.role} {self.target} has one; allowed for: {allowed}")
         for role in database.required:
             if role not in given:
                 raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
@@ -147,6 +158,8 @@ class TsbsExperiment(experiment.Experiment):
     hosts: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_listed)] = ()
     # In one more block after the measured ones.
     profile: tuple[sections.ProfileKind, ...] = ()
+    # Values that flags, files and env of variants name, as {{ rules }} (tsduel.question.parameters).
+    parameters: Mapping[str, bool | float | str] = {}
     # Keys with lists. Each cell is validated by itself, without this section (tsduel.question.matrix).
     matrix: Mapping[str, Any] = {}
 

@@ -1,0 +1,38 @@
+"""Two exhibits with the real programs: the difference of profiles names the function that the commit touched."""
+
+from __future__ import annotations
+
+import re
+
+import history
+import pytest
+from checkout import QUIET, Checkout
+from fakeproject import free_port
+
+# One after the other: they load the machine.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
+
+
+@history.needed
+@pytest.mark.parametrize(
+    ("exhibit", "profile", "fields", "title", "function", "commit"),
+    [
+        ("vm-relabel-if", "cpu", "matrix={} parameters.rules=300", "CPU of ingestion in turn (vmagent)",
+         "lib/promrelabel.(*IfExpression).Match", "690f02f19c"),
+        ("vm-10854", "heap", "", "Memory allocated of ingestion in turn (vmagent)",
+         "app/vmagent/remotewrite.(*remoteWriteCtx).TryPushTimeSeries.func2", "06bc808ddc"),
+    ],
+)  # fmt: skip
+def test_profiles_name_the_function_and_the_commit(tmp_path, exhibit, profile, fields, title, function, commit):
+    """It is among the functions whose cost differs, and its commit among those that touched its package."""
+    checkout = Checkout(tmp_path / "checkout", ansible=False)
+    checkout.environment |= history.rewritten()
+    checkout.make(
+        "tsbs", "RUN=one", f"EXPERIMENT=experiments/museum/{exhibit}.yml", f"PROFILE={profile}",
+        f"SET={fields} design.blocks=1 design.warmup_blocks=0 host.port={free_port()} {QUIET}",
+    )  # fmt: skip
+    report = (checkout.results("one") / "report.md").read_text().replace("\\*", "*")
+    section = report.split(title)[1]
+    names = re.findall(r"^\| (\S+) +\| +[\d,.]+ \|", section, re.MULTILINE)
+    assert function in names[:5]
+    assert re.search(rf"^- `[0-9a-f]+` \S+ {commit} ", report, re.MULTILINE)

@@ -1,0 +1,60 @@
+"""Dose and response: named values that the files and flags of variants take, and sweeps over them."""
+
+from __future__ import annotations
+
+import pytest
+from asking import FAKES, written
+
+from tsduel.core.errors import UserError
+from tsduel.plan import resolve
+from tsduel.question import read
+from tsduel.stats import sweep
+
+FILE = "{% for number in range(rules) %}\n- drop: {{ number }}\n{% endfor %}\n"
+
+
+def side(**fields):
+    """Return a variant of the fake database, with fields of its component."""
+    return {"source": "binary", "path": str(FAKES / "database")} | fields
+
+
+def asked(**parts):
+    """Return the cells of an experiment whose sides have a file with so many rules, and a flag."""
+    one = side(files={"rules.yml": FILE}, flags=["-rules={{ rules }}"])
+    return read.expand(written(variants={"baseline": one, "candidate": one}, **parts), "x.yml")
+
+
+def test_a_file_has_as_many_lines_as_the_cell_says():
+    """In the plan every cell starts its components with its own files and flags, and the cells are a line."""
+    cells = asked(parameters={"rules": 1}, matrix={"parameters.rules": [1, 3]})
+    assert [cell.name for cell in cells] == ["rules=1", "rules=3"]
+    plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
+    of = {cell.name: plan.at(cell.name).variants[0].components[0] for cell in plan.cells}
+    assert of["rules=1"].files["rules.yml"] == "- drop: 0\n"
+    assert of["rules=3"].files["rules.yml"] == "- drop: 0\n- drop: 1\n- drop: 2\n"
+    assert of["rules=3"].flags == ("-rules=3",)
+    (line,) = sweep.lines(plan)
+    assert (line.name, line.at) == ("rules", (1.0, 3.0))
+
+
+def test_one_dose_alone_and_texts_without_parameters():
+    """Without a matrix the parameter's own value counts; without parameters braces are braces."""
+    (cell,) = asked(parameters={"rules": 2})
+    assert cell.asked.variants["candidate"].files["rules.yml"].count("drop") == 2
+    (cell,) = asked()
+    assert cell.asked.variants["candidate"].files["rules.yml"] == FILE
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{{ rulez }}", "'rulez' is undefined; parameters are rules"),
+        ("{% for %}", r"variants\.baseline\.flags\.0: .*; parameters are rules"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    ],
+)
+def test_a_text_that_cannot_be_filled_is_refused(text, sentence):
+    """With its place in the experiment and the parameters that there are."""
+    one = side(flags=[text])
+    with pytest.raises(UserError, match=sentence):
+        read.expand(written(variants={"baseline": one, "candidate": one}, parameters={"rules": 1}), "x.yml")

@@ -1,0 +1,165 @@
+"""The museum: exhibits of experiments/museum, each an experiment with what was reported, and what came of it.
+
+An exhibit is run by `make tsbs`, traced by `make bisect`; what came of it is in results/museum/NAME.json until it is
+kept in docs/museum/NAME.json.
+"""
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+from pydantic import Field
+
+from tsduel.bisect.bisection import HOME as BISECTIONS
+from tsduel.bisect.bisection import Bisection
+from tsduel.core import files
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+from tsduel.core.sections import Part
+
+EXHIBITS = PROJECT / "experiments/museum/exhibits.yaml"
+KEPT = PROJECT / "docs/museum"
+HOME = "museum"
+ALL = "all"
+QUIET = 0.5
+"""Load of the machine, a CPU, above which a figure is no figure of a quiet machine."""
+LIKELY = 0.5
+
+
+class Exhibit(Part):
+    """What exhibits.yaml says of one; its experiment has the same name."""
+
+    compares: str
+    reported: str
+    metric: str
+    type: str = ""
+    expected: str
+    bisect: dict[str, str] = Field(default_factory=dict)
+    found: str = ""
+
+
+class Row(Part):
+    """What a comparison says of an exhibit's metric, in percent; `cell` of a sweep."""
+
+    cell: str
+    change_pct: float | None
+    lo_pct: float | None
+    hi_pct: float | None
+    verdict: str
+
+
+class Shown(Part):
+    """What came of an exhibit: its rows, the likeliest commits with their chances, and the minutes of both.
+
+    `load`: processes that wanted a CPU just before, a CPU; `runs`: names of the run and the bisection.
+    """
+
+    date: str
+    machine: str
+    load: float
+    minutes: float
+    rows: tuple[Row, ...]
+    traced: dict[str, float] = Field(default_factory=dict)
+    traced_minutes: float | None = None
+    runs: tuple[str, ...]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing else ran when it began."""
+        return self.load < QUIET
+
+
+def exhibits() -> dict[str, Exhibit]:
+    """Return all exhibits by name."""
+    written = yaml.safe_load(EXHIBITS.read_text(encoding="utf-8"))
+    return {name: Exhibit.model_validate(fields) for name, fields in written.items()}
+
+
+def shown(name: str, results: Path | None) -> Shown | None:
+    """Return what came of an exhibit: the last run in ``results``, or else what is kept; None if it was never run."""
+    for path in (*([results / HOME / f"{name}.json"] if results else []), KEPT / f"{name}.json"):
+        if path.exists():
+            return Shown.model_validate_json(path.read_text(encoding="utf-8"))
+    return None
+
+
+def chosen(names: list[str]) -> list[str]:
+    """Return the exhibits of these names, or all; a UserError for a name that there is not."""
+    known = exhibits()
+    for name in names:
+        if name not in {*known, ALL}:
+            raise UserError(f"{name}: no exhibit of the museum; there are {', '.join(known)}, or {ALL}")
+    return list(known) if ALL in names else names
+
+
+def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
+    """Run an exhibit and trace it if it says how, keep what came of it, and return it; a UserError where it failed."""
+    exhibit, stamp = exhibits()[name], time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    experiment, run_name = f"EXPERIMENT=experiments/museum/{name}.yml", f"{stamp}-{name}"
+    minutes = _make(environment, "tsbs", f"RUN={run_name}", experiment)
+    document = files.read_json(results / run_name / "stats/comparison.json")
+    rows = [row for row in document["rows"] if (row["metric"], row["query_type"]) == (exhibit.metric, exhibit.type)]
+    if not rows:
+        raise UserError(f"{results / run_name}: no row {exhibit.metric} {exhibit.type}, which exhibits.yaml names")
+    host = files.read_json(next((results / run_name / "raw").glob("host*.json")))
+    done = Shown(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        machine=f"{host['cpus']} CPUs, {host['cpu_model']}",
+        load=round(load, 2),
+        minutes=minutes,
+        rows=tuple(Row(**{field: row[field] for field in Row.model_fields}) for row in rows),
+        runs=(run_name,),
+    )
+    if exhibit.bisect:
+        search = f"{stamp}-{name}-bisect"
+        took = _make(
+            environment, "bisect", f"RUN={search}", experiment, *(f"{k}={v}" for k, v in exhibit.bisect.items())
+        )
+        done = done.model_copy(
+            update={"traced": _traced(results, search), "traced_minutes": took, "runs": (run_name, search)}
+        )
+    files.private_directory(results / HOME)
+    files.write(results / HOME / f"{name}.json", done.model_dump_json(indent=1) + "\n")
+    return done
+
+
+def keep(results: Path) -> list[str]:
+    """Copy what was measured on a quiet machine to where the page has it from; return a sentence for each exhibit."""
+    said = []
+    for path in sorted((results / HOME).glob("*.json")):
+        done = Shown.model_validate_json(path.read_text(encoding="utf-8"))
+        if done.quiet:
+            files.write(KEPT / path.name, done.model_dump_json(indent=1) + "\n")
+        said.append(
+            f"{path.stem}: {'kept' if done.quiet else f'not kept: {done.load:g} processes a CPU ran beside it'}"
+        )
+    return said
+
+
+def _make(environment: Mapping[str, str], *words: str) -> float:
+    """Type a make command; return its minutes."""
+    own = {k: v for k, v in environment.items() if not k.startswith(("MAKE", "MFLAGS")) and k not in {"RUN", "EXHIBIT"}}
+    begin = time.monotonic()
+    sys.stdout.flush()
+    if code := subprocess.run(["make", *words], cwd=PROJECT, env=own, stdin=subprocess.DEVNULL, check=False).returncode:
+        raise UserError(
+            f"make {' '.join(words)} ended with exit code {code}, see above; the other exhibits were not run"
+        )
+    return round((time.monotonic() - begin) / 60, 1)
+
+
+def _traced(results: Path, search: str) -> dict[str, float]:
+    """Return the commits that are likely steps, with their chances."""
+    directory = results / BISECTIONS / search
+    subjects = {revision.ref: revision.subject or revision.label for revision in Bisection.load(directory).revisions}
+    with (directory / "revisions.csv").open(encoding="utf-8", newline="") as stream:
+        chances = {subjects[row["ref"]]: float(row["chance"] or 0) for row in csv.DictReader(stream)}
+    best = max(chances, key=lambda subject: chances[subject])
+    return {subject: chance for subject, chance in chances.items() if chance > LIKELY or subject == best}
