@@ -31,11 +31,11 @@ help: known
 doctor: known
 	$(DO)scripts/doctor full $(OR)
 
-tsbs gobench history calibrate: look
 look: known
 	$(DO)scripts/doctor fast $(OR)
 
-tsbs gobench: .venv
+tsbs gobench: export TSDUEL_LOOKED := 1
+tsbs gobench: look .venv
 	$(DO)# all stages in this order: plan provision build run give-back tidy compare (keep, after AA=1) report
 	$(DO)$(TSDUEL) $@ $(OR)
 

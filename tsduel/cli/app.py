@@ -57,6 +57,10 @@ class Tsduel(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take `tsduel v1.132.0` for `tsduel here v1.132.0`."""
+        if args and args[0].partition("=")[0] == "--results":
+            _, separator, value = args[0].partition("=")
+            value, args = (value, args[1:]) if separator else (args[1] if args[1:] else "", args[2:])
+            _settle(ctx, self.params[0], value)
         known = {*self.list_commands(ctx), *PARTS, "--help", "-h", "--version"}
         if not ctx.resilient_parsing and (not args or args[0] not in known):
             args = [HERE[0], *args]

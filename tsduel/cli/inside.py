@@ -92,7 +92,7 @@ def _revision(top: Path, name: str) -> str:
     if not name.startswith("-") and _git(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}"):
         return f"git:{top}@{name}"
     refs = _git(top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes").split()
-    near = did_you_mean(name, refs)
+    near = f"; did you mean v{name}?" if _VERSION.fullmatch(f"v{name}") else did_you_mean(name, refs)
     if not near and _VERSION.fullmatch(name):
         # A clone need not have the tags; the Go module proxy has.
         return f"module:{name}"

@@ -27,8 +27,10 @@ def execute(name: str, run: str = "", failed: int = 0) -> int:
     if os.environ.get(TYPED) and name != "comment":
         sys.stdout, sys.stderr = _Typed(sys.stdout), _Typed(sys.stderr)
     try:
-        # A wrong FAIL_ON is refused before the first block, not after the last one.
+        # A wrong FAIL_ON or VIEW is refused before the first block, not after the last one.
         outcome.fail_on(os.environ.get("FAIL_ON", ""))
+        if os.environ.get("VIEW") and "VIEW" in command.knobs:
+            importlib.import_module("tsduel.rounds.view.show").wants_screen(os.environ)
         return _execute(command, name, run, failed) or outcome.DONE
     except UserError as error:
         say(str(error))
