@@ -1,6 +1,7 @@
 """`make list`: a line for every run in results/, newest first, also for unreadable ones; it contacts no machine."""
 
 import csv
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,20 +42,32 @@ class Line:
 
 def text(environment: Mapping[str, str], results: Path) -> str:
     """Return the table, the size of all runs on the disk, and a sentence if `latest` is a broken link."""
-    running, link = caches.used_by(environment), results / "latest"
-    entries = [e for e in results.iterdir() if e.is_dir() or e.is_symlink()] if results.is_dir() else []
-    lines = [line(e, running) for e in entries if e.name not in NO_RUNS and not e.name.startswith(".")]
+    runs, link = lines(environment, results), results / "latest"
     lost = lost_latest(link)
-    if not lines:
+    if not runs:
         return "\n".join(filter(None, ("no runs yet: make tsbs makes one", lost)))
-    lines.sort(key=lambda run: (run.created, run.name), reverse=True)
     latest = link.readlink().name if link.is_symlink() else ""
-    shown = table([("*" if run.name == latest else " ", run.cells) for run in lines])
-    count = "1 run takes" if len(lines) == 1 else f"{len(lines)} runs take"
+    shown = table([("*" if run.name == latest else " ", run.cells) for run in runs])
+    count = "1 run takes" if len(runs) == 1 else f"{len(runs)} runs take"
     free = quantity(shutil.disk_usage(results).free)
-    total = f"{count} {quantity(sum(run.size for run in lines))}, and {free} are free there"
+    total = f"{count} {quantity(sum(run.size for run in runs))}, and {free} are free there"
     notes = [lost or ("*: results/latest" if latest else ""), f"{total}. To remove a run: rm -rf results/RUN"]
     return "\n".join([*shown, "", *filter(None, notes)])
+
+
+def as_json(environment: Mapping[str, str], results: Path) -> str:
+    """Return the same runs as JSON: a list of objects with the columns of HEAD, `created` and `size` in bytes."""
+    runs = lines(environment, results)
+    cells = [dict(zip(HEAD, run.cells, strict=True)) for run in runs]
+    return json.dumps([row | {"created": run.created, "size": run.size} for row, run in zip(cells, runs, strict=True)])
+
+
+def lines(environment: Mapping[str, str], results: Path) -> list[Line]:
+    """Return a line for each run, newest first."""
+    running = caches.used_by(environment)
+    entries = [e for e in results.iterdir() if e.is_dir() or e.is_symlink()] if results.is_dir() else []
+    found = [line(e, running) for e in entries if e.name not in NO_RUNS and not e.name.startswith(".")]
+    return sorted(found, key=lambda run: (run.created, run.name), reverse=True)
 
 
 def line(path: Path, running: str) -> Line:

@@ -9,13 +9,14 @@ import pandas as pd
 from plots import numbers
 from plots.charts.load import load_rate
 from plots.charts.style import save
+from tsduel.core import results
 from tsduel.core.errors import UserError
 from tsduel.workloads.tsbs.logs import read_lines, read_load
 from tsduel.workloads.tsbs.output import LoadOutput
 from tsduel.workloads.tsbs.series import curve_of, period
 
 KNOBS = ("TSBS_LOAD_RESULT_CSV_FILE", "TSBS_LOAD_RESULT_CSV_FILE_COMPARE")
-OUT = Path("results/plot-load")
+OUT = "plot-load"
 
 
 def main(environment: Mapping[str, str]) -> None:
@@ -35,8 +36,9 @@ def main(environment: Mapping[str, str]) -> None:
     if len(loads) > 1 and loads[0].rate and loads[1].rate:
         change = numbers.change(100 * (loads[1].rate / loads[0].rate - 1))
         print(f"{given[1]} against {given[0]}: {change} % in the mean rate; one run each: no verdict")
-    OUT.mkdir(parents=True, exist_ok=True)
-    out = OUT / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
+    directory = results.home() / OUT
+    directory.mkdir(parents=True, exist_ok=True)
+    out = directory / "-against-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)[:80] for path in given)
     # Add the ending: with_suffix would replace a part of a version such as v1.2.
     save(load_rate(series, {name: name for name in names}), out.with_name(out.name + ".svg"))
     print(f"Picture: {out}.svg, {out}.png")

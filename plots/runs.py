@@ -24,7 +24,7 @@ from tsduel.core.wording import number_of
 from tsduel.stats.calibration import machine_kind
 from tsduel.workloads import workload_of
 
-OUT = Path("results/trend")
+OUT = "trend"
 MOST_REASONS = 4
 
 
@@ -130,8 +130,9 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     if ratio:
         points[["change", "low", "high"]] = 1 + points[["change", "low", "high"]].astype(float) / 100
     figure = draw(points, name, higher_is_better=higher, ratio=ratio)
-    OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
+    directory = results / OUT
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{metric}{'-' if query_type else ''}{query_type}".replace("/", "_")
     save(figure, path.with_name(path.name + ".svg"))
     drawn = f"Picture of {number_of(len(longest), 'run')}: {path}.svg, {path}.png"
     return markup.paragraphs(*parts, drawn) + "\n"

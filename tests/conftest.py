@@ -14,12 +14,14 @@ import pytest
 from fakeproject import Project
 from xdist.scheduler import LoadGroupScheduling
 
+from tsduel.cli.knobs import KNOBS
+
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 # In the order in which they begin: those that take longest first. The tests without a group come last.
 GROUPS = ("bare", "databases", "real", "blocks", "provider")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
-    "test_(barehost|browser|build|compare|components|crossing|disk|doctor|examine|exports|faults|github|gobench_shared"
+    "test_(barehost|browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|github|gobench_shared"
     "|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares|sweep|uninstall"
     "|upgrade|view_terminal)"
 )
@@ -59,10 +61,8 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Runs of tests beside each other, and beside a real one, do not exclude each other.
     os.environ["TSDUEL_LOCK"] = str(Path(tempfile.gettempdir()) / f"tsduel-tests-{os.getpid()}.lock")
-    # `make test` exports every knob, RUN=latest among them: a test gives its own.
-    makefile = Path(__file__).resolve().parent.parent / "Makefile"
-    knobs = re.findall(r"^(\w+) \?=", makefile.read_text(encoding="utf-8"), re.MULTILINE)
-    for name in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", *knobs} - {"TSDUEL_CACHE"}:
+    # A test gives its own knobs.
+    for name in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", *KNOBS} - {"TSDUEL_CACHE"}:
         os.environ.pop(name, None)
 
 

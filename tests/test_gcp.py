@@ -514,20 +514,3 @@ def test_what_google_says_becomes_a_sentence(said, kind, words):
     error = messages.as_user_error(said, PROJECT, "e2-standard-8", "us-central1-a")
     assert type(error) is kind
     assert words in str(error)
-
-
-def test_what_make_says():
-    """`make tsbs` gives machines back after a failure and at the end; a single stage does not."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "TSBS_", "GCP_", "TARGET"))}
-
-    def dry(*words):
-        root = Path(__file__).resolve().parent.parent
-        return subprocess.run(
-            ["make", "-n", *words], cwd=root, env=clean, capture_output=True, text=True, check=True
-        ).stdout
-
-    ending = '|| .venv/bin/python -m tsduel give-back "$RUN" $?'
-    lines = [line for line in dry("tsbs", "TARGET=gcp").splitlines() if line.endswith(ending)]
-    assert [line.split(" -m tsduel ")[1].split()[0] for line in lines] == ["build", "run"]
-    assert "give-back" not in dry("run")
-    assert "-m tsduel.places.gcp.reap" in dry("reap")

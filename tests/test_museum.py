@@ -115,7 +115,7 @@ def typed(tmp_path, monkeypatch):
             (tmp_path / path).write_text(text)
         return 2.5
 
-    monkeypatch.setattr(museum, "_make", done)
+    monkeypatch.setattr(museum, "_typed", done)
     return said
 
 

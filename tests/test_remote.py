@@ -75,7 +75,7 @@ class TestPlace:
     @pytest.mark.parametrize(
         ("given", "sentence"),
         [
-            ({"TARGET": "moon"}, "TARGET: 'moon' is no place for the blocks; there are: local, ssh"),
+            ({"TARGET": "moon"}, "TARGET: 'moon' is no place for the blocks; allowed: local, ssh"),
             ({"TARGET": "ssh"}, "TARGET=ssh needs to know the machine: add SSH_HOST=user@host"),
             ({"SSH_HOST": "me@there"}, "SSH_HOST is for another machine; add TARGET=ssh, or leave SSH_HOST away"),
             ({"TARGET": "ssh", "SSH_HOST": "me@-oProxyCommand=x"}, "is no machine to log in to; write user@host"),

@@ -95,11 +95,11 @@ class TestHere:
         before = left(clone)
         with (clone / ".cache/run.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            assert "a run is using " in make(clone, "uninstall", user=NOBODY - 1, code=2)
+            assert "a run is using " in make(clone, "uninstall", user=NOBODY - 1, code=1)
         assert left(clone) == before
         elsewhere = clone.parent / "else where"
         elsewhere.mkdir()
-        make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere), code=2)
+        make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere), code=1)
         assert left(clone) == before
         elsewhere.rmdir()
         make(clone, "uninstall", user=NOBODY - 1, TSDUEL_CACHE=str(elsewhere))
@@ -128,7 +128,7 @@ class TestHere:
     def test_other_places_are_told_where_to_go(self, clone):
         """TARGET=gcp is refused."""
         assert "TARGET: nothing of tsduel is installed on 'gcp'" in make(
-            clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=2
+            clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=1
         )
 
 

@@ -6,7 +6,6 @@ kept in docs/museum/NAME.json.
 
 import csv
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from pydantic import Field
 
 from tsduel.bisect.bisection import HOME as BISECTIONS
 from tsduel.bisect.bisection import Bisection
-from tsduel.core import files
+from tsduel.core import children, files
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.core.sections import Part
@@ -103,7 +102,7 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
     exhibit, stamp = exhibits()[name], time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     experiment, run_name = f"EXPERIMENT=experiments/museum/{name}.yml", f"{stamp}-{name}"
-    minutes = _make(environment, "tsbs", f"RUN={run_name}", experiment)
+    minutes = _typed(environment, "tsbs", f"RUN={run_name}", experiment)
     document = files.read_json(results / run_name / "stats/comparison.json")
     rows = [row for row in document["rows"] if (row["metric"], row["query_type"]) == (exhibit.metric, exhibit.type)]
     if not rows:
@@ -119,7 +118,7 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
     )
     if exhibit.bisect:
         search = f"{stamp}-{name}-bisect"
-        took = _make(
+        took = _typed(
             environment, "bisect", f"RUN={search}", experiment, *(f"{k}={v}" for k, v in exhibit.bisect.items())
         )
         done = done.model_copy(
@@ -143,14 +142,13 @@ def keep(results: Path) -> list[str]:
     return said
 
 
-def _make(environment: Mapping[str, str], *words: str) -> float:
-    """Type a make command; return its minutes."""
-    own = {k: v for k, v in environment.items() if not k.startswith(("MAKE", "MFLAGS")) and k not in {"RUN", "EXHIBIT"}}
+def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:
+    """Run a command of tsduel; return its minutes."""
+    own = {k: v for k, v in environment.items() if k not in {"RUN", "EXHIBIT"}}
     begin = time.monotonic()
-    sys.stdout.flush()
-    if code := subprocess.run(["make", *words], cwd=PROJECT, env=own, stdin=subprocess.DEVNULL, check=False).returncode:
+    if code := children.call([sys.executable, "-m", "tsduel", command, *words], own):
         raise UserError(
-            f"make {' '.join(words)} ended with exit code {code}, see above; the other exhibits were not run"
+            f"{command} {' '.join(words)} ended with exit code {code}, see above; the other exhibits were not run"
         )
     return round((time.monotonic() - begin) / 60, 1)
 

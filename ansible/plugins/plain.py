@@ -1,4 +1,4 @@
-"""Ansible's default output, but a failure is printed as plain text."""  # noqa: INP001 - Ansible loads it
+"""One line a task for tsduel/build/progress.py, and failures as plain text; VIEW=verbose: Ansible's own lines too."""  # noqa: INP001 - Ansible loads it
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 DOCUMENTATION = """
 name: plain
 type: stdout
-short_description: Print the message of a failure, and nothing after it
+short_description: Print tasks and failures
 description:
   - The message of ansible.builtin.fail is printed as it is. Every other failure is a defect, and printed in full.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
 """
+
+
+VERBOSE = os.environ.get("VIEW", "").strip() == "verbose"
 
 
 def _log(level: str, text: str) -> None:
@@ -44,7 +47,9 @@ class CallbackModule(Default):
     def v2_playbook_on_task_start(self, task: Task, is_conditional: bool) -> None:  # noqa: FBT001 - Ansible's signature
         """Name the task."""
         _log("INFO", task.get_name())
-        super().v2_playbook_on_task_start(task, is_conditional)
+        if VERBOSE:
+            super().v2_playbook_on_task_start(task, is_conditional)
+        self._display.display(f"task: {task.get_name()}")
 
     def v2_runner_on_failed(self, result: Result, ignore_errors: bool = False) -> Any:  # noqa: FBT001, FBT002 - same
         """Print the reason."""
@@ -63,5 +68,25 @@ class CallbackModule(Default):
 
     def v2_playbook_on_stats(self, stats: AggregateStats) -> None:
         """Print the counts, except after a failure, whose reason must stay last."""
-        if not stats.failures and not stats.dark:
+        if VERBOSE and not stats.failures and not stats.dark:
             super().v2_playbook_on_stats(stats)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        """Name the play."""
+        if VERBOSE:
+            super().v2_playbook_on_play_start(play)
+
+    def v2_runner_on_ok(self, result: Result) -> None:
+        """Name a host that was changed."""
+        if VERBOSE:
+            super().v2_runner_on_ok(result)
+
+    def v2_runner_item_on_ok(self, result: Result) -> None:
+        """Name a part of it."""
+        if VERBOSE:
+            super().v2_runner_item_on_ok(result)
+
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        """Name an included file."""
+        if VERBOSE:
+            super().v2_playbook_on_include(included_file)

@@ -14,6 +14,7 @@ from tsduel.bisect.revisions import Line, Revision, named
 from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.sections import Part
+from tsduel.core.wording import allowed
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.stats.power import FEWEST_BLOCKS
@@ -221,7 +222,7 @@ def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[st
     elif not kind:
         kind = "gobench" if {"MODULE", "PACKAGE", "BENCH"} & set(passed) else DEFAULT_KIND
     if kind not in WORKLOADS:
-        raise UserError(f"KIND: {kind!r} is not known; allowed: {', '.join(WORKLOADS)}")
+        raise UserError(f"KIND: {kind!r} is not known; {allowed(kind, WORKLOADS)}")
     return kind, experiment or ("" if kind == "gobench" else EXPERIMENT)
 
 

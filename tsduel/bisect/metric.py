@@ -6,6 +6,7 @@ from typing import Any, Self
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Metric
 from tsduel.core.sections import Part
+from tsduel.core.wording import did_you_mean
 from tsduel.workloads import WORKLOADS
 
 WORDS = {
@@ -88,7 +89,7 @@ def _followed(kind: str, environment: Mapping[str, str], *, in_turn: bool) -> Fo
     if metric is None or metric.better == "none":
         raise UserError(
             f"METRIC: {given!r} is no metric with a better direction; give {', '.join(words)}, or a metric of "
-            "stats/comparison.csv"
+            f"stats/comparison.csv{did_you_mean(given, [*words, *known])}"
         )
     if metric.per_role:
         query_type = query_type or environment.get("ROLE", "").strip()

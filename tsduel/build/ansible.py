@@ -1,13 +1,12 @@
 """The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tsduel.build import built
-from tsduel.core import rundir, runlog
+from tsduel.build import built, progress
+from tsduel.core import children, rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.places import lent, lock
@@ -20,7 +19,7 @@ UNREACHABLE = 4
 
 
 def main(run_dir: Path) -> int:
-    """Replace this process by ansible-playbook; return 0 if there is nothing to prepare."""
+    """Run ansible-playbook and return its exit code; 0 if there is nothing to prepare."""
     plan = rundir.open_run(run_dir).plan
     if is_home(run_dir):
         # A rented machine is deleted by now.
@@ -49,11 +48,14 @@ def main(run_dir: Path) -> int:
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
+    if plan.is_fleet:
+        # All hosts at once. If a host is lost meanwhile, the others go on.
+        os.environ["TSDUEL_FLEET"] = "1"
+        command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
+    with progress.shown(plan) as bar:
+        code = children.call(command, take=bar.take)
     if not plan.is_fleet:
-        return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
-    # All hosts at once. If a host is lost meanwhile, the others go on.
-    os.environ["TSDUEL_FLEET"] = "1"
-    code = subprocess.run([*command, "--limit", ",".join(chosen), "--forks", str(len(chosen))], check=False).returncode
+        return code
     lost = [name for name in chosen if not (links[name].apart / "build" / "agent.json").exists()]
     if code == UNREACHABLE and len(lost) < len(chosen):
         _say("the others go on without what was not reached")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import caches
+from tsduel.core import caches, results
 from tsduel.core.errors import UserError
 
 _REMEDIES = {
@@ -64,6 +64,6 @@ def sentence(error: OSError) -> str:
     name = error.filename or error.filename2
     if name is None:
         # The error of a stream has no name. We write to these places only: take the fullest disk.
-        places = (Path("results"), caches.directory(os.environ), Path())
+        places = (results.home(), caches.directory(os.environ), Path())
         name = min((p for p in places if p.is_dir()), key=lambda p: shutil.disk_usage(p).free).resolve()
     return f"{name} cannot be written or read: {remedy}, then type the same command again"

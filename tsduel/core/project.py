@@ -1,5 +1,7 @@
-"""The path of this checkout, with its scripts, roles and experiments."""
+"""The path of the project's scripts, roles and experiments: this checkout, or what an installed wheel has of it."""
 
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+IS_INSTALLED = (_PACKAGE / "project").is_dir()
+PROJECT = _PACKAGE / "project" if IS_INSTALLED else _PACKAGE.parent

@@ -1,25 +1,50 @@
 """results/: the runs by name. No library is needed, since `make doctor` works on a fresh clone."""
 
+import os
 import re
 from pathlib import Path
 
 from tsduel.core.errors import UserError
+from tsduel.core.wording import did_you_mean
 
 # A run's name is the name of a directory, and part of commands that users copy.
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
+def home() -> Path:
+    """Return the directory of all runs: TSDUEL_RESULTS, else results/ of the working directory."""
+    return Path(os.environ.get("TSDUEL_RESULTS") or "results")
+
+
 def run_directory(name: str, *, must_exist: bool) -> Path:
     """Return results/RUN for the name of a run, `latest`, or a path that ends with one of them."""
-    run_dir = Path("results") / Path(name).name
+    run_dir = home() / Path(name).name
     if not RUN_NAME.fullmatch(run_dir.name):
         raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
     if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
         raise UserError(lost)
     if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
-        runs = sorted({p.parent.parent.name for p in Path("results").glob("*/plan/experiment.json")} - {"latest"})
-        raise UserError(f"{run_dir}: no such run; there are: {', '.join(runs[-5:]) or 'none yet (make tsbs)'}")
+        runs = sorted({path.name for path in _planned()} - {"latest"})
+        there = f"there are: {', '.join(runs[-5:]) or 'none yet (make tsbs)'}"
+        raise UserError(f"{run_dir}: no such run; {there}{did_you_mean(run_dir.name, [*runs, 'latest'])}")
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
+
+
+def newest_plan() -> str:
+    """Return the name of the run that was planned last, begun or not; latest if there is none."""
+    planned = [path for path in _planned() if path.name != "latest"]
+    return max(planned, key=lambda path: (path / "plan/experiment.json").stat().st_mtime).name if planned else "latest"
+
+
+def _planned() -> list[Path]:
+    return [path.parent.parent for path in home().glob("*/plan/experiment.json")]
+
+
+def point_latest(run_dir: Path) -> None:
+    """Let results/latest lead to a run."""
+    link = run_dir.parent / f".latest.{os.getpid()}"
+    link.symlink_to(run_dir.name)
+    link.rename(run_dir.parent / "latest")
 
 
 def lost_latest(link: Path) -> str:

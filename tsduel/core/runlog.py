@@ -61,17 +61,22 @@ class _Copied:
     """A stream that also logs its whole lines."""
 
     def __init__(self, stream: TextIO, log: Callable[[str, str], None]) -> None:
-        self._stream, self._log = stream, log
+        self.beneath, self._log = stream, log
         self._rest = ""
 
     def write(self, text: str) -> int:
         *whole, self._rest = (self._rest + text).split("\n")
         if whole:
             self._log("INFO", "\n".join(whole))
-        return self._stream.write(text)
+        return self.beneath.write(text)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.beneath, name)
+
+
+def unlogged(stream: Any) -> Any:
+    """Return the stream below one that is logged, for what is in the log already."""
+    return stream.beneath if isinstance(stream, _Copied) else stream
 
 
 def point_ansible(run_dir: Path) -> None:

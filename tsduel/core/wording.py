@@ -1,5 +1,8 @@
 """Seconds, bytes and counts in words, the same everywhere."""
 
+import difflib
+from collections.abc import Iterable
+
 GB = 1e9
 
 
@@ -30,3 +33,22 @@ def last_line(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text with a space for each character that a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that somebody who typed ``word`` may have meant; "" if none is near."""
+    folded = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else ""
+
+
+def allowed(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence: "allowed: quick, local; did you mean quick?"."""
+    names = list(known)
+    return f"allowed: {', '.join(names)}{did_you_mean(word, names)}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence: "; did you mean quick?", or "" if no known word is near."""
+    near = nearest(word, known)
+    return f"; did you mean {near}?" if near else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core import defaults
-from tsduel.core.project import PROJECT
+from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.places import place
 
 MIB = 1 << 20
@@ -54,7 +54,7 @@ class Subject:
 
 def is_readable() -> bool:
     """Return whether this Python is the project's own, with the libraries that read an experiment."""
-    return Path(sys.prefix) == PROJECT / ".venv"
+    return IS_INSTALLED or Path(sys.prefix) == PROJECT / ".venv"
 
 
 def of_run(run_dir: Path) -> Subject:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core.errors import UserError
+from tsduel.core.wording import allowed
 from tsduel.places.gcp import place as gcp
 
 KINDS = ("local", "ssh", "gcp")
@@ -34,7 +35,7 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     if given["HOSTS"] and kind != "gcp":
         raise UserError("HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=ssh SSH_HOST=a,b,c")
     if kind not in KINDS:
-        raise UserError(f"TARGET: {kind!r} is no place for the blocks; there are: {', '.join(KINDS)}")
+        raise UserError(f"TARGET: {kind!r} is no place for the blocks; {allowed(kind, KINDS)}")
     if kind != "ssh":
         for name in SSH_KNOBS:
             # For rented machines SPARE_HOSTS is a number.

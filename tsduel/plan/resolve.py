@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,8 @@ import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GCP_SWEPT, Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
-from tsduel.core.project import PROJECT
+from tsduel.core.project import IS_INSTALLED, PROJECT
+from tsduel.core.results import point_latest
 from tsduel.core.rundir import Run
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
@@ -60,9 +60,8 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
             ),
         )
         write(run_dir, plan, cache=cache)
-        link = run_dir.parent / f".latest.{os.getpid()}"
-        link.symlink_to(run_dir.name)
-        link.rename(run_dir.parent / "latest")
+        if not (run_dir.parent / "latest").exists():
+            point_latest(run_dir)
     _print(run_dir, plan, cache)
 
 
@@ -70,7 +69,7 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     plan = Plan.load(run_dir)
     changed = [name for name, value in given.items() if plan.asked.knobs.get(name) != value]
     experiment = environment.get("EXPERIMENT", "")
-    if experiment and Path(experiment) != Path(plan.asked.experiment):
+    if experiment and question.find(experiment) != Path(plan.asked.experiment):
         changed.insert(0, "EXPERIMENT")
     if changed:
         raise UserError(
@@ -247,7 +246,9 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
 
 
 def own_commit() -> str:
-    """Return the commit of this checkout of tsduel; "" without git."""
+    """Return the commit of this checkout of tsduel; "" without git, or if it is installed."""
+    if IS_INSTALLED:
+        return ""
     command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty", "--abbrev=12"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
-from tsduel.core.wording import last_line
+from tsduel.core.wording import did_you_mean, last_line
 from tsduel.targets.database import Program
 
 FULL_HASH = re.compile(r"[0-9a-f]{40}")
@@ -103,6 +103,8 @@ def _resolve_module(program: Program, ref: str, variant: str) -> ResolvedSource:
     _check_ref(ref, variant)
     if "@" in ref:
         raise UserError(f"variant {variant}: ref {ref!r} must be the version alone, without '@'")
+    if re.fullmatch(r"\d+\.\d+\.\d+\S*", ref):
+        raise UserError(f"variant {variant}: '{ref}' is no version of {program.module}; did you mean v{ref}?")
     answer = download(program, ref)
     if "Sum" not in answer:
         raise UserError(
@@ -145,6 +147,13 @@ def _remote_revision(repo: str, ref: str, variant: str) -> str:
     return _rev_parse(done.stdout.strip(), ref) if done.returncode == 0 else ""
 
 
+def _names(location: str) -> list[str]:
+    """Return the tags and branches of a repository on this machine."""
+    if not location.startswith("/"):
+        return []
+    return run(["git", "-C", location, "for-each-ref", "--format=%(refname:lstrip=2)"]).stdout.split()
+
+
 def _resolve_git(ref: str, repo: str, variant: str) -> ResolvedSource:
     _check_ref(ref, variant)
     if not repo or repo.startswith("-"):
@@ -156,7 +165,8 @@ def _resolve_git(ref: str, repo: str, variant: str) -> ResolvedSource:
     revision = _rev_parse(location, ref) if is_path else _remote_revision(location, ref, variant)
     if not FULL_HASH.fullmatch(revision):
         raise UserError(
-            f"variant {variant}: '{ref}' does not resolve in {location}; give a branch, a tag or a commit that is there"
+            f"variant {variant}: '{ref}' does not resolve in {location}"
+            + (did_you_mean(ref, _names(location)) or "; give a branch, a tag or a commit that is there")
         )
     label = _git_label(ref, revision)
     return ResolvedSource(revision, label, "", "", label)
@@ -190,6 +200,9 @@ def _resolve_path(path: str, variant: str) -> ResolvedSource:
     if not path:
         raise UserError(f"variant {variant}: 'source: path' needs 'path:', the directory of a checkout")
     checkout = Path(absolute_location(path))
+    if not checkout.is_dir():
+        beside = [entry.name for entry in checkout.parent.glob("*") if entry.is_dir()]
+        raise UserError(f"variant {variant}: {checkout}: no such directory{did_you_mean(checkout.name, beside)}")
     top = run(["git", "-C", checkout, "rev-parse", "--show-toplevel"])
     revision = _rev_parse(str(checkout), "HEAD")
     if top.returncode != 0 or not revision or not checkout.samefile(top.stdout.strip()):

@@ -1,9 +1,12 @@
 """pydantic's errors about an experiment, as sentences."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel
+
+from tsduel.core.wording import did_you_mean
 
 
 def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -25,13 +28,15 @@ def sentence(item: Any, root: type[BaseModel]) -> str:
     path = [str(part) for part in item["loc"]]
     key = ".".join(path)
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key; allowed here: {', '.join(_keys_at(path[:-1], root))}"
+        known = _keys_at(path[:-1], root)
+        return f"{key}: unknown key; allowed here: {', '.join(known)}{did_you_mean(path[-1], known)}"
     if item["type"] == "value_error":
         message = str(item["ctx"]["error"])
         return f"{key}: {message}" if key else message
     if item["type"] == "missing":
         return f"{key}: is needed"
-    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r})"
+    near = did_you_mean(item["input"], re.findall(r"'([^']+)'", item["msg"])) if item["type"] == "literal_error" else ""
+    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r}){near}"
 
 
 def _keys_at(path: list[str], root: type[BaseModel]) -> list[str]:

@@ -1,5 +1,6 @@
 """`make status`, `stop`, `fetch` and `ssh`, while a run goes on, here or elsewhere."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -7,18 +8,26 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tsduel.core import rundir
+from tsduel.core import caches, rundir
 from tsduel.core.errors import UserError
 from tsduel.places import lent, lock
 from tsduel.places.lent import STOP_S
 from tsduel.places.ssh.link import Link, is_home
+from tsduel.rounds import runstate
 from tsduel.rounds.run import agent
 
 
-def status(run_dir: Path) -> None:
-    """Print for each machine of a run what it does, and how many blocks are finished, there and here."""
+def status(run_dir: Path, *, as_json: bool = False) -> None:
+    """Print for each machine of a run what it does, and how many blocks are finished, there and here.
+
+    ``as_json``: an object with `run`, `state` (as in `list`), and `finished` and `planned` blocks; no machine is asked.
+    """
     run = rundir.open_run(run_dir)
     planned, here = len(run.due), len(run.blocks)
+    if as_json:
+        state = runstate.state(run, caches.used_by(os.environ))
+        print(json.dumps({"run": run_dir.name, "state": state, "finished": here, "planned": planned}))
+        return
     if run.plan.is_local:
         driver = local_driver(run_dir)
         doing = f"running (pid {driver.pid}, since {driver.since})" if driver else "not running"

@@ -40,18 +40,15 @@ def agent(run_dir: Path) -> Path:
 
 
 def _watch(command: list[str], run_dir: Path) -> int:
-    with_screen = show.wants_screen(os.environ)
-    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT)}
-    if with_screen:
-        environment["TSDUEL_SCREEN"] = "1"
+    show.wants_screen(os.environ)  # a wrong VIEW is refused before anything starts
+    environment = os.environ | {"TSDUEL_DIE_WITH_PARENT": "1", "TSDUEL_PROJECT": str(PROJECT), "TSDUEL_SCREEN": "1"}
     # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
     with tempfile.TemporaryFile("a+b") as output:
-        stream = output if with_screen else None
         for number in ENDING:
             # A signal ends us at once until the child exists. We keep what nohup ignores.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
-        child = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
+        child = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         signal.pthread_sigmask(signal.SIG_BLOCK, (*ENDING, signal.SIGCHLD))
         shown = _Shown(run_dir, output)
         while child.poll() is None:
@@ -94,7 +91,7 @@ class _Shown:
     def _begin(self) -> None:
         expected = Forecast.read(rundir.open_run(self._run_dir))
         log = partial(runlog.write, self._run_dir, "INFO", "run")
-        self._view = show.kind(os.environ)(expected, log, printed=True)
+        self._view = show.kind(os.environ)(expected, log, logged=True)
         self._view.catch_up(self._tail.read())
 
     def _look(self) -> None:

@@ -1,5 +1,7 @@
 """Shows events: a screen on a terminal, plain lines anywhere else."""
 
+import os
+import re
 import sys
 import threading
 import time
@@ -8,7 +10,9 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from tsduel.core import runlog
 from tsduel.core.errors import UserError
+from tsduel.core.wording import did_you_mean
 from tsduel.plan.forecast.spread import Forecast
 from tsduel.rounds.view import model, screen
 from tsduel.rounds.view.events import Event, clean, clock
@@ -16,14 +20,18 @@ from tsduel.rounds.view.paint import Painter
 
 # Seconds between two reads of the events. A timed phase may run on this machine, so read less often then.
 PAUSE_S, PAUSE_TIMED_S = 1.0, 2.0
+PARTS = frozenset({"block-start", "phase-end"})
+"""Events of parts of a block; without VIEW=verbose a block is one line."""
+SIDE = re.compile(r"\b(?:baseline|candidate(?:-\d+)?)\b")
 
 
 def wants_screen(environment: Mapping[str, str]) -> bool:
-    """Whether there is a terminal that can move its cursor, without VIEW=plain."""
+    """Whether there is a terminal that can move its cursor, without VIEW."""
     view = environment.get("VIEW", "").strip()
-    if view not in {"", "plain"}:
+    if view not in {"", "plain", "verbose"}:
         raise UserError(
-            f"VIEW: {view!r} is no way to look at a run; write VIEW=plain for plain lines, or leave it away"
+            f"VIEW: {view!r} is no way to look at a run; write VIEW=plain for a line a block, VIEW=verbose for all "
+            f"phases, or leave it away{did_you_mean(view, ('plain', 'verbose'))}"
         )
     dumb = environment.get("TERM", "") in {"", "dumb"}
     return not view and not dumb and sys.stdout.isatty() and sys.stderr.isatty()
@@ -55,16 +63,16 @@ class Board:
 
 @dataclass(eq=False)
 class View:
-    """Prints plain lines of events on stdout, and other messages on stderr.
+    """Prints a line a block on stdout (VIEW=verbose: a line a phase), and other messages on stderr.
 
     ``expected``: the forecast for the lines after blocks; ``log``: takes the lines that a screen does not
-    print; ``printed``: the Go program prints and logs the lines of events itself. Each ``host`` of a fleet
-    has its own view on one ``board``.
+    print; ``logged``: the Go program logs the lines of events itself. Each ``host`` of a fleet has its own view
+    on one ``board``.
     """
 
     expected: Forecast | None
     log: Callable[[str], object] = lambda _: None
-    printed: bool = False
+    logged: bool = False
     host: str = ""
     board: Board = field(default_factory=Board)
     state: model.State = field(default_factory=model.State)
@@ -87,9 +95,16 @@ class View:
         """Show new events."""
         for event in events:
             forecast = self._advance(event)
+            line = self._named(event.line(self.host))
+            if not self._is_shown(event):
+                if line and not self.logged:
+                    self.log(line)
+                continue
+            if forecast and self.logged:
+                self.log(forecast)
             with self.board.lock:
-                for line in filter(None, ("" if self.printed else event.line(self.host), forecast)):
-                    print(line, flush=True)
+                if text := f"{line}; {forecast.partition(' ')[2]}" if line and forecast else line or forecast:
+                    print(text, file=runlog.unlogged(sys.stdout) if self.logged else sys.stdout, flush=True)
 
     def say(self, text: str) -> None:
         """Show a message that is no event."""
@@ -98,6 +113,17 @@ class View:
 
     def tick(self) -> None:
         """Show that time has passed."""
+
+    def _is_shown(self, event: Event) -> bool:
+        return event.is_bad or event.name not in PARTS or os.environ.get("VIEW", "").strip() == "verbose"
+
+    def _named(self, line: str) -> str:
+        """Say v1.133.0 where an event says candidate, if the labels tell the variants apart."""
+        plan = self.expected.plan if self.expected else None
+        labels = {variant.name: variant.label for variant in plan.variants} if plan else {}
+        if len(set(labels.values())) < len(labels):
+            return line
+        return SIDE.sub(lambda found: labels.get(found[0], found[0]), line)
 
     def _advance(self, event: Event) -> str:
         """Take one more event; return the line of the forecast after the end of a block, else ""."""
@@ -137,7 +163,7 @@ class Screen(View):
         staying = []
         for event in events:
             forecast = self._advance(event)
-            for line in filter(None, ("" if self.printed else event.line(self.host), forecast)):
+            for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
                 log(line)
             if text := screen.history(event, self.state):
                 staying.append(Text.assemble(f"{self.host} ", text) if self.host else text)

@@ -4,6 +4,8 @@ For an unknown name TSBS prints `error: ...` and exits with 0; it panics if the 
 the data's. So both are checked when the experiment is read.
 """
 
+from tsduel.core.wording import allowed
+
 SAMPLES_PER_LINE = {"cpu-only": 10}
 """Use cases with a known number of samples a line; cpu-only writes 10 samples a line, of 10 series a host."""
 SERIES_A_HOST = 10
@@ -37,5 +39,5 @@ def point_s(query_type: str) -> int:
 def window_hours(query_type: str) -> int:
     """Return the hours of data that one query of this type reads; ValueError for an unknown type."""
     if query_type not in WINDOW_HOURS:
-        raise ValueError(f"unknown query type {query_type!r}; allowed: {', '.join(WINDOW_HOURS)}")
+        raise ValueError(f"unknown query type {query_type!r}; {allowed(query_type, WINDOW_HOURS)}")
     return WINDOW_HOURS[query_type]

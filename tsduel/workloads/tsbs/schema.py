@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from tsduel.core import sections
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
+from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
 from tsduel.targets.database import replicas
 from tsduel.workloads import experiment
@@ -29,9 +30,9 @@ def _listed(value: object) -> object:
     )
 
 
-def _known(value: str, allowed: Collection[str], what: str) -> str:
-    if value not in allowed:
-        raise ValueError(f"unknown {what}; allowed: {', '.join(allowed)}")
+def _known(value: str, known: Collection[str], what: str) -> str:
+    if value not in known:
+        raise ValueError(f"unknown {what}; {allowed(value, known)}")
     return value
 
 
@@ -133,7 +134,7 @@ class Design(sections.DesignAsked):
     def _known_metrics(cls, value: dict[str, float]) -> dict[str, float]:
         for name in value:
             if name not in METRICS:
-                raise ValueError(f"{name!r} is no metric; allowed: {', '.join(sorted(METRICS))}")
+                raise ValueError(f"{name!r} is no metric; {allowed(name, sorted(METRICS))}")
         return value
 
 

@@ -1,0 +1,342 @@
+"""The command line: its stages, its sentences for what was mistyped, and checkouts that somebody stands in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gitrepo import Repository
+
+from tsduel.cli import home, inside, whole
+from tsduel.cli.commands import COMMANDS, by_topic
+from tsduel.cli.knobs import KNOBS
+from tsduel.core.errors import UserError
+from tsduel.core.wording import nearest
+from tsduel.question import knobs
+
+PROJECT = Path(__file__).resolve().parent.parent
+STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
+VM = "module github.com/VictoriaMetrics/VictoriaMetrics\n"
+
+
+def tsduel(*words, cwd, **more):
+    """Type `tsduel` in a directory, with a home of its own."""
+    clean = {k: v for k, v in os.environ.items() if k not in KNOBS and not k.startswith(("XDG_", "TSDUEL_"))}
+    environment = clean | {"PYTHONPATH": str(PROJECT), "HOME": str(cwd / "home")} | more
+    return subprocess.run(
+        [sys.executable, "-m", "tsduel.cli.app", *words], cwd=cwd, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """Return the stages that are called, each with its further words, and a dict of the exit codes that they have."""
+    made, codes = [], {}
+
+    def call(command, environment=None, take=None):
+        del environment, take
+        made.append(tuple(str(word) for word in command[command.index("-m") + 2 :]))
+        return codes.get(made[-1][0], 0)
+
+    monkeypatch.setattr(whole.children, "call", call)
+    return made, codes
+
+
+class TestStages:
+    """The order of a comparison."""
+
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [({}, STAGES), ({"AA": "1"}, [*STAGES[:-1], "keep", "report"]), ({"AA": "0"}, STAGES)],
+    )
+    def test_all_in_order_after_a_look_at_the_machine(self, stages, given, expected):
+        """Each runs once; after an A/A run `keep` follows."""
+        assert whole.compare({"KIND": "tsbs", **given}) == 0
+        assert [words[0] for words in stages[0]] == ["fast", *expected]
+
+    @pytest.mark.parametrize("failing", ["build", "run"])
+    def test_a_failure_gives_rented_machines_back(self, stages, failing):
+        """With the exit code of the stage, which says whether they are kept; no later stage runs."""
+        stages[1].update({failing: 3, "give-back": 3})
+        assert whole.compare({"KIND": "tsbs"}) == 3
+        assert stages[0][-2:] == [(failing,), ("give-back", "3")]
+
+    def test_another_failure_is_the_end(self, stages):
+        """What came of the run is there already, or nothing was rented yet."""
+        stages[1]["tidy"] = 2
+        assert whole.compare({"KIND": "tsbs"}) == 2
+        assert stages[0][-1] == ("tidy",)
+
+    def test_a_history_is_a_comparison_and_a_picture(self, stages, monkeypatch):
+        """The picture is of the same run."""
+        monkeypatch.setenv("VERSIONS", "v1 v2 v3")
+        assert whole.history() == 0
+        assert [words[0] for words in stages[0]] == ["fast", *STAGES, "history-of"]
+
+    def test_a_run_is_named_after_what_is_asked(self):
+        """The time, and the experiment's file; whatever is typed makes a name that is one."""
+        assert whole.new_run({"EXPERIMENT": "experiments/quick.yml"}, "tsbs").endswith("Z-quick")
+        assert whole.new_run({}, "tsbs").endswith("Z-local")
+        assert whole.new_run({}, "gobench").endswith("Z-gobench")
+        assert whole.new_run({"EXPERIMENT": "$(touch pwned)"}, "tsbs").endswith("Z---touch-pwned-")
+
+
+def test_every_knob_that_is_read_is_in_the_table():
+    """Make, options and help have it then."""
+    assert set(knobs.NAMES) <= set(KNOBS)
+    options = {name for command in COMMANDS.values() for name in command.knobs}
+    assert set(KNOBS) - options == {"FAST", "PYTHON"}
+
+
+TYPOS = {
+    "raport": "report",
+    "sttus": "status",
+    "wach": "watch",
+    "lst": "list",
+    "plan CANDIDTE=v1.134.0": "CANDIDATE",
+    "plan BASLINE=v1.134.0": "BASELINE",
+    "tsbs EXPERMENT=quick": "EXPERIMENT",
+    "bisect GOD=v1.131.0": "GOOD",
+    "plan --candidte v1.134.0": "--candidate",
+    "report --jsn": "--json",
+    "plan x EXPERIMENT=quik": "quick",
+    "plan x EXPERIMENT=experiments/capcity.yml": "capacity",
+    "plan x EXPERIMENT=quick CANDIDATE=1.132.0": "v1.132.0",
+    "plan x EXPERIMENT=quick CANDIDATE=path:repositry": "repository",
+    "plan x EXPERIMENT=quick CANDIDATE=git:repository@mein": "main",
+    "plan x EXPERIMENT=quick TARGET=shh": "ssh",
+    "plan x EXPERIMENT=quick SET=workload.scal=100": "scale",
+    "plan x EXPERIMENT=quick SET=queries.types=[cpu-max-al-1]": "cpu-max-all-1",
+    "plan x EXPERIMENT=quick SET=variants.baseline.target=victoriametric": "victoriametrics",
+    "plan x EXPERIMENT=quick PROFILE=cpuu": "cpu",
+    "run x VIEW=plian": "plain",
+    "plan x FAIL_ON=regresion": "regression",
+    "tidy lates": "latest",
+    "completion bsh": "bash",
+}
+
+
+@pytest.mark.parametrize("typed", TYPOS)
+def test_a_typo_is_a_sentence_with_the_right_word(tmp_path, typed):
+    """One line on stderr, exit code 2, and no run is made."""
+    Repository(tmp_path / "repository").commit()
+    done = tsduel(*typed.split(" "), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("tsduel: ")
+    assert TYPOS[typed] in said.partition("; ")[2] or said.endswith(f"'{TYPOS[typed]}'?") or "not one of" in said
+    assert not list((tmp_path / "home").glob("**/plan"))
+
+
+def test_a_directory_that_is_missing_is_said_to_be(tmp_path):
+    """The sentence does not speak of git."""
+    done = tsduel("plan", "x", "EXPERIMENT=quick", "CANDIDATE=path:../nowhere", cwd=tmp_path)
+    assert done.stderr.endswith("/nowhere: no such directory\n")
+
+
+def test_help_is_by_topic_and_loads_nothing(tmp_path):
+    """Every command has its line; no library but click is imported for it."""
+    said = tsduel("--help", cwd=tmp_path).stdout
+    for topic, commands in by_topic():
+        assert f"\n{topic}:\n" in said
+        assert all(f"\n  {name} " in said for name, _ in commands)
+    assert "130 interrupted" in said
+    code = "import sys; from tsduel.cli import app; sys.argv[1:] = ['--help']; app.main(); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert not any(f"'{name}'" in loaded.stdout for name in ("pandas", "numpy", "pydantic", "rich", "yaml"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_knobs_and_runs(tmp_path, shell):
+    """Each shell gets a script, and what is completed is the same for all."""
+    assert "_TSDUEL_COMPLETE" in tsduel("completion", shell, cwd=tmp_path).stdout
+    (tmp_path / "runs/r1/plan").mkdir(parents=True)
+    for words, number, expected in (
+        ("tsduel stat", 1, "status"), ("tsduel tsbs CAND", 2, "CANDIDATE="), ("tsduel report r", 2, "r1"),
+    ):  # fmt: skip
+        asked = {"_TSDUEL_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+        if shell == "fish":
+            asked["COMP_CWORD"] = words.split(" ")[-1]
+        said = tsduel(cwd=tmp_path, TSDUEL_RESULTS=str(tmp_path / "runs"), **asked).stdout
+        assert expected in said
+
+
+def test_the_nearest_word_is_near():
+    """A word that is like none gets no advice."""
+    assert nearest("candidte", KNOBS) == "CANDIDATE"
+    assert nearest("xyzzy", KNOBS) == ""
+
+
+class TestHome:
+    """Where results and caches lie."""
+
+    def test_outside_our_checkout_as_xdg_says(self, tmp_path, monkeypatch):
+        """Its variables count where they are absolute; --results counts more."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        environment = {"XDG_CACHE_HOME": "/var/c", "XDG_DATA_HOME": "not/absolute"}
+        home.settle(environment)
+        assert environment["TSDUEL_CACHE"] == "/var/c/tsduel"
+        assert environment["TSDUEL_RESULTS"] == f"{tmp_path}/.local/share/tsduel/results"
+        home.settle(environment, results="mine")
+        assert environment["TSDUEL_RESULTS"] == f"{tmp_path}/mine"
+
+    def test_in_our_checkout_as_with_make(self, monkeypatch):
+        """Results and caches are in it, from any of its directories."""
+        environment = {}
+        monkeypatch.chdir(PROJECT)
+        home.settle(environment)
+        assert environment == {}
+        monkeypatch.chdir(PROJECT / "host")
+        home.settle(environment)
+        assert environment == {"TSDUEL_RESULTS": str(PROJECT / "results")}
+
+
+class TestInside:
+    """A checkout of a database."""
+
+    @pytest.fixture
+    def checkout(self, tmp_path, monkeypatch):
+        """Make one of VictoriaMetrics with a main branch, a branch of two commits, and a tag."""
+        made = Repository(tmp_path / "vm")
+        made.commit("go.mod", VM)
+        made.git("tag", "v1.132.0")
+        made.git("checkout", "--quiet", "-b", "mine")
+        for text in ("one\n", "two\n"):
+            made.commit(text=text)
+        monkeypatch.chdir(made.path)
+        monkeypatch.delenv("EXPERIMENT", raising=False)
+        return made
+
+    @pytest.fixture
+    def asked(self, monkeypatch):
+        """Return the knobs of the comparison that was asked for."""
+        made = {}
+        monkeypatch.setattr(whole, "compare", lambda given: made.update(given) or 0)
+        return made
+
+    def test_alone_it_is_the_tree_against_the_merge_base(self, checkout, asked):
+        """The main branch is upstream's, origin's or this clone's; the experiment is quick."""
+        assert inside.main((), "", full=False, watch=False) == 0
+        base = checkout.git("rev-parse", "main")
+        assert asked["BASELINE"] == f"git:{checkout.path}@{base}"
+        assert asked["CANDIDATE"] == f"path:{checkout.path}"
+        assert Path(asked["EXPERIMENT"]).name == "quick.yml"
+
+    def test_revisions_and_length(self, checkout, asked):
+        """One is the baseline of the tree, two are both sides; --full takes the default experiment."""
+        inside.main(("HEAD~1",), "", full=False, watch=False)
+        assert asked["BASELINE"] == f"git:{checkout.path}@HEAD~1"
+        inside.main((), "v1.132.0", full=True, watch=False)
+        assert asked["BASELINE"] == f"git:{checkout.path}@v1.132.0"
+        assert asked["CANDIDATE"] == f"path:{checkout.path}"
+        assert Path(asked["EXPERIMENT"]).name == "local.yml"
+        inside.main(("v1.132.0", "mine"), "", full=False, watch=False)
+        assert asked["CANDIDATE"] == f"git:{checkout.path}@mine"
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (("1.132.0",), "did you mean v1.132.0?"),
+            (("v1.132.1",), "did you mean v1.132.0?"),
+            (("mein",), "did you mean main?"),
+            (("a", "b", "c"), "two revisions at most"),
+        ],
+    )
+    def test_a_revision_that_is_none(self, checkout, asked, words, sentence):
+        """The nearest one of the checkout is offered."""
+        del checkout
+        with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
+            inside.main(words, "", full=False, watch=False)
+        assert asked == {}
+
+    def test_the_main_branch_without_changes_is_nothing_to_compare(self, checkout, asked):
+        """A file that is changed is."""
+        checkout.git("checkout", "--quiet", "main")
+        with pytest.raises(UserError, match="has no changes against main"):
+            inside.main((), "", full=False, watch=False)
+        checkout.write("new.go", "package x\n")
+        assert inside.main((), "", full=False, watch=False) == 0
+        assert asked["BASELINE"].endswith(checkout.git("rev-parse", "main"))
+
+    @pytest.mark.parametrize(
+        ("module", "target"),
+        [("github.com/prometheus/prometheus", "prometheus"), ("github.com/influxdata/influxdb", "influxdb")],
+    )
+    def test_the_database_is_that_of_go_mod(self, checkout, asked, module, target):
+        """The experiment's variants become such databases."""
+        checkout.write("go.mod", f"module {module}\n\ngo 1.25\n")
+        inside.main((), "", full=False, watch=False)
+        assert f"variants.candidate.target={target}" in asked["SET"]
+
+    @pytest.mark.parametrize("text", ["module github.com/influxdata/influxdb/v2\n", "module example.org/x\n", None])
+    def test_anything_else_is_a_sentence(self, checkout, text):
+        """It says what it is, and nothing is planned."""
+        (checkout.path / "go.mod").unlink()
+        if text:
+            checkout.write("go.mod", text)
+        with pytest.raises(UserError, match=r"is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x: it"):
+            inside.main((), "", full=False, watch=False)
+
+    def test_watch_prints_a_line_a_tree(self, checkout, monkeypatch, capsys, tmp_path):
+        """The first tree, then each that has changed; one that does not build is a line too."""
+        monkeypatch.setattr(inside, "_PAUSE_S", 0.01)
+        monkeypatch.setenv("TSDUEL_RESULTS", str(tmp_path / "results"))
+        runs = []
+
+        def call(_, environment, take):
+            runs.append(environment["RUN"])
+            if len(runs) == 3:
+                raise KeyboardInterrupt
+            log = tmp_path / "results" / environment["RUN"] / "build/candidate.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            if len(runs) == 1:
+                take("tsduel: something else")
+            else:
+                log.write_text("x")
+            checkout.write("file", f"{len(runs)}\n")
+            return 2
+
+        monkeypatch.setattr(inside.children, "call", call)
+        monkeypatch.setattr(whole, "new_run", lambda *_: f"r{len(runs)}")
+        with pytest.raises(KeyboardInterrupt):
+            inside.main((), "", full=False, watch=True)
+        first, second, third = capsys.readouterr().out.splitlines()
+        assert first.startswith(f"watching {checkout.path}; ")
+        assert second.endswith("no result: tsduel: something else")
+        assert third.endswith("does not build: " + str(tmp_path / "results/r1/build/candidate.log"))
+
+
+class TestJson:
+    """What programs read."""
+
+    def test_runs_and_their_state(self, tmp_path):
+        """`list` is a list of objects, `status` an object; stdout has nothing else."""
+        results = ("--results", str(tmp_path / "runs"))
+        done = tsduel("plan", "x", "EXPERIMENT=quick", *QUICKLY, *results, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (run,) = json.loads(tsduel("list", "--json", *results, cwd=tmp_path).stdout)
+        assert (run["run"], run["state"], run["kind"]) == ("x", "planned", "tsbs")
+        state = json.loads(tsduel("status", "x", "--json", *results, cwd=tmp_path).stdout)
+        assert state == {"run": "x", "state": "planned", "finished": 0, "planned": 9}
+        assert "tsduel tsbs RUN=x" in done.stdout
+
+
+QUICKLY = (f"BASELINE=binary:{sys.executable}", f"CANDIDATE=binary:{sys.executable}")
+"""Sides that take no network."""
+
+
+def test_a_plan_leaves_latest_where_it_is(tmp_path):
+    """It leads to the run that was provisioned last; the stages after a plan are about that plan."""
+    results = ("--results", str(tmp_path / "runs"))
+    for name in ("one", "two"):
+        assert tsduel("plan", name, "EXPERIMENT=quick", *QUICKLY, *results, cwd=tmp_path).returncode == 0
+        assert (tmp_path / "runs/latest").readlink().name == "one"
+    assert tsduel("provision", *results, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "runs/latest").readlink().name == "two"

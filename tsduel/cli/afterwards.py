@@ -1,0 +1,21 @@
+"""What to do after a comparison, by what came of it."""
+
+from pathlib import Path
+
+from tsduel.core.files import read_json
+from tsduel.core.rundir import open_run
+
+_MOVED = {"regression", "improvement", "worse", "better"}
+
+
+def text(run_dir: Path) -> str:
+    """Return at most three lines: the next commands."""
+    plan, rows = open_run(run_dir).plan, read_json(run_dir / "stats/comparison.json")["rows"]
+    verdicts = {row["verdict"] for row in rows}
+    name, again = run_dir.name, f"make {plan.kind}, as before, with"
+    lines = [f"make comment RUN={name} prints a block for a pull request"]
+    if not plan.smoke and not plan.profile and verdicts & _MOVED:
+        lines.append(f"{again} PROFILE=cpu says where in the code")
+    if not plan.smoke and any(verdict.startswith("inconclusive") for verdict in verdicts):
+        lines.append(f"{again} BLOCKS={2 * plan.design.blocks} settles more of what is inconclusive")
+    return "\n".join(f"{'next' if line == lines[0] else '':5} {line}" for line in lines)

@@ -1,0 +1,244 @@
+"""The command line. Only click is loaded here: `tsduel --help` is there at once."""
+
+import os
+import sys
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from tsduel.cli import home
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, by_topic
+from tsduel.cli.knobs import KNOBS, refuse_unknown
+from tsduel.core import results
+from tsduel.core.errors import UserError
+
+HERE = ("here", "watch")
+WITH_JSON = ("list", "status", "report")
+SHELLS = ("bash", "zsh", "fish")
+INTERRUPTED = 130
+CODES = """Exit codes: 0 done, 1 a defect of ours, 2 your input or your machine, 3 too many blocks failed, 4 a check
+failed, 5 too noisy for a verdict, 6 a metric got worse (FAIL_ON=regression), 130 interrupted."""
+
+
+class Words(click.ParamType[str]):
+    """KNOB=VALUE, or the name of a run; completes both."""
+
+    name = "word"
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the knobs of the command, and the runs if it is about one."""
+        del ctx, param
+        known = [f"{name}=" for name in COMMANDS[self.command].knobs]
+        if COMMANDS[self.command].scope == RUN and results.home().is_dir():
+            known += [path.name for path in results.home().iterdir() if (path / "plan").is_dir()]
+        return [CompletionItem(word) for word in known if word.startswith(incomplete)]
+
+
+class Tsduel(click.Group):
+    """All commands by topic. Words that begin with none are about the checkout that we stand in."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names that people type."""
+        del ctx
+        return [*HERE, *COMMANDS, "completion"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Make one command; its module is loaded when it runs."""
+        del ctx
+        if cmd_name in HERE:
+            return _here(cmd_name)
+        if cmd_name == "completion":
+            return _completion()
+        return _command(cmd_name) if cmd_name in COMMANDS or cmd_name in PARTS else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `tsduel v1.132.0` for `tsduel here v1.132.0`."""
+        if args and args[0].partition("=")[0] == "--results":
+            _, separator, value = args[0].partition("=")
+            value, args = (value, args[1:]) if separator else (args[1] if args[1:] else "", args[2:])
+            _settle(ctx, self.params[0], value)
+        known = {*self.list_commands(ctx), *PARTS, "--help", "-h", "--version"}
+        if not ctx.resilient_parsing and (not args or args[0] not in known):
+            args = [HERE[0], *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by topic."""
+        del ctx
+        checkout = [("here", "the same as no command: see above"), ("watch", "quick after each build of the tree")]
+        shell = [("completion", "completion for bash, zsh or fish: `tsduel completion --help`")]
+        for topic, listed in [("In a checkout of a database", checkout), *by_topic(), ("Shell", shell)]:
+            with formatter.section(topic):
+                formatter.write_dl(listed)
+
+
+def _options(names: list[str]) -> list[click.Parameter]:
+    where = click.Option(["--results"], metavar="DIR", expose_value=False, callback=_settle, is_eager=True,
+                         help="where runs are kept (default: results/ of our checkout, else as XDG says)")  # fmt: skip
+    knobs = [
+        click.Option([_flag(name)], metavar="VALUE", help=KNOBS[name].help, callback=_set, expose_value=False)
+        for name in names
+        if name != "RUN"
+    ]
+    if "VIEW" in names:
+        more = "a line for each phase too"
+        knobs.append(click.Option(["-v", "--verbose"], is_flag=True, help=more, callback=_verbose, expose_value=False))
+    return [*knobs, where]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.lower().replace('_', '-')}"
+
+
+def _set(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing and param.name:
+        os.environ[param.name.upper()] = value
+
+
+def _verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value and not ctx.resilient_parsing:
+        os.environ["VIEW"] = "verbose"
+
+
+def _settle(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value and not ctx.resilient_parsing:
+        home.settle(os.environ, results=value)
+
+
+def _json(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value and not ctx.resilient_parsing:
+        os.environ["TSDUEL_JSON"] = "1"
+
+
+def _command(name: str) -> click.Command:
+    command = (COMMANDS | PARTS)[name]
+    about_run = command.scope == RUN
+    metavar = "[RUN] [KNOB=VALUE]..." if about_run else "[KNOB=VALUE]..."
+    kind = Words(name) if name in COMMANDS else click.STRING
+    words = click.Argument(["words"], nargs=-1, type=kind, metavar=metavar)
+
+    def call(words: tuple[str, ...]) -> int:
+        from tsduel.cli import stage
+
+        typed = [word for word in words if "=" not in word]
+        knobs = home.words_to_knobs(word for word in words if "=" in word)
+        os.environ.update(knobs)
+        if name == "museum" and typed:
+            os.environ["EXHIBIT"], typed = " ".join(typed), []
+        run, *more = [*typed, ""] if about_run else ["", *typed]
+        if (extra := [*filter(None, more)]) and not (about_run and extra[0].isdecimal()):
+            raise UserError(f"{name}: {extra[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")
+        return stage.execute(name, run or _run_of(name), int(extra[0]) if extra else 0)
+
+    parameters = [words, *_options(list(command.knobs))]
+    if name in WITH_JSON:
+        told = "for programs: JSON on stdout"
+        parameters.append(click.Option(["--json"], is_flag=True, help=told, callback=_json, expose_value=False))
+    return click.Command(
+        name, callback=call, params=parameters, help=f"{command.help[0].upper()}{command.help[1:]}.", epilog=CODES,
+        hidden=name in PARTS,
+    )  # fmt: skip
+
+
+def _run_of(name: str) -> str:
+    """Return RUN, or the run that a command without it is about."""
+    from tsduel.cli import whole
+
+    given = os.environ.get("RUN", "")
+    if given or name not in {"plan", "provision", "build", "run", "import"}:
+        return given or "latest"
+    if name == "plan":
+        return whole.new_run(os.environ, os.environ.get("KIND", "") or "plan")
+    return results.newest_plan()
+
+
+def _here(name: str) -> click.Command:
+    about = "compare the working tree of this checkout with its merge base, or the revisions that are named"
+    revisions = click.Argument(["revisions"], nargs=-1, metavar="[REVISION [REVISION]]")
+    parameters = [
+        revisions,
+        click.Option(["--against"], metavar="REVISION", help="the baseline in place of the merge base"),
+        click.Option(["--full"], is_flag=True, help="the default experiment in place of quick"),
+        *_options(list(COMMANDS["plan"].knobs)),
+    ]
+
+    def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
+        from tsduel.cli import inside
+
+        return inside.main(revisions, against or "", full=full, watch=name == "watch")
+
+    return click.Command(name, callback=call, params=parameters, help=about, epilog=CODES)
+
+
+def _completion() -> click.Command:
+    def call(shell: str) -> None:
+        made = get_completion_class(shell)
+        assert made is not None  # noqa: S101 - SHELLS are click's
+        click.echo(made(Tsduel("tsduel"), {}, "tsduel", "_TSDUEL_COMPLETE").source())
+
+    return click.Command(
+        "completion",
+        callback=call,
+        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
+        help="Print completion for a shell: tsduel completion bash >~/.local/share/bash-completion/completions/tsduel, "
+        "tsduel completion zsh >~/.zfunc/_tsduel, tsduel completion fish >~/.config/fish/completions/tsduel.fish",
+    )
+
+
+ABOUT = """Is the candidate faster or slower than the baseline, by how much, and how sure are we?
+
+\b
+tsduel                              in a checkout: the working tree against its merge base with the main branch
+tsduel v1.132.0 v1.133.0            two revisions of it
+tsduel --against v1.132.0 --full    the working tree against a revision, at full length
+tsduel tsbs CANDIDATE=v1.134.0      anywhere: an experiment with its knobs, each a word or an option
+"""
+
+
+def main() -> int:
+    """Run a command of `python -m tsduel`: results/ and the knobs are those of `make`."""
+    try:
+        refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
+        home.keep_out_of_home(os.environ)
+        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+        app.params.append(click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False,
+                                       callback=_version, help="print the version"))  # fmt: skip
+        code: Any = app.main(prog_name="tsduel", standalone_mode=False)
+    except UserError as error:
+        _say(str(error))
+        return getattr(error, "code", 2)
+    except click.ClickException as error:
+        _say(error.format_message())
+        return 2
+    except click.Abort:
+        _say("interrupted")
+        return INTERRUPTED
+    return int(code or 0)
+
+
+def installed() -> int:
+    """Run `tsduel`: results and caches lie as XDG says, unless we are in a checkout of tsduel."""
+    os.environ.setdefault("TSDUEL_TYPED", "1")
+    home.settle(os.environ)
+    return main()
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    if value:
+        import tsduel
+
+        click.echo(f"tsduel {tsduel.__version__}")
+        ctx.exit()
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines():
+        click.echo(f"tsduel: {line}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(installed())

@@ -1,0 +1,229 @@
+"""Every command: its topic, its sentence, the module that does it, and the knobs that it takes. No library is needed.
+
+`python -m tsduel.cli.commands` prints what `make` alone says, also on a fresh clone.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from tsduel.cli.knobs import KNOBS
+
+Call = Callable[[Any, Path, int], int | None]
+RUN, RESULTS, WHOLE = "of one run", "of all runs", "several stages"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command. ``scope``: RUN, RESULTS or WHOLE; ``groups``: the groups of its knobs.
+
+    ``call`` gets the module, the run's directory (that of all runs unless the scope is RUN), and the exit code of the
+    stage that failed before. It returns an exit code, or None for 0. Modules are loaded late, and so are their
+    libraries.
+    """
+
+    topic: str
+    help: str
+    module: str
+    call: Call = lambda module, run_dir, _: module.main(run_dir)
+    scope: str = RUN
+    groups: tuple[str, ...] = ("run",)
+    makes_run: bool = False
+    logged: bool = False  # in run.log
+
+    @property
+    def knobs(self) -> Iterator[str]:
+        """The knobs that the command takes."""
+        return (name for name, knob in KNOBS.items() if knob.group in self.groups)
+
+
+def _report(report: Any, run_dir: Path, _: int) -> int:
+    report.main(run_dir)
+    exported = importlib.import_module("plots.exports").main(run_dir)
+    code = importlib.import_module("tsduel.stats.outcome").tell(run_dir, os.environ.get("FAIL_ON", ""))
+    if os.environ.get("TSDUEL_JSON"):
+        print((run_dir / "stats/comparison.json").read_text(encoding="utf-8"), end="")
+        return cast("int", code)
+    report.print_summary(run_dir)
+    print(exported)
+    print(importlib.import_module("tsduel.cli.afterwards").text(run_dir))
+    return cast("int", code)
+
+
+def _list(listing: Any, results: Path, _: int) -> None:
+    print(listing.as_json(_ENV, results) if _ENV.get("TSDUEL_JSON") else listing.text(_ENV, results))
+
+
+_CONTROL, _ENDING, _ENV = "tsduel.rounds.control", "tsduel.rounds.ending", os.environ
+_ASKED = ("question", "tsbs", "place", "rented", "run", "view", "cache")
+_COMPARE, _STAGES, _WHILE = "Compare", "Stages (each reads what the one before wrote)", "While the blocks run"
+_RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines", "Share", "Your own logs", "Housekeeping"
+
+
+def _with_environment(module: Any, run_dir: Path, _: int) -> int | None:
+    return cast("int | None", module.main(run_dir, _ENV))
+
+
+def _with_results(module: Any, results: Path, _: int) -> int | None:
+    return cast("int | None", module.main(_ENV, results))
+
+
+def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
+    def call(module: Any, *_: object) -> int:
+        return cast("int", getattr(module, name)())
+
+    return Command(topic, text, "tsduel.cli.whole", call, WHOLE, (*_ASKED, *groups))
+
+
+COMMANDS = {
+    "doctor": Command(
+        "Before anything", "is all here, or with TARGET= there, that a run needs? It changes nothing",
+        "tsduel.doctor.__main__", lambda m, *_: m.main("full"), WHOLE, _ASKED,
+    ),
+    "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
+    "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
+    "bisect": _whole(
+        _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD",
+        "bisect", "search",
+    ),
+    "history": _whole(
+        _COMPARE, 'METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture',
+        "history", "search",
+    ),
+    "museum": Command(
+        _COMPARE, "regressions that people reported: list them, or run EXHIBIT=vm-gogc, several with spaces, or all",
+        "plots.museum", lambda m, results, _: print(m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results)),
+        RESULTS, ("museum", *_ASKED),
+    ),
+    "calibrate": _whole(
+        _COMPARE, "what this machine can tell apart, and in what time: three quick runs of a version that we know",
+        "calibrate",
+    ),
+    "plan": Command(
+        _STAGES, "resolve the experiment and draw the order of blocks", "tsduel.plan.resolve", _with_environment,
+        groups=_ASKED, makes_run=True, logged=True,
+    ),
+    "provision": Command(
+        _STAGES, "say where the blocks run; with TARGET=gcp, rent the machine", "tsduel.places.provision",
+        groups=("run", "rented"), logged=True,
+    ),
+    "build": Command(
+        _STAGES, "Ansible: install what is missing, and build tsduel-host, TSBS and the variants",
+        "tsduel.build.ansible", groups=("run", "view", "cache"), logged=True,
+    ),
+    "run": Command(
+        _STAGES, "tsduel-host: every block that has not been run yet", "tsduel.rounds.run",
+        groups=("run", "view", "cache"), logged=True,
+    ),
+    "give-back": Command(
+        _STAGES, "TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)", _ENDING,
+        lambda m, run, failed: m.main(run, _ENV, failed, forced=False), groups=("run", "rented"), logged=True,
+    ),
+    "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True),
+    "compare": Command(
+        _STAGES, "tidy/*.csv -> stats/comparison.{csv,json}, stats/*.bench.txt", "tsduel.stats.compare", logged=True
+    ),
+    "keep": Command(
+        _STAGES, "after AA=1: keep in results/aa what it says of this kind of machine, for later plans and reports",
+        "tsduel.stats.aa", lambda m, run, _: print(m.keep(run)), logged=True,
+    ),
+    "report": Command(
+        _STAGES, "stats -> report.md, report.html and plots/, and the verdict table on the terminal",
+        "plots.report", _report, logged=True,
+    ),
+    "follow": Command(
+        _WHILE, "watch a run from another terminal, wherever it runs; Ctrl-C leaves it alone",
+        "tsduel.rounds.follow", _with_environment, groups=("run", "view"),
+    ),
+    "status": Command(
+        _WHILE, "what the run is doing, and how many blocks are finished", _CONTROL,
+        lambda m, run, _: m.status(run, as_json=bool(_ENV.get("TSDUEL_JSON"))),
+    ),
+    "stop": Command(
+        _WHILE, "end after the block that is running, wherever that is; twice: now; finished blocks are kept", _CONTROL,
+        lambda m, run, _: m.stop(run), logged=True,
+    ),
+    "fetch": Command(
+        _WHILE, "from another machine: bring home what is finished by now", _CONTROL,
+        lambda m, run, _: m.fetch(run), logged=True,
+    ),
+    "ssh": Command(
+        _WHILE, "to another machine: log in where the blocks run", _CONTROL,
+        lambda m, run, _: m.login(run, _ENV), groups=("run", "on"),
+    ),
+    "destroy": Command(
+        _RENTED, "TARGET=gcp: delete everything of this run, and see that nothing is left", _ENDING,
+        lambda m, run, failed: m.main(run, _ENV, failed, forced=True), groups=("run", "rented"), logged=True,
+    ),
+    "reap": Command(
+        _RENTED, "list what is past its deadline in GCP_PROJECT; YES=1 deletes it",
+        "tsduel.places.gcp.reap", lambda m, *_: m.main(), RESULTS, ("place", "rented"),
+    ),
+    "comment": Command(
+        _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",
+        "plots.comment", lambda m, run, _: print(m.main(run), end=""),
+    ),
+    "compare-runs": Command(
+        _SHARE, 'RUNS="a b c" side by side, with the reason where they cannot be put into one table',
+        "plots.runs", lambda m, *_: print(m.compare(_ENV), end=""), RESULTS, ("runs",),
+    ),
+    "trend": Command(
+        _SHARE, "METRIC= over all stored runs on the same machine with the same data, as a table and a picture",
+        "plots.runs", lambda m, results, _: print(m.trend(_ENV, results), end=""), RESULTS, ("search",),
+    ),
+    "import": Command(
+        _LOGS, "two logs of VictoriaMetrics' `make tsbs` -> a table and a picture in results/imported",
+        "plots.imported", _with_results, RESULTS, ("logs", "question", "run"),
+    ),
+    "tsbs-plot-load": Command(
+        _LOGS, "draw the load rate of one or two CSVs: TSBS_LOAD_RESULT_CSV_FILE= TSBS_LOAD_RESULT_CSV_FILE_COMPARE=",
+        "plots.plot_load", lambda m, *_: m.main(_ENV), RESULTS, ("logs",),
+    ),
+    "benchstat": _whole(
+        "Second opinion", "benchstat's own table of a run: medians and Mann-Whitney, unpaired", "benchstat"
+    ),
+    "list": Command(
+        _HOUSE, "every run in results/, newest first: what it compares, how far it is, what came of it",
+        "plots.listing", _list, RESULTS, (),
+    ),
+    "clean-cache": _whole(
+        _HOUSE, "say what the cache holds, part by part, and remove it; DRY=1 only says", "clean_cache", "remove"
+    ),
+    "uninstall": _whole(
+        _HOUSE, "leave this machine as it was, but for results/; TARGET=ssh SSH_HOST=...: the other one",
+        "uninstall", "remove",
+    ),
+}  # fmt: skip
+PARTS = {
+    "history-of": Command("", "METRIC over the versions of a run", "plots.history", _with_environment, logged=True),
+    "bisection-step": Command(
+        "", "the words of the next run of a bisection", "tsduel.bisect.steps", _with_results, RESULTS
+    ),
+    "bisection": Command(
+        "", "what a bisection has found", "plots.bisection",
+        lambda m, results, _: print(m.main(_ENV, results), end=""), RESULTS,
+    ),
+}  # fmt: skip
+"""Parts of whole commands, which nobody types."""
+
+
+def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each topic with the names and sentences of its commands."""
+    for topic in dict.fromkeys(command.topic for command in COMMANDS.values()):
+        yield topic, [(name, command.help) for name, command in COMMANDS.items() if command.topic == topic]
+
+
+if __name__ == "__main__":
+    for heading, listed in by_topic():
+        sys.stdout.write(f"\n{heading}\n" + "".join(f"  make {name:14} {text}\n" for name, text in listed))
+    sys.stdout.write("""
+Project
+  make test           everything that checks the project, up to real runs; FAST=1: what takes under a minute
+  make bench          our own speed, side by side with the pipeline of VictoriaMetrics' Makefile
+  make help           this text
+\nKnobs (make tsbs CANDIDATE=v1.134.0 BLOCKS=10)\n""")
+    sys.stdout.write("".join(f"  {name:12} {knob.help}\n" for name, knob in KNOBS.items()))

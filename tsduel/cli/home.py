@@ -1,0 +1,55 @@
+"""The environment of a command: knobs that were typed, and where results and caches lie."""
+
+import os
+from collections.abc import Iterable, MutableMapping
+from pathlib import Path
+
+from tsduel.cli.knobs import refuse_unknown
+from tsduel.core import caches
+from tsduel.core.errors import UserError
+from tsduel.core.project import IS_INSTALLED, PROJECT
+
+
+def words_to_knobs(words: Iterable[str]) -> dict[str, str]:
+    """Return KNOB=VALUE words as a mapping; a UserError names the nearest knob of an unknown one."""
+    knobs = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator:
+            raise UserError(f"{word!r} is not KNOB=VALUE")
+        knobs[name] = value
+    refuse_unknown(knobs)
+    return knobs
+
+
+def settle(environment: MutableMapping[str, str], *, results: str = "") -> None:
+    """Set where results and caches lie: --results, the variables, this checkout if we are in it, else as XDG says."""
+    inside = not IS_INSTALLED and Path.cwd().is_relative_to(PROJECT)
+    if results:
+        environment["TSDUEL_RESULTS"] = str(Path(results).absolute())
+    if not inside:
+        environment.setdefault("TSDUEL_RESULTS", str(_xdg(environment, "XDG_DATA_HOME", ".local/share") / "results"))
+        if not environment.get("TSDUEL_CACHE"):
+            environment["TSDUEL_CACHE"] = str(_xdg(environment, "XDG_CACHE_HOME", ".cache"))
+    elif Path.cwd() != PROJECT:
+        environment.setdefault("TSDUEL_RESULTS", str(PROJECT / "results"))
+
+
+def _xdg(environment: MutableMapping[str, str], name: str, default: str) -> Path:
+    # A path that is not absolute has to be ignored, says the specification.
+    given = Path(environment.get(name) or "-")
+    return (given if given.is_absolute() else Path.home() / default) / "tsduel"
+
+
+def keep_out_of_home(environment: MutableMapping[str, str]) -> None:
+    """Point programs that would write into the home directory to the cache; forget the make that called us."""
+    cache = caches.directory(environment)
+    for name, part in (("ANSIBLE_HOME", "ansible"), ("MPLCONFIGDIR", "matplotlib")):
+        environment.setdefault(name, str(cache / part))
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN"):
+        environment.pop(name, None)
+
+
+def is_typed_with_make() -> bool:
+    """Return whether a `make` called this command, or a command that it called."""
+    return bool(os.environ.get("TSDUEL_MAKE"))

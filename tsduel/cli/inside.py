@@ -1,0 +1,166 @@
+"""Inside a checkout of a database: its working tree or its revisions, compared without an experiment of one's own."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tsduel.cli import whole
+from tsduel.cli.commands import COMMANDS
+from tsduel.core import children, results
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+from tsduel.core.wording import did_you_mean, last_line, nearest
+
+MODULES = {
+    "github.com/VictoriaMetrics/VictoriaMetrics": "victoriametrics",
+    "github.com/prometheus/prometheus": "prometheus",
+    "github.com/influxdata/influxdb": "influxdb",
+}
+"""Database by the module of its go.mod; InfluxDB 2 has another one."""
+_BRANCHES = ("HEAD", "master", "main")
+_MAIN = (*(f"{remote}/{name}" for remote in ("upstream", "origin") for name in _BRANCHES), *_BRANCHES[1:])
+_VERSION = re.compile(r"v\d+\.\d+\.\d+\S*")
+_PAUSE_S = 2.0
+
+
+def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> int:
+    """Compare what is named of the checkout that we stand in, the working tree unless two revisions are named."""
+    refuse_command(revisions)
+    top = checkout()
+    database = database_of(top)
+    if len(revisions) + bool(against) > 2:  # noqa: PLR2004 - a comparison has two sides
+        raise UserError("two revisions at most: tsduel BASELINE CANDIDATE, or VERSIONS= for several")
+    if watch and len(revisions) > 1:
+        raise UserError("watch compares the working tree, with one revision at most")
+    knobs = sides(top, revisions, against) | {
+        "EXPERIMENT": os.environ.get("EXPERIMENT") or str(PROJECT / f"experiments/{'local' if full else 'quick'}.yml")
+    }
+    if database != "victoriametrics":
+        targets = " ".join(f"variants.{side}.target={database}" for side in ("baseline", "candidate"))
+        knobs["SET"] = f"{targets} {os.environ.get('SET', '')}".strip()
+    given = {**os.environ, **knobs, "KIND": "tsbs"}
+    return _watch(top, given) if watch else whole.compare(given)
+
+
+def refuse_command(words: Sequence[str]) -> None:
+    """Raise for a mistyped command, which is no revision."""
+    known = [*COMMANDS, "watch", "here", "completion"]
+    if words and (near := nearest(words[0], known)) and not _git(Path.cwd(), "rev-parse", "--verify", "-q", words[0]):
+        raise UserError(f"{words[0]!r} is neither a command nor a revision of this checkout; did you mean {near}?")
+
+
+def checkout() -> Path:
+    """Return the top of the checkout that we stand in."""
+    top = _git(Path.cwd(), "rev-parse", "--show-toplevel")
+    if not top:
+        raise UserError(
+            f"{Path.cwd()} is no git checkout: go into one of VictoriaMetrics, Prometheus or InfluxDB 1.x, or name "
+            "both sides: tsduel tsbs BASELINE=v1.132.0 CANDIDATE=v1.133.0 (tsduel --help)"
+        )
+    return Path(top)
+
+
+def database_of(top: Path) -> str:
+    """Return the database of a checkout by its go.mod."""
+    text = ""
+    with suppress(OSError):
+        text = (top / "go.mod").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
+    module = found[1] if found else ""
+    if module not in MODULES:
+        what = f"its go.mod is of {module}" if module else "it has no go.mod"
+        raise UserError(f"{top} is no checkout of VictoriaMetrics, Prometheus or InfluxDB 1.x: {what}")
+    return MODULES[module]
+
+
+def sides(top: Path, revisions: Sequence[str], against: str) -> dict[str, str]:
+    """Return BASELINE and CANDIDATE; the candidate is the working tree unless two revisions are named."""
+    named = [*([against] if against else []), *revisions]
+    if len(named) == 2:  # noqa: PLR2004 - both sides
+        return {"BASELINE": _revision(top, named[0]), "CANDIDATE": _revision(top, named[1])}
+    base = _revision(top, named[0]) if named else f"git:{top}@{_merge_base(top)}"
+    return {"BASELINE": base, "CANDIDATE": f"path:{top}"}
+
+
+def _revision(top: Path, name: str) -> str:
+    if not name.startswith("-") and _git(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}"):
+        return f"git:{top}@{name}"
+    refs = _git(top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes").split()
+    near = f"; did you mean v{name}?" if _VERSION.fullmatch(f"v{name}") else did_you_mean(name, refs)
+    if not near and _VERSION.fullmatch(name):
+        # A clone need not have the tags; the Go module proxy has.
+        return f"module:{name}"
+    raise UserError(f"{name!r} is no revision of {top}{near or '; git fetch --tags may bring it'}")
+
+
+def _merge_base(top: Path) -> str:
+    main_branch = next((name for name in _MAIN if _git(top, "rev-parse", "--verify", "-q", name)), "")
+    if not main_branch:
+        raise UserError(f"{top} has no main branch to compare with: name a revision, tsduel HEAD~1 or tsduel v1.132.0")
+    base = _git(top, "merge-base", "HEAD", main_branch)
+    if not base:
+        raise UserError(f"{top}: HEAD and {main_branch} have no commit in common: name a revision, tsduel HEAD~1")
+    if base == _git(top, "rev-parse", "HEAD") and not _git(top, "status", "--porcelain"):
+        raise UserError(
+            f"{top} has no changes against {main_branch}: name a revision to compare it with, tsduel HEAD~1"
+        )
+    return base
+
+
+def _watch(top: Path, given: Mapping[str, str]) -> int:
+    """Compare the tree whenever it has changed and builds; print one line a run until Ctrl-C."""
+    print(f"watching {top}; each tree that builds is compared with {given['BASELINE'].rpartition('@')[2][:12]}")
+    seen = ""
+    while True:
+        tree = _tree(top)
+        if tree != seen and tree == _settled(top, tree):
+            seen = tree
+            print(f"{time.strftime('%H:%M:%S')} {_one_run(given)}", flush=True)
+        time.sleep(_PAUSE_S)
+
+
+def _tree(top: Path) -> str:
+    """Return what changes when a file of the tree changes: the commit, and what is not in it."""
+    names = _git(top, "ls-files", "-z", "--modified", "--others", "--exclude-standard").split("\0")
+    times = []
+    for name in filter(None, names):
+        with suppress(OSError):
+            times.append(f"{name} {(top / name).stat().st_mtime_ns}")
+    return "\n".join([_git(top, "rev-parse", "HEAD"), *times])
+
+
+def _settled(top: Path, tree: str) -> str:
+    time.sleep(_PAUSE_S)
+    return _tree(top) if tree else ""
+
+
+def _one_run(given: Mapping[str, str]) -> str:
+    name = whole.new_run(given, "tsbs")
+    lines: list[str] = []
+    command = [sys.executable, "-m", "tsduel", "tsbs"]
+    code = children.call(command, {**given, "RUN": name, "VIEW": "plain"}, take=lines.append)
+    run_dir = results.home() / name
+    if code == whole.INTERRUPTED:
+        raise KeyboardInterrupt
+    if not (run_dir / "stats/comparison.json").exists():
+        log = run_dir / "build/candidate.log"
+        what = f"does not build: {log}" if log.exists() and not log.with_suffix(".json").exists() else ""
+        return what or f"no result: {last_line(chr(10).join(lines))}"
+    text = str(importlib.import_module("plots.comment").main(run_dir))
+    answer = next((line for line in text.splitlines() if line.startswith("**")), "no answer").replace("**", "")
+    return f"{answer} ({run_dir / 'report.html'})"
+
+
+def _git(directory: Path, *words: str) -> str:
+    command = ["git", "-C", str(directory), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UserError("git is not installed; install it and try again") from None
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,89 @@
+"""Runs one command in this process, and turns whatever goes wrong into a sentence and an exit code."""
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, Command
+from tsduel.core import results
+
+TYPED = "TSDUEL_TYPED"
+"""Set if `tsduel` was typed, and not `make`: sentences then name commands of `tsduel`."""
+_MAKE = re.compile(rf"\bmake (?=(?:{'|'.join(COMMANDS)})\b)")
+
+
+def execute(name: str, run: str = "", failed: int = 0) -> int:
+    """Run a command and return its exit code. ``run``: the name of its run; ``failed``: a stage's exit code before."""
+    from tsduel.core import files
+    from tsduel.core.errors import UserError
+    from tsduel.stats import outcome
+
+    command = (COMMANDS | PARTS)[name]
+    if os.environ.get(TYPED) and name != "comment":
+        sys.stdout, sys.stderr = _Typed(sys.stdout), _Typed(sys.stderr)
+    try:
+        # A wrong FAIL_ON or VIEW is refused before the first block, not after the last one.
+        outcome.fail_on(os.environ.get("FAIL_ON", ""))
+        if os.environ.get("VIEW") and "VIEW" in command.knobs:
+            importlib.import_module("tsduel.rounds.view.show").wants_screen(os.environ)
+        return _execute(command, name, run, failed) or outcome.DONE
+    except UserError as error:
+        say(str(error))
+        return int(getattr(error, "code", outcome.USER))
+    except BrokenPipeError:
+        return outcome.DONE
+    except KeyboardInterrupt:
+        print("tsduel: interrupted", file=sys.stderr)
+        return outcome.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - a stack trace helps only developers; run.log has it
+        sentence = files.sentence(error) if isinstance(error, OSError) else ""
+        print(f"tsduel: {sentence or _defect(error, command, name, run)}", file=sys.stderr)
+        return outcome.USER if sentence else outcome.DEFECT
+
+
+def _execute(command: Command, name: str, run: str, failed: int) -> int | None:
+    from tsduel.core import runlog
+
+    if command.scope != RUN:
+        # The terminal or file may not have every character.
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
+        return command.call(importlib.import_module(command.module), results.home(), 0)
+    run_dir = results.run_directory(run, must_exist=not command.makes_run)
+    with runlog.recording(run_dir, name) if command.logged else nullcontext():
+        return command.call(importlib.import_module(command.module), run_dir, failed)
+
+
+def say(text: str) -> None:
+    """Print each line of an error."""
+    if text:
+        print("\n".join(f"tsduel: {line}" for line in text.splitlines()), file=sys.stderr)
+
+
+def _defect(error: Exception, command: Command, name: str, run: str) -> str:
+    """Describe an unexpected error in a sentence: what, in which line of our files, and what to send us."""
+    from tsduel.core.project import PROJECT
+
+    ours = tuple(str(room) for room in (Path(__file__).parents[1], PROJECT / "plots"))
+    stack = traceback.extract_tb(error.__traceback__)
+    at = next((frame for frame in reversed(stack) if frame.filename.startswith(ours)), stack[-1])
+    what = f"{' '.join(repr(error).split())[:300]} in {Path(at.filename).name}, line {at.lineno}"
+    log = f", with run.log of {run}, which has all of it" if command.logged else ""
+    return f"a defect of ours in `{name}` ({what}); nothing that was measured is lost. Please report it{log}"
+
+
+class _Typed:
+    """A stream that says `tsduel status` where our sentences say `make status`."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return int(self._stream.write(_MAKE.sub("tsduel ", text)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

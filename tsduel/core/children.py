@@ -1,0 +1,43 @@
+"""Programs that we wait for: they get our signals, and we return their exit codes."""
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def call(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str] | None = None,
+    take: Callable[[str], object] | None = None,
+) -> int:
+    """Run a program to its end and return its exit code, 128 + N if signal N has ended it.
+
+    ``take``: called with each line of its output; without it the output is ours.
+    """
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if take else {}
+    words = [str(word) for word in command]
+    # A terminal sends Ctrl-C to the child as well.
+    with subprocess.Popen(words, env=environment, **streams) as child, _forwarded_to(child):  # type: ignore[call-overload]
+        if take:
+            for line in child.stdout:
+                take(line.rstrip("\n"))
+        code = int(child.wait())
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _forwarded_to(child: subprocess.Popen[str]) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_FORWARDED)}
+    signal.signal(signal.SIGINT, lambda *_: None)
+    for number in _FORWARDED:
+        if before[number] is not signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda received, _: child.send_signal(received))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
