@@ -11,18 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from fakeproject import PATIENCE_S, wait_for
 from gitrepo import Repository
 
 from tsduel.plan import sources
 from tsduel.targets import databases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parent.parent
 TARGET = databases()["victoriametrics"].programs["server"]
@@ -336,19 +332,12 @@ def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
     def halves() -> list[Path]:
         return [path for path in (run.cache / "variants").iterdir() if path.is_dir()]
 
-    def wait(seconds: float, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.1)
-
     with run.start(of) as process:
-        wait(60, lambda: sleeps() or process.poll() is not None)
+        wait_for(lambda: sleeps() or process.poll() is not None)
         assert sleeps()
         os.killpg(process.pid, number)
-        process.communicate(timeout=30)
-    wait(10, lambda: not sleeps() and not halves())
-    assert not sleeps()
-    assert not halves()
+        process.communicate(timeout=PATIENCE_S)
+    wait_for(lambda: not sleeps() and not halves())
 
 
 def go_on_path(directory: Path, version: str) -> str:
