@@ -314,6 +314,22 @@ def test_sources_that_changed_since_the_plan_are_not_built(run, repository):
     assert f"{repository.path} changed since the plan was made; plan again" in text
 
 
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path):
+    """As on a full disk: the file and the reason, without a stack trace."""
+    (tmp_path / "file").touch()
+    environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "file" / "cache")}
+    done = subprocess.run(
+        [sys.executable, PROJECT / "ansible/build.py", "agent"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("[Errno 20] Not a directory: ")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("number", "of"), [(signal.SIGINT, ""), (signal.SIGTERM, "candidate")])
 def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
     """Ctrl-C and SIGTERM end the build's processes, and the cache holds no half of it."""
