@@ -398,7 +398,8 @@ def main() -> int:
             tsbs(run, arguments.version)
         else:
             variant(run, arguments.name)
-    except BuildError as error:
+    except (BuildError, OSError, subprocess.CalledProcessError) as error:
+        # An OSError is the machine's, as a full disk, and says the file.
         with contextlib.suppress(BrokenPipeError):
             print(error, file=sys.stderr, flush=True)
         return 2

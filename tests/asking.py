@@ -37,9 +37,9 @@ def written(binary: Path = FAKES / "database", **parts: Any) -> dict[str, Any]:
         "workload": {"scale": 2, "interval": "1h", "workers": 1},
         "queries": {"types": TYPES[:1], "workers": 1, "max_count": 200},
         "duel": {"seconds": 0.1, "sittings": 2, "least": 8, "fewest": 4, "idle_s": 0.1},
-        "settle": {"timeout_s": 10, "polls": 1, "poll_s": 1},
+        "settle": {"timeout_s": 120, "polls": 1, "poll_s": 1},
         "design": {"blocks": 1, "warmup_blocks": 0, "max_failed_blocks": 99},
-        "watchdog": {"health_s": 20, "load_stall_s": 20, "query_stall_s": 20, "stop_s": 20, "idle_timeout_s": 5},
+        "watchdog": {"health_s": 120, "load_stall_s": 120, "query_stall_s": 120, "stop_s": 120, "idle_timeout_s": 5},
         "noise": UNJUDGED,
         "host": {"port": free_port(), "pin": "off"},
     }

@@ -41,7 +41,7 @@ PASSED = (
 )
 TRUST = ("SSL_CERT_FILE", "PIP_CERT", "GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-START_S = 60.0
+START_S = 240.0
 MOST_SAID = 2000
 TIMES, PAUSE_S = 3, 20.0
 USERS = ("tester", "plain")  # the first may use sudo without a password

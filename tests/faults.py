@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 240.0
 # After the end of a driver that was killed what it has started has this long to end what it has started.
-ENDING_S = 30.0
-# When nothing of the run's own is left for the moment that was drawn, as after its last block.
-LATE_S = 20.0
+ENDING_S = PATIENCE_S
 RUN_ENDS = ("driver", "stopped driver", "everything", "power")
 
 
@@ -138,7 +136,7 @@ class Disturbed:
             # Only a run that is not there can be met at its begin.
             began = "block-start"
         self._running()
-        deadline = time.monotonic() + LATE_S
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             fresh = [e for e in self._events()[len(before) :] if e["event"] == began]
             if any(began != "phase-start" or e["phase"] == phase for e in fresh):
@@ -151,7 +149,7 @@ class Disturbed:
 
     def _kill(self, kind: str) -> bool:
         """Kill what was drawn, waiting a moment for it to be there; false if it never was, since the run has ended."""
-        deadline = time.monotonic() + LATE_S
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             assert self.process is not None
             if self.process.poll() is not None:

@@ -104,20 +104,24 @@ def test_machines_that_the_experiment_does_not_want():
 
 
 class FakeHost(Host):
-    """A host whose `address` is the address reached, a bar, and all its addresses."""
+    """A host whose `address` is the address reached, a bar, and all its addresses; without any it has no `ip`."""
 
     def run(self, *_words, **_more):
         """Answer after a login shell's greeting."""
         reached, addresses = self.address.split("|")
-        said = f"welcome = hello\nreached=192.0.2.1 4711 {reached} 22\naddresses={addresses}\n"
-        return subprocess.CompletedProcess([], 0, said, "")
+        said = f"Welcome to a 3: word greeting\nreached 192.0.2.1 4711 {reached} 22\n"
+        if not addresses:
+            return subprocess.CompletedProcess([], 127, said, "sh: 1: ip: not found\n")
+        said += "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever\n"
+        cards = (f"2: eth0    inet {text}/24 brd 10.0.0.255 scope global eth0\n" for text in addresses.split())
+        return subprocess.CompletedProcess([], 0, said + "".join(cards), "")
 
 
 @pytest.mark.parametrize(
     ("reached", "addresses", "given", "found"),
     [
         ("10.0.0.5", "10.0.0.5 172.17.0.1", None, "10.0.0.5"),
-        ("8.8.8.8", "8.8.8.8 10.0.0.5 10.0.0.5 fd00::1", None, "10.0.0.5"),
+        ("8.8.8.8", "8.8.8.8 10.0.0.5 10.0.0.5", None, "10.0.0.5"),
         ("10.0.0.5", "10.0.0.5 10.9.0.5", "10.9.0.5", "10.9.0.5"),
     ],
 )
@@ -130,6 +134,7 @@ def test_the_private_address(reached, addresses, given, found):
     ("addresses", "given", "sentence"),
     [
         ("8.8.8.8", None, "(it has: none); name it: SSH_HOST=user@host/10.0.0.5"),
+        ("", None, "its addresses are not known (sh: 1: ip: not found): install `ip` there"),
         ("8.8.8.8 10.0.0.5 172.17.0.1", None, "(it has: 10.0.0.5, 172.17.0.1); name it"),
         ("8.8.8.8 10.0.0.5", "8.8.8.8", "has no private address 8.8.8.8; it has: 10.0.0.5"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import statistics
 import subprocess
 
 import pytest
@@ -100,11 +99,11 @@ def left(host):
     return [line for line in host.processes().values() if line and not line.startswith("sshd")]
 
 
-def service_ms(run_dir, block, query_type):
-    """Return the median service time of a type in a block, over all variants."""
+def fastest_ms(run_dir, block, query_type):
+    """Return the shortest service time of a type in a block, over all variants."""
     with gzip.open(run_dir / f"raw/{block:03d}/duel/exchanges.csv.gz", "rt", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["query_type"] == query_type]
-    return statistics.median(float(row[name]) for row in rows for name in (f"{side}_ns" for side in SIDES)) / 1e6
+    return min(float(row[name]) for row in rows for name in (f"{side}_ns" for side in SIDES)) / 1e6
 
 
 def cpu_us(run_dir, block, query_type):
@@ -140,13 +139,10 @@ def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
         at for at in ours if int(at.partition(":")[2], 16) >= PORT and not at.startswith(("0200D60A", "0100007F"))
     } == set()
     assert any(at.startswith("0200D60A") for at in ours)
-    slower_ms, worked_ms = [], []
-    for query_type in ("single-groupby-1-1-1", "double-groupby-1"):
-        slower_ms.append(service_ms(run_dir, 2, query_type) - service_ms(run_dir, 1, query_type))
-        worked_ms.append((cpu_us(run_dir, 2, query_type) - cpu_us(run_dir, 1, query_type)) / 1e3)
-    # Far more than what other tests beside this one do to a query; the way may take longer still.
-    assert min(slower_ms) > 10
-    assert min(worked_ms) < 0.4 * min(slower_ms)
+    # No answer is there before its way is over, however fast or busy the machine; work is nothing of that way.
+    query_type = "single-groupby-1-1-1"
+    assert fastest_ms(run_dir, 1, query_type) < 20 <= fastest_ms(run_dir, 2, query_type)
+    assert cpu_us(run_dir, 2, query_type) / 1e3 < 20
     facts = [json.loads((run_dir / f"raw/host{number}.json").read_text()) for number in (1, 2)]
     assert facts[1]["link"]["address"] == "10.214.0.2"
     assert "clock_ahead_ms" in facts[1]["link"]

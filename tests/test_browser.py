@@ -47,7 +47,6 @@ def test_the_first_screen_holds_question_answer_and_picture(report, browser, tmp
     browser.open(report, *SCREENS[screen])
     assert browser.run("shown()") == [True, True, True]
     assert browser.run("forms()") == [{"wide": "wide", "phone": "narrow"}[screen]]
-    assert browser.run("performance.timing.domInteractive - performance.timing.navigationStart") < 5000, "1 s when idle"
     browser.screenshot((DOCS if os.environ.get("UPDATE_GOLDEN") else tmp_path) / f"report-{screen}.png")
     assert browser.run("cut()") == []
     browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")

@@ -11,18 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from fakeproject import PATIENCE_S, wait_for
 from gitrepo import Repository
 
 from tsduel.plan import sources
 from tsduel.targets import databases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROJECT = Path(__file__).resolve().parent.parent
 TARGET = databases()["victoriametrics"].programs["server"]
@@ -318,6 +314,22 @@ def test_sources_that_changed_since_the_plan_are_not_built(run, repository):
     assert f"{repository.path} changed since the plan was made; plan again" in text
 
 
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path):
+    """As on a full disk: the file and the reason, without a stack trace."""
+    (tmp_path / "file").touch()
+    environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "file" / "cache")}
+    done = subprocess.run(
+        [sys.executable, PROJECT / "ansible/build.py", "agent"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("[Errno 20] Not a directory: ")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("number", "of"), [(signal.SIGINT, ""), (signal.SIGTERM, "candidate")])
 def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
     """Ctrl-C and SIGTERM end the build's processes, and the cache holds no half of it."""
@@ -336,19 +348,12 @@ def test_an_interrupted_build_leaves_nothing(run, repository, number, of):
     def halves() -> list[Path]:
         return [path for path in (run.cache / "variants").iterdir() if path.is_dir()]
 
-    def wait(seconds: float, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.1)
-
     with run.start(of) as process:
-        wait(60, lambda: sleeps() or process.poll() is not None)
+        wait_for(lambda: sleeps() or process.poll() is not None)
         assert sleeps()
         os.killpg(process.pid, number)
-        process.communicate(timeout=30)
-    wait(10, lambda: not sleeps() and not halves())
-    assert not sleeps()
-    assert not halves()
+        process.communicate(timeout=PATIENCE_S)
+    wait_for(lambda: not sleeps() and not halves())
 
 
 def go_on_path(directory: Path, version: str) -> str:

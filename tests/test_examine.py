@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from tsduel.doctor import __main__ as doctor
 from tsduel.doctor import subject
 
 EXAMINE = Path(__file__).resolve().parent.parent / "scripts" / "examine-host"
-LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=0.2")
+LIMITS = ("steal_pct=5", "steal_flag_pct=1", "foreign_cpu_flag_pct=2", "clock_step_s=60")
 # With priority over other processes, if root.
 BURNER = "import os, signal; signal.alarm(60); os.geteuid() or os.nice(-15)\nwhile True: pass"
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', {})); print('on', flush=True); time.sleep(60)"
@@ -40,8 +39,7 @@ class Machine:
 
     def __init__(self, root):
         self.proc, self.sys, self.bin = root / "proc", root / "sys", root / "bin"
-        self.steal, self.step_s, self.busy = 0.0, 0.0, {}
-        self.began = time.time()
+        self.steal, self.busy = 0.0, {}
         self.write("proc/meminfo", meminfo())
         self.write("proc/cpuinfo", "processor: 0\nmodel name\t: Fast CPU\n")
         self.write("proc/loadavg", "0.10 0.20 0.30 1/100 12345\n")
@@ -50,7 +48,7 @@ class Machine:
         self.write("sys/fs/cgroup/cpu.max", "max 100000\n")
         self.program("nproc", "echo 2")
         self.program("python3", "echo 0")  # adjtimex: synchronised
-        self.tick()
+        self.ran(0)
 
     def write(self, name, text):
         """Write a file of the machine, at once."""
@@ -70,12 +68,9 @@ class Machine:
         """Add a process that takes this share of one CPU."""
         self.busy[pid] = (name, share, kernel)
         self.write(f"proc/{pid}/comm", f"{name}\n")
-        self.tick()
 
-    def tick(self):
-        """Update the counters."""
-        run = time.time() - self.began
-        self.write("proc/uptime", f"{1000 + run - self.step_s:.2f} 0.00\n")
+    def ran(self, run):
+        """Write the counters after so many seconds."""
         stolen = int(run * 2 * 100 * self.steal)
         self.write("proc/stat", f"cpu  100 0 100 {int(run * 100)} 0 0 0 {stolen} 0 0\ncpu0 1\ncpu1 1\n")
         for pid, (name, share, kernel) in self.busy.items():
@@ -84,27 +79,35 @@ class Machine:
                 f"proc/{pid}/stat", f"{pid} ({name}) R 1 1 1 0 -1 {flags} 0 0 0 0 {int(run * 100 * share)} 0 0 0\n"
             )
 
-    def look(self, tmp_path, *words, mode="full", step_s=0.0):
-        """Return examine-host's lines about it, by subject."""
-        stop = threading.Event()
+    def look(self, tmp_path, *words, mode="full", step_s=0.0, sample_s=0.5):
+        """Return examine-host's lines about it, by subject. Its counters are those of the moment of each reading.
+
+        The time since boot is a pipe: who reads it waits until the other files are written. `step_s`: of the clock
+        between the two readings.
+        """
+        self.ran(0)
+        uptime = self.proc / "uptime"
+        pipes = [self.proc / f"uptime.{number}" for number in (1, 2)]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        pipes[0].replace(uptime)
 
         def live():
-            while not stop.wait(0.02):
-                self.step_s = step_s if time.time() - begun > 0.6 else 0.0
-                self.tick()
+            began = time.time()
+            with uptime.open("w") as first:
+                pipes[1].replace(uptime)
+                first.write("1000.00 0.00\n")
+            with uptime.open("w") as second:
+                run = max(0.1, time.time() - began - step_s)
+                self.ran(run)
+                second.write(f"{1000 + run:.2f} 0.00\n")
 
         environment = os.environ | {
-            "TSDUEL_PROC": str(self.proc), "TSDUEL_SYS": str(self.sys), "TSDUEL_SAMPLE_S": "1.5",
+            "TSDUEL_PROC": str(self.proc), "TSDUEL_SYS": str(self.sys), "TSDUEL_SAMPLE_S": str(sample_s),
             "PATH": f"{self.bin}:{os.environ['PATH']}",
         }  # fmt: skip
-        self.began = begun = time.time()
-        thread = threading.Thread(target=live)
-        thread.start()
-        try:
-            return examine(f"mode={mode}", f"dir={tmp_path}", *LIMITS, *words, environment=environment)
-        finally:
-            stop.set()
-            thread.join()
+        threading.Thread(target=live, daemon=True).start()
+        return examine(f"mode={mode}", f"dir={tmp_path}", *LIMITS, *words, environment=environment)
 
 
 def examine(*words, environment=None):
@@ -185,10 +188,11 @@ class TestMachineOfFiles:
         assert machine.look(tmp_path)["clock"][0] == "ok"
 
     def test_a_clock_that_steps(self, machine, tmp_path):
-        """The wall clock and the time since boot differ, here by 3 s."""
-        level, finding, _ = machine.look(tmp_path, step_s=3.0)["clock-step"]
+        """The wall clock and the time since boot differ, here by more than a minute."""
+        level, finding, _ = machine.look(tmp_path, step_s=-300.0)["clock-step"]
         assert level == "warning"
-        assert finding.startswith(("the clock was set by 3.0", "the clock was set by 2.9"))
+        step = float(finding.removeprefix("the clock was set by ").split(" ")[0])
+        assert step == pytest.approx(-300, abs=60)
 
     @pytest.mark.parametrize(
         ("share", "sentence"), [(0.2, "that spoils blocks (noise.steal_pct)"), (0.03, "it will be flagged")]
@@ -228,14 +232,11 @@ class TestMachineOfFiles:
         assert found["steal"][0] == "ok"
 
     def test_the_fast_part_takes_no_sample(self, machine, tmp_path):
-        """It uses the load average, and less than half a second of CPU."""
+        """It uses the load average: a sample would take an hour here."""
         machine.write("proc/loadavg", "1.50 0.20 0.30 1/100 12345\n")
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found = machine.look(tmp_path, mode="fast")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found = machine.look(tmp_path, mode="fast", sample_s=3600)
         assert found["load"][:2] == ("warning", "1.50 processes ran or waited over the last minute, on 2 CPUs")
         assert not {"steal", "processes", "clock"} & set(found)
-        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
     hosts, spare = fleet.hosts[:2], fleet.hosts[2 : 2 + spares]
     run_dir = fleet.prepare(f"lost{spares}", hosts, spare, design={"blocks": 8})
     links = Link.all(run_dir)
-    attending = elsewhere.Fleet(run_dir, links, lambda name: View({}, lambda _: None, host=name), patience_s=3)
+    attending = elsewhere.Fleet(run_dir, links, lambda name: View({}, lambda _: None, host=name), patience_s=15)
     lost = []
 
     def view_of(name):

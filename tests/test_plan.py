@@ -272,6 +272,9 @@ class TestDuration:
         assert once.block_s < often.block_s
 
 
+CHURN = {"pct": 50.0, "every_s": 60}
+
+
 class TestKeys:
     """A key changes when anything that shapes the data changes, and only then."""
 
@@ -302,6 +305,37 @@ class TestKeys:
         before, after = planned(), planned(**{section: {name: value}})
         assert (before.workload.data != after.workload.data) == data
         assert (before.queries.types[0].keys != after.queries.types[0].keys) == queries
+
+    @pytest.mark.parametrize("part", ["loaded", "continued", "mixed", "alone"])
+    def test_every_setting_of_the_data_is_in_every_key(self, part):
+        """All settings of `workload`, also those that come later, but for those that change no byte of this file."""
+        parts = {
+            "continued": {"design": {"start_from": "baseline"}},
+            "mixed": {"mixed": {"seconds": 1, "ingest": 20, "queries": 5}, "workload": {"churn": CHURN}},
+            "alone": {"design": {"load": "duel", "warmup_blocks": 1}, "workload": {"solo_scale": 8}},
+        }
+
+        def key(**workload):
+            sections = {name: dict(of) for name, of in parts.get(part, {}).items()}
+            found = planned(**sections | {"workload": sections.get("workload", {}) | workload})
+            at = {"loaded": found.workload, "mixed": found.mixed}.get(part) or getattr(found.workload, part)
+            return at.data[0].key
+
+        others = {
+            "start": "2025-06-09T00:00:00Z", "end": "2025-06-12T00:00:00Z", "interval": "30m", "scale": 4, "seed": 1,
+            "data_kind": "irregular", "churn": CHURN | {"pct": 20}, "solo_scale": 6, "workers": 9, "batch_size": 9,
+        }  # fmt: skip
+        # There is no other use case with a known number of samples a line.
+        assert set(others) == set(tsbs_plan.WorkloadAsked.model_fields) - {"use_case"}
+        without = {"workers", "batch_size", "churn", "solo_scale"}
+        without -= {"mixed": {"churn"}, "alone": {"solo_scale"}}.get(part, set())
+        without |= {"mixed": {"start"}, "alone": {"scale"}}.get(part, set())  # it begins where the loaded data end
+        if part != "mixed":
+            del others["churn"]  # refused without mixed
+        if part != "alone":
+            del others["solo_scale"]
+        same = {name for name, value in others.items() if key(**{name: value}) == key()}
+        assert same == without & set(others)
 
     def test_a_translated_file_is_another_one(self):
         """Prometheus is asked VictoriaMetrics' queries in another form; its data is another file, and a larger one."""

@@ -268,6 +268,37 @@ def attendant(link, **more):
     return attend.Attendant(link, show.View({}, lambda _: None), **more)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("processor\t: 0\nmodel name\t: Fast CPU\nprocessor\t: 1\nmodel name\t: Fast CPU\n", "Fast CPU"),
+        (
+            (
+                "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n"
+                "CPU revision\t: 1\n\nprocessor\t: 1\nCPU implementer\t: 0x41\n"
+            ),
+            "0x41 8 0x3 0xd0c 1",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_cpu_of_a_host_has_a_name(tmp_path, text, found):
+    """Arm machines have numbers and no name: two kinds of them are told apart all the same."""
+    file = tmp_path / "cpuinfo"
+    file.write_text(text)
+    asked = probe.QUESTIONS.replace("/proc/cpuinfo", str(file))
+    words = ["sh", "-s", "--", str(tmp_path), "look"]
+    said = subprocess.run(words, input=asked, capture_output=True, text=True, check=True).stdout
+    assert next(line for line in said.splitlines() if line.startswith("cpu=")).rstrip() == f"cpu={found}"
+
+
+def test_a_greeting_in_another_encoding(monkeypatch):
+    """What a login shell prints first is skipped, whatever bytes it has."""
+    host = Host("bench")
+    monkeypatch.setattr(Host, "command", lambda *_: ["printf", r"Willkommen, G\344ste\nboot=1\n"])
+    assert host.run("true").stdout.splitlines()[-1] == "boot=1"
+
+
 class TestAttendant:
     """A detached run with a fake database, and the real attendant."""
 

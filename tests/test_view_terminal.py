@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -65,7 +65,7 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
     assert "block 1 " in seen
     assert "flag provided but not defined: -nonsense" in seen
     assert "tsduel: 2 of the blocks failed; the report says which and why" in seen
-    assert "all 2 blocks are run, 2 failed, in 0:" in seen
+    assert re.search(r"all 2 blocks are run, 2 failed, in [0-9:]+", seen)
     # The foot is gone.
     assert "the whole run" not in seen
     assert "the whole run" in shown.raw.decode()
@@ -82,10 +82,9 @@ def test_what_is_left_of_a_whole_run(project, terminal, columns):
 def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     """Ctrl-C, a signal to the parent alone, a closed window, kill -9: no process is left, and the run can resume."""
     project.plan(**SHORT)
-    shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="60")
+    shown = terminal(RUN, project.run_dir, FAKE_LOAD_S="3600")
     shown.until("the whole run")
     wait_for(lambda: loading(project))
-    begin = time.monotonic()
     if how == "ctrl-c":
         os.write(shown.master, b"\x03")
     elif how == "hang-up":
@@ -95,8 +94,8 @@ def test_whatever_ends_the_terminal_ends_the_run(project, terminal, how):
     else:
         os.kill(shown.pid, signal.SIGTERM if how == "term" else signal.SIGKILL)
     assert shown.wait() == (-9 if how == "kill" else 130)
-    assert project.alive(patience_s=15) == []
-    assert time.monotonic() - begin < 30
+    # The load would take an hour: it does not end by itself.
+    wait_for(lambda: not project.alive())
     # After kill -9 of its parent, the driver lives until it has ended the other processes.
     wait_for(lambda: not control.local_driver(project.run_dir, project.env))
     assert last_event(project) == ("run-end", "interrupted")

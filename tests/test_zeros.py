@@ -72,6 +72,10 @@ class TestStale:
             pytest.skip(f"no disk below pytest's directory: {error}")
         scattered = stale.runs(program)
         assert scattered > 0.9 * PAGES
+        fresh = program.with_name("fresh")
+        fresh.write_bytes(text)
+        if stale.runs(fresh) > 0.8 * PAGES:
+            pytest.skip("free memory itself lies in pieces of a page, and so would any file")
         stale.renew(program)
         assert stale.runs(program) < 0.9 * scattered
         assert program.read_bytes() == text

@@ -30,6 +30,7 @@ const (
 type rates struct {
 	*variant
 	rule       record.Rates
+	window     time.Duration // of how often the servers are looked at; 0: not
 	record     record.RatesPart
 	histograms *table
 	sent       map[string]int // operations so far, by their name
@@ -95,6 +96,9 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 func (r *rates) mixed(ctx context.Context) error {
 	m := r.Plan.Mixed
 	r.rule = m.Rates
+	if m.WindowS != nil {
+		r.window = record.Seconds(*m.WindowS)
+	}
 	data, ok := r.Workload.MixedFor(r.target.DataFormat)
 	if !ok {
 		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.target.DataFormat)
@@ -272,6 +276,9 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 	cpu, err := r.cpu()
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if r.window > 0 {
+		job.Window, job.Each = r.window, r.windows(request.Streams)
 	}
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -261,6 +261,7 @@ func (t *There) ReadOnce(a Reading, r *int64) error                 { return t.a
 func (t *There) Log(a Piece, r *[]byte) error                       { return t.ask("Log", a, r) }
 func (t *There) Sync(a string, r *None) error                       { return t.ask("Sync", a, r) }
 func (t *There) DropCaches(a string, r *None) error                 { return t.ask("DropCaches", a, r) }
+func (t *There) Files(a int, r *proc.Files) error                   { return t.ask("Files", a, r) }
 func (t *There) OOMKills(a None, r *float64) error                  { return t.ask("OOMKills", a, r) }
 func (t *There) Disk(a string, r *Disk) error                       { return t.ask("Disk", a, r) }
 func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }

@@ -321,6 +321,8 @@ func (h *Here) DropCaches(dir string, _ *None) error {
 	return nil
 }
 
+func (h *Here) Files(pid int, files *proc.Files) error { return set(files)(proc.OpenFiles(pid)) }
+
 func (h *Here) OOMKills(_ None, count *float64) error {
 	*count = noise.VMStat("oom_kill")
 	return nil

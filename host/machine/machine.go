@@ -23,6 +23,7 @@ type Machine interface {
 	Listeners(session int, at *map[int][]netip.AddrPort) error // addresses by pid
 	CPU(pid int, used *time.Duration) error                    // since its start
 	Counters(pid int, c *proc.Counters) error                  // since its start
+	Files(pid int, files *proc.Files) error                    // that it has open now
 	Look(pids []int, edge *int) error                          // remembers an edge (noise.Take); pids are servers
 	Since(Span, *record.Noise) error                           // from that edge until now
 	Canary(dir string, c *record.Canary) error                 // writes to dir

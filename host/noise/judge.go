@@ -221,18 +221,18 @@ func (j *judge) phases(host string) {
 // wholeBlock judges what is recorded once a block.
 func (j *judge) wholeBlock() {
 	none, during := record.Phase{}, fmt.Sprintf("during block %d", j.Block.Block)
-	swapped := func(n *record.Noise, where string) {
+	on := func(n *record.Noise, where string) {
+		if step := n.ClockStepS; step != nil {
+			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s%s", *step, during, where)
+		}
 		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.SwapFlagPages,
 			"%d pages were swapped %s%s", n.SwapPages, during, where)
 	}
 	for _, host := range slices.Sorted(maps.Keys(j.Block.Hosts)) {
-		swapped(j.Block.Hosts[host], " on "+host)
+		on(j.Block.Hosts[host], " on "+host)
 	}
 	if n := j.Block.Noise; n != nil {
-		if step := n.ClockStepS; step != nil {
-			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s", *step, during)
-		}
-		swapped(n, "")
+		on(n, "")
 		if n.TemperatureC != nil {
 			j.add(none, "temperature_c", *n.TemperatureC, "C", nil, nil, "")
 		}

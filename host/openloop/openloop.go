@@ -46,6 +46,9 @@ type Job struct {
 	LateAfter time.Duration // a start is late after this
 	Patience  time.Duration // how long after the last intended start an operation may still start
 	Progress  func(started int)
+	// Each is called after every Window with the results of that window alone; nil: never.
+	Window time.Duration
+	Each   func(window []*Result)
 	// Meet is called when all is ready, and returns the time to begin; nil: begin at once.
 	Meet func(context.Context) (time.Time, error)
 }
@@ -98,7 +101,8 @@ type stream struct {
 	next int
 
 	mutex     sync.Mutex
-	result    *Result
+	result    *Result   // of this window, or of all
+	before    int       // operations that started in earlier windows
 	idle      int       // free connections
 	idleSince time.Time // there is a free connection since then
 	spun      time.Duration
@@ -116,7 +120,7 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 		s := &stream{Stream: planned, late: job.LateAfter, operations: make(chan exchange.Operation, 256),
 			primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
 		s.result.Planned = len(s.Starts)
-		streams[i], results = s, append(results, s.result)
+		streams[i], results = s, append(results, newResult())
 		urls := strings.Split(s.URL, ",") // of replicas, which share the connections
 		for i := range s.Connections {
 			c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
@@ -164,8 +168,25 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	if job.Progress != nil {
 		reading.Go(func() { report(job.Progress, streams, worked) })
 	}
+	var watching sync.WaitGroup
+	if job.Each != nil {
+		watching.Go(func() {
+			for clock := time.Tick(job.Window); ; {
+				select {
+				case <-worked:
+					return
+				case <-clock:
+					window := take(streams)
+					results = Add(results, window)
+					job.Each(window)
+				}
+			}
+		})
+	}
 	working.Wait()
 	close(worked)
+	watching.Wait()
+	results = Add(results, take(streams))
 	totals.Elapsed = time.Since(begin)
 	after, _ := proc.CPU(os.Getpid())
 	totals.ClientCPU = after - cpu
@@ -176,6 +197,17 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 		}
 	}
 	return results, totals, ctx.Err()
+}
+
+// take returns the result of each stream since the last call.
+func take(streams []*stream) (window []*Result) {
+	for _, s := range streams {
+		s.mutex.Lock()
+		s.before += s.result.Started
+		window, s.result = append(window, s.result), newResult()
+		s.mutex.Unlock()
+	}
+	return window
 }
 
 // read reads operations from the source ahead of their starts.
@@ -308,7 +340,7 @@ func report(progress func(started int), streams []*stream, end <-chan struct{}) 
 			count := 0
 			for _, s := range streams {
 				s.mutex.Lock()
-				count += s.result.Started
+				count += s.before + s.result.Started
 				s.mutex.Unlock()
 			}
 			progress(count)

@@ -346,3 +346,26 @@ func BenchmarkPause(b *testing.B) {
 	}
 	b.ReportMetric(shortest, "%-of-pause")
 }
+
+func TestWindowsAreTheWholeInPieces(t *testing.T) {
+	url, _ := stub(t)
+	sum, windows := newResult(), 0
+	job := Job{LateAfter: time.Millisecond, Patience: 10 * time.Second, Window: 20 * time.Millisecond,
+		Each: func(window []*Result) {
+			sum, windows = Add([]*Result{sum}, window)[0], windows+1
+		},
+		Streams: []Stream{{Source: endless{}, URL: url, Connections: 4, Timeout: 5 * time.Second, Success: ok,
+			Starts: Schedule{Rate: 500, Length: 400 * time.Millisecond}.Starts()}}}
+	results, _, err := Run(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := results[0]
+	if whole.Planned != 200 || whole.Answered != 200 || whole.Response.TotalCount() != 200 {
+		t.Errorf("all windows and the rest are %+v", whole)
+	}
+	// The rest behind the last window is in the whole alone.
+	if windows == 0 || sum.Answered == 0 || sum.Answered > whole.Answered || sum.Planned != 200 {
+		t.Errorf("%d windows have %d of %d operations", windows, sum.Answered, whole.Answered)
+	}
+}

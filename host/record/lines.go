@@ -49,6 +49,14 @@ func plainLine(name string, f Fields) (level, text string) {
 			text += fmt.Sprintf(", %s %s", grouped(rate), rateUnits[value("phase")])
 		}
 		return info, text
+	case "window":
+		text = fmt.Sprintf("%s %s after %.2f h: memory %s, %.2f cores, disk %s, %s open files", block, value("variant"),
+			number(f["elapsed_s"])/3600, Bytes(int64(number(f["rss_bytes"]))), number(f["cpu_cores"]),
+			Bytes(int64(number(f["disk_bytes"]))), value("open_files"))
+		if p99 := number(f["query_p99_ms"]); p99 > 0 {
+			text += fmt.Sprintf(", p99 of queries %.1f ms", p99)
+		}
+		return info, text
 	case "block-end":
 		seconds := fmt.Sprintf("%.0f s", number(f["seconds"]))
 		if failures, _ := f["failures"].([]Failure); value("status") != OK && len(failures) > 0 {

@@ -238,6 +238,7 @@ type Mixed struct {
 	Ingest    float64   `json:"ingest"`
 	Queries   float64   `json:"queries"`
 	BatchSize int       `json:"batch_size"`
+	WindowS   *float64  `json:"window_s"`
 	Start     time.Time `json:"start"`
 	End       time.Time `json:"end"`
 	Lines     int64     `json:"lines"`

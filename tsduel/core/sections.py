@@ -16,6 +16,7 @@ INTERVAL = re.compile(r"^([1-9][0-9]*)(s|m|h)$")
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 MOST_BLOCKS = 99
 MOST_OPERATIONS = 10_000_000  # of a phase at a fixed rate
+LEAST_WINDOWS = 12
 
 Percent = Annotated[float, Field(gt=0, le=1000)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -177,15 +178,21 @@ class Rates(Part):
 
 
 class MixedAsked(Rates):
-    """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s."""
+    """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s.
 
-    seconds: Annotated[float, Field(ge=1, le=3600)] = 20.0
+    With `window_s` it is a soak: memory, CPU, disk, open files and p99 are told after each such window.
+    """
+
+    seconds: Annotated[float, Field(ge=1, le=14 * 86_400)] = 20.0
     ingest: Annotated[float, Field(gt=0, le=1e9)]
     queries: Annotated[float, Field(gt=0, le=1e6)]
     batch_size: Annotated[int, Field(ge=1)] = 100
+    window_s: Annotated[float, Field(ge=0.1, le=3600)] | None = None
 
     @model_validator(mode="after")
     def _countable(self) -> Self:
+        if self.window_s and self.seconds < LEAST_WINDOWS * self.window_s:
+            raise ValueError(f"window_s: a slope is of {LEAST_WINDOWS} windows at least: fewer seconds each")
         few_operations(self.queries * self.seconds)
         return self
 

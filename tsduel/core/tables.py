@@ -24,6 +24,9 @@ NOISE = (
 # which blocks count for which candidate, and on which `host` they ran; a coin says whether the candidate came
 # after the baseline, and is empty if the block has no such coin
 BLOCKS = ("cell", "block", "candidate", "host", "kind", "counts", "cause", *COINS, "reason")
+# a soak, window after window: each `life` (epoch seconds) is one start of the servers, also of a block that a kill
+# has cut off; `limit`: the most that the machine has, empty if there is none
+WINDOWS = ("cell", "block", "variant", "life", "elapsed_s", "metric", "value", "limit")
 PHASES = ("cell", "block", "variant", "part", "phase", "query_type", "begin", "end")
 UNITS = ("metric", "better")
 # costs of functions in profiles, of all `operations` of `hosts` together; `sample`: cpu, alloc_space,
@@ -46,5 +49,5 @@ COMPARISON = (
 # Columns of numbers; all others are text, also `se` and `sitting_sd`, which may be empty.
 NUMBERS = {
     *("block", "value", "elapsed_s", "begin", "end", "log_ratio", "n", "quantile", "value_ms", "rate", "sittings"),
-    *("period", "operations", "hosts", "own", "total"),
+    *("period", "operations", "hosts", "own", "total", "life"),
 }

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,14 +14,15 @@ from tsduel.core import files
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
+from tsduel.core.wording import last_line
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host
 
 FILE = "host/lent.json"
 START_S = 60.0
 STOP_S = 180.0
-# Prints the address at which we reached the machine, and all its addresses.
-ADDRESSES = r"""printf 'reached=%s\naddresses=%s\n' "$SSH_CONNECTION" "$(hostname -I)" """
+# Prints the address at which we reached the machine, and its IPv4 addresses, one a line; sbin is not on every PATH.
+ADDRESSES = r"""printf 'reached %s\n' "$SSH_CONNECTION"; PATH=$PATH:/usr/sbin:/sbin ip -o -4 addr"""
 
 
 def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> None:
@@ -47,10 +49,16 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
 
 def address(host: Host, given: str | None) -> str:
     """Return a machine's private IPv4 address: ``given``, else the one that we reached, else its only one."""
-    output = host.run("sh", "-c", ADDRESSES).stdout.splitlines()
-    facts = dict(line.split("=", 1) for line in output if "=" in line)
-    private = [text for text in dict.fromkeys(facts.get("addresses", "").split()) if _is_private(text)]
-    reached = [*facts.get("reached", "").split(), "", "", ""][2]
+    done = host.run("sh", "-c", ADDRESSES)
+    if done.returncode:
+        raise UserError(
+            f"{host.name}: its addresses are not known ({last_line(done.stderr)}): "
+            "install `ip` there (Debian, Alpine: iproute2; Red Hat: iproute)"
+        )
+    # 2: eth0    inet 10.0.0.5/24 brd 10.0.0.255 scope global eth0
+    found = re.findall(r"^\d+: \S+ +inet ([0-9.]+)", done.stdout, re.MULTILINE)
+    private = [str(text) for text in dict.fromkeys(found) if _is_private(text)]
+    reached: str = "".join(re.findall(r"^reached \S+ \S+ (\S+)", done.stdout, re.MULTILINE))
     has = ", ".join(private) or "none"
     if given and given not in private:
         raise UserError(f"{host.name} has no private address {given}; it has: {has}")

@@ -33,14 +33,14 @@ def main(run_dir: Path) -> None:
     elif place.kind == "gcp":
         made = provide.machines(run_dir, place, os.environ)
         if made != hosts.known(run_dir):
-            # Recorded after the first login, since later stages log in to recorded machines.
+            # Their addresses are recorded after the first login, since later stages log in to recorded machines.
             known = hosts.known(run_dir)
             with give_back.on_failure(run_dir, place, os.environ):
                 for name, host in made.items():
                     if host != known.get(name):
                         provide.first_login(place, Host.from_outputs(host))
                 lent.write(run_dir, run.plan, made)
-            write(run_dir, kind="gcp", made=made, provisioned=True)
+                write(run_dir, kind="gcp", made=made, provisioned=True)
     else:
         for_all = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
         fields = {"address", "port", "private", "user"}

@@ -39,7 +39,8 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
 def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
     if environment.get("KEEP", "").strip() == "1":
         return "KEEP=1: the machine is kept"
-    if code == 0 or presence.why_gone(run_dir):
+    # Without a known host nobody has logged in yet, and nothing is to be fetched.
+    if code == 0 or not hosts.known(run_dir) or presence.why_gone(run_dir):
         return ""
     return _fetch(run_dir)
 

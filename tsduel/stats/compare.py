@@ -20,7 +20,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
-from tsduel.stats import aa, benchfmt, machines, sweep
+from tsduel.stats import aa, benchfmt, machines, soak, sweep
 from tsduel.stats.benchfmt import Compared
 from tsduel.stats.findings import Pair, Sample, Sittings
 from tsduel.stats.rows import Row, row, warn_of_short_phases
@@ -92,6 +92,7 @@ def main(run_dir: Path) -> None:
     document = json.dumps(_document(run, tidied, rows), indent=1, ensure_ascii=False, allow_nan=False)
     files.write(out / "comparison.json", document + "\n")
     sweep.write(run, compared, rows)
+    soak.write(run)
     for variant, text in benchfmt.files(run, reader(run.plan.kind), compared).items():
         files.write(out / f"{variant}.bench.txt", text)
 

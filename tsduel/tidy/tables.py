@@ -1,10 +1,11 @@
 """raw/ + plan/ -> tidy/: one table a subject, its columns in tsduel.core.tables."""
 
 import csv
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,11 @@ from tsduel.workloads.reading import reader
 Row = Iterable[object]
 Times = Mapping[tuple[str, str, str], list[NDArray[np.float64]]]
 
+# Of an event `window`: the metric, and where its limit stands.
+WINDOWED = {
+    "rss_bytes": "rss_limit", "cpu_cores": "cpu_limit", "disk_bytes": "disk_limit", "open_files": "open_limit",
+    "query_p99_ms": "", "batch_p99_ms": "",
+}  # fmt: skip
 QUANTILES = tuple(n / 1000 for n in (*range(1, 10), *range(10, 1000, 10), *range(991, 1000)))
 """Of distributions.csv: steps of 1 %, and of 0.1 % in the tails."""
 RESPONSE_QUANTILES = (*(round(1 - 10 ** (-step / 20), 6) for step in range(1, 81)), 0.5, 1.0)
@@ -78,6 +84,7 @@ def main(run_dir: Path) -> None:
             for block in run.blocks
             for p in block.phases
         ),
+        "windows": _windows(run),
         "units": sorted(better.items()),
         "profiles": profiles.rows(run),
     }
@@ -126,6 +133,23 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
         for quantile in RESPONSE_QUANTILES:
             value = ns[np.searchsorted(below, max(1, math.ceil(quantile * n - 1e-9)))]
             yield cell, variant, part, number(rate), operation, time, f"{quantile:g}", f"{value / 1e6:.7g}", n
+
+
+def _windows(run: Run) -> Iterator[Row]:
+    """Copy what the host has told of each window of a soak. The windows of a block that a kill has cut off stay."""
+    cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
+    for place in dict.fromkeys(run.place_of(host, "events.jsonl") for host in run.plan.hosts):
+        path = run.path / place
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            event: dict[str, float] = {}
+            if b'"event":"window"' in line:
+                with suppress(ValueError):  # half a line after a power cut
+                    event = json.loads(line)
+            for metric, limit in WINDOWED.items() if event.get("block") in cells else ():
+                if metric in event:
+                    key = (cells[int(event["block"])], event["block"], event["variant"], event["life"])
+                    most = event.get(limit) or None
+                    yield *key, f"{event['elapsed_s']:.3f}", metric, f"{event[metric]:.10g}", number(most)
 
 
 def _signals(run: Run) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """The part of the Compute Engine v1 REST API that we call ourselves: to verify that nothing is left, and to delete."""
 
+import http.client
 import json
 import os
 import time
@@ -165,13 +166,22 @@ class Compute:
         request = urllib.request.Request(url, method=method)  # noqa: S310 - https, or what the user's variable says
         request.add_header("Authorization", f"Bearer {credentials.token(os.environ)}")
         try:
-            with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:  # noqa: S310 - as above
-                body = answer.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                raise messages.from_body(error.code, error.read()) from None
-        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-            reason = getattr(error, "reason", error)
+            try:
+                with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:  # noqa: S310 - as above
+                    body = answer.read()
+            except urllib.error.HTTPError as error:
+                with error:
+                    raise messages.from_body(error.code, error.read()) from None
+        except (OSError, http.client.HTTPException) as error:
+            # Also while the answer is read: TLS and lengths are checked there.
+            reason = getattr(error, "reason", None) or str(error) or repr(error)
             raise messages.CloudError(0, "unreachable", f"{self.endpoint} cannot be reached: {reason}") from None
-        document: dict[str, Any] = json.loads(body) if body else {}
+        try:
+            document = json.loads(body) if body else {}
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            # As of a proxy, or a network that wants a login first.
+            said = f"{self.endpoint} has answered no JSON object: {body[:80].decode(errors='replace')!r}"
+            raise messages.CloudError(0, "unreachable", said)
         return document

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import GcpPlace
 from tsduel.places import hosts
@@ -40,12 +41,13 @@ def main(run_dir: Path, place: GcpPlace) -> None:
         failure = _by_terraform(terraform)
         sweep(compute.of_run(name), compute)
         left = compute.of_run(name)
-    except CloudError as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, machines may be left
         hours = place.lifetime_s / 3600
-        reason = messages.sentence(str(error), place.project, place.machine, zone)
+        reason = messages.sentence(_said(error), place.project, place.machine, zone)
         raise UserError(
             f"gcp: it is not known whether everything of {name} is gone: {reason}. Then: make destroy "
-            f"RUN={run_dir.name} (while it runs, Google deletes the machine {hours:.1f} h after it was asked for)"
+            f"RUN={run_dir.name} (while it runs, Google deletes the machine {hours:.1f} h after it was asked for); "
+            f"what is there: gcloud compute instances list --project={place.project} --filter=labels.tsduel-run={name}"
         ) from None
     if left:
         raise UserError(_list(left, place.project))
@@ -54,13 +56,28 @@ def main(run_dir: Path, place: GcpPlace) -> None:
         say(f"Terraform could not delete it all ({reason}); Google's API did")
     if place.os_login:
         os_login.forget(run_dir, place, os.environ)
-    # The files about these machines go too: other machines get another deadline and another key.
+    gone = f"nothing of {name} is left in {place.project}"
+    try:
+        _forget(run_dir, terraform)
+    except OSError as error:
+        raise UserError(f"gcp: {gone}, but {files.sentence(error) or error}") from None
+    say(gone)
+
+
+def _forget(run_dir: Path, terraform: Terraform) -> None:
+    """Remove the files about these machines: other machines get another deadline and another key."""
     patterns = ("inventory.json", "lent.json", "key", "key.pub", "*known_hosts", "*ssh_config")
-    files = (path for pattern in patterns for path in (run_dir / "host").glob(pattern))
-    for path in (terraform.state, terraform.last_moment, *files):
+    found = (path for pattern in patterns for path in (run_dir / "host").glob(pattern))
+    for path in (terraform.state, terraform.last_moment, *found):
         path.unlink(missing_ok=True)
     hosts.write(run_dir, kind="gcp", hosts={}, provisioned=False)
-    say(f"nothing of {name} is left in {place.project}")
+
+
+def _said(error: BaseException) -> str:
+    """Return an error's text; a defect's with its name, since a KeyError says nothing but the key."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return str(error) if isinstance(error, CloudError | OSError | TerraformError | UserError) else repr(error)
 
 
 def mind_signals() -> None:
@@ -73,15 +90,11 @@ def mind_signals() -> None:
 def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> Iterator[None]:
     """Give the machines back if the body fails or is interrupted, unless KEEP=1.
 
-    Every error becomes a UserError, which says what became of the machines.
+    Every error that is not a defect becomes a UserError, which says what became of the machines.
     """
     try:
         yield
-    except (CloudError, KeyboardInterrupt, TerraformError, UserError) as error:
-        raised = error if isinstance(error, UserError) else UserError("gcp: interrupted")
-        if isinstance(error, CloudError | TerraformError):
-            zone = next(iter(Terraform(run_dir).zones().values()), place.zones[0])
-            raised = messages.as_user_error(str(error), place.project, place.machine, zone)
+    except BaseException as error:
         fate = ""
         if environment.get("KEEP", "").strip() == "1":
             fate = f"\ngcp: KEEP=1: what was made is kept; delete it with: make destroy RUN={run_dir.name}"
@@ -90,7 +103,22 @@ def on_failure(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -
                 main(run_dir, place)
             except UserError as left:
                 fate = f"\n{left}"
-        raise type(raised)(f"{raised}{fate}") from None
+        if raised := _for_user(error, run_dir, place):
+            raise type(raised)(f"{raised}{fate}") from None
+        sys.stderr.write(fate and f"{fate.strip()}\n")
+        raise
+
+
+def _for_user(error: BaseException, run_dir: Path, place: GcpPlace) -> UserError | None:
+    """Return the sentence of an error; None for a defect of ours."""
+    if isinstance(error, CloudError | TerraformError):
+        zone = next(iter(Terraform(run_dir).zones().values()), place.zones[0])
+        return messages.as_user_error(str(error), place.project, place.machine, zone)
+    if isinstance(error, KeyboardInterrupt):
+        return UserError("gcp: interrupted")
+    if isinstance(error, OSError) and (sentence := files.sentence(error)):
+        return UserError(f"gcp: {sentence}")
+    return error if isinstance(error, UserError) else None
 
 
 def sweep(resources: list[Resource], compute: Compute) -> None:
@@ -116,8 +144,8 @@ def _by_terraform(terraform: Terraform) -> str:
     try:
         terraform.prepare()
         terraform.destroy()
-    except (TerraformError, UserError) as error:
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is (a full disk), Google's API deletes the rest
+        return _said(error)
     return ""
 
 

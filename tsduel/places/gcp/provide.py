@@ -52,6 +52,8 @@ def machines(run_dir: Path, place: GcpPlace, environment: Mapping[str, str]) -> 
             give_back.main(run_dir, place)
         key = make_key(run_dir)
         user = os_login.register(key, place, environment) if place.os_login else ""
+        # Recorded before the first of them is there, without an address: later stages log in to known hosts only.
+        hosts.write(run_dir, kind="gcp", hosts={}, provisioned=True)
         made = _in_some_zones(terraform, compute, place, key, zones)
         for name, outputs in made.items():
             outputs |= {

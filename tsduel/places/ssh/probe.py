@@ -29,7 +29,10 @@ else
   usable=no made="$parent cannot be written to"
 fi
 printf 'usable=%s\nreason=%s\n' "$usable" "$(printf '%s' "$made" | tr '\n' ' ')"
-printf 'cpu=%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)"
+cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)
+# An Arm CPU has no name there, but numbers: implementer, architecture, variant, part, revision.
+test -n "$cpu" || cpu=$(sed -n 's/^CPU [^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 5 | tr '\n' ' ')
+printf 'cpu=%s\n' "$cpu"
 printf 'boot=%s\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 printf 'inode=%s\n' "$(stat -c %d:%i -- "$directory" 2>/dev/null)"
 printf 'free_mib=%s\n' "$(df -Pm -- "$parent" 2>/dev/null | awk 'NR == 2 { print $4 }')"

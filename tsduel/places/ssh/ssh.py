@@ -105,9 +105,11 @@ class Host:
     def run(self, *words: str, text: str = "", timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
         """Run a command there with ``text`` as its input; only a broken connection is an error."""
         try:
+            # A greeting there may be in any encoding.
             done = subprocess.run(
-                self.command(*words), input=text, capture_output=True, text=True, check=False, timeout=timeout_s
-            )
+                self.command(*words), input=text, capture_output=True, text=True, errors="replace", check=False,
+                timeout=timeout_s,
+            )  # fmt: skip
         except FileNotFoundError:
             raise UserError("ssh is not installed; install it (Debian: openssh-client) and try again") from None
         except subprocess.TimeoutExpired:

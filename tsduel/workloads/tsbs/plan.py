@@ -23,6 +23,8 @@ from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
+# Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
+NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale"}
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
@@ -82,28 +84,24 @@ class TsbsPlanned:
         """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
         asked = cast("TsbsExperiment", asked)
         used, work = _databases(asked), asked.workload
-        shape: dict[str, Any] = work.model_dump(include={"use_case", "scale", "start", "end", "interval", "seed"})
-        shape |= {"tsbs": TSBS_VERSION}
-        # Without a kind, so that regular data keep their keys in caches.
-        data = shape if work.data_kind == "regular" else shape | {"data_kind": work.data_kind}
-        points, more, alone = work.window_s // work.step_s, None, None
+        loaded, more, alone = _counted(work, used), None, None
         if asked.upgrades:
             # Data behind the first window, of the same hosts: with the same seed TSBS makes the same hosts.
             window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, work.window_s)}
-            more = planned.Continued(**window, **_counted(asked, data | window, used, points * work.scale))
+            more = planned.Continued(**window, **_counted(work.model_copy(update=window), used))
         if scale := work.solo_scale:
-            counted = _counted(asked, data | {"scale": scale}, used, points * scale)
-            alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, points * scale), **counted)
+            counted = _counted(work.model_copy(update={"scale": scale}), used)
+            alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
         workload = planned.Workload(
             **work.model_dump(),
             interval_s=work.step_s,
-            estimated_bytes=_data_bytes(used, points * work.scale),
+            estimated_bytes=_data_bytes(used, loaded["lines"]),
             continued=more,
             alone=alone,
-            **_counted(asked, data, used, points * work.scale),
+            **loaded,
         )
         count, alike = _query_count(asked), len(used) > 1
-        queried = shape | {"count": count} | ({"alike": True} if alike else {})
+        queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
         types = tuple(_query_type(asked, name, at, queried, used) for at, name in enumerate(asked.queries.types))
         counters = asked.duel.counters or ("duel" if asked.queries.cache == "as-loaded" else "type")
         all_data = {"load": True, "load_s": None} if asked.loads_in_turn else {}
@@ -119,7 +117,7 @@ class TsbsPlanned:
             ),
             "duel": asked.duel.model_copy(update={"counters": counters} | all_data),
             "settle": asked.settle,
-            "mixed": _mixed(asked, data, used),
+            "mixed": _mixed(asked, used),
             "capacity": asked.capacity and _typed(asked.capacity, asked),
             "report": asked.report,
             "profile": asked.profile,
@@ -268,24 +266,34 @@ def _typed(rates: RatesOf, asked: TsbsExperiment) -> RatesOf:
     return rates.model_copy(update={"types": rates.types or asked.queries.types})
 
 
-def _counted(asked: TsbsExperiment, shape: Mapping[str, Any], used: Sequence[Database], lines: int) -> dict[str, Any]:
-    """Return lines, samples and the files of data of one shape: a file for each format."""
+def _shape(work: WorkloadAsked) -> dict[str, Any]:
+    """Return all that shapes the bytes of files. A setting that is new counts, unless it stands in NOT_IN_BYTES."""
+    shape = work.model_dump(exclude=NOT_IN_BYTES) | {"tsbs": TSBS_VERSION}
+    if work.data_kind == "regular":
+        del shape["data_kind"]  # regular data keep the keys that they have in caches
+    return shape
+
+
+def _counted(work: WorkloadAsked, used: Sequence[Database], **more: Any) -> dict[str, Any]:
+    """Return lines, samples and the files of a window's data, a file for each format; ``more`` shapes them too."""
+    lines = work.window_s // work.step_s * work.scale
     formats = dict.fromkeys(database.target.data_format for database in used)
+    shape = _shape(work) | more
     return {
         "lines": lines,
-        "samples": lines * SAMPLES_PER_LINE[asked.workload.use_case],
+        "samples": lines * SAMPLES_PER_LINE[work.use_case],
         "data": tuple(planned.DataFile(format=name, key=_key(shape, format=name)) for name in formats),
     }
 
 
-def _mixed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> planned.Mixed | None:
+def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | None:
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
     if asked.mixed is None:
         return None
-    lines, seconds = behind(asked.workload, asked.mixed)
-    window: dict[str, Any] = {"start": asked.workload.end, "end": _moved(asked.workload.end, seconds)}
-    churn = asked.workload.churn.model_dump() if asked.workload.churn else None
-    counted = _counted(asked, {**data, **window, "churn": churn}, used, lines)
+    work, (_, seconds) = asked.workload, behind(asked.workload, asked.mixed)
+    window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, seconds)}
+    churn = {"churn": work.churn.model_dump()} if work.churn else {}
+    counted = _counted(work.model_copy(update=window), used, **churn)
     return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **window, **counted)
 
 
@@ -304,7 +312,7 @@ def _query_type(
 ) -> planned.QueryType:
     """Return a type with a seed of its own: with one seed all types ask for the same hosts and warm each other."""
     seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
-    shape = {k: v for k, v in data.items() if k != "interval"} | {"type": name, "seed": seed}
+    shape = {k: v for k, v in data.items() if k not in {"data_kind", "interval"}} | {"type": name, "seed": seed}
     keys = {}
     for target in (database.target for database in used):
         form = {"form": target.query_form} if target.query_form else {}

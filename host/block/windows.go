@@ -1,0 +1,55 @@
+package block
+
+import (
+	"time"
+
+	"tsduel/host/machine"
+	"tsduel/host/openloop"
+	"tsduel/host/proc"
+	"tsduel/host/record"
+)
+
+// windows tells at the end of each window how the servers are, and how fast they answered in it. It is an
+// event, not a file of the block: what hours have shown survives a kill of the block.
+func (r *rates) windows(streams []openloop.AskedStream) func([]*openloop.Result) {
+	began := time.Now()
+	last, spent := began, int64(0)
+	if used, err := r.cpu(); err == nil {
+		spent = used.sum()
+	}
+	var facts record.Facts
+	_ = r.servers[0].on.Describe(r.Scratch, &facts) // without them nobody knows a limit
+	if own := len(r.Host.Pin.Server); own > 0 {
+		facts.CPUs = own // what Describe sees are the client's
+	}
+	return func(results []*openloop.Result) {
+		now := time.Now()
+		used, err := r.cpu()
+		if err != nil {
+			return // a server has ended, which its phase says
+		}
+		_, rss := r.kernel()
+		disk, files := machine.Disk{}, proc.Files{}
+		for i, s := range r.servers {
+			var own proc.Files
+			if s.on.Files(s.pid, &own) == nil && own.Open > files.Open {
+				files = own
+			}
+			var there machine.Disk
+			if i == 0 && s.on.Disk(r.Scratch, &there) == nil {
+				disk = there
+			}
+		}
+		fields := record.Fields{"block": r.Row.Block, "variant": r.Name, "life": record.Epoch(began),
+			"elapsed_s": now.Sub(began).Seconds(), "cpu_cores": float64(used.sum()-spent) / float64(now.Sub(last)),
+			"cpu_limit": facts.CPUs, "rss_bytes": rss.sum(), "rss_limit": facts.MemoryBytes, "disk_bytes": disk.Data,
+			"disk_limit": disk.Data + disk.Free, "open_files": files.Open, "open_limit": files.Most}
+		for i, result := range results {
+			if result.Response.TotalCount() > 0 {
+				fields[operation(streams[i])+"_p99_ms"] = float64(result.Response.ValueAtQuantile(99)) / 1e6
+			}
+		}
+		last, spent = now, used.sum()
+		r.Events.Emit("window", fields)
+	}
+}

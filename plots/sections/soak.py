@@ -1,0 +1,123 @@
+"""A soak: what grows from hour to hour, and when a limit of the machine would be reached."""
+
+from collections.abc import Iterator
+
+from plots import markup, numbers
+from plots.charts.soak import NAMES, over_hours
+from plots.pictures import Pictures
+from plots.sections import heading
+from plots.source import Source
+from tsduel.core.wording import number_of
+from tsduel.stats.soak import LEAST_HOURS, Slope, difference, read
+
+READ = (
+    "A slope is the median over all pairs of sixteenths of a start of the servers, without its first tenth, in which "
+    "caches fill (Theil and Sen; docs/soak.md). It says what these hours were like; it does not know what comes behind "
+    "them. Data grow on disk as long as somebody writes."
+)
+_ENDS = {"grows": "grows", "falls": "falls", "none": "no trend", "short": "not judged"}
+_DAY_H = 24
+
+
+def sentences(source: Source) -> list[str]:
+    """Return a sentence for each growth, each difference between variants, and what is not judged."""
+    slopes = read(source.run.path)
+    lines = []
+    if any(slope.verdict == "short" for slope in slopes):
+        hours = min(slope.hours for slope in slopes)
+        lines.append(
+            f"**No slope is judged**: {numbers.number(hours, 2)} hours of a variant were sampled, and a slope of "
+            f"less than {LEAST_HOURS:g} is of caches that fill. What stands here is a look: more mixed.seconds."
+        )
+    grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
+    lines += [f"{_of(source, slope)} grows by {_change(slope)}{_reached(slope)}." for slope in grown]
+    lines += list(_differences(source, slopes))
+    if slopes and not lines:
+        lines.append("No memory, CPU, number of open files or response time grows: each interval has 0 in it.")
+    return lines
+
+
+@heading("Hour after hour", 29, "tsbs", "sweep")
+def section(source: Source, pictures: Pictures) -> str:
+    """Return the sentences, a table of slopes and the picture of each cell; nothing without a soak."""
+    if not (slopes := read(source.run.path)):
+        return ""
+    windows = source.table("windows")
+    heads = ["", "an hour", "95 % CI", "at the end", "limit", "reached in", "sampled", "verdict"]
+    parts = []
+    for number, cell in enumerate(source.plan.cells, 1):
+        mine = [slope for slope in slopes if slope.cell == cell.name]
+        file = f"soak-{number}" if source.plan.sweeps else "soak"
+        figure = over_hours(windows[windows["cell"] == cell.name], mine, source.labels)
+        caption = "Thin: each window. Thick: the slope. A gap in a variant's lines is another start of its servers."
+        rows = [_row(source, slope) for slope in mine]
+        parts.append(
+            markup.paragraphs(
+                markup.titled(cell.name, markup.table(heads, rows, range(1, 7))),
+                pictures.show(file, "a soak", f"Hour after hour: {source.names}", caption, figure),
+            )
+        )
+    return markup.paragraphs(markup.items(sentences(source)), *parts, READ)
+
+
+def _row(source: Source, slope: Slope) -> list[str]:
+    interval = numbers.MISSING
+    if slope.lo is not None and slope.hi is not None:
+        interval = f"{_amount(slope, slope.lo, signed=True)} to {_amount(slope, slope.hi, signed=True)}"
+    starts = f" in {number_of(slope.lives, 'start')}" if slope.lives > 1 else ""
+    return [
+        _of(source, slope),
+        _amount(slope, slope.slope, signed=True),
+        interval,
+        _amount(slope, slope.level),
+        _amount(slope, slope.limit),
+        _hours(slope.reached_h[0]) if slope.reached_h else numbers.MISSING,
+        f"{numbers.number(slope.hours, 2)} h{starts}",
+        _ENDS[slope.verdict],
+    ]
+
+
+def _of(source: Source, slope: Slope) -> str:
+    cell = markup.aside(markup.text(slope.cell))
+    return f"{markup.text(source.labels[slope.variant])}: {NAMES[slope.metric][0]}{cell}"
+
+
+def _amount(slope: Slope, value: float | None, *, signed: bool = False) -> str:
+    if value is None:
+        return numbers.MISSING
+    unit, factor = numbers.scaled(NAMES[slope.metric][1], abs(value))
+    return f"{'+' if signed and value > 0 else ''}{numbers.number(value / factor, 3)} {unit}"
+
+
+def _change(slope: Slope) -> str:
+    return (
+        f"{_amount(slope, slope.slope)} an hour (95 % CI {_amount(slope, slope.lo)} to {_amount(slope, slope.hi)}, "
+        f"{numbers.number(slope.hours, 2)} h)"
+    )
+
+
+def _hours(hours: float) -> str:
+    return f"{numbers.number(hours, 2)} h" if hours < 2 * _DAY_H else f"{numbers.number(hours / _DAY_H, 2)} days"
+
+
+def _reached(slope: Slope) -> str:
+    if not slope.reached_h:
+        return ""
+    typical, soonest = slope.reached_h
+    limit = _amount(slope, slope.limit)
+    return f": the machine's {limit} would be reached in {_hours(typical)}, at the upper end in {_hours(soonest)}"
+
+
+def _differences(source: Source, slopes: list[Slope]) -> Iterator[str]:
+    """Yield a sentence where a candidate's slope differs from the baseline's by more than chance."""
+    of = {(slope.cell, slope.variant, slope.metric): slope for slope in slopes if slope.verdict != "short"}
+    for (cell, variant, metric), slope in of.items():
+        baseline = of.get((cell, source.baseline, metric))
+        if variant == source.baseline or baseline is None or (apart := difference(baseline, slope)) is None:
+            continue
+        estimate, lo, hi = apart
+        if lo > 0 or hi < 0:
+            more, label = "more" if estimate > 0 else "less", markup.text(source.labels[source.baseline])
+            low, high = (_amount(slope, value) for value in sorted((abs(lo), abs(hi))))
+            by = f"{_amount(slope, abs(estimate))} an hour {more}"
+            yield f"{_of(source, slope)} grows by {by} than with {label} (95 % CI {low} to {high})."

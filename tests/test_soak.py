@@ -1,0 +1,175 @@
+"""A soak: what grows from hour to hour, when a limit is reached, what is too short to be judged, and a kill in it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from asking import TYPES, asked
+from fakeproject import PROJECT, wait_for
+from scipy import stats
+
+from plots import report
+from plots.charts.soak import NAMES, over_hours
+from plots.sections import soak as section
+from plots.source import open_source
+from tsduel.core.errors import UserError
+from tsduel.stats import compare, soak
+from tsduel.tidy import tables as tidy
+from tsduel.tidy.read import read_table
+
+SOAK = {"seconds": 4, "window_s": 0.3, "ingest": 2000, "queries": 20, "batch_size": 10, "late_pct": 100}
+
+
+def windows(hours, slope, *, life=1.0, metric="rss_bytes", variant="baseline", limit=1e9, start=1e8, seed=1):
+    """Return windows of a minute, whose noise is much like the minute before it."""
+    draw, count = np.random.default_rng(seed), int(hours * 60)
+    noise = np.zeros(count)
+    for at in range(1, count):
+        noise[at] = 0.8 * noise[at - 1] + draw.normal(0, 1e5)
+    elapsed = 60.0 * np.arange(1, count + 1)
+    return pd.DataFrame(
+        {
+            "cell": "", "block": 1, "variant": variant, "life": life, "elapsed_s": elapsed, "metric": metric,
+            "value": start + slope * elapsed / 3600 + noise, "limit": "" if limit is None else f"{limit:g}",
+        }
+    )  # fmt: skip
+
+
+def test_a_slope_of_one_life_is_scipys():
+    """With ties and without; of several lives a restart is no slope."""
+    draw = np.random.default_rng(3)
+    hours, values = np.arange(16.0), np.round(draw.normal(0, 2, 16) + 0.3 * np.arange(16.0))
+    of = stats.theilslopes(values, hours, alpha=0.95)
+    assert soak.theil_sen([(hours, values)]) == pytest.approx((of.slope, of.low_slope, of.high_slope))
+    flat = (hours, np.zeros(16))
+    assert soak.theil_sen([flat, (hours, np.full(16, 1e9))]) == (0, 0, 0)
+    assert soak.theil_sen([(hours[:5], values[:5])]) is None
+
+
+def test_what_grows_is_found_and_what_does_not_grow_is_not():
+    """A megabyte an hour in noise of a tenth that remembers; the limit is where a line through it arrives."""
+    (slope,) = soak.slopes(windows(6, 1e6))
+    assert (slope.verdict, slope.lives, slope.limit) == ("grows", 1, 1e9)
+    assert slope.lo < 1e6 < slope.hi
+    assert slope.hours == pytest.approx(5.4, abs=0.05)
+    assert slope.reached_h == pytest.approx(((1e9 - slope.level) / slope.slope, (1e9 - slope.level) / slope.hi))
+    assert next(soak.slopes(windows(6, -1e6))).verdict == "falls"
+    assert next(soak.slopes(windows(6, 1e6, limit=None))).reached_h is None
+
+
+def test_intervals_hold_what_they_promise():
+    """Of 200 soaks without a slope few are said to have one, though each window is much like the one before."""
+    wrong = sum(next(soak.slopes(windows(6, 0, seed=seed))).verdict != "none" for seed in range(200))
+    assert wrong <= 24  # 5 % are 10; what windows remember beyond a piece makes it a little more
+
+
+def test_lives_are_put_together():
+    """A server that was started again begins where it began at first: no life says more than the other."""
+    both = pd.concat([windows(3, 2e6), windows(3, 2e6, life=2.0, seed=2)])
+    (slope,) = soak.slopes(both)
+    assert (slope.verdict, slope.lives) == ("grows", 2)
+    assert slope.hours == pytest.approx(5.4, abs=0.1)
+    assert slope.slope == pytest.approx(2e6, rel=0.05)
+
+
+def test_fewer_than_four_hours_are_not_judged():
+    """However steep it is; the slope stands there as a look."""
+    (slope,) = soak.slopes(windows(4, 1e8))
+    assert (slope.verdict, slope.lo > 0) == ("short", True)
+    (shortest,) = soak.slopes(windows(0.05, 1e8))
+    assert (shortest.verdict, shortest.slope, shortest.reached_h) == ("short", None, None)
+
+
+def test_a_difference_has_the_interval_of_both():
+    """Of slopes of 1 and 4 MB an hour it is 3, wider than either."""
+    one, four = (next(soak.slopes(windows(6, slope, seed=seed))) for slope, seed in ((1e6, 1), (4e6, 2)))
+    estimate, lo, hi = soak.difference(one, four)
+    assert lo < 3e6 < hi
+    assert estimate == pytest.approx(four.slope - one.slope)
+    assert hi - lo == pytest.approx(math.hypot(one.hi - one.slope, four.slope - four.lo)
+                                    + math.hypot(one.slope - one.lo, four.hi - four.slope))  # fmt: skip
+
+
+def test_the_picture_has_a_panel_a_metric():
+    """All that was looked at, for each variant; nothing of nothing."""
+    table = pd.concat(windows(1, 1e6, metric=name, variant=v) for name in NAMES for v in ("baseline", "candidate"))
+    figure = over_hours(table, list(soak.slopes(table)), {"baseline": "v1", "candidate": "v2"})
+    assert [axes.get_title("left").split(",")[0] for axes in figure.axes] == [title for title, _ in NAMES.values()]
+    assert over_hours(table[:0], [], {"baseline": "v1", "candidate": "v2"}) is None
+
+
+def test_too_few_windows_are_refused():
+    """Before anything is built."""
+    with pytest.raises(UserError, match="window_s: a slope is of 12 windows at least: fewer seconds each"):
+        asked(mixed=SOAK | {"seconds": 3})
+
+
+def test_the_experiment_is_long_enough_to_be_judged():
+    """Each version is sampled for four hours in one start, without the time in which caches fill."""
+    mixed = yaml.safe_load((PROJECT / "experiments/soak.yml").read_text())["mixed"]
+    assert mixed["seconds"] * (1 - soak.SETTLING) / 3600 > soak.LEAST_HOURS
+
+
+@pytest.fixture
+def soaked(project):
+    """Return a project with a soak of seconds in its plan, of the fake database."""
+    project.plan(
+        mixed=SOAK, duel={"enabled": False}, design={"blocks": 1, "warmup_blocks": 0}, queries={"types": TYPES[:1]}
+    )
+    return project
+
+
+def told(project):
+    """Return the events of windows so far."""
+    return [event for event in project.events() if event["event"] == "window"]
+
+
+@pytest.mark.slow
+def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
+    """The block is run again, once; what the killed one had shown is judged with it, as another life."""
+    process = soaked.start()
+    wait_for(lambda: len(told(soaked)) >= 4)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not soaked.alive())
+    assert soaked.blocks() == []
+    before = told(soaked)
+    said = soaked.run()
+    assert " open files, p99 of queries " in said
+    assert soaked.blocks() == ["001"]
+    assert soaked.block("001")["failures"] == []
+    assert told(soaked)[: len(before)] == before
+
+    run = soaked.run_dir
+    tidy.main(run)
+    table = read_table(run, "windows")
+    assert set(table["metric"]) == set(NAMES)
+    assert sorted(table.groupby("variant")["life"].nunique()) == [1, 2]  # who came first was killed
+    assert (table["value"] > 0).all()
+    limits = table[~table["metric"].str.endswith("_ms")]
+    assert (limits["limit"].astype(float) > limits["value"]).all()
+    compare.main(run)
+    report.main(run)
+    text = (run / "report.md").read_text()
+    assert "## Hour after hour" in text
+    assert "**No slope is judged**" in text
+    assert (run / "plots/soak.svg").exists()
+
+    # The same windows, as if each had lasted for hours, and memory grew.
+    lines = (run / "raw/events.jsonl").read_text().splitlines()
+    slow = [event | {"elapsed_s": event["elapsed_s"] * 7200, "rss_bytes": 1e8 + 1e6 * number} if
+            event["event"] == "window" else event for number, event in enumerate(map(json.loads, lines))]  # fmt: skip
+    # Half a line is what a power cut leaves.
+    text = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in slow)
+    (run / "raw/events.jsonl").write_text(text + '{"event":"window","blo')
+    tidy.main(run)
+    compare.main(run)
+    found = " ".join(section.sentences(open_source(run)))
+    assert "No slope is judged" not in found
+    assert ": memory grows by" in found
+    assert " would be reached in " in found
