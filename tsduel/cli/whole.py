@@ -12,7 +12,7 @@ from pathlib import Path
 from tsduel.cli.home import words_to_knobs
 from tsduel.core import caches, children, results
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
+from tsduel.core.project import IS_INSTALLED, PROJECT
 
 INTERRUPTED = 128 + signal.SIGINT
 BEFORE, MEASURED, AFTER = ("plan", "provision"), ("build", "run"), ("give-back", "tidy", "compare", "keep", "report")
@@ -108,7 +108,11 @@ def clean_cache() -> int:
 
 def uninstall() -> int:
     """Remove what is ours on this machine, or on the one of SSH_HOST."""
-    return children.call([PROJECT / "scripts/uninstall"], os.environ)
+    if not IS_INSTALLED:
+        return children.call([PROJECT / "scripts/uninstall"], os.environ)
+    if os.environ.get("TARGET", "local") == "local":
+        raise UserError("this is a package: `tsduel clean-cache` removes what it made, `pipx uninstall tsduel` itself")
+    return children.call([sys.executable, "-m", "tsduel.places.uninstall"], os.environ)
 
 
 def _stage(name: str, environment: Mapping[str, str], *more: str) -> int:
