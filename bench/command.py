@@ -17,7 +17,7 @@ def answers(_: Path) -> Iterator[Figure]:
     """Yield the median seconds of each command."""
     for words, target in TARGETS_S.items():
         took = []
-        for _ in range(TIMES):
+        for _attempt in range(TIMES):
             begin = time.monotonic()
             command = [sys.executable, "-m", "tsduel", *words.split()]
             subprocess.run(command, cwd=PROJECT, capture_output=True, check=False)
