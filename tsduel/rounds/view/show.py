@@ -115,7 +115,12 @@ class View:
         """Show that time has passed."""
 
     def _is_shown(self, event: Event) -> bool:
-        return event.is_bad or event.name not in PARTS or os.environ.get("VIEW", "").strip() == "verbose"
+        return (
+            event.is_bad
+            or event.name not in PARTS
+            or not event.text("block")
+            or os.environ.get("VIEW", "").strip() == "verbose"
+        )
 
     def _named(self, event: Event) -> Event:
         """Say v1.133.0 where an event says candidate, if the labels tell the variants apart."""
