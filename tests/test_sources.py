@@ -141,7 +141,7 @@ def test_path_must_be_the_top_of_a_checkout(repository, tmp_path):
     for path in (tmp_path, inside):
         with pytest.raises(UserError, match="not the top of a git checkout"):
             resolve(TARGET, variant="v", source="path", path=str(path))
-    with pytest.raises(UserError, match="sourc: no such directory; did you mean source?"):
+    with pytest.raises(UserError, match=r"sourc: no such directory; did you mean source\?"):
         resolve(TARGET, variant="v", source="path", path=str(tmp_path / "sourc"))
 
 
