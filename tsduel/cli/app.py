@@ -17,6 +17,7 @@ from tsduel.question import experiments
 HERE = ("here", "watch")
 WITH_JSON = ("list", "status", "report")
 ASKING = ("plan", "tsbs", "gobench", "bisect", "history")
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 SHELLS = ("bash", "zsh", "fish")
 CODES = """Exit codes: 0 done, 1 a defect of ours, 2 your input or your machine, 3 too many blocks failed, 4 a check
 failed, 5 too noisy for a verdict, 6 a metric got worse (FAIL_ON=regression), 130 interrupted."""
@@ -205,7 +206,7 @@ def main() -> int:
     try:
         refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
         home.keep_out_of_home(os.environ)
-        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS)
         app.params.append(click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False,
                                        callback=_version, help="print the version"))  # fmt: skip
         code: Any = app.main(prog_name="tsduel", standalone_mode=False)

@@ -70,7 +70,7 @@ def bisect() -> int:
 
 def calibrate() -> int:
     """Compare a version with itself, an old file of it with a fresh copy, and the version with a slower one."""
-    given = {**os.environ, "KIND": "tsbs", "EXPERIMENT": str(PROJECT / "experiments/quick.yml")}
+    given = {**os.environ, "KIND": "tsbs", "EXPERIMENT": "quick"}
     name, home = new_run({}, "calibrate"), results.home()
     planted = _output("tsduel.calibrate.planted").strip()
     same, stale, slow = f"{name}-same", f"{name}-stale", f"{name}-slow-5"
