@@ -7,7 +7,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # What fails has said why. With -q and `+` make ends with 1 then, and adds no line of its own. `make -n` only shows.
-ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifeq ($(findstring n,$(filter-out -%,$(firstword $(MAKEFLAGS)))),)
 MAKEFLAGS += -q
 DO := +@
 OR := || exit 1

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from bench import analysis, bisection, faults, overhead, pipelines, quick, view
+from bench import analysis, bisection, command, faults, overhead, pipelines, quick, view
 from bench.figures import PROJECT, Figure, run, show
 
 ALONE: dict[str, Callable[[Path], Iterable[Figure]]] = {
@@ -17,6 +17,7 @@ ALONE: dict[str, Callable[[Path], Iterable[Figure]]] = {
     "duty": lambda _: overhead.duty_cycle(PROJECT / "results"),
     "widths": lambda _: quick.widths(quick.RESULTS),
     "analysis": analysis.stages,
+    "command": command.answers,
     "bisect": lambda _: bisection.simulated(),
     "kills": lambda _: faults.kills(),
 }

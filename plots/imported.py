@@ -18,12 +18,12 @@ from plots.pictures import Pictures
 from plots.plot_load import curves
 from plots.report import plain, print_table
 from plots.source import write
+from tsduel.core.codes import CHECK_FAILED, DONE
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import GEOMEAN, METRICS
 from tsduel.core.results import run_directory
 from tsduel.core.sections import WorkloadAsked
 from tsduel.core.wording import number_of
-from tsduel.stats.outcome import CHECK_FAILED, DONE
 from tsduel.workloads.tsbs.logs import PROCESS, Log, read_log
 from tsduel.workloads.tsbs.output import precise_mean_ms
 from tsduel.workloads.tsbs.queries import SAMPLES_PER_LINE

@@ -8,7 +8,7 @@ import json
 import plans
 import pytest
 
-from tsduel.build import built
+from tsduel.build import built, progress
 from tsduel.core.plan import Tsbs
 
 
@@ -85,3 +85,15 @@ def test_a_program_of_another_plan_is_none_of_this_run(run_dir):
     """Another revision, or another TSBS."""
     assert not built.is_whole(run_dir, planned("k9", "k2"))
     assert not built.is_whole(run_dir, planned("k1", "k2", tsbs="v2"))
+
+
+def test_a_build_is_a_line_for_each_program_that_took_a_while(monkeypatch, capsys):
+    """Variants have their versions; what Ansible says else is printed as it is, and its tasks are not."""
+    monkeypatch.setattr(progress, "_LONG_S", -1.0)
+    plan = plans.plan(variants=tuple(v.model_copy(update={"label": v.name[::-1]}) for v in plans.VARIANTS))
+    with progress.shown(plan) as shown:
+        for line in ("task: Look for Go", f"task: {progress._STEP}TSBS", f"task: {progress._STEP}variant candidate"):
+            shown.take(line)
+        shown.take("no space left: [bold]")
+    said = capsys.readouterr().err
+    assert said == "TSBS: 0 s\nno space left: [bold]\netadidnac: 0 s\n"

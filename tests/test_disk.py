@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from tsduel import __main__ as command_line
+from tsduel.cli.commands import COMMANDS, Command
 from tsduel.core import files
 
 MIB = 1 << 20
@@ -26,7 +27,7 @@ def test_a_stage_in_python_says_it_as_well(small_disk, tmp_path, monkeypatch, ca
         files.write(disk / "x", "y" * MIB)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(command_line.STAGES, "tidy", command_line.Stage("", "tsduel.tidy", write, makes_run=True))
+    monkeypatch.setitem(COMMANDS, "tidy", Command("", "Tidy", "tsduel.tidy", write, makes_run=True))
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "r"])
     assert command_line.main() == 2
     assert "its disk is full; free some, then type the same command again" in capsys.readouterr().err

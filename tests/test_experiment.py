@@ -272,10 +272,13 @@ def test_a_file_that_is_no_experiment(tmp_path, content, sentence):
 
 
 def test_a_file_that_is_not_there(monkeypatch):
-    """The experiments that are there are listed."""
+    """The nearest one is named, else where they are."""
     monkeypatch.chdir(PROJECT)
-    with pytest.raises(UserError, match=r"nope.yml: No such file.*experiments/local.yml"):
-        read.read_file(Path("experiments/nope.yml"))
+    with pytest.raises(UserError, match=r"quik.yml: No such file or directory; did you mean quick\?"):
+        read.read_file(Path("experiments/quik.yml"))
+    with pytest.raises(UserError, match=r"xyzzy.yml: No such file.*; those of ours are in .*/experiments"):
+        read.read_file(Path("experiments/xyzzy.yml"))
+    assert read.find("quick") == read.find("experiments/quick.yml") == Path("experiments/quick.yml")
 
 
 class TestKnobs:
@@ -405,7 +408,11 @@ class TestKnobs:
     [
         (["plan", "x"], {"TSBS_SCALE": "many"}, "tsduel: experiments/local.yml with TSBS_SCALE: workload.scale: input"),
         (["plan", "x"], {"SET": "desing.blocks=2"}, "tsduel: experiments/local.yml with SET: desing: unknown key; al"),
-        (["plan", "x"], {"EXPERIMENT": "experiments"}, "tsduel: experiments: Is a directory; experiments here: "),
+        (
+            ["plan", "x"],
+            {"EXPERIMENT": "experiments"},
+            "tsduel: EXPERIMENT: experiments: Is a directory; those of ours are in ",
+        ),
         (["plan", "../x y"], {}, "tsduel: RUN: '../x y' is no name of a run"),
         (["plan", ".."], {}, "tsduel: RUN: '..' is no name of a run"),
         (["tidy", "no-such-run"], {}, "tsduel: results/no-such-run: no such run; there are: "),

@@ -6,6 +6,7 @@ import pytest
 import synthetic
 
 from tsduel import __main__ as cli
+from tsduel.core import codes
 from tsduel.core.errors import UserError
 from tsduel.stats import compare, outcome
 from tsduel.tidy import tables as tidy
@@ -45,7 +46,7 @@ def test_codes(found, fail_on, smoke, code):
 def test_an_unknown_wish_is_refused():
     """Before anything is run."""
     with pytest.raises(UserError, match="FAIL_ON: 'slow' is not known; FAIL_ON=regression is"):
-        outcome.fail_on("slow")
+        codes.fail_on("slow")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_an_unforeseen_error_is_a_sentence_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "run"])
     (run / "raw/001/baseline/load.json").unlink()
     (run / "raw/001/baseline/load.json").mkdir()
-    assert cli.main() == outcome.DEFECT
+    assert cli.main() == codes.DEFECT
     said = capsys.readouterr().err
     assert said.startswith("tsduel: a defect of ours in `tidy` (IsADirectoryError(21, 'Is a directory') in ")
     assert said.endswith(
@@ -90,5 +91,5 @@ def test_an_unforeseen_error_is_a_sentence_too(tmp_path, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tidy, "main", interrupted)
-    assert cli.main() == outcome.INTERRUPTED
+    assert cli.main() == codes.INTERRUPTED
     assert capsys.readouterr().err == "tsduel: interrupted\n"

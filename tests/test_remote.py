@@ -302,8 +302,11 @@ def test_a_greeting_in_another_encoding(monkeypatch):
 class TestAttendant:
     """A detached run with a fake database, and the real attendant."""
 
-    def test_it_is_started_once_and_its_blocks_are_fetched_as_they_are_published(self, link, project, capsys):
+    def test_it_is_started_once_and_its_blocks_are_fetched_as_they_are_published(
+        self, link, project, capsys, monkeypatch
+    ):
         """All files come home unchanged, damaged ones again; a block that is not planned is refused."""
+        monkeypatch.setenv("VIEW", "verbose")
         attended = link(design={"blocks": 2})
         assert attendant(attended).attend() == 0
         assert sorted(p.name for p in attended.raw.glob("[0-9]*")) == project.blocks() == ["001", "002"]
@@ -413,6 +416,7 @@ class TestSecondView:
 
     def test_a_run_that_nobody_attends_is_followed_over_ssh(self, link, tmp_path, capsys, monkeypatch):
         """All lines are shown, nothing is written here, and a later attendant copies each line once."""
+        monkeypatch.setenv("VIEW", "verbose")
         attended = link()
         monkeypatch.setattr(follow.Link, "all", lambda _: {"host1": attended})
         attended.start()
@@ -429,6 +433,7 @@ class TestSecondView:
 
     def test_a_run_that_is_attended_is_followed_at_home(self, link, tmp_path, capsys, monkeypatch):
         """The other machine is not asked; a second attendant is refused, and told how to follow."""
+        monkeypatch.setenv("VIEW", "verbose")
         attended = link()
         monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))
 

@@ -138,9 +138,11 @@ def test_path_sees_local_changes_and_leaves_the_checkout_alone(repository):
 def test_path_must_be_the_top_of_a_checkout(repository, tmp_path):
     """A directory without git, a directory inside a checkout and a missing one are refused."""
     inside = repository.write("deep/file", "x").parent
-    for path in (tmp_path, inside, tmp_path / "nosuch"):
+    for path in (tmp_path, inside):
         with pytest.raises(UserError, match="not the top of a git checkout"):
             resolve(TARGET, variant="v", source="path", path=str(path))
+    with pytest.raises(UserError, match=r"sourc: no such directory; did you mean source\?"):
+        resolve(TARGET, variant="v", source="path", path=str(tmp_path / "sourc"))
 
 
 def test_binary_is_its_sha256(tmp_path):

@@ -164,20 +164,42 @@ class TestLines:
         golden("view-lines.txt", "\n".join(said) + "\n")
         assert all(line.isprintable() for line in said)
 
-    def test_if_the_go_program_prints_the_lines_the_view_prints_only_forecasts(self, capsys):
-        """One after each new block; else all lines."""
+    @pytest.mark.parametrize(("view", "parts"), [("plain", False), ("verbose", True)])
+    def test_a_block_is_a_line_with_its_forecast_and_phases_are_for_those_who_ask(
+        self, capsys, monkeypatch, view, parts
+    ):
+        """What is not printed is logged, unless the Go program logs it; then only the forecasts are."""
+        monkeypatch.setenv("VIEW", view)
         expected = Forecast(planned(), (), {})
         found = [event for event in map(parse, RECORDED) if event]
         first = next(n for n, event in enumerate(found) if event.name == "block-end") + 1
-        for printed_by_go in (True, False):
-            view = show.View(expected, printed=printed_by_go)
-            view.catch_up(found[:first])
-            view.take(found[first:])
+        own = [line for event in found[first:] if (line := event.line())]
+        for logged_by_go in (True, False):
+            logged = []
+            shown = show.View(expected, logged.append, logged=logged_by_go)
+            shown.catch_up(found[:first])
+            shown.take(found[first:])
             printed = capsys.readouterr().out.splitlines()
-            foreseen = [line for line in printed if " forecast after block " in line]
+            foreseen = [line for line in printed if "; forecast after block " in line]
             assert len(foreseen) == 2
-            own = [line for event in found[first:] if (line := event.line())]
-            assert [line for line in printed if line not in foreseen] == ([] if printed_by_go else own)
+            assert all(" block " in line.partition(";")[0] for line in foreseen)
+            without = [line.partition("; forecast")[0] for line in printed]
+            assert (without == own) == parts
+            assert [line for line in own if line in without] == without
+            if logged_by_go:
+                assert len(logged) == 2
+            else:
+                assert sorted([*without, *logged]) == sorted(own)
+
+    def test_a_side_is_named_by_its_version(self, capsys):
+        """Where labels tell the variants apart; the reason of a failure as well."""
+        plan = planned()
+        labels = {"baseline": "v1.132.0", "candidate": "v1.133.0"}
+        sides = tuple(side.model_copy(update={"label": labels[side.name]}) for side in plan.variants)
+        view = show.View(Forecast(plan.model_copy(update={"variants": sides}), (), {}))
+        view.take([failing()])
+        assert "block 1 FAILED in v1.133.0 load after 3 s: why" in capsys.readouterr().out
+        assert view.state.ended[0].why == "FAILED in v1.133.0 load after 3 s: why"
 
 
 ATOMS = st.none() | st.booleans() | st.floats() | st.integers() | st.text()

@@ -10,13 +10,15 @@ from click.shell_completion import CompletionItem, get_completion_class
 from tsduel.cli import home
 from tsduel.cli.commands import COMMANDS, PARTS, RUN, by_topic
 from tsduel.cli.knobs import KNOBS, refuse_unknown
-from tsduel.core import results
+from tsduel.core import codes, results
 from tsduel.core.errors import UserError
+from tsduel.question import experiments
 
 HERE = ("here", "watch")
 WITH_JSON = ("list", "status", "report")
+ASKING = ("plan", "tsbs", "gobench", "bisect", "history")
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 SHELLS = ("bash", "zsh", "fish")
-INTERRUPTED = 130
 CODES = """Exit codes: 0 done, 1 a defect of ours, 2 your input or your machine, 3 too many blocks failed, 4 a check
 failed, 5 too noisy for a verdict, 6 a metric got worse (FAIL_ON=regression), 130 interrupted."""
 
@@ -129,6 +131,8 @@ def _command(name: str) -> click.Command:
         os.environ.update(knobs)
         if name == "museum" and typed:
             os.environ["EXHIBIT"], typed = " ".join(typed), []
+        if name in ASKING:
+            experiments.refuse_missing(os.environ.get("EXPERIMENT", ""))
         run, *more = [*typed, ""] if about_run else ["", *typed]
         if (extra := [*filter(None, more)]) and not (about_run and extra[0].isdecimal()):
             raise UserError(f"{name}: {extra[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")
@@ -204,19 +208,19 @@ def main() -> int:
     try:
         refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
         home.keep_out_of_home(os.environ)
-        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings={"help_option_names": ["-h", "--help"]})
+        app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS)
         app.params.append(click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False,
                                        callback=_version, help="print the version"))  # fmt: skip
         code: Any = app.main(prog_name="tsduel", standalone_mode=False)
     except UserError as error:
         _say(str(error))
-        return getattr(error, "code", 2)
+        return getattr(error, "code", codes.USER)
     except click.ClickException as error:
         _say(error.format_message())
-        return 2
+        return codes.USER
     except click.Abort:
         _say("interrupted")
-        return INTERRUPTED
+        return codes.INTERRUPTED
     return int(code or 0)
 
 

@@ -1,6 +1,5 @@
 """The environment of a command: knobs that were typed, and where results and caches lie."""
 
-import os
 from collections.abc import Iterable, MutableMapping
 from pathlib import Path
 
@@ -48,8 +47,3 @@ def keep_out_of_home(environment: MutableMapping[str, str]) -> None:
         environment.setdefault(name, str(cache / part))
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN"):
         environment.pop(name, None)
-
-
-def is_typed_with_make() -> bool:
-    """Return whether a `make` called this command, or a command that it called."""
-    return bool(os.environ.get("TSDUEL_MAKE"))

@@ -23,6 +23,11 @@ MODULES = {
     "github.com/influxdata/influxdb": "influxdb",
 }
 """Database by the module of its go.mod; InfluxDB 2 has another one."""
+_OWN = {
+    # It takes no lines over HTTP, so batches cannot be exchanged, and compacts when it wants to.
+    "prometheus": "workload.batch_size=80 workload.solo_scale=null design.load=solo settle.mode=natural settle.polls=2",
+    "influxdb": "",
+}
 _BRANCHES = ("HEAD", "master", "main")
 _MAIN = (*(f"{remote}/{name}" for remote in ("upstream", "origin") for name in _BRANCHES), *_BRANCHES[1:])
 _VERSION = re.compile(r"v\d+\.\d+\.\d+\S*")
@@ -43,7 +48,7 @@ def main(revisions: Sequence[str], against: str, *, full: bool, watch: bool) -> 
     }
     if database != "victoriametrics":
         targets = " ".join(f"variants.{side}.target={database}" for side in ("baseline", "candidate"))
-        knobs["SET"] = f"{targets} {os.environ.get('SET', '')}".strip()
+        knobs["SET"] = " ".join(filter(None, [targets, _OWN[database], os.environ.get("SET", "")]))
     given = {**os.environ, **knobs, "KIND": "tsbs"}
     return _watch(top, given) if watch else whole.compare(given)
 

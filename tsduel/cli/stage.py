@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.cli.commands import COMMANDS, PARTS, RUN, Command
-from tsduel.core import results
+from tsduel.core import codes, files, results, runlog
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
 
 TYPED = "TSDUEL_TYPED"
 """Set if `tsduel` was typed, and not `make`: sentences then name commands of `tsduel`."""
@@ -19,36 +21,30 @@ _MAKE = re.compile(rf"\bmake (?=(?:{'|'.join(COMMANDS)})\b)")
 
 def execute(name: str, run: str = "", failed: int = 0) -> int:
     """Run a command and return its exit code. ``run``: the name of its run; ``failed``: a stage's exit code before."""
-    from tsduel.core import files
-    from tsduel.core.errors import UserError
-    from tsduel.stats import outcome
-
     command = (COMMANDS | PARTS)[name]
     if os.environ.get(TYPED) and name != "comment":
         sys.stdout, sys.stderr = _Typed(sys.stdout), _Typed(sys.stderr)
     try:
         # A wrong FAIL_ON or VIEW is refused before the first block, not after the last one.
-        outcome.fail_on(os.environ.get("FAIL_ON", ""))
+        codes.fail_on(os.environ.get("FAIL_ON", ""))
         if os.environ.get("VIEW") and "VIEW" in command.knobs:
             importlib.import_module("tsduel.rounds.view.show").wants_screen(os.environ)
-        return _execute(command, name, run, failed) or outcome.DONE
+        return _execute(command, name, run, failed) or codes.DONE
     except UserError as error:
         say(str(error))
-        return int(getattr(error, "code", outcome.USER))
+        return int(getattr(error, "code", codes.USER))
     except BrokenPipeError:
-        return outcome.DONE
+        return codes.DONE
     except KeyboardInterrupt:
         print("tsduel: interrupted", file=sys.stderr)
-        return outcome.INTERRUPTED
+        return codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - a stack trace helps only developers; run.log has it
         sentence = files.sentence(error) if isinstance(error, OSError) else ""
         print(f"tsduel: {sentence or _defect(error, command, name, run)}", file=sys.stderr)
-        return outcome.USER if sentence else outcome.DEFECT
+        return codes.USER if sentence else codes.DEFECT
 
 
 def _execute(command: Command, name: str, run: str, failed: int) -> int | None:
-    from tsduel.core import runlog
-
     if command.scope != RUN:
         # The terminal or file may not have every character.
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a text stream has it
@@ -66,8 +62,6 @@ def say(text: str) -> None:
 
 def _defect(error: Exception, command: Command, name: str, run: str) -> str:
     """Describe an unexpected error in a sentence: what, in which line of our files, and what to send us."""
-    from tsduel.core.project import PROJECT
-
     ours = tuple(str(room) for room in (Path(__file__).parents[1], PROJECT / "plots"))
     stack = traceback.extract_tb(error.__traceback__)
     at = next((frame for frame in reversed(stack) if frame.filename.startswith(ours)), stack[-1])

@@ -12,7 +12,7 @@ from pathlib import Path
 from tsduel.cli.home import words_to_knobs
 from tsduel.core import caches, children, results
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
+from tsduel.core.project import IS_INSTALLED, PROJECT
 
 INTERRUPTED = 128 + signal.SIGINT
 BEFORE, MEASURED, AFTER = ("plan", "provision"), ("build", "run"), ("give-back", "tidy", "compare", "keep", "report")
@@ -70,7 +70,7 @@ def bisect() -> int:
 
 def calibrate() -> int:
     """Compare a version with itself, an old file of it with a fresh copy, and the version with a slower one."""
-    given = {**os.environ, "KIND": "tsbs", "EXPERIMENT": str(PROJECT / "experiments/quick.yml")}
+    given = {**os.environ, "KIND": "tsbs", "EXPERIMENT": "quick"}
     name, home = new_run({}, "calibrate"), results.home()
     planted = _output("tsduel.calibrate.planted").strip()
     same, stale, slow = f"{name}-same", f"{name}-stale", f"{name}-slow-5"
@@ -108,7 +108,11 @@ def clean_cache() -> int:
 
 def uninstall() -> int:
     """Remove what is ours on this machine, or on the one of SSH_HOST."""
-    return children.call([PROJECT / "scripts/uninstall"], os.environ)
+    if not IS_INSTALLED:
+        return children.call([PROJECT / "scripts/uninstall"], os.environ)
+    if os.environ.get("TARGET", "local") == "local":
+        raise UserError("this is a package: `tsduel clean-cache` removes what it made, `pipx uninstall tsduel` itself")
+    return children.call([sys.executable, "-m", "tsduel.places.uninstall"], os.environ)
 
 
 def _stage(name: str, environment: Mapping[str, str], *more: str) -> int:

@@ -25,6 +25,7 @@ from tsduel.plan import order, sources, topology
 from tsduel.plan.forecast import estimate
 from tsduel.question import knobs
 from tsduel.question import read as question
+from tsduel.question.experiments import find
 from tsduel.question.matrix import AskedCell
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.targets.database import Program
@@ -69,7 +70,7 @@ def _keep(run_dir: Path, environment: Mapping[str, str], given: Mapping[str, str
     plan = Plan.load(run_dir)
     changed = [name for name, value in given.items() if plan.asked.knobs.get(name) != value]
     experiment = environment.get("EXPERIMENT", "")
-    if experiment and question.find(experiment) != Path(plan.asked.experiment):
+    if experiment and find(experiment) != Path(plan.asked.experiment):
         changed.insert(0, "EXPERIMENT")
     if changed:
         raise UserError(

@@ -15,9 +15,8 @@ import yaml
 from pydantic import ValidationError
 
 from tsduel.core.errors import UserError
-from tsduel.core.project import PROJECT
-from tsduel.core.wording import did_you_mean
 from tsduel.question import knobs, matrix, parameters, refusals
+from tsduel.question.experiments import find, unreadable
 from tsduel.question.matrix import AskedCell
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Experiment
@@ -101,25 +100,12 @@ def expand(
     return tuple(replace(cell, name=name) for cell, name in zip(valid, unique, strict=True))
 
 
-def find(text: str) -> Path:
-    """Return the file of an experiment: a path, or the name of one of ours, `quick`."""
-    ours = PROJECT / "experiments" / text.removeprefix("experiments/")
-    named = ours.with_name(f"{ours.name.removesuffix('.yml')}.yml")
-    if Path(text).is_file() or "\0" in text or not named.is_file():
-        return Path(text)
-    return named.relative_to(Path.cwd()) if named.is_relative_to(Path.cwd()) else named
-
-
 def read_file(path: Path) -> dict[str, Any]:
     """Read an experiment file as a mapping, not yet validated."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        home = PROJECT / "experiments"
-        names = [str(ours.relative_to(home).with_suffix("")) for ours in home.rglob("*.yml")]
-        typed = str(path).removeprefix("experiments/").removesuffix(".yml")
-        near = did_you_mean(typed, names) or f"; those of ours are in {home}"
-        raise UserError(f"EXPERIMENT: {path}: {error.strerror}{near}") from None
+        raise unreadable(path, error.strerror) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     try:

@@ -35,7 +35,7 @@ def sentence(item: Any, root: type[BaseModel]) -> str:
         return f"{key}: {message}" if key else message
     if item["type"] == "missing":
         return f"{key}: is needed"
-    near = did_you_mean(item["input"], re.findall(r"'([^']+)'", item["msg"])) if item["type"] == "literal_error" else ""
+    near = did_you_mean(item["input"], re.findall(r"'([^']+)'", item["msg"])) if isinstance(item["input"], str) else ""
     return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (it is {item['input']!r}){near}"
 
 

@@ -1,31 +1,16 @@
-"""The exit code of a run: docs/operating.md lists them."""
+"""The exit code of a comparison."""
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tsduel.core.errors import UserError
+from tsduel.core.codes import CHECK_FAILED, DONE, REGRESSION, TOO_NOISY
 from tsduel.core.files import read_json
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import number_of
 
-DONE = 0
-DEFECT = 1
-USER = 2
-CHECK_FAILED = 4
-TOO_NOISY = 5
-REGRESSION = 6
-INTERRUPTED = 130
-FAIL_ON = ("", "regression")
 MOST_NAMES = 4
-
-
-def fail_on(given: str) -> str:
-    """Validate the knob FAIL_ON."""
-    if given not in FAIL_ON:
-        raise UserError(f"FAIL_ON: {given!r} is not known; FAIL_ON=regression is, or leave it out")
-    return given
 
 
 def tell(run_dir: Path, given: str) -> int:

@@ -6,8 +6,9 @@ which does not depend on the runs in results/.
 
 import statistics
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -57,28 +58,42 @@ def look(results: Path, plan: Plan, machine_kind: str) -> Earlier | None:
     )
 
 
+def pace(results: Path, machine_kind: str, but: str) -> float | None:
+    """Return how many times as long as planned the blocks of the newest other runs took on this kind of machine.
+
+    None without such a run. ``but``: the name of the run that asks.
+    """
+    ratios = []
+    for run in islice(_on(results, machine_kind, but), MOST_RUNS):
+        took = [block.seconds for block in run.blocks if block.ok and block.kind != "warmup"]
+        if run.plan.duration and run.plan.duration.block_s and took and not run.plan.sweeps:
+            ratios.append(statistics.median(took) / run.plan.duration.block_s)
+    return statistics.median(ratios) if ratios else None
+
+
 def _shape(plan: Plan) -> dict[str, Any]:
     return {"kind": plan.kind, "variants": len(plan.variants), **workload_of(plan).alike(plan)}
 
 
 def _alike(results: Path, plan: Plan, machine_kind: str) -> Iterator[Run]:
-    count = 0
-    # Names begin with the time, so the newest comes first.
-    for path in sorted(results.glob(f"*/{plan.FILE}"), reverse=True):
+    same = (run for run in _on(results, machine_kind, plan.run) if _shape(run.plan) == _shape(plan))
+    return islice(same, MOST_RUNS)
+
+
+def _on(results: Path, machine_kind: str, but: str) -> Iterator[Run]:
+    """Yield the runs on this kind of machine that have a measured block, the newest first."""
+    # Names begin with the time.
+    for path in sorted(results.glob(f"*/{Plan.FILE}"), reverse=True):
         run_dir = path.parent.parent
-        if run_dir.is_symlink() or run_dir.name == plan.run:
+        if run_dir.is_symlink() or run_dir.name == but:
             continue
-        try:
-            run = open_run(run_dir)
-            same = _shape(run.plan) == _shape(plan) and calibration.machine_kind(run) == machine_kind
-            if same and any(block.ok and block.kind != "warmup" for block in run.blocks):
-                yield run
-                count += 1
         # A run that is damaged or of an older tsduel must not stop this one.
-        except UserError:
-            continue
-        if count == MOST_RUNS:
-            return
+        with suppress(UserError):
+            run = open_run(run_dir)
+            if calibration.machine_kind(run) == machine_kind and any(
+                block.ok and block.kind != "warmup" for block in run.blocks
+            ):
+                yield run
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:

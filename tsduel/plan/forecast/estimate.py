@@ -18,8 +18,8 @@ from tsduel.stats import calibration
 PATIENCE_S = 20
 ELSEWHERE = "not known yet: what machine it is shows when it is reached (an A/A run there, AA=1, says what it can tell)"
 UNSEEN = "not known yet: this machine has not been described, which its first run does"
-# Measured with an empty cache on two quiet cores: 200 s. A rented machine takes longer to come.
-PREPARE_S = 300
+# Measured with an empty cache on two quiet cores: 200 s for two variants and all the rest.
+VARIANT_S, TSBS_S, AGENT_S = 70, 40, 20
 # A cgroup without a limit has a number larger than any machine.
 NO_LIMIT = 1 << 60
 
@@ -66,11 +66,12 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     busiest = max(([row.kind for row in left if row.host == host] for host in plan.hosts), key=len)
     kind = kind_here(plan, cache)
     before = earlier.look(run_dir.absolute().parent, plan, kind) if kind else None
+    paced = earlier.pace(run_dir.absolute().parent, kind, plan.run) if kind else None
     each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
     found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
     # The price of a rented machine, a few lines above, has the time.
     if plan.place.kind != "gcp" or finished:
-        found.append(f"time      {_time(plan, busiest, before, cache)}")
+        found.append(f"time      {_time(plan, busiest, before, cache, paced)}")
     found.append(f"disk      {_disk(plan, cache)}")
     found += _memory(plan, before)
     unknown = ELSEWHERE if not plan.is_local else "" if kind else UNSEEN
@@ -79,7 +80,7 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     return found + (known.before(unknown, block_s) if known else [])
 
 
-def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Path) -> str:
+def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Path, paced: float | None) -> str:
     warm = left.count("warmup")
     if before:
         seconds = warm * before.warmup_s + (len(left) - warm) * before.block_s
@@ -88,17 +89,27 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
     rough = plan.duration
     if rough is None:
         return "not known"
-    keys = [part.build_key for variant in plan.variants for part in variant.components]
-    built = plan.is_local and all((cache / "variants" / key).is_dir() for key in keys)
-    prepare_s = 0 if built else rough.prepare_s if plan.place.kind == "gcp" else PREPARE_S
+    prepare_s = rough.prepare_s if plan.place.kind == "gcp" else _build_s(plan, cache)
     share = order.share_of_busiest(plan.design, {cell.name: plan.hosts_of(cell.name) for cell in plan.cells})
     of_blocks = (rough.total_s - rough.prepare_s - rough.workload_s) / plan.design.planned / len(plan.cells) / share
     seconds = prepare_s + rough.workload_s + len(left) * of_blocks
     parts = f"{lasting(prepare_s)} to prepare, " if prepare_s else ""
+    if paced:
+        seconds = prepare_s + paced * (seconds - prepare_s)
+        other = "as much longer or shorter than planned as other runs here"
+        return f"about {lasting(seconds)} ({parts}{paced * rough.block_s:.0f} s a block: {other})"
     return (
         f"about {lasting(seconds)}, a rough guess ({parts}{rough.block_s} s a block): "
         "no run of this kind on such a machine is stored here"
     )
+
+
+def _build_s(plan: Plan, cache: Path) -> int:
+    """Return roughly the seconds to build what the cache has not."""
+    keys = {part.build_key for variant in plan.variants for part in variant.components}
+    missing = sum(not (plan.is_local and (cache / "variants" / key).is_dir()) for key in keys)
+    others = (("tsbs", TSBS_S), ("agent", AGENT_S))
+    return VARIANT_S * missing + sum(s for name, s in others if not (plan.is_local and any(cache.glob(f"{name}/*/"))))
 
 
 def _disk(plan: Plan, cache: Path) -> str:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
@@ -93,9 +93,9 @@ class View:
 
     def take(self, events: Iterable[Event]) -> None:
         """Show new events."""
-        for event in events:
+        for event in map(self._named, events):
             forecast = self._advance(event)
-            line = self._named(event.line(self.host))
+            line = event.line(self.host)
             if not self._is_shown(event):
                 if line and not self.logged:
                     self.log(line)
@@ -115,15 +115,22 @@ class View:
         """Show that time has passed."""
 
     def _is_shown(self, event: Event) -> bool:
-        return event.is_bad or event.name not in PARTS or os.environ.get("VIEW", "").strip() == "verbose"
+        return (
+            event.is_bad
+            or event.name not in PARTS
+            or not event.text("block")
+            or os.environ.get("VIEW", "").strip() == "verbose"
+        )
 
-    def _named(self, line: str) -> str:
+    def _named(self, event: Event) -> Event:
         """Say v1.133.0 where an event says candidate, if the labels tell the variants apart."""
         plan = self.expected.plan if self.expected else None
         labels = {variant.name: variant.label for variant in plan.variants} if plan else {}
         if len(set(labels.values())) < len(labels):
-            return line
-        return SIDE.sub(lambda found: labels.get(found[0], found[0]), line)
+            return event
+        texts = {name: text for name in ("line", "variant") if (text := event.text(name))}
+        named = {name: SIDE.sub(lambda found: labels.get(found[0], found[0]), text) for name, text in texts.items()}
+        return replace(event, fields={**event.fields, **named})
 
     def _advance(self, event: Event) -> str:
         """Take one more event; return the line of the forecast after the end of a block, else ""."""
@@ -161,7 +168,7 @@ class Screen(View):
 
     def _staying(self, events: Iterable[Event], log: Callable[[str], object]) -> list[Text]:
         staying = []
-        for event in events:
+        for event in map(self._named, events):
             forecast = self._advance(event)
             for line in filter(None, ("" if self.logged else event.line(self.host), forecast)):
                 log(line)

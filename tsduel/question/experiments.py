@@ -1,0 +1,31 @@
+"""The files of experiments by their names. No library is needed, so that a mistyped name is refused at once."""
+
+from pathlib import Path
+
+from tsduel.core.errors import UserError
+from tsduel.core.project import PROJECT
+from tsduel.core.wording import did_you_mean
+
+HOME = PROJECT / "experiments"
+
+
+def find(text: str) -> Path:
+    """Return the file of an experiment: a path, or the name of one of ours, `quick`."""
+    ours = HOME / text.removeprefix("experiments/")
+    named = ours.with_name(f"{ours.name.removesuffix('.yml')}.yml") if ours.name else ours
+    if Path(text).is_file() or "\0" in text or not named.is_file():
+        return Path(text)
+    return named.relative_to(Path.cwd()) if named.is_relative_to(Path.cwd()) else named
+
+
+def unreadable(path: Path, why: object) -> UserError:
+    """Return the sentence for a file that cannot be read, with the nearest name."""
+    names = [str(ours.relative_to(HOME).with_suffix("")) for ours in HOME.rglob("*.yml")]
+    typed = str(path).removeprefix("experiments/").removesuffix(".yml")
+    return UserError(f"EXPERIMENT: {path}: {why}{did_you_mean(typed, names) or f'; those of ours are in {HOME}'}")
+
+
+def refuse_missing(text: str) -> None:
+    """Raise if there is no such file."""
+    if text and not (path := find(text)).exists():
+        raise unreadable(path, "No such file or directory")
