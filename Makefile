@@ -29,9 +29,9 @@ TSBS_STEP ?=# interval between two samples of a series, 80s
 TSBS_QUERIES ?=# queries of each type
 TSBS_WORKERS ?=# parallel clients of load and queries
 RUNS ?=# for make compare-runs: two runs or more, RUNS="latest 20261120T140000Z-local"
-METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, load-cpu, memory
-GOOD ?=# for make bisect: a revision that is still good, v1.131.0 or git:REPO@REF
-BAD ?=# for make bisect: a later one that is bad
+METRIC ?=# for make trend, bisect and history: a metric of stats/comparison.csv; load_rate or duel_typical_ms/cpu-max-all-1; also cpu, time, load, load-cpu, memory; for bisect A:B, the ratio of two
+GOOD ?=# for make bisect: a revision that is as it was before, v1.131.0 or git:REPO@REF
+BAD ?=# for make bisect: a later one that is bad, or better
 EXHIBIT ?=# for make museum: exhibits to run, or all
 TYPE ?=# for make bisect and history: the query type, or the row of Go benchmarks; all of them unless given
 THRESHOLD ?=# for make bisect and history: from how many percent on a revision is bad (default: the metric's own)
@@ -101,7 +101,7 @@ look:
 ##@ Compare
 tsbs: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare two versions: all the stages below
 gobench: look plan provision build run give-back tidy compare $(if $(AA),keep) report ## compare Go benchmarks of two revisions of a module, in the same way
-bisect: .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD
+bisect: .venv ## since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, found by duels against GOOD
 history: look plan provision build run give-back tidy compare report .venv ## METRIC= over VERSIONS="v1.128.0 v1.129.0 ...", all in one run, as a table and a picture
 	@$(TSDUEL) $@ "$$RUN"
 
