@@ -125,7 +125,7 @@ STAGES = {
     "museum": Stage(
         "list the exhibits of the museum, or run those that are named: all, or page to write docs/museum.md",
         "plots.museum",
-        lambda m, results, _: print(m.main(_parser().parse_args().exhibits, _ENV, results)),
+        lambda m, results, _: m.main(_parser().parse_args().exhibits, _ENV, results),
         logged=False,
         of_run=False,
     ),
