@@ -1,10 +1,13 @@
 """`make museum`: the table of exhibits, on the terminal and in docs/museum.md."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plots import markup
 from tsduel import museum
+from tsduel.core import files
+from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.museum import Exhibit, Row, Shown
 
@@ -13,16 +16,25 @@ BEGIN, END = "<!-- made by: python -m tsduel museum page -->", "<!-- until here 
 _WORDS = {"regression": "worse", "improvement": "better", "negligible": "real, but below what matters"}
 
 
-def main(words: Sequence[str], environment: Mapping[str, str], results: Path) -> str:
-    """Return the table of all exhibits; first run those that are named (`all`), or with `page` write docs/museum.md."""
+def main(words: Sequence[str], environment: Mapping[str, str], results: Path) -> None:
+    """Print the table of all exhibits, or run those that are named (`all`) and print theirs; `page`: docs/museum.md.
+
+    A UserError at the end names those that failed.
+    """
     if list(words) == ["page"]:
         said = museum.keep(results)
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-        return "\n".join([*said, f"written: {PAGE}"])
-    names = museum.chosen(list(words))
+        files.write(PAGE, page(PAGE.read_text(encoding="utf-8")))
+        sys.stdout.write("\n".join([*said, f"written: {PAGE}\n"]))
+        return
+    names, failed = museum.chosen(list(words)), list[str]()
     for name in names:
-        museum.run(name, environment, results)
-    return table(results, names or list(museum.exhibits()))
+        try:
+            museum.run(name, environment, results)
+        except UserError as error:
+            failed.append(f"{name}: {error}")
+    sys.stdout.write(table(results, names or list(museum.exhibits())) + "\n")
+    if failed:
+        raise UserError("\n".join(failed))
 
 
 def table(results: Path | None, names: Sequence[str], *, linked: bool = False) -> str:

@@ -45,7 +45,7 @@ def refused(variant):
         (parts(server=DIRECT, vmagent=PROXY | {"files": {"../x": ""}}), "'../x' is not a plain name of a file"),
         (CLUSTER | {"ref": "v1", "flags": ["-a"]}, "flags: victoriametrics-cluster has several components"),
         (CLUSTER | parts(vmselect=PROXY, vminsert=PROXY), "components: 'vmstorage' is missing"),
-        (parts(server=DIRECT, vmagent=PROXY | {"replicas": 2}), "of vmagent victoriametrics has one; allowed for: none"),
+        (parts(server=DIRECT, vmagent=PROXY | {"replicas": 2}), "replicas: of vmagent victoriametrics has one"),
         (CLUSTER | parts(vmselect=PROXY | {"replicas": 10}), "replicas: input should be less than or equal to 9"),
     ],
 )  # fmt: skip

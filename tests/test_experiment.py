@@ -82,7 +82,7 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, profile, queries"),
+        ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, parameters, profile"),
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
@@ -95,7 +95,10 @@ def test_pins_are_cpus_of_servers_and_client():
         ("watchdog.load", "health_s, idle_timeout_s, load_stall_s"),
         ("noise.steal", "steal_flag_pct, steal_pct"),
         ("host.ports", "drop_caches, machine, pin, port"),
-        ("variants.baseline.flag", "components, env, files, flags, go, package, path, ref, repo, role, source, target"),
+        (
+            "variants.baseline.flag",
+            "components, env, files, flags, go, package, path, ref, replicas, repo, role, source",
+        ),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):

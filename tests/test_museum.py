@@ -97,9 +97,11 @@ def typed(tmp_path, monkeypatch):
     """Return what is typed; each run leaves a comparison and each search its answer, as make would."""
     said = []
 
-    def done(_environment, target, run, *words):
+    def done(environment, target, run, *words):
         name = run.removeprefix("RUN=")
         said.append((target, *words))
+        if name.endswith(environment.get("FAILS", " ")):
+            raise UserError(f"make {target} ended with exit code 2, see above")
         row = {"metric": "duel_role_cpu_us", "query_type": "vmauth", "cell": "", "change_pct": -21.5, "lo_pct": -23.0,
                "hi_pct": -20.0, "verdict": "improvement"}  # fmt: skip
         left = {f"{name}/stats/comparison.json": json.dumps({"rows": [row]}),
@@ -119,13 +121,15 @@ def typed(tmp_path, monkeypatch):
     return said
 
 
-@pytest.mark.parametrize(("load", "beside"), [(0.1, ""), (9.0, ", 9 processes a CPU beside it")])
-def test_an_exhibit_is_run_traced_and_shown(tmp_path, typed, monkeypatch, load, beside):
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_exhibit_is_run_traced_and_shown(tmp_path, typed, monkeypatch, capsys, busy):
     """Reported, measured, traced and minutes; a figure of a busy machine says so and is not kept for the page."""
+    load, beside = (9.0, ", 9 processes a CPU beside it") if busy else (0.1, "")
     monkeypatch.setattr(museum.os, "getloadavg", lambda: (load * museum.os.cpu_count(), 0, 0))
     monkeypatch.setattr(museum, "KEPT", tmp_path / "kept")
     (tmp_path / "kept").mkdir()
-    text = page.main(["vm-gogc"], {}, tmp_path)
+    page.main(["vm-gogc"], {}, tmp_path)
+    text = capsys.readouterr().out
     experiment = "EXPERIMENT=experiments/museum/vm-gogc.yml"
     assert typed[0] == ("tsbs", experiment)
     assert typed[1][:2] == ("bisect", experiment)
@@ -138,6 +142,15 @@ def test_an_exhibit_is_run_traced_and_shown(tmp_path, typed, monkeypatch, load, 
         "vm-gogc: not kept: 9 processes a CPU ran beside it" if beside else "vm-gogc: kept"
     ]
     assert (tmp_path / "kept/vm-gogc.json").exists() == (not beside)
+
+
+def test_one_that_fails_does_not_keep_the_others_from_running(tmp_path, typed, capsys):
+    """The table comes all the same, and the failure last, by its name."""
+    with pytest.raises(UserError, match=r"control-gogc: .* ended with exit code 2") as failure:
+        page.main(["control-gogc", "vm-gogc"], {"FAILS": "control-gogc"}, tmp_path)
+    assert "vm-gogc: " not in str(failure.value)
+    assert [words[0] for words in typed] == ["tsbs", "tsbs", "bisect"]
+    assert "-21.5 %" in capsys.readouterr().out
 
 
 def test_an_exhibit_that_there_is_not_is_refused():

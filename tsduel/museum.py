@@ -146,10 +146,9 @@ def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:
     """Run a command of tsduel; return its minutes."""
     own = {k: v for k, v in environment.items() if k not in {"RUN", "EXHIBIT"}}
     begin = time.monotonic()
+    sys.stdout.flush()
     if code := children.call([sys.executable, "-m", "tsduel", command, *words], own):
-        raise UserError(
-            f"{command} {' '.join(words)} ended with exit code {code}, see above; the other exhibits were not run"
-        )
+        raise UserError(f"{command} {' '.join(words)} ended with exit code {code}, see above")
     return round((time.monotonic() - begin) / 60, 1)
 
 

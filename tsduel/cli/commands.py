@@ -87,7 +87,7 @@ COMMANDS = {
     "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
     "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
     "bisect": _whole(
-        _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad version or commit, found by duels against GOOD",
+        _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, by duels against GOOD",
         "bisect", "search",
     ),
     "history": _whole(
@@ -96,7 +96,7 @@ COMMANDS = {
     ),
     "museum": Command(
         _COMPARE, "regressions that people reported: list them, or run EXHIBIT=vm-gogc, several with spaces, or all",
-        "plots.museum", lambda m, results, _: print(m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results)),
+        "plots.museum", lambda m, results, _: m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results),
         RESULTS, ("museum", *_ASKED),
     ),
     "calibrate": _whole(

@@ -12,6 +12,7 @@ class GoVariant(experiment.Variant):
     """One side: its revision, toolchain and environment, and a package and pattern of its own."""
 
     role: Literal["bench"] = "bench"
+    replicas: Literal[1] = 1
     source: Literal["module", "git", "path"] = "module"
     target: Literal["go"] = "go"
     flags: tuple[()] = ()
