@@ -213,10 +213,10 @@ class TestThere:
         assert "kept, since it is not ours" in self.remove(there)
         assert sorted(path.name for path in there.rglob("*")) == ["file", "mine", "precious", "runs"]
         there.chmod(0o755)
-        assert "is not a directory of ours" in self.remove(there, code=2)
+        assert "is not a private directory that tsduel made" in self.remove(there, code=2)
         there.chmod(0o700)
         there.with_name("link").symlink_to(there)
-        assert "is not a directory of ours" in self.remove(there.with_name("link"), code=2)
+        assert "is not a private directory that tsduel made" in self.remove(there.with_name("link"), code=2)
 
     def test_a_machine_that_is_away_is_a_sentence(self, there):
         """The error has no stack trace."""
