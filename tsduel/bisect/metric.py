@@ -58,7 +58,7 @@ def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False
         metric = Metric(given, "bench", given, "lower", 3.0, "secondary", given, per_type=True)
     if metric is None or metric.better == "none":
         raise UserError(
-            f"METRIC: {given!r} is no metric with a better direction; give {', '.join(words)}, or a metric of "
+            f"METRIC: {given!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
             "stats/comparison.csv"
         )
     if metric.per_role:
