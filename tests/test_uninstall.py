@@ -127,7 +127,7 @@ class TestHere:
 
     def test_other_places_are_told_where_to_go(self, clone):
         """TARGET=gcp is refused."""
-        assert "TARGET: nothing of tsduel is installed on 'gcp'" in make(
+        assert "TARGET: nothing of ours is installed on 'gcp'" in make(
             clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=2
         )
 
