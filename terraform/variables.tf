@@ -1,11 +1,11 @@
 variable "expires" {
-  description = "When Google deletes the machine, as its label says it: UTC, like 20261120t181500z. `make reap` goes by it."
+  description = "When Google deletes the machine, in UTC and as in its label, like 20261120t181500z. `make reap` uses it."
   type        = string
   nullable    = false
 
   validation {
     condition     = can(regex("^20[0-9]{6}t[0-9]{6}z$", var.expires)) && can(timeadd(replace(upper(var.expires), "/^(....)(..)(..T..)(..)(..Z)$/", "$1-$2-$3:$4:$5"), "0s"))
-    error_message = "expires is a time in UTC that a label can hold, like 20261120t181500z."
+    error_message = "expires must be a time in UTC in a label's letters, like 20261120t181500z."
   }
 }
 
@@ -23,19 +23,19 @@ variable "hosts" {
 
   validation {
     condition     = length(var.hosts) > 0 && alltrue([for name in keys(var.hosts) : can(regex("^host[1-9][0-9]{0,2}$", name))])
-    error_message = "hosts are called host1, host2 and so on, and there is one at least."
+    error_message = "hosts must be named host1, host2 and so on, and there must be at least one."
   }
   validation {
     condition     = alltrue([for host in var.hosts : host.boot_disk_gb >= 20 && host.boot_disk_gb <= 65536 && floor(host.boot_disk_gb) == host.boot_disk_gb])
-    error_message = "boot_disk_gb is a whole number of GB between 20 and 65536: the system and the builds alone take 15."
+    error_message = "boot_disk_gb must be a whole number of GB between 20 and 65536: the system and the builds alone take 15."
   }
   validation {
     condition     = alltrue([for host in var.hosts : contains(["hyperdisk-balanced", "pd-balanced", "pd-ssd"], host.boot_disk_type)])
-    error_message = "boot_disk_type is pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
+    error_message = "boot_disk_type must be pd-balanced, pd-ssd or, for machines that take nothing else, hyperdisk-balanced."
   }
   validation {
     condition     = alltrue([for host in var.hosts : can(regex("^[a-z][a-z0-9]*-[a-z]+-[0-9]+(-[a-z]+)?$", host.machine_type))])
-    error_message = "machine_type is one with cores of its own, like e2-standard-8: those that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
+    error_message = "machine_type must have cores of its own, like e2-standard-8: types that share a core (e2-micro, e2-small, e2-medium, f1-micro, g1-small) measure their neighbours."
   }
   validation {
     condition     = !anytrue([for host in var.hosts : can(regex("^(a4x|c4a|n4a|t2a)-", host.machine_type))])
@@ -43,22 +43,22 @@ variable "hosts" {
   }
   validation {
     condition     = alltrue([for host in var.hosts : contains([1, 2], host.threads_per_core)])
-    error_message = "threads_per_core is 1 or 2."
+    error_message = "threads_per_core must be 1 or 2."
   }
   validation {
     condition     = alltrue([for host in var.hosts : can(regex("^[a-z0-9_-]{0,63}$", join("_", host.roles)))])
-    error_message = "roles are what a label can hold, joined: 63 lower-case letters, digits, dashes and underscores at most."
+    error_message = "roles, joined, must fit into a label: at most 63 lower-case letters, digits, dashes and underscores."
   }
 }
 
 variable "image" {
-  description = "Image of the boot disk: one, as the plan has found it in its family, which would change from run to run."
+  description = "Image of the boot disk: the one that the plan found in its family, since a family changes from run to run."
   type        = string
   nullable    = false
 
   validation {
     condition     = can(regex("^projects/[a-z0-9.:-]+/global/images/[a-z][a-z0-9-]*$", var.image))
-    error_message = "image is one image by its full name, projects/PROJECT/global/images/NAME, and no family."
+    error_message = "image must be the full name of one image, projects/PROJECT/global/images/NAME, and not of a family."
   }
 }
 
@@ -69,7 +69,7 @@ variable "name" {
 
   validation {
     condition     = can(regex("^tsduel-[a-z0-9-]{0,47}[a-z0-9]$", var.name))
-    error_message = "name is tsduel- and at most 48 lower-case letters, digits and dashes, the last no dash."
+    error_message = "name must be tsduel- and at most 48 lower-case letters, digits and dashes, and must not end with a dash."
   }
 }
 
@@ -88,7 +88,7 @@ variable "ports_between" {
 
   validation {
     condition     = can(regex("^([0-9]{4,5}-[0-9]{4,5})?$", var.ports_between)) && alltrue([for port in compact(split("-", var.ports_between)) : try(tonumber(port), 0) >= 1024 && try(tonumber(port), 0) <= 65535])
-    error_message = "ports_between is a range of ports from 1024 to 65535, like 8428-8528, or empty."
+    error_message = "ports_between must be a range of ports from 1024 to 65535, like 8428-8528, or empty."
   }
 }
 
@@ -99,7 +99,7 @@ variable "project" {
 
   validation {
     condition     = can(regex("^([a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project))
-    error_message = "project is the project's ID (6 to 30 lower-case letters, digits and dashes), not its name or number: see `gcloud projects list`."
+    error_message = "project must be the project's ID (6 to 30 lower-case letters, digits and dashes), not its name or number: see `gcloud projects list`."
   }
 }
 
@@ -110,7 +110,7 @@ variable "public_key" {
 
   validation {
     condition     = can(regex("^(ssh-ed25519|ecdsa-sha2-nistp256|ssh-rsa) [A-Za-z0-9+/]+=*( [^\\n]*)?$", var.public_key))
-    error_message = "public_key is one line of an OpenSSH public key file, like \"ssh-ed25519 AAAA... comment\"."
+    error_message = "public_key must be one line of an OpenSSH public key file, like \"ssh-ed25519 AAAA... comment\"."
   }
 }
 
@@ -129,7 +129,7 @@ variable "ssh_source_ranges" {
 
   validation {
     condition     = alltrue([for range in var.ssh_source_ranges : can(cidrnetmask(range))])
-    error_message = "ssh_source_ranges are IPv4 networks like 203.0.113.7/32 (one address is a /32)."
+    error_message = "ssh_source_ranges must be IPv4 networks like 203.0.113.7/32 (one address is a /32)."
   }
   validation {
     condition     = alltrue([for range in var.ssh_source_ranges : try(tonumber(split("/", range)[1]), 32) >= 8])
@@ -145,7 +145,7 @@ variable "ssh_via" {
 
   validation {
     condition     = contains(["iap", "public"], var.ssh_via)
-    error_message = "ssh_via is public or iap."
+    error_message = "ssh_via must be public or iap."
   }
 }
 
@@ -157,10 +157,10 @@ variable "zones" {
 
   validation {
     condition     = length(var.zones) > 0 && alltrue([for zone in var.zones : can(regex("^[a-z]+-[a-z]+[0-9]+-[a-z]$", zone))])
-    error_message = "zones are names of zones, like us-central1-a: see `gcloud compute zones list`."
+    error_message = "zones must be names of zones, like us-central1-a: see `gcloud compute zones list`."
   }
   validation {
     condition     = length(distinct([for zone in var.zones : replace(zone, "/-[a-z]$/", "")])) == 1
-    error_message = "zones are all in one region, which has the network."
+    error_message = "zones must all be in one region, that of the network."
   }
 }

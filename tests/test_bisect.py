@@ -149,8 +149,8 @@ def test_what_is_followed():
     assert (agent.query_type, agent.name) == ("vmagent", "CPU of an ingested sample, vmagent")
     assert followed("gobench", {"METRIC": "allocs", "TYPE": "Work/alloc"}).metric == "allocs/op"
     for knobs, sentence in (
-        ({"METRIC": "speed"}, "METRIC: 'speed' is no metric with a better direction; give cpu, time"),
-        ({"METRIC": "query_count"}, "is no metric with a better direction"),
+        ({"METRIC": "speed"}, "METRIC: 'speed' is nothing that gets better or worse; give cpu, time"),
+        ({"METRIC": "query_count"}, "is nothing that gets better or worse"),
         ({"METRIC": "load", "TYPE": "x"}, "TYPE: load_rate is not measured by query type"),
         ({"METRIC": "duel_p99_ms"}, "METRIC: duel_p99_ms is measured by type; say which one"),
         ({"METRIC": "duel_role_cpu_us"}, "METRIC: duel_role_cpu_us is measured by component; say whose with ROLE="),
@@ -173,7 +173,7 @@ def test_what_is_followed():
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first two duels need at least 6"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
-        ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is no metric with a better direction"),
+        ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "a, b"}, "TYPE: unknown query type 'a, b'; allowed: single-groupby-1-1-1"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "cpu-max-all-32-24"}, "queries.types: cpu-max-all-32-24 reads 24 h"),
         ({"GOOD": "a", "BAD": "b", "ROLE": "vmauth"}, "ROLE: has no effect: no variant of this experiment is a list"),

@@ -220,7 +220,7 @@ class TestAgreement:
         text.write_text(json.dumps(written()))
         environment = HERE | {"TARGET": "gcp", "EXPERIMENT": str(text)}
         run_dir = tmp_path / "results" / "r"
-        with pytest.raises(UserError, match="nobody is there to agree"):
+        with pytest.raises(UserError, match="no terminal on which to agree"):
             plan.main(run_dir, environment)
         assert not run_dir.exists()
         more = {"SET": "gcp.machine=c3-standard-8 gcp.threads_per_core=1"}
@@ -233,7 +233,7 @@ class TestAgreement:
         assert (made["place"]["image"], told["image"]) == (image, image)
         assert made["host"]["machine"] == "c3-standard-8 (one thread a core)"
         # To continue the run would rent a machine again.
-        with pytest.raises(UserError, match="nobody is there to agree"):
+        with pytest.raises(UserError, match="no terminal on which to agree"):
             plan.main(run_dir, {"TARGET": "gcp", **HERE})
 
 

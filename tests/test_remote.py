@@ -85,7 +85,7 @@ class TestPlace:
             ({"TARGET": "ssh", "SSH_HOST": "a,b", "SPARE_HOSTS": "b"}, "SPARE_HOSTS: b is named twice"),
             ({"SPARE_HOSTS": "b"}, "SPARE_HOSTS is for another machine; add TARGET=ssh"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there; touch x"}, "is no machine to log in to"),
-            ({"TARGET": "ssh", "SSH_HOST": "me@there", "SSH_CONFIG": "/no/such"}, "/no/such is no file that can be"),
+            ({"TARGET": "ssh", "SSH_HOST": "me@there", "SSH_CONFIG": "/no/such"}, "/no/such cannot be read"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/"}, "'/' is no directory of our own"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/a/../b"}, "is no directory of our own"),
             ({"TARGET": "ssh", "SSH_HOST": "me@there", "REMOTE_DIR": "/a/$(x)"}, "is no directory of our own"),

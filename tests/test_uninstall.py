@@ -127,7 +127,7 @@ class TestHere:
 
     def test_other_places_are_told_where_to_go(self, clone):
         """TARGET=gcp is refused."""
-        assert "TARGET: nothing of tsduel is installed on 'gcp'" in make(
+        assert "TARGET: nothing of ours is installed on 'gcp'" in make(
             clone, "uninstall", "TARGET=gcp", user=NOBODY - 3, code=1
         )
 
@@ -213,10 +213,10 @@ class TestThere:
         assert "kept, since it is not ours" in self.remove(there)
         assert sorted(path.name for path in there.rglob("*")) == ["file", "mine", "precious", "runs"]
         there.chmod(0o755)
-        assert "is not a directory of ours" in self.remove(there, code=2)
+        assert "is not a private directory that tsduel made" in self.remove(there, code=2)
         there.chmod(0o700)
         there.with_name("link").symlink_to(there)
-        assert "is not a directory of ours" in self.remove(there.with_name("link"), code=2)
+        assert "is not a private directory that tsduel made" in self.remove(there.with_name("link"), code=2)
 
     def test_a_machine_that_is_away_is_a_sentence(self, there):
         """The error has no stack trace."""

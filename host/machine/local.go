@@ -96,7 +96,7 @@ func Execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 	// Call bash directly: /usr/bin/env would search it in the PATH of the experiment, which is the server's.
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		return nil, record.UserError("bash is missing here, and databases are started by it: install it")
+		return nil, record.UserError("bash is missing here, and it starts the databases: install it")
 	}
 	if c.Files != nil {
 		err = os.RemoveAll(c.Dir)
@@ -316,7 +316,7 @@ func (h *Here) DropCaches(dir string, _ *None) error {
 	}
 	if err != nil {
 		return record.UserError("host.drop_caches is set, and the page cache cannot be dropped here (%v): "+
-			"run as root, or where sudo asks nothing, or SET=\"host.drop_caches=false\"", err)
+			"run as root, or where sudo needs no password, or SET=\"host.drop_caches=false\"", err)
 	}
 	return nil
 }

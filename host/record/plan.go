@@ -218,7 +218,7 @@ func LoadRows(runDir string) ([]BlockRow, error) {
 	}
 	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	if lines[0] != "block\tcell\thost\tkind\torder\tstart\tread\task\tquery_types" {
-		return nil, UserError("%s has not the columns of this tsduel: plan a new run", path)
+		return nil, UserError("%s has other columns than this tsduel writes: plan a new run", path)
 	}
 	var rows []BlockRow
 	turns := map[[2]string]int{}

@@ -88,8 +88,8 @@ func (d *driver) writeFacts(now *record.Facts) error {
 	compare("the CPUs of the servers", cpus(before.Pin.Server), cpus(now.Pin.Server))
 	compare("the CPUs of the client", cpus(before.Pin.Client), cpus(now.Pin.Client))
 	if len(changed) > 0 {
-		return record.UserError("this run cannot go on here: %s has changed %s since its blocks were measured, and what is "+
-			"measured now could not be put together with them; plan a new run, or go on as before",
+		return record.UserError("this run cannot go on here: %s has changed %s since its blocks were measured, so new "+
+			"blocks cannot be compared with them; plan a new run, or go on as before",
 			now.Host, strings.Join(changed, ", "))
 	}
 	variables := map[string]string{}

@@ -103,7 +103,7 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	path := lockPath()
 	f, err := openLock(path)
 	if err != nil {
-		return nil, record.UserError("%s, by which runs on this machine exclude each other, cannot be opened: "+
+		return nil, record.UserError("the lock of this machine, %s, cannot be opened: "+
 			"see who made it, and remove it (%v)", path, err)
 	}
 	// Wait if no driver holds it: a look at it takes an instant, and so does the end of a killed driver.

@@ -88,7 +88,7 @@ def _followed(kind: str, environment: Mapping[str, str], *, in_turn: bool) -> Fo
         metric = Metric(given, "bench", given, "lower", 3.0, "secondary", given, per_type=True)
     if metric is None or metric.better == "none":
         raise UserError(
-            f"METRIC: {given!r} is no metric with a better direction; give {', '.join(words)}, or a metric of "
+            f"METRIC: {given!r} is nothing that gets better or worse; give {', '.join(words)}, or a metric of "
             f"stats/comparison.csv{did_you_mean(given, [*words, *known])}"
         )
     if metric.per_role:

@@ -17,8 +17,7 @@ lock=${TSDUEL_LOCK:-/tmp/tsduel.lock}
 if [[ -z ${TSDUEL_LOCK:-} && -k /run/lock ]]; then lock=/run/lock/tsduel.lock; fi
 [[ -e $lock ]] || exit 0
 if [[ -L $lock || ! -f $lock ]] || ! { exec 6<"$lock"; } 2>/dev/null; then
-  reason='by which runs on this machine exclude each other, cannot be opened: see who made it, and remove it'
-  printf '%s, %s\n' "$lock" "$reason" >&2
+  printf 'the lock of this machine, %s, cannot be opened: see who made it, and remove it\n' "$lock" >&2
   exit 2
 fi
 flock -s -n 6 && exit 0

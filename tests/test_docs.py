@@ -1,0 +1,49 @@
+"""The pages lead to places that exist, and quote messages that the project really has."""
+
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+PAGES = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md"), PROJECT / "results/README.md"]
+
+
+def prose(page):
+    """Return the text of a page without its code."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page):
+    """Return GitHub's names of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_file_and_a_heading():
+    """Links to other sites are not followed."""
+    broken = []
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+            name, _, heading = link.partition("#")
+            target = page.parent / name if name else page
+            if "://" not in link and (not target.exists() or (heading and heading not in anchors(target))):
+                broken.append(f"{page.name}: {link}")
+    assert not broken
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    """By one link, or by two."""
+    found = set(re.findall(r"docs/([\w-]+\.md)", (PROJECT / "README.md").read_text(encoding="utf-8")))
+    for name in sorted(found):
+        found |= set(re.findall(r"\]\(([\w-]+\.md)", (PROJECT / "docs" / name).read_text(encoding="utf-8")))
+    assert {page.name for page in PROJECT.glob("docs/*.md")} <= found
+
+
+def test_every_message_that_troubleshooting_quotes_stands_in_the_code():
+    """What is in backticks in the first column is a part of a sentence of Python, Go or Bash."""
+    page = (PROJECT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("|")]
+    quoted = [message for cell in rows for message in re.findall(r"`([^`]+)`", cell) if not message.startswith("kill")]
+    assert len(quoted) > 20
+    files = [path for room in ("tsduel", "plots", "host", "scripts") for path in (PROJECT / room).rglob("*")]
+    code = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file())
+    assert not [message for message in quoted if message not in code]
