@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 		syscall.Exit(0)
 	}
 	_ = proc.Subreaper()
-	scrape.CacheAge, scrape.Timeout = time.Millisecond, 2*time.Second
+	// A slow machine only takes longer: no test counts on an answer, or a start, within a second.
+	scrape.CacheAge, scrape.Timeout, ratesPatience = time.Millisecond, time.Minute, 5*time.Minute
 	machine.TakeCanary = func(string) (*record.Canary, error) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1},
 			nil
@@ -89,11 +90,11 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 				"active_merges": {Name: "vm_active_merges"}, "merges": {Name: "vm_merges_total"},
 				"requests": {Name: "vm_http_requests_total", Labels: map[string]string{"path": "/api/v1/query_range"}},
 			}}},
-		Watchdog: record.Watchdog{HealthS: 20, LoadStallS: 20, QueryStallS: 20, StopS: 20, IdleTimeoutS: 5},
+		Watchdog: record.Watchdog{HealthS: 90, LoadStallS: 90, QueryStallS: 90, StopS: 90, IdleTimeoutS: 5},
 		Host:     record.HostSettings{Port: freePortOf(t)},
 		Workload: &record.WorkloadPlan{Workers: 1, BatchSize: 10000, Lines: lines48, Samples: lines48 * 10},
 		Queries:  record.Queries{Solo: true, Workers: 1, Count: new(int), Cache: "as-loaded", Seconds: 0.2, MaxCount: 70},
-		Settle:   record.Settle{Drain: true, Mode: "natural", TimeoutS: 10, Polls: 1, PollS: 0.1},
+		Settle:   record.Settle{Drain: true, Mode: "natural", TimeoutS: 90, Polls: 1, PollS: 0.1},
 		Design:   record.Design{Reload: "every"},
 		Noise:    &record.Limits{CanaryPct: new(float64)},
 	}
@@ -225,7 +226,7 @@ func TestWholeBlock(t *testing.T) {
 	nasty := []string{"-a=with space", "-b=$(touch x)", "-c='\"`id`", "-d=two\nlines", "-e=*"}
 	spec.Plan.Variants[0].Components[0].Flags = nasty
 	spec.Plan.Variants[0].Components[0].Env = map[string]string{"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e",
-		"PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "1.6"}
+		"PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "4"}
 	spec.Row.QueryTypes = types
 	spec.Plan.Queries.Count = nil
 	spec.Plan.Settle.Polls = 3
@@ -267,9 +268,17 @@ func TestWholeBlock(t *testing.T) {
 			t.Errorf("%s: %+v", name, solo)
 		}
 	}
-	// The first quiet poll counts, and not the ones that protect what comes later; the fake is busy for 1.6 s.
-	if drain := *b.Solo["baseline"].DrainS; drain < 1 || drain > *b.Solo["candidate"].DrainS+10 {
-		t.Errorf("drain %v s", drain)
+	// The fake is busy for 4 s. The first quiet poll counts, and not the two that protect what comes later.
+	var loaded, settled float64
+	for _, p := range b.Phases {
+		if p.Variant == "baseline" && p.Phase == "load" {
+			loaded = p.End
+		} else if p.Variant == "baseline" && p.Phase == "settle" {
+			settled = p.End
+		}
+	}
+	if drain := *b.Solo["baseline"].DrainS; drain < 1 || drain > settled-loaded-2*spec.Plan.Settle.PollS {
+		t.Errorf("drain %v s of %v s", drain, settled-loaded)
 	}
 	var argv []string
 	check(t, json.Unmarshal([]byte(logged(t, spec, "baseline", "argv")[0]), &argv))
@@ -333,15 +342,15 @@ func TestMisbehaviour(t *testing.T) {
 		{"bad-flag", "start", "died: flag provided but not defined: -nonsense (its log: ", nil},
 		{"open", "start", "candidate listens for others, at 0.0.0.0:", nil},
 		{"die-in-load", "load", ") died: ", nil},
-		{"503", "load", "no sample was acknowledged for 2 s: the server answers HTTP status 503; ",
-			func(p *record.Plan) { p.Watchdog.LoadStallS = 2 }},
+		{"503", "load", "no sample was acknowledged for 8 s: the server answers HTTP status 503; ",
+			func(p *record.Plan) { p.Watchdog.LoadStallS = 8 }},
 		{"hang-metrics", "settle",
 			"the database did not settle within 4 s: its counters cannot be read at http://127.0.0.1:",
-			func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
+			func(p *record.Plan) { p.Settle.TimeoutS, scrape.Timeout = 4, 4*time.Second }},
 		{"merging", "settle", "the database did not settle within 4 s: 1 still to do",
 			func(p *record.Plan) { p.Settle.TimeoutS = 4 }},
 		{"drop", "settle", "the database stored 0 samples of 480 (vm_rows_added_to_storage_total)", nil},
-		{"ignore-term", "stop", "had to be killed: it did not stop within 1s", func(p *record.Plan) { p.Watchdog.StopS = 1 }},
+		{"ignore-term", "stop", "had to be killed: it did not stop within 8s", func(p *record.Plan) { p.Watchdog.StopS = 8 }},
 		{"blow-up", "stop", "the server's log has a panic or a fatal error: panic: BUG: at the very end", nil},
 		{"query-error", "query", "ended with exit code 2: panic: http request did not return status 200", nil},
 		{"hang-query", "query", "no query was answered for 2 s", func(p *record.Plan) { p.Watchdog.QueryStallS = 2 }},
@@ -352,6 +361,7 @@ func TestMisbehaviour(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			spec, _ := fakes(t)
 			does(spec, "candidate", c.mode)
+			defer func(usual time.Duration) { scrape.Timeout = usual }(scrape.Timeout)
 			if c.change != nil {
 				c.change(spec.Plan)
 			}

@@ -93,16 +93,16 @@ func TestComponentsMisbehave(t *testing.T) {
 		role, wrong, part, phase, sentence string
 		change                             func(*record.Plan)
 	}{
-		{"vmauth", "slow=30", "solo", "start", "the vmauth did not become healthy within 6s: ",
-			func(p *record.Plan) { p.Watchdog.HealthS = 6 }},
+		{"vmauth", "slow=90", "solo", "start", "the vmauth did not become healthy within 12s: ",
+			func(p *record.Plan) { p.Watchdog.HealthS = 12 }},
 		{"vmauth", "die=write", "solo", "load", "the vmauth (pid ", nil},
 		{"vmauth", "502=write", "solo", "load", "the loader complained on ", nil},
 		{"vmauth", "502=query_range", "solo", "query",
 			"ended with exit code 2: panic: http request did not return status 200", nil},
 		{"vmauth", "502=query_range", "duel", "exchange", "): HTTP 502: no backend; ",
 			func(p *record.Plan) { p.Queries.Solo = false }},
-		{"vmagent", "drop", "solo", "settle", "; vmagent acknowledged them, and nothing came for 1 s",
-			func(p *record.Plan) { p.Watchdog.LoadStallS = 1 }},
+		{"vmagent", "drop", "solo", "settle", "; vmagent acknowledged them, and nothing came for 8 s",
+			func(p *record.Plan) { p.Watchdog.LoadStallS = 8 }},
 		{"vmagent", "die=write", "solo", "load", "the vmagent (pid ", nil},
 	} {
 		t.Run(c.role+" "+c.wrong+" "+c.part, func(t *testing.T) {

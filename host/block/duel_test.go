@@ -68,8 +68,8 @@ func database(wrong string) {
 	http.HandleFunc("/write", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		lines.Add(int64(strings.Count(string(body), "\n")))
-		if has("later") > 0 { // a second of work, two seconds after the last batch
-			timer := time.AfterFunc(2*time.Second, func() { burn(time.Second) })
+		if has("later") > 0 { // a second of work, three seconds after the last batch
+			timer := time.AfterFunc(3*time.Second, func() { burn(time.Second) })
 			if before := last.Swap(timer); before != nil {
 				before.Stop()
 			}
@@ -481,7 +481,7 @@ func batches(t *testing.T, f *frame) {
 
 func TestWorkThatIsPutOffCountsAsIngestion(t *testing.T) {
 	defer func(usual time.Duration) { putOff = usual }(putOff)
-	putOff = 2500 * time.Millisecond
+	putOff = 6 * time.Second
 	f := toys(t, "", "later")
 	batches(t, f)
 	b := fight(t, f)

@@ -170,7 +170,7 @@ func TestTwoClientsAtARate(t *testing.T) {
 	spec.Plan.Targets["fake"] = target
 	spec.Host.Pin.Client = []int{0, 1, 2, 3}
 	spec.Plan.Mixed = &record.Mixed{Rates: record.Rates{Seconds: 1, Types: types[:1], Arrivals: "poisson",
-		Connections: 4, LateMS: 500, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
+		Connections: 4, LateMS: 60_000, LatePct: 90}, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
 	spec.Workload.Mixed = spec.Workload.Data
 	groups(t, &spec)
 	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})

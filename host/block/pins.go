@@ -36,8 +36,8 @@ func Equip(facts *record.Facts, wanted record.Pin) (err error) {
 	return err
 }
 
-// pins gives a quarter of the CPUs that a control group allows to the client, in whole cores
-// (docs/blocks.md).
+// pins gives a quarter of the CPUs that a control group allows to the client, in whole cores, and the rest to
+// the servers: all of one kind and one NUMA node (docs/blocks.md).
 func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) {
 	pin := record.Pin{Mode: wanted.Mode, Server: []int{}, Client: []int{}}
 	allowed := slices.Concat(cores...)
@@ -57,6 +57,8 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 		pin.Server, pin.Client = wanted.Server, wanted.Client
 		return pin, nil
 	}
+	cores, pin.Reason = proc.Alike(cores)
+	allowed = slices.Concat(cores...)
 	if limit != nil && *limit < float64(len(allowed)) {
 		most := int(math.Max(1, *limit))
 		pin.Reason = fmt.Sprintf("a control group allows %.3g of %d CPUs, and %d was taken as their number", *limit,

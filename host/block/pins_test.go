@@ -9,6 +9,7 @@ import (
 )
 
 func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
+	t.Setenv("TSDUEL_SYS", t.TempDir()) // all cores are alike
 	limit := func(cpus float64) *float64 { return &cpus }
 	for _, c := range []struct {
 		wanted record.Pin

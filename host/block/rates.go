@@ -17,9 +17,10 @@ import (
 	"tsduel/host/scrape"
 )
 
+// ratesPatience is how long after the last intended start an operation may still begin. Tests wait longer.
+var ratesPatience = time.Second
+
 const (
-	// ratesPatience is how long after the last intended start an operation may still begin.
-	ratesPatience = time.Second
 	// leadFor is how long fresh processes, which are slow, are asked before anything counts; at most a phase.
 	leadFor = 2 * time.Second
 	// missedInARow is how many missed rungs in a row end a ladder: one may be the machine's fault.

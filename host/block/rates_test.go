@@ -46,9 +46,9 @@ func TestOneClientAtRates(t *testing.T) {
 	target.WritePath = "/write"
 	spec.Plan.Targets["fake"] = target
 	spec.Plan.Queries.Solo = false
-	rates := record.Rates{Seconds: 1, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 500, LatePct: 90}
+	rates := record.Rates{Seconds: 1, Types: types, Arrivals: "poisson", Connections: 4, LateMS: 60_000, LatePct: 90}
 	spec.Plan.Mixed = &record.Mixed{Rates: rates, Ingest: 160, Queries: 21, BatchSize: 2, Lines: lines48}
-	spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{10, 20}, Percentile: "p99", WithinMS: 9000}
+	spec.Plan.Capacity = &record.Capacity{Rates: rates, Ladder: []float64{10, 20}, Percentile: "p99", WithinMS: 600_000}
 	spec.Workload.Mixed = spec.Workload.Data
 	b := run(t, spec)
 	succeeded(t, b)

@@ -88,7 +88,7 @@ func asking(source Source, sides ...Side) []Side {
 func run(t testing.TB, job Job) *Result {
 	t.Helper()
 	if job.Timeout == 0 {
-		job.Timeout = 5 * time.Second
+		job.Timeout = time.Minute
 	}
 	result, err := Run(context.Background(), job)
 	if err != nil {
@@ -311,17 +311,16 @@ func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
 		return serve(t, "candidate", func(http.ResponseWriter, *http.Request) { <-block })
 	}
 	job := jobOf(t, 10, steady(t, "baseline"), silent())
-	job.Timeout = 50 * time.Millisecond
+	job.Timeout = 3 * time.Second
 	late := run(t, job)
-	if f := late.Sides[1].Failure; f != "operation 0 (/q?n=0): no answer within 50ms" {
+	if f := late.Sides[1].Failure; f != "operation 0 (/q?n=0): no answer within 3s" {
 		t.Errorf("failure: %q", f)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
-	_, err := Run(ctx, Job{Sides: asking(source(t, 10), silent(), silent()), Timeout: time.Minute})
-	if err != context.DeadlineExceeded || time.Since(begin) > 30*time.Second {
-		t.Errorf("%v after %s", err, time.Since(begin))
+	_, err := Run(ctx, Job{Sides: asking(source(t, 10), silent(), silent()), Timeout: time.Hour})
+	if err != context.DeadlineExceeded {
+		t.Error(err)
 	}
 }
 
@@ -341,9 +340,11 @@ func TestBurstsGoToOneSideAtATimeByItsWorkers(t *testing.T) {
 			if len(turns) == 0 || turns[len(turns)-1] != i {
 				turns = append(turns, i)
 			}
-			mutex.Unlock()
-			time.Sleep(time.Millisecond)
-			mutex.Lock()
+			for begin := time.Now(); most < 2 && time.Since(begin) < time.Minute; { // until the other worker is here, once
+				mutex.Unlock()
+				time.Sleep(time.Millisecond)
+				mutex.Lock()
+			}
 			busy[i]--
 			mutex.Unlock()
 			io.WriteString(w, matrix("2", 1))
@@ -411,7 +412,7 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 	for i := range sides {
 		sides[i].Answers = ""
 	}
-	result, err := Run(context.Background(), Job{Sides: sides, Timeout: time.Second})
+	result, err := Run(context.Background(), Job{Sides: sides, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

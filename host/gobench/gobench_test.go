@@ -145,7 +145,7 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 	}
 	two := 2
 	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: &two},
-		Watchdog: record.Watchdog{IdleS: 30, SilentS: 30}}
+		Watchdog: record.Watchdog{IdleS: 60, SilentS: 60}}
 	builds := &record.Builds{Variants: map[string]record.Build{}}
 	var order []string
 	for i, n := range allocs {
@@ -369,11 +369,17 @@ func TestWhatMeasuredNothing(t *testing.T) {
 		"^BenchmarkLeaves$": "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
 		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; " +
 			"there are: BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
-		"^BenchmarkSleeps$": `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 1 s \(watchdog.idle_s\)`,
-		"^BenchmarkSpins$":  `the warm-up of ^BenchmarkSpins$ did not end: no output for 2 s \(watchdog.silent_s\)`,
+		"^BenchmarkSleeps$": `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 4 s \(watchdog.idle_s\)`,
+		"^BenchmarkSpins$":  `the warm-up of ^BenchmarkSpins$ did not end: no output for 4 s \(watchdog.silent_s\)`,
 	} {
 		t.Run(bench, func(t *testing.T) {
-			r := newRun(t, bench, func(p *record.Plan) { p.Watchdog = record.Watchdog{IdleS: 1, SilentS: 2} }, 10)
+			r := newRun(t, bench, func(p *record.Plan) {
+				if p.Watchdog = (record.Watchdog{IdleS: 60, SilentS: 60}); bench == "^BenchmarkSleeps$" {
+					p.Watchdog.IdleS = 4
+				} else if bench == "^BenchmarkSpins$" {
+					p.Watchdog.SilentS = 4
+				}
+			}, 10)
 			b := r.block(0, "warmup")
 			if len(b.Failures) != 1 || b.Status != record.Failed {
 				t.Fatalf("block %+v", b)
@@ -477,9 +483,10 @@ func TestForeignDirectory(t *testing.T) {
 
 // Profiles have the rows of all variants, with equal operations, merged into one by variant and kind.
 func TestProfiles(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) {
-		p.GoBench.Seconds, p.GoBench.Profile = 0.1, []string{"cpu", "mem"}
-	}, 10, 11).begin()
+	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Profile = []string{"cpu", "mem"} }, 10, 11).begin()
+	for i := range r.Calibration.Rows { // not as many as this machine does in a time: 20,000 allocate 200 MB
+		r.Calibration.Rows[i].Count, r.Calibration.Rows[i].Parts = 20_000, 1
+	}
 	if err := Profile(t.Context(), r.Spec); err != nil {
 		t.Fatal(err)
 	}

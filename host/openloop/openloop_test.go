@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -97,7 +98,7 @@ func one(t testing.TB, url string, rate float64, length time.Duration, connectio
 	t.Helper()
 	job := Job{LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
 		Streams: []Stream{{Source: endless{}, URL: url, Connections: connections,
-			Timeout: 5 * time.Second, Success: ok, Starts: Schedule{Rate: rate, Length: length}.Starts()}}}
+			Timeout: time.Minute, Success: ok, Starts: Schedule{Rate: rate, Length: length}.Starts()}}}
 	results, totals, err := Run(context.Background(), job)
 	if err != nil {
 		t.Fatal(err)
@@ -172,18 +173,24 @@ func TestCountsAreWrittenSoThatHistogramsCanBeAdded(t *testing.T) {
 
 const pause = 200 * time.Millisecond
 
-// paused sends 1,000 queries a second for 1.5 s, while the server stops once for pause.
+// paused sends 1,000 queries a second for 1.5 s to a server that is stopped for the first of them, for pause.
 func paused(t testing.TB) *Result {
 	t.Helper()
 	url, pid := stub(t)
-	go func() {
-		time.Sleep(500 * time.Millisecond)
+	job := Job{LateAfter: time.Millisecond, Patience: time.Minute,
+		Streams: []Stream{{Source: endless{}, URL: url, Connections: 16, Timeout: time.Minute, Success: ok,
+			Starts: Schedule{Rate: 1000, Length: 1500 * time.Millisecond}.Starts()}}}
+	job.Meet = func(context.Context) (time.Time, error) {
 		_ = unix.Kill(pid, unix.SIGSTOP)
-		time.Sleep(pause)
-		_ = unix.Kill(pid, unix.SIGCONT)
-	}()
-	result, _ := one(t, url, 1000, 1500*time.Millisecond, 16)
-	return result
+		begin := time.Now()
+		time.AfterFunc(pause, func() { _ = unix.Kill(pid, unix.SIGCONT) })
+		return begin, nil
+	}
+	results, _, err := Run(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
 }
 
 func TestAPauseOfTheServerShowsAtFullLength(t *testing.T) {
@@ -192,7 +199,7 @@ func TestAPauseOfTheServerShowsAtFullLength(t *testing.T) {
 		t.Fatalf("%+v", result)
 	}
 	// The pause is a seventh of the time. Queries in it wait for its end, the first one for all of it.
-	if p999 := time.Duration(result.Response.ValueAtQuantile(99.9)); p999 < pause*95/100 || p999 > 3*pause {
+	if p999 := time.Duration(result.Response.ValueAtQuantile(99.9)); p999 < pause*95/100 {
 		t.Errorf("p99.9 of response times is %v, of service times %v", p999,
 			time.Duration(result.Service.ValueAtQuantile(99.9)))
 	}
@@ -210,11 +217,11 @@ func TestAPauseOfTheServerShowsAtFullLength(t *testing.T) {
 
 func TestWhatCouldNotBeSentIsCountedAndItsWaitToo(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second) // longer than the phase: each connection sends once at most
 	}))
 	defer server.Close()
 	result, _ := one(t, server.URL, 200, 500*time.Millisecond, 2)
-	if result.Planned != 100 || result.Started+result.Unstarted != 100 || result.Unstarted < 50 ||
+	if result.Planned != 100 || result.Started+result.Unstarted != 100 || result.Started > 2 ||
 		result.Answered != result.Started {
 		t.Errorf("planned %d, started %d, answered %d, unstarted %d", result.Planned, result.Started, result.Answered,
 			result.Unstarted)
@@ -224,9 +231,6 @@ func TestWhatCouldNotBeSentIsCountedAndItsWaitToo(t *testing.T) {
 	}
 	if result.Response.ValueAtQuantile(90) < int64(200*time.Millisecond) {
 		t.Errorf("p90 is %v", time.Duration(result.Response.ValueAtQuantile(90)))
-	}
-	if result.Late > 10 || result.Queued == 0 {
-		t.Errorf("%d late, %d queued: it was the server that had no time", result.Late, result.Queued)
 	}
 }
 
@@ -252,16 +256,26 @@ func TestErrorsAndEmptyAnswersAreCounted(t *testing.T) {
 	}
 }
 
-func TestARateThatNoClientReachesIsSaid(t *testing.T) {
+// slow is a source that gives less than 500 operations a second.
+type slow struct{ endless }
+
+func (s slow) Next() (exchange.Operation, error) {
+	time.Sleep(2 * time.Millisecond)
+	return s.endless.Next()
+}
+
+func TestARateThatTheClientDoesNotKeepIsSaid(t *testing.T) {
 	url, _ := stub(t)
-	result, totals := one(t, url, 400_000, 300*time.Millisecond, 64)
-	// Which sign shows depends on the other load of the machine.
-	if share := totals.ClientCPU.Seconds() / totals.Elapsed.Seconds(); share < 0.8 && result.Late*100 < result.Started &&
-		result.Unstarted == 0 {
-		t.Errorf("%.0f %% of a CPU, %d of %d late", 100*share, result.Late, result.Started)
+	job := Job{LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
+		Streams: []Stream{{Source: slow{}, URL: url, Connections: 4, Timeout: time.Minute, Success: ok,
+			Starts: Schedule{Rate: 10_000, Length: 300 * time.Millisecond}.Starts()}}}
+	results, _, err := Run(context.Background(), job)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if result.Started+result.Unstarted != result.Planned {
-		t.Errorf("%d of %d are unheard of", result.Planned-result.Started-result.Unstarted, result.Planned)
+	// 256 are read ahead, and 200 more come in time, late.
+	if result := results[0]; result.Started+result.Unstarted != 3000 || result.Unstarted < 2000 {
+		t.Errorf("%+v", result)
 	}
 }
 
@@ -271,9 +285,8 @@ func TestAnEndedContextAndABrokenSourceEndIt(t *testing.T) {
 	defer cancel()
 	long := Stream{Source: endless{}, URL: url, Connections: 4, Timeout: time.Second, Success: ok,
 		Starts: Schedule{Rate: 10, Length: time.Minute}.Starts()}
-	begin := time.Now()
-	if _, _, err := Run(ctx, Job{Streams: []Stream{long}}); err == nil || time.Since(begin) > 30*time.Second {
-		t.Errorf("%v after %v", err, time.Since(begin))
+	if _, _, err := Run(ctx, Job{Streams: []Stream{long}}); !errors.Is(err, context.DeadlineExceeded) { // not after its minute
+		t.Error(err)
 	}
 	long.Source, long.Starts = few{}, Schedule{Rate: 100, Length: time.Second}.Starts()
 	if _, _, err := Run(context.Background(), Job{Streams: []Stream{long}}); err == nil ||

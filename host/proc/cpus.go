@@ -2,6 +2,7 @@ package proc
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,8 +35,9 @@ func Allowed() (cpus []int) {
 }
 
 // Siblings returns the allowed CPUs by core. Each CPU is a core if /sys does not say which CPUs share one.
-func Siblings() (cores [][]int) {
-	allowed := Allowed()
+func Siblings() (cores [][]int) { return siblings(Allowed()) }
+
+func siblings(allowed []int) (cores [][]int) {
 	seen := map[int]bool{}
 	for _, cpu := range allowed {
 		if seen[cpu] {
@@ -52,6 +54,47 @@ func Siblings() (cores [][]int) {
 		cores = append(cores, core)
 	}
 	return cores
+}
+
+// Alike returns the cores of one NUMA node and of one kind: the fast ones, of the node that has most of them.
+// Servers and client are compared on equal cores then, with their memory near. left says what was left out, or
+// why all cores are taken although they differ; "" if they do not.
+func Alike(cores [][]int) (alike [][]int, left string) {
+	nodes, slow := map[int]string{}, map[int]bool{}
+	for _, dir := range Glob(SysRoot(), "devices/system/node/node[0-9]*") {
+		for _, cpu := range parseList(Text(dir, "cpulist")) {
+			nodes[cpu] = filepath.Base(dir)
+		}
+	}
+	for _, cpu := range parseList(Text(SysRoot(), "devices/cpu_atom/cpus")) { // Intel's name of slow cores
+		slow[cpu] = true
+	}
+	capacity, most := map[int]int{}, 0 // Arm's; 1024 is the fastest
+	for _, core := range cores {
+		text := Text(SysRoot(), fmt.Sprintf("devices/system/cpu/cpu%d/cpu_capacity", core[0]))
+		capacity[core[0]], _ = strconv.Atoi(text)
+		most = max(most, capacity[core[0]])
+	}
+	groups := map[string][][]int{} // fast cores by node
+	for _, core := range cores {
+		if cpu := core[0]; !slow[cpu] && capacity[cpu] == most {
+			groups[nodes[cpu]] = append(groups[nodes[cpu]], core)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(groups)) {
+		if len(groups[node]) > len(alike) {
+			alike = groups[node]
+		}
+	}
+	used, all := len(slices.Concat(alike...)), len(slices.Concat(cores...))
+	switch {
+	case used == all:
+		return cores, ""
+	case len(alike) < 2:
+		return cores, fmt.Sprintf("the %d CPUs are of several kinds or NUMA nodes, and no two cores are alike: "+
+			"what runs where may differ between runs", all)
+	}
+	return alike, fmt.Sprintf("%d of %d CPUs are used: the fast cores of one NUMA node", used, all)
 }
 
 // parseList reads a list of CPUs as the kernel writes it (0-3,8), and skips what is not a number.

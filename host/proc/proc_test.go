@@ -64,7 +64,7 @@ func shell(t *testing.T, script string) *Process {
 
 func exitOf(t *testing.T, p *Process) Exit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	if err != nil {

@@ -115,7 +115,7 @@ type Pin struct {
 	Mode   string `json:"mode"`
 	Server []int  `json:"server"`
 	Client []int  `json:"client"`
-	Reason string `json:"reason"` // why nothing is pinned
+	Reason string `json:"reason"` // why nothing is pinned, or not all CPUs are used
 }
 
 // UnmarshalJSON reads a mode, or an object with the CPUs.

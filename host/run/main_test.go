@@ -265,7 +265,7 @@ func (f *fixture) start(seconds float64, args ...string) *exec.Cmd {
 
 func (f *fixture) waitFor(what string, is func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("waited in vain for: %s", what)
 		}

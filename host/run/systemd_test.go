@@ -52,7 +52,7 @@ exec env container=test SYSTEMD_UNIT_PATH="$3" "$2" --system --unit=basic.target
 			}
 		}
 	})
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		child, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.Process.Pid, c.Process.Pid))
 		pid := strings.TrimSpace(string(child))
 		name, _ := os.ReadFile("/proc/" + pid + "/comm")
