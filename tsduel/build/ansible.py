@@ -1,13 +1,15 @@
 """The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built
-from tsduel.core import rundir, runlog
+from tsduel.core import files, rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.places import lent, lock
@@ -35,27 +37,27 @@ def main(run_dir: Path) -> int:
             return 0
     else:
         links = Link.all(run_dir)
-        with ThreadPoolExecutor(len(links)) as pool:
-            wanted = pool.map(_needs_build, links.values())
-        chosen = [name for name, needs in zip(links, wanted, strict=True) if needs]
-        if not chosen:
+        if not (chosen := _chosen(links)):
             return 0
         lent.take_back(run_dir)
-        for link in Link.lent(run_dir).values():
+        for name, link in Link.lent(run_dir).items():
             lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
+            chosen.append(name)
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
-    if not plan.is_fleet:
+    if plan.is_local:
         return os.execv(command[0], command)  # noqa: S606 - its exit code and signals are ours
+    if len(links) > 1:
+        os.environ["TSDUEL_FLEET"] = "1"
     # All hosts at once. If a host is lost meanwhile, the others go on.
-    os.environ["TSDUEL_FLEET"] = "1"
     code = subprocess.run([*command, "--limit", ",".join(chosen), "--forks", str(len(chosen))], check=False).returncode
-    lost = [name for name in chosen if not (links[name].apart / "build" / "agent.json").exists()]
-    if code == UNREACHABLE and len(lost) < len(chosen):
+    compare_builds(run_dir, links)
+    lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
+    if code == UNREACHABLE and len(lost) < len(chosen) and not plan.topology:
         _say("the others go on without what was not reached")
         return 0
     return code
@@ -65,19 +67,48 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _chosen(links: Mapping[str, Link]) -> list[str]:
+    """Return the hosts that have to be prepared."""
+    with ThreadPoolExecutor(len(links)) as pool:
+        answers = {name: pool.submit(_needs_build, link) for name, link in links.items()}
+    chosen = []
+    for name, answer in answers.items():
+        try:
+            chosen += [name] * answer.result()
+        except (NoConnectionError, RefusedError) as error:
+            if len(links) == 1:
+                raise
+            # The stage before refused to begin without this host, so it was lost since then.
+            _say(f"{error}; the others go on without {name}")
+    return chosen
+
+
 def _needs_build(link: Link) -> bool:
     """Return whether a host has to be prepared: neither blocks of this run nor of another run there yet."""
-    try:
-        if link.fetched.exists():
-            return False
-        if link.state().word == "running":
-            _say(f"the run goes on on {link.host.name} already: nothing is changed there")
-            return False
-        lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
-    except (NoConnectionError, RefusedError) as error:
-        if not link.of_fleet:
-            raise
-        # The stage before refused to begin without this host, so it was lost since then.
-        _say(f"{error}; the others go on without {link.name}")
+    if link.fetched.exists():
         return False
+    if link.state().word == "running":
+        _say(f"the run goes on on {link.host.name} already: nothing is changed there")
+        return False
+    lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
     return True
+
+
+def compare_builds(run_dir: Path, links: Mapping[str, Link]) -> None:
+    """Copy the first host's records of builds to build/, and name the hosts with different builds."""
+    (run_dir / "build").mkdir(exist_ok=True)
+    builds: dict[str, dict[str, list[object]]] = {}
+    for name, link in links.items():
+        for path in sorted(link.apart.glob("build/*.json")):
+            if path.stem not in builds:
+                shutil.copyfile(path, run_dir / "build" / path.name)
+            record = files.read_json(path)
+            identity = [record.get(key) for key in ("revision", "go_version", "sha256")]
+            builds.setdefault(path.stem, {})[name] = identity
+    for program, by_host in builds.items():
+        first, *others = by_host
+        if odd := [name for name in others if by_host[name] != by_host[first]]:
+            _say(
+                f"{program} is not byte for byte the same on {', '.join(odd)} as on {first} (another Go?): hosts are "
+                f"compared with care, see host/HOST/build/{program}.json"
+            )
