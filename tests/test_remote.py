@@ -20,6 +20,7 @@ from fakeproject import FAKES, agent, wait_for
 from gitrepo import Repository
 from renting import named
 
+from tsduel.build import ansible
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component, SshHost, SshPlace, Variant
 from tsduel.core.rundir import open_run
@@ -362,6 +363,23 @@ class TestAttendant:
             fleet.attend()
         assert "is lost" not in capsys.readouterr().err
         assert not (attended.run_dir / elsewhere.LOST).exists()
+
+    def test_the_first_machines_builds_are_the_runs_and_another_ones_are_named(self, link, capsys):
+        """Records and logs of the first machine are copied to build/; a program with another checksum is named."""
+        first = link()
+        links = {name: replace(first, name=name) for name in ("host1", "host2")}
+        for name, one in links.items():
+            (one.apart / "build").mkdir(parents=True)
+            (one.apart / "build/agent.json").write_text(json.dumps({"sha256": "equal", "binary": name}))
+            (one.apart / "build/candidate.json").write_text(json.dumps({"sha256": name}))
+        (first.apart / "build/baseline.log").write_text("cannot compile")
+        ansible.compare_builds(first.run_dir, links)
+        assert json.loads((first.run_dir / "build/candidate.json").read_text()) == {"sha256": "host1"}
+        assert (first.run_dir / "build/baseline.log").read_text() == "cannot compile"
+        assert capsys.readouterr().err == (
+            "candidate is not byte for byte the same on host2 as on host1 (another Go?): hosts are "
+            "compared with care, see host/HOST/build/candidate.json\n"
+        )
 
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
         """Without a record of the build, or without the program there, nothing runs."""

@@ -162,7 +162,8 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
 
     # The same again, as if it were not: Ansible finds nothing to change.
-    (run_dir / "host/fetched.json").unlink()
+    for fetched in ("host/fetched.json", "host/host1/fetched.json"):
+        (run_dir / fetched).unlink()
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
 
     # What does not build says why at home, too: a bisection steps around it.
@@ -208,7 +209,9 @@ def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):
     assert left(bare) == []
     finished = make("fetch", f"RUN={run_name}")
     here = sorted(p.parent.name for p in run_dir.glob("raw/*/*/block.json"))
-    there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && ls -d */ | grep -v partial").stdout.replace("/", "").split()
+    there = (
+        bare.ssh(f"cd {OURS}/runs/{run_name}/raw/host1 && ls -d */ | grep -v partial").stdout.replace("/", "").split()
+    )
     assert here == there
     assert f"{len(here)} of 12 blocks are finished" in finished
 

@@ -94,17 +94,16 @@ def _needs_build(link: Link) -> bool:
     return True
 
 
-def compare_builds(run_dir: Path, links: Mapping[str, Link]) -> None:
-    """Copy the first host's records of builds to build/, and name the hosts with different builds."""
-    (run_dir / "build").mkdir(exist_ok=True)
+def compare_builds(run_dir: Path, links: dict[str, Link]) -> None:
+    """Copy the first host's records and logs of builds to build/, and name the hosts with different builds."""
     builds: dict[str, dict[str, list[object]]] = {}
-    for name, link in links.items():
+    for name, link in reversed(links.items()):
+        if (link.apart / "build").is_dir():
+            shutil.copytree(link.apart / "build", run_dir / "build", dirs_exist_ok=True)
         for path in sorted(link.apart.glob("build/*.json")):
-            if path.stem not in builds:
-                shutil.copyfile(path, run_dir / "build" / path.name)
             record = files.read_json(path)
             identity = [record.get(key) for key in ("revision", "go_version", "sha256")]
-            builds.setdefault(path.stem, {})[name] = identity
+            builds[path.stem] = {name: identity, **builds.get(path.stem, {})}
     for program, by_host in builds.items():
         first, *others = by_host
         if odd := [name for name in others if by_host[name] != by_host[first]]:
