@@ -70,7 +70,7 @@ def _until_block(home: Path, environment: dict[str, str]) -> float:
         ["make", "tsbs", f"RUN={home.name}"], cwd=PROJECT, env=environment, stdin=nothing, stdout=nothing,
         stderr=subprocess.PIPE, text=True, process_group=0,
     )  # fmt: skip
-    began, events = 0.0, home / "raw/events.jsonl"
+    began, events = 0.0, home / "raw/host1/events.jsonl"
     try:
         while not began and process.poll() is None and time.time() - typed < PATIENCE_S:
             time.sleep(POLL_S)

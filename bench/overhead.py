@@ -59,7 +59,7 @@ def own_cost(run_dir: Path, cache: Path) -> Figure:
 
 
 def _blocks(run_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("raw/[0-9]*/block.json"))]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(run_dir.glob("raw/*/[0-9]*/block.json"))]
 
 
 def duty_cycle(results: Path) -> Iterator[Figure]:

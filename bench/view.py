@@ -16,7 +16,7 @@ WATCHED_S = 40.0
 # A timed load, after the events of a run of ten hours.
 DRIVER = """#!/usr/bin/env bash
 trap 'exit 0' TERM
-event() { printf '{"t":%s,"event":"%s"%s}\\n' "$EPOCHREALTIME" "$1" "$2" >>"$RUN_DIR/raw/events.jsonl"; }
+event() { printf '{"t":%s,"event":"%s"%s}\\n' "$EPOCHREALTIME" "$1" "$2" >>"$RUN_DIR/raw/host1/events.jsonl"; }
 RUN_DIR=$2
 event run-start ',"run":"bench","kind":"tsbs","blocks":10,"planned":11,"finished":10,"place":"gcp","price_h":0.3'
 event block-start ',"block":10,"kind":"measured","phases":21'
@@ -28,8 +28,9 @@ done
 """
 SCREEN = "import sys; from pathlib import Path; from tsduel.rounds import run; run.main(Path(sys.argv[1]))"
 FOLLOW = (
-    "import os, sys; from pathlib import Path; from tsduel.rounds import follow; from tsduel.rounds.view import show; "
-    "follow.Follower(Path(sys.argv[1]), show.kind(os.environ)(None)).at_home(lambda: True)"
+    "import os, sys; from pathlib import Path; from tsduel.core.rundir import open_run; "
+    "from tsduel.rounds import follow; from tsduel.rounds.view import show; "
+    "follow.Follower(open_run(Path(sys.argv[1])), 'host1', show.kind(os.environ)(None)).at_home(lambda: True)"
 )
 
 
@@ -37,13 +38,13 @@ def watching(run_dir: Path, work: Path) -> list[Figure]:
     """Return the CPU of the screen that `make tsbs` shows, and of `make follow` beside it, in percent of a core."""
     home = work / "view"
     shutil.copytree(run_dir / "plan", home / "plan")
-    for part in ("raw", "build"):
-        (home / part).mkdir()
+    for part in ("raw/host1", "build"):
+        (home / part).mkdir(parents=True)
     driver = home / "driver"
     driver.write_text(DRIVER, encoding="utf-8")
     driver.chmod(0o755)
     (home / "build/agent.json").write_text(json.dumps({"binary": str(driver)}), encoding="utf-8")
-    _history(home / "raw/events.jsonl")
+    _history(home / "raw/host1/events.jsonl")
     screen = _start(["-c", SCREEN, str(home)])
     follow = _start(["-c", FOLLOW, str(home)])
     # First let both read the old events.

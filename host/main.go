@@ -26,12 +26,12 @@ import (
 )
 
 var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
-  run RUN_DIR [HOST [BLOCK...]]    run every block of the plan that this host has and that has not been run yet, and a
+  run RUN_DIR HOST [BLOCK...]      run every block of the plan that this host has and that has not been run yet, and a
                                    spare one in place of each BLOCK, whose own host was lost
-  detached COMMAND RUN_DIR CACHE [LINE | HOST [BLOCK...]]
+  detached COMMAND RUN_DIR CACHE HOST [LINE | BLOCK...]
     start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
     lend: have this machine run components, as HOST, for the driver of a run on another
-  stop RUN_DIR PID                 ask the driver of a run to stop: after the block that is running, asked again at once
+  stop RUN_DIR HOST PID            ask the driver of a run to stop: after the block that is running, asked again at once
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
   describe DIR                     print what this machine is, with the disk of DIR`)
@@ -73,7 +73,7 @@ func command(ctx context.Context, args []string) (code int, err error) {
 	}
 	name, args := args[0], args[1:]
 	switch {
-	case name == "run" && len(args) >= 1:
+	case name == "run" && len(args) >= 2:
 		if err := proc.Subreaper(); err != nil {
 			return 0, err
 		}
@@ -81,11 +81,8 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		if cache == "" {
 			return 0, record.UserError("TSDUEL_CACHE is not set: start runs with make")
 		}
-		var share run.Share
-		if len(args) > 1 {
-			share.Host = args[1]
-		}
-		for _, arg := range args[min(2, len(args)):] {
+		share := run.Share{Host: args[1]}
+		for _, arg := range args[2:] {
 			block, err := strconv.Atoi(arg)
 			if err != nil {
 				return 0, record.UserError("%q is no number of a block", arg)
@@ -94,14 +91,14 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		}
 		defer proc.Leave()
 		return run.Run(ctx, args[0], cache, share, kinds), nil
-	case name == "detached" && len(args) >= 3:
-		return 0, detached(ctx, args[0], args[1], args[2], args[3:])
-	case name == "stop" && len(args) == 2:
-		pid, err := strconv.Atoi(args[1])
+	case name == "detached" && len(args) >= 4:
+		return 0, detached(ctx, args[0], args[1], args[2], args[3], args[4:])
+	case name == "stop" && len(args) == 3:
+		pid, err := strconv.Atoi(args[2])
 		if err != nil {
-			return 0, record.UserError("%q is no pid", args[1])
+			return 0, record.UserError("%q is no pid", args[2])
 		}
-		outcome, err := run.Stop(args[0], pid)
+		outcome, err := run.Stop(args[0], args[1], pid)
 		fmt.Println(outcome)
 		return 0, err
 	case name == "get" || name == "expvar":
@@ -118,8 +115,8 @@ func command(ctx context.Context, args []string) (code int, err error) {
 	return 0, errUsage
 }
 
-func detached(ctx context.Context, verb, runDir, cache string, more []string) error {
-	d, err := run.NewDetached(runDir, cache, more...)
+func detached(ctx context.Context, verb, runDir, cache, host string, more []string) error {
+	d, err := run.NewDetached(runDir, cache, host, more...)
 	if err != nil {
 		return err
 	}

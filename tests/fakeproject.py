@@ -74,7 +74,7 @@ class Project:
         """Start the Go program. What it says goes to a file, since a pipe ends with its last holder."""
         with self.said.open("wb") as stream:
             return subprocess.Popen(
-                [agent(), "run", self.run_dir],
+                [agent(), "run", self.run_dir, "host1"],
                 env=self.env | env,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -96,21 +96,21 @@ class Project:
         return said
 
     def block(self, name: str) -> dict[str, Any]:
-        """Return raw/BBB/block.json."""
-        result: dict[str, Any] = json.loads((self.run_dir / "raw" / name / "block.json").read_text())
+        """Return raw/HOST/BBB/block.json."""
+        result: dict[str, Any] = json.loads((self.run_dir / "raw/host1" / name / "block.json").read_text())
         return result
 
     def blocks(self) -> list[str]:
         """Return the names of all finished blocks, in the order of the plan."""
-        return sorted(path.parent.name for path in self.run_dir.glob("raw/[0-9][0-9][0-9]/block.json"))
+        return sorted(path.parent.name for path in self.run_dir.glob("raw/host1/[0-9][0-9][0-9]/block.json"))
 
     def begun(self) -> list[str]:
         """Return the name of the block that runs, if one does."""
-        return [path.stem for path in self.run_dir.glob("raw/*.partial") if path.is_dir()]
+        return [path.stem for path in self.run_dir.glob("raw/host1/*.partial") if path.is_dir()]
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events so far, but for a line that is being written."""
-        path = self.run_dir / "raw" / "events.jsonl"
+        path = self.run_dir / "raw/host1/events.jsonl"
         found = []
         for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
             with contextlib.suppress(json.JSONDecodeError):

@@ -104,7 +104,7 @@ class Disturbed:
         return sorted(set(planned) ^ {path.parent.name for path in self._blocks()})
 
     def _blocks(self) -> list[Path]:
-        found = sorted(self.run_dir.glob("raw/*/block.json"))
+        found = sorted(self.run_dir.glob("raw/*/*/block.json"))
         return [path for path in found if path.parent.suffix != ".partial"]
 
     def _running(self) -> None:
@@ -113,7 +113,7 @@ class Disturbed:
 
     def _events(self) -> list[dict[str, Any]]:
         events = []
-        path = self.run_dir / "raw" / "events.jsonl"
+        path = self.run_dir / "raw/host1/events.jsonl"
         for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
             # One that is being written, or was cut off.
             with contextlib.suppress(json.JSONDecodeError):
@@ -197,13 +197,13 @@ class Disturbed:
 
     def _tear(self) -> None:
         """Leave the last files as a power cut does: half a line, no bytes, zeros, a record of half a block."""
-        raw = self.run_dir / "raw"
+        raw = self.run_dir / "raw/host1"
         events = raw / "events.jsonl"
         if events.exists():
             text = events.read_bytes()
             kept = text[: -self.draw.randrange(1, 40)]
             events.write_bytes(self.draw.choice([kept, kept + bytes(20)]))
-        for name in ("noise.json", "calibration.json", "workload.json", "host1.json"):
+        for name in ("noise.json", "calibration.json", "workload.json", "../host1.json"):
             path = raw / name
             if path.exists() and self.draw.random() < 0.7:
                 path.write_bytes(path.read_bytes()[: self.draw.choice([0, 5])])

@@ -78,11 +78,10 @@ class Fleet:
         links = Link.all(run_dir) | Link.lent(run_dir)
         for link, host in zip(links.values(), [*hosts, *spares], strict=True):
             program = Path(agent())
-            home = link.apart if link.of_fleet else run_dir
-            built(plan, home / "build", f"{link.there}/{program.name}")
+            built(plan, link.apart / "build", f"{link.there}/{program.name}")
             host.ssh(f"umask 077; mkdir -p {link.there}; ln -sfn {PROJECT} {link.there}/project")
             # The cache that it lies in is for its owner alone, who logs in nowhere.
-            for base, part in ((run_dir, "plan"), (home, "build"), (program.parent, program.name)):
+            for base, part in ((run_dir, "plan"), (link.apart, "build"), (program.parent, program.name)):
                 self._bring(link, base, part)
             if plan.topology:
                 self._bring(link, run_dir / "host", "lent.json")
@@ -130,6 +129,6 @@ def left(host: BareHost) -> list[str]:
 def missing(run_dir: Path) -> list[str]:
     """Return the due blocks that are not here, and those here that are neither due nor spare."""
     run = open_run(run_dir)
-    here = {path.parent.name for path in run_dir.glob("raw/[0-9]*/block.json")}
+    here = {path.parent.name for path in run_dir.glob("raw/*/[0-9]*/block.json")}
     due = {row.name for row in run.due}
     return sorted((due - here) | (here - {row.name for row in run.planned}))

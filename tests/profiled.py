@@ -22,7 +22,7 @@ def entry(variant, work="queries", kind="cpu", **more):
     } | more  # fmt: skip
 
 
-def write(run_dir, profiles, host=""):
+def write(run_dir, profiles, host="host1"):
     """Write profiles: pairs of an entry and, of one that could be had, its stacks with their numbers of samples."""
     directory = run_dir / "raw" / host / "profiles"
     directory.mkdir(exist_ok=True)

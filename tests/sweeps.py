@@ -22,17 +22,17 @@ def write(path, cells, spec=SPEC, key="workload.scale"):
             shutil.copytree(alone, run, ignore=shutil.ignore_patterns("[0-9][0-9][0-9]"))
         plan = json.loads((alone / "plan/experiment.json").read_text())
         settings.append({"name": cell, "set": {key: value}, "workload": plan["workload"] | {field: value}})
-        seen = json.loads((alone / "raw/noise.json").read_text())
+        seen = json.loads((alone / "raw/host1/noise.json").read_text())
         for turn, (block, kind) in enumerate(synthetic.planned(of)):
             number = turn * len(cells) + at + 1 - of.warmup_blocks
             rows.append((number, cell, "host1", kind, *synthetic.listed(of, block, kind)))
-            if (raw := alone / f"raw/{block:03}").exists():
+            if (raw := alone / f"raw/host1/{block:03}").exists():
                 synthetic.edit(raw / "block.json", block=number, cell=cell)
-                raw.rename(run / f"raw/{number:03}")
+                raw.rename(run / f"raw/host1/{number:03}")
             for kept in noise:
                 noise[kept] += [one | {"block": number} for one in seen[kept] if one["block"] == block]
     lines = ["\t".join(tables.BLOCKS_TSV), *("\t".join(map(str, row)) for row in sorted(rows))]
     (run / "plan/blocks.tsv").write_text("\n".join(lines) + "\n")
-    synthetic.edit(run / "raw/noise.json", **noise)
+    synthetic.edit(run / "raw/host1/noise.json", **noise)
     synthetic.edit_plan(run, cells=settings)
     return run

@@ -141,7 +141,7 @@ class Spec:
 
 def write_run(path: Path, spec: Spec) -> Path:
     """Write plan, build and raw of a run below `path`, which is the run directory."""
-    for part in ("plan", "build", "raw"):
+    for part in ("plan", "build", "raw/host1"):
         (path / part).mkdir(parents=True, exist_ok=True)
     _dump(path / "plan/experiment.json", plan(path.name, spec) | dict(spec.changes))
     lines, signals, judged = ["\t".join(BLOCKS_TSV)], list[Any](), list[Any]()
@@ -149,14 +149,14 @@ def write_run(path: Path, spec: Spec) -> Path:
         lines.append("\t".join([str(block), "", "host1", kind, *listed(spec, block, kind)]))
         if kind == "spare" and block > spec.blocks + spec.spares_run:
             continue
-        record = write_block(path / f"raw/{block:03}", spec, block, kind)
+        record = write_block(path / f"raw/host1/{block:03}", spec, block, kind)
         causes = [spec.spoilt[block]] if block in spec.spoilt else []
         signals += _signals(record, causes)
         state = "failed" if record["status"] == "failed" else "invalid" if causes else "valid"
         if kind != "warmup":
             judged.append({"block": block, "kind": kind, "causes": causes, "state": state})
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _dump(path / "raw/noise.json", {
+    _dump(path / "raw/host1/noise.json", {
         "schema": 2, "blocks": judged, "signals": signals,
     })  # fmt: skip
     write_host(path, spec)
@@ -171,7 +171,7 @@ def write_host(path: Path, spec: Spec) -> None:
     """Write what describes the machine, the data and the builds."""
     why = {"instructions": True, "instructions_why": ""} if spec.instructions else {}
     _dump(path / "raw/host1.json", HOST | why)
-    _dump(path / "raw/workload.json", {
+    _dump(path / "raw/host1/workload.json", {
         "data": [{"format": "victoriametrics", "path": "/x/data.zst", "feed_path": "/x/data", "sha256": "a" * 64,
                   "content_checksum": "e" * 16, "bytes": spec.samples * 3, "lines": spec.samples // 10,
                   "samples": spec.samples}],
@@ -179,7 +179,7 @@ def write_host(path: Path, spec: Spec) -> None:
                      "count": 4000} for t in spec.query_types],
     })  # fmt: skip
     counts = dict.fromkeys(spec.query_types, spec.exchanges)
-    _dump(path / "raw/calibration.json", {"counts": counts, "solo_counts": {}})
+    _dump(path / "raw/host1/calibration.json", {"counts": counts, "solo_counts": {}})
     for variant, version in spec.versions.items():
         _dump(path / f"build/{variant}.json", {
             "variant": variant, "target": "victoriametrics", "source": "module", "ref": version,
@@ -233,7 +233,7 @@ def plan(run: str, spec: Spec) -> dict[str, Any]:
         for name, version in spec.versions.items()
     ]  # fmt: skip
     return {
-        "plan_version": 4, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
+        "plan_version": 5, "run": run, "name": spec.name, "question": "Does the partition index cost ingestion?",
         "kind": "tsbs", "smoke": spec.smoke, "screen": spec.blocks < 6, "aa": spec.aa,
         "created": "2026-11-20T14:00:00Z", "own": {"version": "0.1.0", "commit": ""},
         "asked": {"experiment": "experiments/local.yml", "written": {}, "knobs": {}},

@@ -39,16 +39,16 @@ def write(path, kinds, spec=SPEC):
         for block, kind in synthetic.planned(spec):
             number = number_of[block]
             rows.append((number, cell, host, kind, *synthetic.listed(spec, block, kind)))
-            if (raw := alone / f"raw/{block:03}").exists():
+            if (raw := alone / f"raw/host1/{block:03}").exists():
                 synthetic.edit(raw / "block.json", block=number, cell=cell, host=host)
-                raw.rename(run / f"raw/{number:03}")
-        noise = json.loads((alone / "raw/noise.json").read_text())
+                raw.rename(apart / f"{number:03}")
+        noise = json.loads((alone / "raw/host1/noise.json").read_text())
         seen = {
             kept: [one | {"block": number_of[one["block"]]} for one in noise[kept]] for kept in ("blocks", "signals")
         }
         (apart / "noise.json").write_text(json.dumps(seen))
         for name in ("workload.json", "calibration.json"):
-            shutil.copy(alone / "raw" / name, apart / name)
+            shutil.copy(alone / "raw/host1" / name, apart / name)
         (run / "raw" / f"{host}.json").write_text(json.dumps(synthetic.HOST | {"host": host, "cpu_model": own["cpu"]}))
         shutil.rmtree(alone)
     lines = ["\t".join(tables.BLOCKS_TSV), *("\t".join(map(str, row)) for row in sorted(rows))]

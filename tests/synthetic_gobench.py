@@ -47,13 +47,13 @@ class Spec:
 
 def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
     """Write plan, build and raw below `path`, the run's directory; `changes` are laid over the plan."""
-    for part in ("plan", "build", "raw"):
+    for part in ("plan", "build", "raw/host1"):
         (path / part).mkdir(parents=True, exist_ok=True)
     _dump(path / "plan/experiment.json", _plan(path.name, spec) | changes)
     _dump(path / "raw/host1.json", HOST)
     planned = [_planned(row, column, spec) for row in spec.rows for column in spec.columns or ("",)]
     calibration = {"cpu": 8, "rows": planned} | ({"columns": list(spec.columns)} if spec.columns else {})
-    _dump(path / "raw/calibration.json", calibration)
+    _dump(path / "raw/host1/calibration.json", calibration)
     for variant in spec.variants:
         version = spec.go_versions.get(variant, "go1.26.8")
         built = {"revision": f"{variant:0<40}", "go_version": version, "sha256": f"{variant:0<64}"}
@@ -64,7 +64,7 @@ def write_run(path: Path, spec: Spec, **changes: Any) -> Path:
         order = spec.variants if block % 2 else spec.variants[::-1]
         kind = "measured" if block else "warmup"
         lines.append("\t".join([str(block), "", "host1", kind, *[",".join(order)] * len(COINS), ""]))
-        _write_block(path / f"raw/{block:03}", spec, (block, kind, order), planned, draw)
+        _write_block(path / f"raw/host1/{block:03}", spec, (block, kind, order), planned, draw)
     (path / "plan/blocks.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -80,7 +80,7 @@ def _plan(run: str, spec: Spec) -> dict[str, Any]:
         for i, name in enumerate(spec.variants)
     ]  # fmt: skip
     return {
-        "plan_version": 4, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
+        "plan_version": 5, "run": run, "name": "small", "question": "Which one?", "kind": "gobench", "smoke": False,
         "screen": spec.blocks < 6, "aa": False, "created": "2026-11-20T14:00:00Z",
         "own": {"version": "0.1.0", "commit": "c0ffee"}, "variants": variants, "gobench": go, "noise": NOISE,
         "design": {"blocks": spec.blocks, "spare_blocks": 0}, "host": {"machine": "local"},

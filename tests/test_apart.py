@@ -177,7 +177,7 @@ class FakeLink(Link):
 
     def __init__(self, run_dir, name, asked, word, fails=""):
         there = Host(f"{name}.example.org")
-        super().__init__(run_dir, there, "agent", "/c", "/r", frozenset(), name=name, of_fleet=name != "host1")
+        super().__init__(run_dir, there, "agent", "/c", "/r", frozenset(), name=name)
         object.__setattr__(self, "told", (word, asked, fails))
 
     def state(self):

@@ -101,14 +101,14 @@ def left(host):
 
 def fastest_ms(run_dir, block, query_type):
     """Return the shortest service time of a type in a block, over all variants."""
-    with gzip.open(run_dir / f"raw/{block:03d}/duel/exchanges.csv.gz", "rt", newline="") as stream:
+    with gzip.open(run_dir / f"raw/host1/{block:03d}/duel/exchanges.csv.gz", "rt", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["query_type"] == query_type]
     return min(float(row[name]) for row in rows for name in (f"{side}_ns" for side in SIDES)) / 1e6
 
 
 def cpu_us(run_dir, block, query_type):
     """Return the servers' CPU time of an operation of a type in a block, over all variants."""
-    duel = json.loads((run_dir / f"raw/{block:03d}/block.json").read_text())["duel"]
+    duel = json.loads((run_dir / f"raw/host1/{block:03d}/block.json").read_text())["duel"]
     of = next(one for one in duel["types"] if one["query_type"] == query_type)
     return sum(of["cpu_ns"].values()) / of["exchanges"] / len(of["cpu_ns"]) / 1e3
 
@@ -121,7 +121,7 @@ def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
     words = words_for(hosts, 2, "two", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}")
 
     def ended():
-        events = run_dir / "raw" / "events.jsonl"
+        events = run_dir / "raw/host1/events.jsonl"
         return events.read_text().count('"block-end"') if events.exists() else 0
 
     with checkout.making(log, "tsbs", *words) as process:
@@ -147,9 +147,9 @@ def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
     assert facts[1]["link"]["address"] == "10.214.0.2"
     assert "clock_ahead_ms" in facts[1]["link"]
     assert "nothing is pinned: no component shares this host with the client" in facts[0]["pin"]["reason"]
-    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     assert all("host2" in phase["hosts"] for phase in block["phases"] if "noise" in phase)
-    assert (run_dir / "raw/001/baseline/server.log").stat().st_size > 0
+    assert (run_dir / "raw/host1/001/baseline/server.log").stat().st_size > 0
     assert (run_dir / "host/lent.json").stat().st_mode & 0o077 == 0
     token = json.loads((run_dir / "host/lent.json").read_text())["token"]
     assert token not in log.read_text()
@@ -175,7 +175,7 @@ def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
     run_dir = checkout.results("three")
     checkout.make("tsbs", *words_for(hosts, 4, "three", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
     checks_of(run_dir)
-    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     for one in block["duel"]["types"]:
         assert one["compared"] == one["exchanges"] > 0
         assert one["cpu_ns_by_role"]["candidate"]["vmselect"] > 0
@@ -209,19 +209,19 @@ def test_two_clients(hosts, checkout):
     checked = {(check["check"], check["phase"]) for check in checks_of(run_dir)}
     assert checked >= {("samples_sent", "load"), ("samples_stored", "settle"), ("samples_stored", "mixed")}
     # Each made every other line of what one would have made, and sent that by TSBS's loader.
-    files, whole = json.loads((run_dir / "raw/workload.json").read_text()), made_by_one(checkout, run_dir)
+    files, whole = json.loads((run_dir / "raw/host1/workload.json").read_text()), made_by_one(checkout, run_dir)
     assert files["data"] == []
     for number, group in enumerate(files["groups"]):
         made = hosts.hosts[number].ssh(f"cat {group['feed_path']}", user="root").stdout.splitlines()
         as_one = made == whole[number::2]
         assert (group["host"], as_one) == (f"host{number + 1}", True)
-    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     for side, solo in block["solo"].items():
         assert {client["host"]: client["samples"] for client in solo["clients"]} == dict.fromkeys(
             ("host1", "host2"), len(whole) * 10 / 2
         )
         assert solo["skew_ms"] >= 0
-        assert all((run_dir / f"raw/001/{side}/load-host{number}.csv").stat().st_size > 0 for number in (1, 2))
+        assert all((run_dir / f"raw/host1/001/{side}/load-host{number}.csv").stat().st_size > 0 for number in (1, 2))
     assert "2 clients (host1, host2) loaded a part of the simulated hosts each" in (run_dir / "report.md").read_text()
     for of in block["mixed"].values():
         phase = of["phases"][0]

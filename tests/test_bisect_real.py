@@ -54,9 +54,9 @@ def test_the_first_bad_commit_is_found_around_one_that_does_not_build(checkout, 
 
     # Killed before the last step was compared: the same step goes on, and repeats no block.
     last = checkout.results(measured[-1])
-    blocks = sorted((path.name, path.stat().st_mtime_ns) for path in (last / "raw").glob("0*/block.json"))
+    blocks = sorted((path.name, path.stat().st_mtime_ns) for path in (last / "raw/host1").glob("0*/block.json"))
     shutil.rmtree(last / "stats")
     again = checkout.make("bisect", "RUN=s")
     assert said.partition("# Since when?")[2] == again.partition("# Since when?")[2]
-    assert sorted((path.name, path.stat().st_mtime_ns) for path in (last / "raw").glob("0*/block.json")) == blocks
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in (last / "raw/host1").glob("0*/block.json")) == blocks
     assert "bisect" not in {line.split()[0] for line in checkout.make("list").splitlines() if line.split()}

@@ -54,14 +54,14 @@ def test_a_flag_that_it_does_not_know(failure):
     assert (found["variant"], found["phase"]) == ("candidate", "start")
     assert "died: " in found["message"]
     assert "flag provided but not defined: -no.such.flag" in found["message"]
-    assert found["message"].endswith("/raw/001/candidate/server.log)")
+    assert found["message"].endswith("/raw/host1/001/candidate/server.log)")
 
 
 def test_killed_in_the_middle_of_a_load(project, failure):
     """The load is ended by the server's end and not by its stall, and the sentence says that the server died."""
 
     def kill(process):
-        wait_for(lambda: list(project.run_dir.glob("raw/*.partial/*/load.csv")) or process.poll() is not None)
+        wait_for(lambda: list(project.run_dir.glob("raw/host1/*.partial/*/load.csv")) or process.poll() is not None)
         for pid, words in marked(project.cache / "scratch").items():
             if "-storageDataPath=" in words:
                 os.kill(pid, signal.SIGKILL)

@@ -306,7 +306,7 @@ def test_a_failed_block_is_dropped_for_whom_it_failed(tmp_path):
 def test_a_killed_run_is_compared_as_far_as_it_went(tmp_path):
     """After two blocks there are estimates over two."""
     run = synthetic.write_run(tmp_path / "run", SPEC)
-    for path in run.glob("raw/00[3456]"):
+    for path in run.glob("raw/host1/00[3456]"):
         path.rename(f"{path}.partial")
     tidy.main(run)
     assert rows(run)["load_rate", ""]["blocks"] == "2"

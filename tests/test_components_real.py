@@ -81,7 +81,7 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     assert [(part["role"], part["program"]) for part in built] == [
         ("vmauth", "vmauth"), ("vmagent", "vmagent"), ("server", "victoria-metrics"),
     ]  # fmt: skip
-    log = (run_dir / "raw/001/candidate/vmagent.log").read_text()
+    log = (run_dir / "raw/host1/001/candidate/vmagent.log").read_text()
     assert "loaded relabel configs" in log or "relabel" in log
     report = (run_dir / "report.md").read_text()
     for expected in ("## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)"):
@@ -100,7 +100,7 @@ def test_the_clusters_adapter_with_stand_ins(checkout, tmp_path):
     cluster = {"target": "victoriametrics-cluster", "components": components}
     run_dir = make(checkout, {"baseline": cluster, "candidate": cluster})
     assert set(by_role(run_dir, "duel_load_role_cpu_us")) == {"vmselect", "vminsert", "vmstorage"}
-    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
     assert block["solo"]["candidate"]["arrive_s"] is not None
 

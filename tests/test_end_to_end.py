@@ -29,7 +29,7 @@ def rows(path):
 
 def blocks(run_dir):
     """Return the records of the finished blocks, in order."""
-    return [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    return [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
 
 
 def headings(report):
@@ -87,9 +87,9 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     assert f"Report: results/{RUN}/report.md" in said
 
     # A second time nothing is run again, and the tables are made anew from what is there.
-    published = {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/block.json")}
+    published = {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/*/block.json")}
     checkout.make("tsbs", f"RUN={RUN}")
-    assert {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/block.json")} == published
+    assert {path: path.stat().st_mtime_ns for path in run_dir.glob("raw/*/*/block.json")} == published
     assert (run_dir / "report.md").read_text() == report
 
 
@@ -103,7 +103,7 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
         ("ok", "measured"),
         ("ok", "measured"),
     ]
-    calibration = json.loads((run_dir / "raw/calibration.json").read_text())
+    calibration = json.loads((run_dir / "raw/host1/calibration.json").read_text())
     assert calibration["rows"][0]["names"] == {
         "baseline": "BenchmarkSearch/MetricNames/CurrOnly/VariableSeries/100",
         "candidate": "BenchmarkSearch/MetricNames/PtOnly/VariableSeries/100",

@@ -37,7 +37,7 @@ def stored(results, name, *, each=40.0, warm=60.0, host=None, peak=None, **workl
     """Write a run with two measured blocks and a warm-up of so many seconds; return its plan."""
     spec = synthetic.Spec(blocks=2, query_types=("cpu-max-all-1",), exchanges=8)
     run = synthetic.write_run(results / name, spec)
-    for path in run.glob("raw/*/block.json"):
+    for path in run.glob("raw/*/*/block.json"):
         record = json.loads(path.read_text())
         record["ended"] = record["started"] + (each if record["block"] else warm)
         path.write_text(json.dumps(record))
@@ -85,7 +85,7 @@ class TestEarlier:
         (results / "latest").symlink_to("20260108T000000Z-a")
         (results / "20260107T000000Z-a/plan/experiment.json").write_text("{")
         (results / "20260106T000000Z-a/plan/experiment.json").write_text(json.dumps({"schema": 1}))
-        (results / "20260105T000000Z-a/raw/001/block.json").write_text("{}")
+        (results / "20260105T000000Z-a/raw/host1/001/block.json").write_text("{}")
         found = earlier.look(results, as_run(made, "x"), KIND)
         # 8, 4, 3, 2 and 1 are left.
         assert (found.runs, found.newest) == (5, "20260108T000000Z-a")

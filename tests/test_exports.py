@@ -181,7 +181,7 @@ def test_openmetrics_is_read_by_its_own_parser(run):
     assert found["tsduel_bytes_per_sample"].unit == "bytes_per_sample"
     revisions = {s.labels["variant"]: s.labels["revision"] for s in found["tsduel_variant"].samples}
     assert revisions == {"baseline": f"{'baseline':0<40}", "candidate": f"{'candidate':0<40}"}
-    blocks = {path.parent.name: json.loads(path.read_text()) for path in run.glob("raw/*/block.json")}
+    blocks = {path.parent.name: json.loads(path.read_text()) for path in run.glob("raw/*/*/block.json")}
     measured = {
         (line["block"], line["variant"], line["query_type"]): float(line["value"])
         for line in csv.DictReader((run / "tidy/measurements.csv").read_text().splitlines())
@@ -237,7 +237,7 @@ def test_otava(run):
     assert test["file"] == "otava-candidate.csv"
     assert {test["time_column"], *test["attributes"], *test["metrics"]} <= set(line)
     assert (line["run"], line["commit"], line["baseline"]) == (run.name, f"{'candidate':0<40}", "v1.132.0")
-    began = min(p["begin"] for p in json.loads((run / "raw/001/block.json").read_text())["phases"])
+    began = min(p["begin"] for p in json.loads((run / "raw/host1/001/block.json").read_text())["phases"])
     assert datetime.fromisoformat(line["time"]).timestamp() == int(began)
     rows = comparison(run)
     for column, how in test["metrics"].items():

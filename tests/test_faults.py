@@ -56,7 +56,7 @@ def test_a_run_that_is_killed_again_and_again_comes_to_the_same_blocks(project, 
     for failure in failed:
         assert failure["variant"] in {"baseline", "candidate"}, failed
         assert "a step of ours" not in failure["message"], failed
-    assert not list((project.run_dir / "raw").glob("*.partial*"))
+    assert not list((project.run_dir / "raw/host1").glob("*.partial*"))
     assert not (project.run_dir / "stop-requested").exists()
     assert subprocess.run(["flock", "-n", project.env["TSDUEL_LOCK"], "true"], check=False).returncode == 0
     assert project.run().count("begins") == 0
@@ -79,7 +79,7 @@ def test_a_sweep_that_is_killed_goes_on_cell_by_cell(project):
     run = open_run(project.run_dir)
     assert {block.status for block in run.blocks} == {"ok"}
     assert {block.block: block.cell for block in run.blocks} == {row.block: row.cell for row in run.planned}
-    counts = run.json("raw/calibration.json")["cells"]
+    counts = run.json("raw/host1/calibration.json")["cells"]
     for block in run.blocks:
         if block.kind == "measured":
             made = Counter[str]()

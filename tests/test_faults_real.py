@@ -121,7 +121,7 @@ def test_make_is_killed_as_a_whole_while_it_builds_and_runs(tmp_path, record_pro
         asked = []
     said = checkout.make("tsbs", f"RUN={name}")
     run_dir = checkout.results(name)
-    lost = set(planned_blocks(run_dir)) ^ {path.parent.name for path in run_dir.glob("raw/*/block.json")}
+    lost = set(planned_blocks(run_dir)) ^ {path.parent.name for path in run_dir.glob("raw/*/*/block.json")}
     left = started_by(name, checkout)
     record_property("faults", [len(moments), len(lost), 0, len(left)])
     assert (lost, left) == (set(), {})

@@ -60,7 +60,7 @@ def test_four_hosts_work_at_once(fleet):
     """Each is complete in itself; all comes home as it is published; one view has all of it."""
     run_dir = fleet.prepare("four", fleet.hosts, design={"blocks": 8})
     running = fleet.stage(run_dir)
-    wait_for(lambda: list(run_dir.glob("raw/[0-9]*/block.json")) or running.poll() is not None)
+    wait_for(lambda: list(run_dir.glob("raw/*/[0-9]*/block.json")) or running.poll() is not None)
     follower = fleet.stage(run_dir, "follow", fleet.root / "followed")
     status = fleet.do(run_dir, "status")
     assert running.wait() == 0, fleet.said(run_dir).read_text()
@@ -98,11 +98,11 @@ def test_stopping_and_going_on(fleet):
     """
     run_dir = fleet.prepare("stopped", fleet.hosts[:2], design={"blocks": 6}, profile=["heap"])
     running = fleet.stage(run_dir)
-    wait_for(lambda: list(run_dir.glob("raw/[0-9]*/block.json")) or running.poll() is not None)
+    wait_for(lambda: list(run_dir.glob("raw/*/[0-9]*/block.json")) or running.poll() is not None)
     said = fleet.do(run_dir, "stop")
     assert said.count("stopped finishes block") + said.count("stopped is stopped") == 2, said
     assert running.wait() == elsewhere.EXIT_INTERRUPTED
-    before = {path: path.read_bytes() for path in run_dir.glob("raw/[0-9]*/block.json")}
+    before = {path: path.read_bytes() for path in run_dir.glob("raw/*/[0-9]*/block.json")}
     assert before
     assert missing(run_dir)
     assert fleet.stage(run_dir).wait() == 0
@@ -188,7 +188,7 @@ class Watch:
 
     def look(self):
         """Look at all that is at home."""
-        for path in self.run_dir.glob("raw/[0-9]*/block.json"):
+        for path in self.run_dir.glob("raw/*/[0-9]*/block.json"):
             if self.published.setdefault(path.parent.name, path.read_bytes()) != path.read_bytes():
                 self.repeated.append(path.parent.name)
         for path in self.run_dir.glob("raw/**/events.jsonl"):

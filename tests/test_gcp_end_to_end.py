@@ -149,7 +149,7 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
     run_dir, log = checkout.results(name), tmp_path / "log"
     asked = (*KNOBS, "YES=1", "MAX_COST=1", f"SET=host.port={free_port()} {QUIET}")
     with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
-        events = run_dir / "raw" / "events.jsonl"
+        events = run_dir / "raw/host1/events.jsonl"
         deadline = time.monotonic() + 1500
         while not (events.exists() and "block-start" in events.read_text()):
             assert process.poll() is None, log.read_text()
@@ -167,7 +167,7 @@ def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
     assert google.names() == []
     assert not Path(f"/proc/{host.init}").exists()
 
-    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
     assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
     with (run_dir / "tidy" / "checks.csv").open(newline="") as stream:
         checks = list(csv.DictReader(stream))
@@ -189,7 +189,7 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
     asked = (*KNOBS, "HOSTS=2", "BLOCKS=4", "YES=1", "MAX_COST=2", f"SET=host.port={free_port()} {QUIET}")
     with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
         deadline = time.monotonic() + 1500
-        while "host2" not in {json.loads(path.read_text())["host"] for path in run_dir.glob("raw/[0-9]*/block.json")}:
+        while "host2" not in {json.loads(path.read_text())["host"] for path in run_dir.glob("raw/*/[0-9]*/block.json")}:
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -232,7 +232,7 @@ def test_a_client_and_a_server_apart(google, rented, tmp_path):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
-            if (run_dir / "raw/events.jsonl").exists():
+            if (run_dir / "raw/host1/events.jsonl").exists():
                 client, server = (host for _, host in sorted(google.machines.hosts.items()))
                 heard |= google.machines.listening(server)
         rules = {rule["name"]: rule for rule in google.of_kind("firewalls")}
@@ -261,7 +261,7 @@ def test_a_client_and_a_server_apart(google, rented, tmp_path):
     assert [host.init for host in (client, server) if Path(f"/proc/{host.init}").exists()] == []
     assert not (run_dir / "host/lent.json").exists()
     assert not list(run_dir.glob("raw-of-lost-machine-*"))
-    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
     assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
     with (run_dir / "tidy/checks.csv").open(newline="") as stream:
         assert [check for check in csv.DictReader(stream) if check["ok"] != "true"] == []

@@ -49,14 +49,14 @@ def test_a_known_difference_is_found_and_reported(run, module):
     assert "example.org/small/work.spin" in report
 
     # Raw text is what Go wrote, with the same operations on both sides.
-    counts = {row["row"]: row["count"] for row in run.json("raw/calibration.json")["rows"]}
-    texts = [path.read_text() for path in sorted(run.directory.glob("raw/00[1-6]/*/bench.txt"))]
+    counts = {row["row"]: row["count"] for row in run.json("raw/host1/calibration.json")["rows"]}
+    texts = [path.read_text() for path in sorted(run.directory.glob("raw/host1/00[1-6]/*/bench.txt"))]
     assert len(texts) == 12
     for text in texts:
         found = {r.name.rpartition("-")[0].removeprefix("Benchmark"): r.operations for r in parse.results(text)}
         assert found == counts
     # A second call repeats nothing; a block that was interrupted is run again.
-    (run.directory / "raw/006").rename(run.directory / "raw/006.partial")
+    (run.directory / "raw/host1/006").rename(run.directory / "raw/host1/006.partial")
     said = run.stage("run")
     assert re.findall(r"block (\d+) begins", said) == ["6"]
 
@@ -67,13 +67,13 @@ def test_one_binary_as_both_sides_in_short_turns(run, module):
     bench = {"bench": "^BenchmarkWork$/^(spin|alloc)$", "seconds": 1.8}
     run.plan({"baseline": module.plain, "candidate": module.plain}, design={"blocks": 2}, gobench=bench)
     rows = run.all()
-    planned = run.json("raw/calibration.json")["rows"]
+    planned = run.json("raw/host1/calibration.json")["rows"]
     assert all(row["parts"] in {4, 8} for row in planned), planned
     assert rows["allocs/op", "Work/alloc"]["change_pct"] == 0.0
     assert "none failed" in run.text("report.md")
     assert "not made" not in run.text("report.md")
     turns = planned[0]["parts"]
-    assert run.text("raw/001/candidate/bench.txt").count("BenchmarkWork/spin-") >= turns
+    assert run.text("raw/host1/001/candidate/bench.txt").count("BenchmarkWork/spin-") >= turns
     with (run.directory / "tidy/pairs.csv").open() as stream:
         pairs = [row for row in csv.DictReader(stream) if row["metric"] == "sec/op" and row["block"] != "0"]
     assert {int(row["n"]) for row in pairs} <= {4, 8}
@@ -97,7 +97,7 @@ def test_what_measured_nothing_ends_the_run_at_once(run, module):
     run.build()
     said = run.stage("run", expect=3)
     assert "BenchmarkReads: empty/op is not there, or not above zero" in said
-    assert not (run.directory / "raw/001").exists()
+    assert not (run.directory / "raw/host1/001").exists()
     shutil.rmtree(run.directory)
     run.plan(sides, gobench={"bench": "^BenchmarkNothing$"})
     run.build()

@@ -105,7 +105,7 @@ def test_short_runs_in_turn_are_pairs(tmp_path):
     printed = {
         variant: [
             result.values["sec/op"]
-            for result in parse.results((run / f"raw/001/{variant}/bench.txt").read_text())
+            for result in parse.results((run / f"raw/host1/001/{variant}/bench.txt").read_text())
             if result.name == "BenchmarkSearch/Data/100-8"
         ]
         for variant in ("baseline", "candidate")
@@ -178,6 +178,6 @@ def test_failed_blocks_and_lost_files(tmp_path):
     assert {(x["block"], x["variant"]) for x in lines(run, "measurements")} >= {("2", "baseline"), ("1", "candidate")}
     assert ("2", "candidate") not in {(x["block"], x["variant"]) for x in lines(run, "measurements")}
     assert rows(run)["candidate", "sec/op", "geomean"]["blocks"] == 6
-    (run / "raw/003/baseline/outputs.tsv").unlink()
+    (run / "raw/host1/003/baseline/outputs.tsv").unlink()
     with pytest.raises(UserError, match=r"outputs\.tsv is missing, though its block was finished"):
         tidy.main(run)

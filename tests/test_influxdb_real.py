@@ -37,7 +37,7 @@ def test_two_releases_from_an_experiment_to_a_report(checkout):
     settings += "queries.solo=true queries.count=20 duel.load=true"
     checkout.make("tsbs", f"RUN={RUN}", EXPERIMENT, settings)
 
-    (block,) = (json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json")))
+    (block,) = (json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json")))
     assert block["status"] == "ok"
     assert {of_type["query_type"] for of_type in block["duel"]["types"]} == set(types)
     for of_type in block["duel"]["types"]:
@@ -71,7 +71,7 @@ def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkou
     )
     checkout.make("tsbs", "RUN=crossing", "EXPERIMENT=experiments/vm-influxdb.yml", settings)
     run_dir = checkout.results("crossing")
-    (block,) = [json.loads(path.read_text()) for path in run_dir.glob("raw/*/block.json")]
+    (block,) = [json.loads(path.read_text()) for path in run_dir.glob("raw/*/*/block.json")]
     types = block["duel"]["types"]
     assert len({of_type["query_type"] for of_type in types}) == 9
     for of_type in types:
@@ -82,7 +82,7 @@ def test_victoriametrics_answers_the_same_questions_with_the_same_values(checkou
     assert levels == ["values"] * 9
     made = {
         file["format"]: file["content_checksum"]
-        for file in json.loads((run_dir / "raw/workload.json").read_text())["data"]
+        for file in json.loads((run_dir / "raw/host1/workload.json").read_text())["data"]
     }
     assert made["influx"] == made["victoriametrics"]
     report = (run_dir / "report.md").read_text()

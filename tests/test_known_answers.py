@@ -136,10 +136,10 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
         assert f"planted: {candidate}" in said.partition("## What changed in the sources")[2]
     assert said.count("this server does not record where it waits") == 4
     assert sum(path.stat().st_size for path in run_dir.glob("plots/flame-candidate-*.svg")) < 1_000_000
-    read = [line for line in (run_dir / "raw/events.jsonl").read_text().splitlines() if '"profile"' in line]
+    read = [line for line in (run_dir / "raw/host1/events.jsonl").read_text().splitlines() if '"profile"' in line]
     assert len(read) == 2
     assert json.loads(read[0])["t"] > max(
-        b["ended"] for b in map(block, run_dir.glob("raw/*/block.json")) if b["kind"] != "profile"
+        b["ended"] for b in map(block, run_dir.glob("raw/*/*/block.json")) if b["kind"] != "profile"
     )
 
 
@@ -161,9 +161,9 @@ def test_a_wrong_answer_in_a_hundred_and_fifty_is_found(checkout, tmp_path):
     command[-1] += " duel.sittings=1"  # it lies at its n-th answer, and begins anew at each start
     said = checkout.make(*command, expect=2)
     run_dir = checkout.results("known")
-    (failure,) = json.loads((run_dir / "raw/001/block.json").read_text())["failures"]
+    (failure,) = json.loads((run_dir / "raw/host1/001/block.json").read_text())["failures"]
     assert (failure["variant"], failure["part"]) == ("candidate", "duel")
     assert "the values are" in failure["message"]
-    (difference, *_) = json.loads((run_dir / "raw/001/duel/differences.json").read_text())
+    (difference, *_) = json.loads((run_dir / "raw/host1/001/duel/differences.json").read_text())
     assert difference["bodies"][0] != difference["bodies"][1]
     assert failure["query_type"] in said

@@ -48,12 +48,12 @@ def run(results, name, *, events=("run-start", "run-end ok"), blocks=None, creat
     """Write a run with a warm-up block and two blocks; ``blocks`` are finished (all if None). Return its directory."""
     path = write_run(results / name, SPEC)
     change(path, created=created, **plan)
-    found = sorted(path.glob("raw/[0-9]*"))
+    found = sorted(path.glob("raw/host1/[0-9]*"))
     for extra in found[len(found) if blocks is None else blocks :]:
         shutil.rmtree(extra)
     if events:
         lines = (json.dumps({"t": 1.0, "event": event.partition(" ")[0]} | status(event)) for event in events)
-        (path / "raw/events.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        (path / "raw/host1/events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
@@ -68,7 +68,7 @@ def change(path, **plan):
     file.write_text(json.dumps(json.loads(file.read_text()) | plan))
 
 
-FIRST = "raw/001"
+FIRST = "raw/host1/001"
 """The directory of the first measured block."""
 
 
@@ -116,13 +116,13 @@ class TestStates:
     def test_a_partial_block_and_a_spare_one(self, results):
         """A partial block does not count; a spare block counts after it was run."""
         path = run(results, "r")
-        shutil.copytree(path / FIRST, path / "raw/009.partial")
+        shutil.copytree(path / FIRST, path / "raw/host1/009.partial")
         assert "ended 3 of 3" in rows(results)["r"]
         with (path / "plan/blocks.tsv").open("a") as stream:
             stream.write("3\t\thost1\tspare\t\t\t\t\t\n")
         assert "ended 3 of 3" in rows(results)["r"]
-        shutil.copytree(path / FIRST, path / "raw/003")
-        record = path / "raw/003/block.json"
+        shutil.copytree(path / FIRST, path / "raw/host1/003")
+        record = path / "raw/host1/003/block.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"block": 3, "kind": "spare"}))
         assert "ended 4 of 4" in rows(results)["r"]
 
@@ -226,7 +226,7 @@ class TestBroken:
             (lambda path: (path / "plan/experiment.json").write_text("{}"), "was made by an older tsduel"),
             (lambda path: (path / "plan/experiment.json").write_bytes(b"\xff"), "not JSON: not UTF-8"),
             (lambda path: change(path, variants=7), "unreadable: plan/experiment.json: variants: "),
-            (lambda path: (path / FIRST / "block.json").write_text("{}"), "unreadable: raw/001/block.json"),
+            (lambda path: (path / FIRST / "block.json").write_text("{}"), "unreadable: raw/host1/001/block.json"),
             (lambda path: (path / "plan/blocks.tsv").unlink(), "unreadable: plan/blocks.tsv is missing"),
             (lambda path: compared(path, rows=None), "unreadable: TypeError in its files"),
         ],
@@ -247,7 +247,7 @@ class TestBroken:
         (path / "plan/experiment.json").unlink()
         os.mkfifo(path / "plan/experiment.json")
         path = run(results, "torn", events=("run-start", "block-start"), blocks=1)
-        with (path / "raw/events.jsonl").open("ab") as stream:
+        with (path / "raw/host1/events.jsonl").open("ab") as stream:
             stream.write(b'\xff\n{"t": 1, "event": "run-e')
         (results / "nowhere").symlink_to("gone")
         (results / "circle").symlink_to("circle")

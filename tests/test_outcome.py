@@ -76,8 +76,8 @@ def test_an_unforeseen_error_is_a_sentence_too(tmp_path, monkeypatch, capsys):
     run = synthetic.write_run(tmp_path / "results/run", SPEC)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["tsduel", "tidy", "run"])
-    (run / "raw/001/baseline/load.json").unlink()
-    (run / "raw/001/baseline/load.json").mkdir()
+    (run / "raw/host1/001/baseline/load.json").unlink()
+    (run / "raw/host1/001/baseline/load.json").mkdir()
     assert cli.main() == codes.DEFECT
     said = capsys.readouterr().err
     assert said.startswith("tsduel: a defect of ours in `tidy` (IsADirectoryError(21, 'Is a directory') in ")

@@ -439,10 +439,10 @@ class TestTyped:
         ("change", "sentence"),
         [
             ({"plan_version": None}, "was made by another tsduel"),
-            ({"plan_version": 1}, "was made by an older tsduel (its plan has version 1, this one reads 4)"),
+            ({"plan_version": 1}, "was made by an older tsduel (its plan has version 1, this one reads 5)"),
             ({"schema": 1, "plan_version": ...}, "was made by an older tsduel (its plan has version 1, "),
             ({"imported": None}, "experiment.json: imported: Extra inputs are not permitted; a plan is never edited"),
-            ({"plan_version": 5}, "was made by another tsduel (its plan has version 5"),
+            ({"plan_version": 6}, "was made by another tsduel (its plan has version 6"),
             ({"hosts": 3}, "experiment.json: hosts: Input should be a valid array; a plan is never edited"),
             ({"surprise": 3}, "experiment.json: surprise: Extra inputs are not permitted"),
         ],

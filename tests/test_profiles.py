@@ -55,7 +55,7 @@ def test_the_function_that_was_planted_is_the_first_line(tmp_path):
     assert first[5] == "0.0 → 5.6"
     assert "5,000 → 5,350 µs an exchange (+7.0 %, by chance up to 13.6) in the profile. It is part of, in" in said
     assert re.search(r"CPU of a query, all types [-+]\d\S* % \(", said)
-    assert f"-sample_index=cpu -diff_base={run}/raw/profiles/baseline.queries.server.cpu.pprof {run}/raw" in said
+    assert f"-sample_index=cpu -diff_base={run}/raw/host1/profiles/baseline.queries.server.cpu.pprof {run}/raw" in said
     table = (run / "tidy/profiles.csv").read_text()
     assert f"candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,1,{PLANTED[2]},600000000,600000000," in table
     assert "candidate,queries,server,cpu,cpu,nanoseconds,10000000,2000,1,runtime.nanotime,0,600000000," in table

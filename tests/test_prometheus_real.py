@@ -39,7 +39,7 @@ def test_prometheus_goes_from_an_experiment_to_a_report(checkout):
     said = ask(checkout, "prometheus", "--query.max-concurrency=4", queries=queries, design=ONE_BLOCK)
     run_dir = checkout.results("prometheus")
     samples = json.loads((run_dir / "plan/experiment.json").read_text())["workload"]["samples"]
-    found = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    found = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
     assert [block["status"] for block in found] == ["ok"]
     for of_type in (of_type for block in found for of_type in block["duel"]["types"]):
         assert of_type["exchanges"] == of_type["compared"] >= 8
@@ -65,7 +65,7 @@ def test_prometheus_goes_from_an_experiment_to_a_report(checkout):
 def test_a_flag_that_prometheus_does_not_know(checkout):
     """The block fails at once with Prometheus' own words."""
     ask(checkout, "unknown", "--no-such.flag", design=ONE_BLOCK, queries={"types": TYPES[:1]}, expect=2)
-    block = json.loads((checkout.results("unknown") / "raw/001/block.json").read_text())
+    block = json.loads((checkout.results("unknown") / "raw/host1/001/block.json").read_text())
     (failure,) = block["failures"]
     assert (failure["variant"], failure["phase"]) == ("candidate", "start")
     assert "unknown long flag '--no-such.flag'" in failure["message"]

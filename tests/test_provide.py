@@ -145,7 +145,7 @@ class TestFaults:
         """After preemption the next provision moves its blocks away, and rents another with a new deadline."""
         rented.plan()
         _, first = rented.provision()
-        block = rented.run_dir / "raw" / "001"
+        block = rented.run_dir / "raw/host1/001"
         block.mkdir(parents=True)
         (block / "block.json").write_text("{}")
         rented.api.preempt()
@@ -154,7 +154,7 @@ class TestFaults:
         assert done.returncode == 0, done.stderr
         assert second["expires"] > first["expires"]
         assert "blocks of two machines are not compared" in done.stderr
-        assert (rented.run_dir / "raw-of-lost-machine-1" / "001" / "block.json").exists()
+        assert (rented.run_dir / "raw-of-lost-machine-1/host1/001/block.json").exists()
         assert not (rented.run_dir / "raw").exists()
         rented.destroy()
 

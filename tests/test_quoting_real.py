@@ -64,7 +64,7 @@ def test_everything_odd_reaches_the_database_as_it_is(tmp_path, monkeypatch):
     (run_dir / "build/tsbs.json").write_text(json.dumps({"bin_dir": str(FAKES)}))
     odd.make("run", "RUN=odd")
     for side in ("baseline", "candidate"):
-        log = (run_dir / f"raw/001/{side}/server.log").read_text()
+        log = (run_dir / f"raw/host1/001/{side}/server.log").read_text()
         lines = dict(line.split(" ", 1) for line in log.splitlines() if line[:4] in {"argv", "env "})
         assert set(flags) <= set(json.loads(lines["argv"]))
         assert json.loads(lines["env"])["FAKE_TEXT"] == f"{NASTY}\nb"

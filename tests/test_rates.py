@@ -128,7 +128,7 @@ def test_a_block_at_fixed_rates(project):
             assert (query["planned"], query["answered"], batch["planned"], batch["answered"]) == (50, 50, 20, 20)
             assert phase["samples"] == phase["counters"]["stored"] == 2000
             assert [rung["held"] for rung in block["capacity"][variant]["phases"]] == [True, True]
-            counts = read_counts(project.run_dir / "raw" / name / variant / "mixed.csv.gz")
+            counts = read_counts(project.run_dir / "raw/host1" / name / variant / "mixed.csv.gz")
             assert sum(counts[50.0, "query", "response"].values()) == 50
             assert max(counts[50.0, "query", "response"]) >= query["response_ns"]["max"]
     (feed,) = (project.cache / "scratch").glob("feed.mixed.*")
@@ -139,7 +139,7 @@ def test_a_block_at_fixed_rates(project):
 
     block = project.block("002")
     block["mixed"]["candidate"]["phases"][0]["void"] = "the client used 97 % of its CPUs"
-    (project.run_dir / "raw/002/block.json").write_text(json.dumps(block))
+    (project.run_dir / "raw/host1/002/block.json").write_text(json.dumps(block))
     run = open_run(project.run_dir)
     tidy.main(run.path)
     pooled = read_table(run.path, "responses")
@@ -172,7 +172,7 @@ def test_a_block_at_fixed_rates(project):
 def into_cells(run, cells):
     """Make a sweep of a run: its blocks become those of cells, by the block's name."""
     for name, cell in cells.items():
-        synthetic.edit(run / "raw" / name / "block.json", cell=cell)
+        synthetic.edit(run / "raw/host1" / name / "block.json", cell=cell)
     settings = [{"name": cell, "set": {"workload.scale": int(cell[-1])}} for cell in cells.values()]
     synthetic.edit_plan(run, cells=settings)
     path = run / "plan/blocks.tsv"

@@ -20,14 +20,15 @@ from fakeproject import FAKES, agent, wait_for
 from gitrepo import Repository
 from renting import named
 
+from tsduel.build import ansible
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component, SshHost, SshPlace, Variant
 from tsduel.core.rundir import open_run
 from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, probe, stream
-from tsduel.places.ssh.link import Link, is_home
+from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
-from tsduel.rounds import attend, follow
+from tsduel.rounds import attend, elsewhere, follow
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 
@@ -315,16 +316,16 @@ class TestAttendant:
         for number in (1, 2):
             assert f"block {number} ok in " in said
             assert f"block {number} baseline load " in said
-        assert is_home(attended.run_dir)
+        assert attended.fetched.exists()
         assert attended.state().word == "none"
         assert project.alive() == []
 
         (attended.raw / "001/baseline/server.log").write_text("cut")
-        (attended.raw / "host1.json").unlink()
-        profile = project.run_dir / "raw/profiles/baseline.cpu.pprof"
+        (attended.run_dir / "raw/host1.json").unlink()
+        profile = project.run_dir / "raw/host1/profiles/baseline.cpu.pprof"
         profile.parent.mkdir(parents=True)
         profile.write_bytes(b"pprof")
-        wrong = ["001/baseline/server.log", "host1.json", "profiles/baseline.cpu.pprof"]
+        wrong = ["host1.json", "host1/001/baseline/server.log", "host1/profiles/baseline.cpu.pprof"]
         assert sorted(attended.missing()) == wrong
         attended.bring_home()
         assert attended.missing() == []
@@ -338,7 +339,7 @@ class TestAttendant:
         attended = link(variants={"baseline": broken, "candidate": broken}, design={"max_failed_blocks": 0})
         assert attendant(attended).attend() == 3
         assert "of the blocks failed (design.max_failed_blocks is 0): the run stops here" in capsys.readouterr().out
-        assert not is_home(attended.run_dir)
+        assert not attended.fetched.exists()
 
     def test_a_machine_that_stays_away_is_given_up_with_the_way_back(self, link, tmp_path):
         """After a limited time; without a first contact at once."""
@@ -382,6 +383,38 @@ class TestAttendant:
         assert attendant(attended).attend() == 0
         assert taken == [attended.run_dir] * 2
 
+    def test_the_end_of_the_only_machine_is_the_end_of_the_run(self, link, tmp_path, capsys, monkeypatch):
+        """What was killed there gives its exit code, an error is raised as it is, and no host is called lost."""
+        attended = link()
+        fleet = elsewhere.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
+        with monkeypatch.context() as patch:
+            patch.setattr(attend.Attendant, "attend", lambda _: 137)
+            assert fleet.attend() == 137
+        killed = "tsduel: what ran on there was killed (exit code 137); finished blocks are kept. To go on: make tsbs"
+        assert f"{killed} RUN=home" in capsys.readouterr().err
+        (tmp_path / "away").touch()
+        with pytest.raises(NoConnectionError):
+            fleet.attend()
+        assert "is lost" not in capsys.readouterr().err
+        assert not (attended.run_dir / elsewhere.LOST).exists()
+
+    def test_the_first_machines_builds_are_the_runs_and_another_ones_are_named(self, link, capsys):
+        """Records and logs of the first machine are copied to build/; a program with another checksum is named."""
+        first = link()
+        links = {name: replace(first, name=name) for name in ("host1", "host2")}
+        for name, one in links.items():
+            (one.apart / "build").mkdir(parents=True)
+            (one.apart / "build/agent.json").write_text(json.dumps({"sha256": "equal", "binary": name}))
+            (one.apart / "build/candidate.json").write_text(json.dumps({"sha256": name}))
+        (first.apart / "build/baseline.log").write_text("cannot compile")
+        ansible.compare_builds(first.run_dir, links)
+        assert json.loads((first.run_dir / "build/candidate.json").read_text()) == {"sha256": "host1"}
+        assert (first.run_dir / "build/baseline.log").read_text() == "cannot compile"
+        assert capsys.readouterr().err == (
+            "candidate is not byte for byte the same on host2 as on host1 (another Go?): hosts are "
+            "compared with care, see host/HOST/build/candidate.json\n"
+        )
+
     def test_a_machine_where_nothing_is_built_runs_nothing(self, link):
         """Without a record of the build, or without the program there, nothing runs."""
         attended = link()
@@ -401,8 +434,8 @@ class TestSecondView:
         outputs = {"hosts": {"host1": {"address": "there", "user": None, "port": None}}}
         (attended.run_dir / "host/outputs.json").write_text(json.dumps(outputs))
         host = SshHost(user=None, address="there", port=None, directory=str(tmp_path))
-        elsewhere = SshPlace(config_file=None, hosts={"host1": host})
-        open_run(attended.run_dir).plan.model_copy(update={"place": elsewhere}).write(attended.run_dir)
+        place = SshPlace(config_file=None, hosts={"host1": host})
+        open_run(attended.run_dir).plan.model_copy(update={"place": place}).write(attended.run_dir)
         (attended.run_dir / "plan/forecast.json").unlink(missing_ok=True)
         capsys.readouterr()
         assert follow.main(attended.run_dir, {"VIEW": "plain"}) == 0
@@ -411,7 +444,7 @@ class TestSecondView:
     @staticmethod
     def expected(attended):
         """Return all lines of a run that is over."""
-        events = Tail(Path(attended.there) / "raw/events.jsonl").read()
+        events = Tail(Path(attended.there) / "raw/host1/events.jsonl").read()
         return [line for event in events if (line := event.line())]
 
     def test_a_run_that_nobody_attends_is_followed_over_ssh(self, link, tmp_path, capsys, monkeypatch):
@@ -424,8 +457,9 @@ class TestSecondView:
         assert said == self.expected(attended)
         assert said[-1].endswith("all blocks are run")
         assert not (attended.raw / "events.jsonl").exists()
-        assert attendant(attended).attend() == 0
-        there = Path(attended.there) / "raw/events.jsonl"
+        fleet = elsewhere.Fleet(attended.run_dir, {"host1": attended}, lambda _: show.View({}, lambda _: None))
+        assert fleet.attend() == 0
+        there = Path(attended.there) / "raw/host1/events.jsonl"
         assert (attended.raw / "events.jsonl").read_bytes() == there.read_bytes()
         # The run is over, so the files here are shown.
         monkeypatch.setattr(follow.Link, "all", lambda _: pytest.fail("the other machine was asked"))

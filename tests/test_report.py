@@ -77,7 +77,7 @@ def test_the_first_screen_answers(tmp_path):
 def two_clients(run):
     """Have two clients load as much each as one did."""
     edit_plan(run, lambda plan: plan.update(topology={"host1": ["client"], "host2": ["client"], "host3": ["server"]}))
-    for path in run.glob("raw/*/block.json"):
+    for path in run.glob("raw/*/*/block.json"):
         block = json.loads(path.read_text())
         for variant, solo in block["solo"].items():
             of = {"share": 0.93, "cpus": 4}
@@ -88,7 +88,7 @@ def two_clients(run):
                 shutil.copy(alone, path.parent / variant / f"load-host1.{suffix}")
                 alone.rename(path.parent / variant / f"load-host2.{suffix}")
         path.write_text(json.dumps(block))
-    path = run / "raw/workload.json"
+    path = run / "raw/host1/workload.json"
     made = json.loads(path.read_text())
     path.write_text(json.dumps(made | {"data": [], "groups": [made["data"][0] | {"host": "host2"}]}))
 
@@ -203,7 +203,7 @@ def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_o
 
     def died(run):
         for block, kept in ((1, "cpu-max-all-1"), (2, "double-groupby-1")):
-            path = run / f"raw/{block:03}/duel/exchanges.csv.gz"
+            path = run / f"raw/host1/{block:03}/duel/exchanges.csv.gz"
             head, *rows = gzip.decompress(path.read_bytes()).decode().splitlines()
             rows = [row for row in rows if row.startswith(kept)][:1]
             path.write_bytes(gzip.compress("\n".join([head, *rows, ""]).encode()))
@@ -236,7 +236,7 @@ def test_counters_that_do_not_scatter_have_moved_as_well(tmp_path):
     """From none to some, which is no percent, and by the same in every block, which has no interval."""
 
     def counted(run):
-        for path in run.glob("raw/0*/block.json"):
+        for path in run.glob("raw/host1/0*/block.json"):
             duel = json.loads(path.read_text())["duel"]
             for one in duel["types"]:
                 one["counters"]["candidate"] |= {
@@ -255,7 +255,7 @@ def test_an_estimate_of_nothing_is_a_sentence(tmp_path):
     """Both loads take the same time."""
 
     def same(run):
-        for path in run.glob("raw/*/candidate/load.json"):
+        for path in run.glob("raw/host1/*/candidate/load.json"):
             shutil.copy(path.parents[1] / "baseline/load.json", path)
 
     assert "I.e. v1.133.0 was as fast (estimate over 6 blocks)." in text(made(tmp_path, same))
@@ -273,7 +273,7 @@ def test_a_killed_run_has_a_report(tmp_path, capsys):
 
     def killed(run):
         for block in range(2, 7):
-            shutil.rmtree(run / f"raw/{block:03}")
+            shutil.rmtree(run / f"raw/host1/{block:03}")
 
     run = made(tmp_path, killed)
     assert "over 1 valid block of 6" in text(run)
@@ -288,7 +288,7 @@ def test_blocks_on_kept_data_lack_no_check_of_a_load(tmp_path):
 
     def keep(run, *loads):
         for number in {1, 2, 3, 4, 5, 6} - set(loads):
-            path = run / f"raw/{number:03}/block.json"
+            path = run / f"raw/host1/{number:03}/block.json"
             checks = json.loads(path.read_text())["checks"]
             synthetic.edit(
                 path, checks=[check for check in checks if not check["check"].startswith(("samples", "load"))]
@@ -300,7 +300,7 @@ def test_blocks_on_kept_data_lack_no_check_of_a_load(tmp_path):
 
     def killed(run):
         keep(run)
-        shutil.rmtree(run / "raw/006")
+        shutil.rmtree(run / "raw/host1/006")
 
     said = text(made(tmp_path / "b", killed, reload="once"))
     assert re.search(r"samples sent = .*\| checked 2 of 2 +\| ✓ +\|", said)
@@ -312,7 +312,7 @@ def test_only_a_warmup_block(tmp_path):
 
     def nothing(run):
         for block in range(1, 7):
-            shutil.rmtree(run / f"raw/{block:03}")
+            shutil.rmtree(run / f"raw/host1/{block:03}")
 
     found = text(made(tmp_path, nothing))
     assert "? nothing was measured" in found
@@ -325,7 +325,7 @@ def test_missing_host_and_builds_are_left_out(tmp_path):
     """What was not recorded is not invented."""
 
     def bare(run):
-        for path in [run / "raw/host1.json", run / "raw/workload.json", *run.glob("build/*.json")]:
+        for path in [run / "raw/host1.json", run / "raw/host1/workload.json", *run.glob("build/*.json")]:
             path.unlink()
 
     assert "| kernel" not in text(made(tmp_path, bare))
@@ -383,7 +383,7 @@ def test_places_and_the_environment_are_told(tmp_path):
     """In a sentence each; where nobody can read frames, that is said."""
 
     def unknown(run):
-        for path in run.glob("raw/0*/block.json"):
+        for path in run.glob("raw/host1/0*/block.json"):
             duel = json.loads(path.read_text())["duel"]
             places = [place | {"frames": -1} for place in duel["places"]]
             synthetic.edit(path, duel=duel | {"places": places})

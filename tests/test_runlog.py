@@ -69,7 +69,7 @@ def test_the_go_program_writes_the_same_lines_over_several_sessions(project):
     built = project.run_dir / "build" / "candidate.json"
     built.rename(project.root / "candidate.json")
     project.run(expect=2)
-    events = project.run_dir / "raw/events.jsonl"
+    events = project.run_dir / "raw/host1/events.jsonl"
     with events.open("ab") as stream:
         stream.write(b'{"t":1,"event":"no')
     (project.root / "candidate.json").rename(built)

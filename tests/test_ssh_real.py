@@ -72,7 +72,7 @@ def words_for(bare, run, user=USERS[0], **more):
 
 def events(run_dir):
     """Return the names of the events that have come home."""
-    path = run_dir / "raw" / "events.jsonl"
+    path = run_dir / "raw/host1/events.jsonl"
     return [json.loads(line)["event"] for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -135,7 +135,7 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     said = log.read_text()
     assert f"no connection to tester@{bare.address}; the run goes on there; trying again in 1 s" in said
 
-    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/block.json"))]
+    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
     assert [block["status"] for block in blocks] == ["ok"] * 2
     assert json.loads((run_dir / "raw/host1.json").read_text())["hostname"] == "bare"
     assert (events(run_dir).count("run-start"), events(run_dir).count("block-end")) == (1, 2)
@@ -162,7 +162,8 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     assert bare.ssh(f"stat -c %a {OURS}").stdout == "700\n"
 
     # The same again, as if it were not: Ansible finds nothing to change.
-    (run_dir / "host/fetched.json").unlink()
+    for fetched in ("host/fetched.json", "host/host1/fetched.json"):
+        (run_dir / fetched).unlink()
     assert re.search(r"ok=\d+ +changed=0 +unreachable=0 +failed=0", make("build", f"RUN={run_name}"))
 
     # What does not build says why at home, too: a bisection steps around it.
@@ -207,8 +208,10 @@ def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):
     assert re.search(rf"{run_name} (is stopped|does not run) on tester@{bare.address}", said)
     assert left(bare) == []
     finished = make("fetch", f"RUN={run_name}")
-    here = sorted(p.parent.name for p in run_dir.glob("raw/*/block.json"))
-    there = bare.ssh(f"cd {OURS}/runs/{run_name}/raw && ls -d */ | grep -v partial").stdout.replace("/", "").split()
+    here = sorted(p.parent.name for p in run_dir.glob("raw/*/*/block.json"))
+    there = (
+        bare.ssh(f"cd {OURS}/runs/{run_name}/raw/host1 && ls -d */ | grep -v partial").stdout.replace("/", "").split()
+    )
     assert here == there
     assert f"{len(here)} of 12 blocks are finished" in finished
 

@@ -368,7 +368,9 @@ def test_two_cells_run_in_turn(project):
     for block in run.blocks:
         sent = {check.actual for check in block.checks if check.check == "samples_sent"}
         assert sent == {plan.at(block.cell).workload.samples}
-    workload, counts = (json.loads((run.path / f"raw/{name}.json").read_text()) for name in ("workload", "calibration"))
+    workload, counts = (
+        json.loads((run.path / f"raw/host1/{name}.json").read_text()) for name in ("workload", "calibration")
+    )
     assert [one["cells"] for one in workload["data"]] == [[name] for name in names]
     assert set(counts["cells"]) == set(names)
     tidy.main(run.path)

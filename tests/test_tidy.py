@@ -156,7 +156,7 @@ def test_distributions_are_pooled_over_the_blocks_that_count(tmp_path):
         [
             sat["candidate"]
             for block in (1, 3)
-            for sat in read_exchanges(run / f"raw/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"].values()
+            for sat in read_exchanges(run / f"raw/host1/00{block}/duel/exchanges.csv.gz")["cpu-max-all-1"].values()
         ]
     )
     by_quantile = {float(row["quantile"]): float(row["value_ms"]) for row in mine}
@@ -179,7 +179,7 @@ def test_time_series_stay_in_their_phase(run):
 def test_load_curve_reaches_its_end(tmp_path):
     """The last interval, which TSBS never prints, is added when it is long enough; time begins with the load."""
     run = synthetic.write_run(tmp_path / "run", SPEC)
-    (run / "raw/001/baseline/load.csv").write_text(
+    (run / "raw/host1/001/baseline/load.csv").write_text(
         "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
         "100,-,-,-,-,-,-\n101,50.00,5.000000E+01,25.00,-,-,-\n\nSummary:\n"
         "loaded 110 metrics in 2.600sec with 4 workers (mean rate 42.30 metrics/sec)\n"
@@ -243,7 +243,7 @@ class TestBlocks:
         run = made(tmp_path, blocks=3, void={1: "candidate started with answers of an earlier process"})
         assert causes(run)[1] == "void"
         assert not [row for row in table(run, "pairs") if row["block"] == "1"]
-        (run / "raw/003").rename(run / "raw/003.partial")
+        (run / "raw/host1/003").rename(run / "raw/host1/003.partial")
         tidy.main(run)
         assert causes(run)[3] == "missing"
         assert {row["block"] for row in table(run, "measurements")} == {"0", "1", "2"}
@@ -268,7 +268,7 @@ class TestBlocks:
     def test_what_a_block_has_no_coin_for_is_not_known(self, tmp_path):
         """A record of a kind that draws nothing for starts."""
         run = synthetic.write_run(tmp_path / "run", SPEC)
-        synthetic.edit(run / "raw/001/block.json", start=[])
+        synthetic.edit(run / "raw/host1/001/block.json", start=[])
         tidy.main(run)
         assert [row["start"] for row in table(run, "blocks") if row["block"] == "1"] == [""]
         typical = [row for row in table(run, "pairs") if row["metric"] == "duel_typical_ms" and row["block"] == "1"]
@@ -288,16 +288,16 @@ def test_a_load_of_which_nothing_was_exchanged_has_no_figure(tmp_path):
         tmp_path / "run",
         synthetic.Spec(**(vars(SPEC) | {"duel_load": True, "failed": {1: ("candidate", "duel", "gone")}})),
     )
-    path = run / "raw/001/duel"
+    path = run / "raw/host1/001/duel"
     path.mkdir(exist_ok=True)
-    duel = json.loads((run / "raw/002/block.json").read_text())["duel"]
+    duel = json.loads((run / "raw/host1/002/block.json").read_text())["duel"]
     lost = {"exchanges": 0, "lines": 0, "samples": 0, "seconds": 0.0, "cpu_ns": {"baseline": 0, "candidate": 0}}
     for rows in ("", "0,01,2000,,4000000\n"):
         for name, head in (("load", "k,order,lines"), ("exchanges", "query_type,k,order,bytes")):
             text = f"{head},baseline_ns,candidate_ns\n{rows if name == 'load' else ''}"
             (path / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
         nothing = duel | {"types": [], "idle": None, "load": [lost | {"cpu_ns_by_role": {"baseline": None}}]}
-        synthetic.edit(run / "raw/001/block.json", duel=nothing)
+        synthetic.edit(run / "raw/host1/001/block.json", duel=nothing)
         tidy.main(run)
         of = {row["block"] for row in table(run, "pairs") if row["metric"] == "duel_load_typical_ms"}
         assert of == {"0", "2"}
@@ -308,7 +308,7 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     with pytest.raises(UserError, match="not a run directory"):
         tidy.main(tmp_path)
     run = synthetic.write_run(tmp_path / "run", SPEC)
-    path = run / "raw/001/duel/exchanges.csv.gz"
+    path = run / "raw/host1/001/duel/exchanges.csv.gz"
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:10] + b"\xff" * 50):
         path.write_bytes(damaged)
@@ -318,11 +318,11 @@ def test_files_that_cannot_be_read_are_a_sentence(tmp_path):
     with pytest.raises(UserError, match=r"exchanges\.csv\.gz is missing, though its block was finished"):
         tidy.main(run)
     path.write_bytes(gzip.compress(b"query_type,k,order,bytes\n"))
-    record = run / "raw/001/block.json"
+    record = run / "raw/host1/001/block.json"
     record.write_text(record.read_text()[:100])
     with pytest.raises(UserError, match=r"block\.json:\d+: not JSON"):
         tidy.main(run)
-    for block in run.glob("raw/0*"):
+    for block in run.glob("raw/host1/0*"):
         block.rename(f"{block}.partial")
     with pytest.raises(UserError, match="no block has finished"):
         tidy.main(run)

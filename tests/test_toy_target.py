@@ -86,7 +86,7 @@ def test_the_page_is_followed_to_a_report(tmp_path):
     for expected in ("Does the greeting make it slower?", f"Checked {len(checks)} of {len(checks)}, none"):
         assert expected in report
     assert not re.search(r"\bnan\b|\bNone\b|Not drawn|VictoriaMetrics|vm_", report)
-    assert (run_dir / "raw/001/candidate/server.log").read_text() == "good evening\n"
+    assert (run_dir / "raw/host1/001/candidate/server.log").read_text() == "good evening\n"
 
     said = checkout.make("tsbs", "EXPERIMENT=experiments/toy.yml", f"{settings} queries.types=[lastpoint]", expect=2)
     assert "it cannot be asked lastpoint; allowed: cpu-max-all-1, single-groupby-1-1-1" in said

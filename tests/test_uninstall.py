@@ -162,7 +162,7 @@ class TestThere:
         ssh.write_text(FAKE_SSH)
         ssh.chmod(0o755)
         directory = tmp_path / "there"
-        for name in ("plan/ansible-vars.json", "project/scripts/with-go", "raw/001/block.json"):
+        for name in ("plan/ansible-vars.json", "project/scripts/with-go", "raw/host1/001/block.json"):
             write(directory / "runs/r" / name)
         call("mark-cache", directory / "cache")
         fill(directory / "cache")

@@ -51,7 +51,7 @@ def loading(project):
 
 def last_event(project):
     """Return name and status of the newest event."""
-    last = Tail(project.run_dir / "raw/events.jsonl").read()[-1]
+    last = Tail(project.run_dir / "raw/host1/events.jsonl").read()[-1]
     return last.name, last.text("status")
 
 
@@ -131,7 +131,7 @@ def test_a_second_view_shows_the_same_and_ends_with_the_run(project, terminal):
     project.end(driver)
     plain = terminal(FOLLOW, project.run_dir, VIEW="verbose")
     assert plain.wait() == 0
-    events = Tail(project.run_dir / "raw/events.jsonl").read()
+    events = Tail(project.run_dir / "raw/host1/events.jsonl").read()
     seen = [line.partition("; forecast after ")[0] for line in plain.seen.lines if line]
     assert seen == [line for e in events if (line := e.line())]
 

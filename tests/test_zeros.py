@@ -249,7 +249,7 @@ def test_a_series_is_typed_twice(tmp_path):
     assert "zero-stale-1: pieces of memory of the candidate's and the baseline's executable: " in first.stderr
     assert first.stdout.splitlines()[1].split()[:2] == ["stale", "1"]
     assert "stale: off zero" in first.stdout
-    blocks = list(checkout.results("zero-stale-1").glob("raw/*/block.json"))
+    blocks = list(checkout.results("zero-stale-1").glob("raw/*/*/block.json"))
     assert len(blocks) == 2
     asked = json.loads((checkout.results("zero-stale-1") / "plan/experiment.json").read_text())["asked"]
     assert asked["knobs"]["CANDIDATE"].endswith(f"src/zeros-v1.132.0/{stale.TWINS[0]}")

@@ -100,8 +100,8 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 	}
 	*plan.Queries.Count = 20
 	spec := record.Spec{Plan: plan, Row: record.BlockRow{Block: 1, Kind: "measured", QueryTypes: types[:1]},
-		RunDir: root, Dir: filepath.Join(root, "raw", "001.partial"),
-		Scratch: filepath.Join(root, "scratch"), Events: record.NewEvents(root, true),
+		RunDir: root, Raw: filepath.Join(root, "raw"), Dir: filepath.Join(root, "raw", "001.partial"),
+		Scratch: filepath.Join(root, "scratch"), Events: record.NewEvents(root, filepath.Join(root, "raw"), true),
 		Builds: &record.Builds{TSBSBin: tsbs, Variants: map[string]record.Build{}}, Workload: &record.Workload{}}
 	for _, name := range []string{"baseline", "candidate"} {
 		addVariant(spec, name)

@@ -43,11 +43,7 @@ func (c *client) drive(ctx context.Context, v *variant) (exit proc.Exit, err err
 	if err := errors.Join(err, failed); err != nil {
 		return exit, err
 	}
-	s := v.front()
-	if c.name == "load" {
-		s = v.written()
-	}
-	p, err := machine.Execute(s.command(c.verb), c.stdin, stdout, stderr)
+	p, err := machine.Execute(v.front().command(c.verb), c.stdin, stdout, stderr)
 	if err != nil {
 		return exit, err
 	}
@@ -55,7 +51,7 @@ func (c *client) drive(ctx context.Context, v *variant) (exit proc.Exit, err err
 	return c.watch(ctx, v, p, p.Pid)
 }
 
-// working is a client at work, or several.
+// working is a client of queries at work, or all loaders.
 type working interface {
 	Ended() <-chan struct{}
 	Wait(context.Context) (proc.Exit, error)
@@ -115,33 +111,30 @@ func sleep(ctx context.Context, length time.Duration) error {
 	}
 }
 
-// loaders are TSBS's loaders, one a client. Several begin at one instant and load a group of the data each.
+// loaders are TSBS's loaders, one a client. All begin at one instant, and each loads its group of the data.
 type loaders struct {
 	all    []*loader
-	agreed time.Time     // when several begin
+	agreed time.Time     // when they begin
 	ended  chan struct{} // all have
 	failed *loader       // the first that did
 }
 
 type loader struct {
-	host           string
+	host           string // "" for the only client
 	on             machine.Machine
-	ahead          float64 // seconds by which its host's clock is ahead
-	call           verb
-	feed           string
-	prefix, remote string // its files begin with this, here and on its own host
+	ahead          float64 // by so many seconds is its host's clock
+	prefix, remote string  // its files begin with this, here and on its own host
 	pid            int
 	ran            machine.Ran
 	err            error
 }
 
-// loaders prepares one loader a file. Several are held. Kill has to be called, also after an error.
+// loaders prepares one loader a file, and holds it. Kill has to be called, also after an error.
 func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
 	l := &loaders{ended: make(chan struct{})}
 	for _, data := range files {
-		next := &loader{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load"),
-			feed: cmp.Or(data.FeedPath, data.Path)}
-		if len(files) > 1 {
+		next := &loader{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load")}
+		if data.Host != "" {
 			next.prefix += "-" + data.Host
 		}
 		next.remote = next.prefix
@@ -152,40 +145,23 @@ func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
 				return l, err
 			}
 		}
-		path := next.feed
+		feed := cmp.Or(data.FeedPath, data.Path)
+		path := feed
 		if strings.HasSuffix(path, ".zst") {
 			path = "-" // it is unpacked into stdin
 		}
 		w := a.Plan.Workload
-		next.call = verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
+		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
-		if len(files) > 1 {
-			held := machine.Held{Command: a.written().command(next.call), Feed: next.feed, Out: next.remote + ".csv",
-				Complaints: next.remote + ".stderr"}
-			if err := next.on.Hold(held, &next.pid); err != nil {
-				return l, err
-			}
+		held := machine.Held{Command: a.written().command(call), Feed: feed, Out: next.remote + ".csv",
+			Complaints: next.remote + ".stderr"}
+		if err := next.on.Hold(held, &next.pid); err != nil {
+			return l, err
 		}
 		l.all = append(l.all, next)
 	}
 	return l, nil
-}
-
-// work runs the loaders to their end. fed waits until their files are complete here.
-func (a *alone) work(ctx context.Context, c *client, l *loaders) (exit proc.Exit, fed func() error, err error) {
-	if len(l.all) > 1 {
-		l.letGo()
-		exit, err = c.watch(ctx, a.variant, l, 0)
-		return exit, func() error { return l.bring(".csv", ".stderr", ".json") }, err
-	}
-	loader := l.all[0]
-	c.verb, c.stdout, c.stderr = loader.call, loader.prefix+".csv", loader.prefix+".stderr"
-	if c.stdin, fed, err = machine.Unpacked(loader.feed); err != nil {
-		return exit, func() error { return nil }, err
-	}
-	exit, err = c.drive(ctx, a.variant)
-	return exit, fed, err
 }
 
 // letGo lets all loaders begin at one instant. It kills the others if one fails.
@@ -265,7 +241,7 @@ func (l *loaders) bring(suffixes ...string) (err error) {
 
 // words name the loader that failed, with its last words.
 func (l *loaders) words() (name, words string) {
-	if l.failed != nil {
+	if l.failed != nil && l.failed.host != "" {
 		return "the loader on " + l.failed.host, clientWords(l.failed.prefix + ".stderr")
 	}
 	return "the loader", clientWords(l.files(".stderr")...)

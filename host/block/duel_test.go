@@ -147,8 +147,9 @@ func toys(t *testing.T, wrong ...string) *frame {
 			"active_merges": {Name: "vm_active_merges"},
 			"answers_kept":  {Name: "vm_cache_entries"}, "inserted": {Name: "vm_rows_inserted_total"}},
 		Quiet: []string{"active_merges"}}
-	spec := record.Spec{RunDir: root, Dir: filepath.Join(root, "raw", "002"), Scratch: filepath.Join(root, "scratch"),
-		Events:   record.NewEvents(root, true),
+	spec := record.Spec{RunDir: root, Raw: filepath.Join(root, "raw"), Dir: filepath.Join(root, "raw", "002"),
+		Scratch:  filepath.Join(root, "scratch"),
+		Events:   record.NewEvents(root, filepath.Join(root, "raw"), true),
 		Row:      record.BlockRow{Block: 2, Turn: 2, Kind: "measured", QueryTypes: []string{"t"}},
 		Builds:   &record.Builds{Variants: map[string]record.Build{}},
 		Workload: &record.Workload{}, Calibration: &record.Calibration{Counts: map[string]int{"t": 40, "u": 30}},

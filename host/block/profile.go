@@ -39,17 +39,18 @@ type profileEntry struct {
 	sum profiles.Sum
 }
 
-// Profile runs one more block, which is not measured, and profiles its servers into raw/profiles. It is no
+// Profile runs one more block, which is not measured, and profiles its servers into raw/HOST/profiles. It is no
 // error if a profile cannot be read: profiles.json and a note say why.
 func Profile(ctx context.Context, spec record.Spec) error {
-	final := filepath.Join(spec.RunDir, "raw", "profiles")
+	final := filepath.Join(spec.Raw, "profiles")
 	if len(spec.Plan.Profile) == 0 {
 		return nil
 	}
 	plan, events := *spec.Plan, spec.Events
 	plan.Noise, plan.Mixed, plan.Capacity, plan.Queries.Solo = nil, nil, nil, false
 	spec.Plan, spec.Dir = &plan, final+".partial"
-	spec.Events = record.NewEvents(spec.Dir, true) // the block's own log; the run's events show it as one phase
+	// The block has its own log; the run's events show it as one phase.
+	spec.Events = record.NewEvents(spec.Dir, filepath.Join(spec.Dir, "raw"), true)
 	spec.Row = record.BlockRow{Host: spec.Host.Host, Kind: "profile"}
 	for _, v := range plan.Variants {
 		spec.Row.Order = append(spec.Row.Order, v.Name)

@@ -26,7 +26,7 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spec := record.Spec{Plan: &record.Plan{Variants: []record.Variant{{}}}, Row: record.BlockRow{Block: 1},
-				Events: record.NewEvents(t.TempDir(), false)}
+				Events: record.NewEvents(t.TempDir(), t.TempDir(), false)}
 			phase := record.RatePhase{Streams: []record.RateStream{stream}}
 			c.change(&phase)
 			r := &rates{variant: newVariant(newFrame(spec, nil, nil), record.Variant{}),

@@ -179,22 +179,21 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.written()))
 	}
 	s.listen(a.servers...)
-	exit, fed, err := a.work(ctx, &c, l)
+	l.letGo()
+	exit, err := c.watch(ctx, a.variant, l, 0)
 	// The CPU is read before the last tick, which may have to wait for an answer.
 	if now, gone := a.cpu(); gone == nil {
 		a.keepCPU("load", now.since(cpu))
 	}
 	stopTicks()
-	feedErr := fed()
+	missing := l.bring(".csv", ".stderr", ".json")
 	if err != nil {
 		return err
 	}
 	a.snapshots.Mark("load", "end", "")
 	s.over()
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
-	if len(files) > 1 {
-		s.Begin = record.Epoch(l.agreed)
-	}
+	s.Begin = record.Epoch(l.agreed)
 	s.close(exit.Code, planned)
 	if err := a.blameServer(ctx, exit.Code); err != nil {
 		return err
@@ -202,7 +201,7 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	loader, words := l.words()
 	err = a.equal("load_exit", 0, int64(exit.Code), "%s ended with %s: %s%s", loader, exitWords(exit.Code), words,
 		a.outOfMemory())
-	if err := cmp.Or(err, feedErr); err != nil {
+	if err := cmp.Or(err, missing); err != nil {
 		return err
 	}
 	if len(files) > 1 {

@@ -164,8 +164,9 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 			t.Fatal(err)
 		}
 	}
-	return &run{t, record.Spec{Plan: plan, RunDir: dir, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
-		Row: record.BlockRow{Coins: record.Coins{Order: order}}, Events: record.NewEvents(dir, true)}}
+	raw := filepath.Join(dir, "raw")
+	return &run{t, record.Spec{Plan: plan, RunDir: dir, Raw: raw, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
+		Row: record.BlockRow{Coins: record.Coins{Order: order}}, Events: record.NewEvents(dir, raw, true)}}
 }
 
 // block runs a block as the driver does.

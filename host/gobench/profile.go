@@ -13,10 +13,10 @@ import (
 )
 
 // Profile profiles, after all blocks, the benchmarks that all variants have, and writes
-// raw/profiles/VARIANT.KIND.pprof for each kind of gobench.profile. Every variant does as many operations as
+// raw/HOST/profiles/VARIANT.KIND.pprof for each kind of gobench.profile. Every variant does as many operations as
 // in a block, so profiles can be compared.
 func Profile(ctx context.Context, spec record.Spec) error {
-	final := filepath.Join(spec.RunDir, "raw", "profiles")
+	final := filepath.Join(spec.Raw, "profiles")
 	if _, err := os.Stat(final); err == nil || len(spec.Plan.GoBench.Profile) == 0 {
 		return nil
 	}

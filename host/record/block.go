@@ -18,7 +18,7 @@ const (
 	Failed = "failed"
 )
 
-// Block is raw/BBB/block.json: all variants once.
+// Block is raw/HOST/BBB/block.json: all variants once.
 type Block struct {
 	Schema   int    `json:"schema"`
 	Block    int    `json:"block"`
@@ -355,7 +355,7 @@ func (b *Block) Ratio(candidate, metric string, log float64) {
 	b.Ratios[candidate][metric] = log
 }
 
-// Difference is the first pair of answers to a query type that differ (raw/BBB/duel/differences.json).
+// Difference is the first pair of answers to a query type that differ (raw/HOST/BBB/duel/differences.json).
 type Difference struct {
 	QueryType string   `json:"query_type"`
 	K         int      `json:"k"`

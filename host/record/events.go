@@ -21,17 +21,22 @@ const (
 	progressEvery = 2 * time.Second
 )
 
-// Events writes raw/events.jsonl, run.log, and plain lines on stdout. It is safe for concurrent use, and
+// Events writes raw/HOST/events.jsonl, run.log, and plain lines on stdout. It is safe for concurrent use, and
 // ignores errors of writing: they are no reason to end a run.
 type Events struct {
-	runDir       string
+	runDir, raw  string
 	quiet        bool
 	mutex        sync.Mutex
 	nextProgress time.Time
 }
 
-// NewEvents of a run; quiet: nothing on stdout, since a screen shows the events.
-func NewEvents(runDir string, quiet bool) *Events { return &Events{runDir: runDir, quiet: quiet} }
+// NewEvents of a run and its directory raw/HOST; quiet: nothing on stdout, since a screen shows the events.
+func NewEvents(runDir, raw string, quiet bool) *Events {
+	return &Events{runDir: runDir, raw: raw, quiet: quiet}
+}
+
+// RawDir returns the directory of what a host writes in a run.
+func RawDir(runDir, host string) string { return filepath.Join(runDir, "raw", host) }
 
 // Emit writes an event with its plain line, if it has one.
 func (e *Events) Emit(name string, fields Fields) {
@@ -137,7 +142,7 @@ func (e *Events) append(name string, now time.Time, fields Fields) {
 		e.append(name, now, short)
 		return
 	}
-	e.appendTo(filepath.Join(e.runDir, "raw", "events.jsonl"), append(line, '\n'))
+	e.appendTo(filepath.Join(e.raw, "events.jsonl"), append(line, '\n'))
 }
 
 func (e *Events) appendTo(path string, line []byte) {

@@ -65,7 +65,7 @@ func TestLinesOfWhatSeldomHappens(t *testing.T) {
 func TestAnEventIsOneShortLine(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "raw", "events.jsonl"), "")
-	events := NewEvents(dir, true)
+	events := NewEvents(dir, filepath.Join(dir, "raw"), true)
 	events.Note(1, "candidate", "", strings.Repeat("x", 5000))
 	events.Note(2, "", "", strings.Repeat("\x01", 5000))
 	lines := strings.Split(strings.TrimSpace(read(t, filepath.Join(dir, "raw", "events.jsonl"))), "\n")

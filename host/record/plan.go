@@ -23,6 +23,7 @@ type Spec struct {
 	Row         BlockRow
 	Dir         string // of the block, before it is published
 	RunDir      string
+	Raw         string // RUN_DIR/raw/HOST, which this host alone writes
 	Scratch     string // for databases and unpacked data
 	Cache       string
 	Workload    *Workload    // nil for Go benchmarks
@@ -156,7 +157,7 @@ type Coins struct {
 	Ask   []string `json:"ask"`
 }
 
-// Name returns the name of the block's directory in raw/.
+// Name returns the name of the block's directory in raw/HOST.
 func (r BlockRow) Name() string { return fmt.Sprintf("%03d", r.Block) }
 
 // Builds says where the binaries are.

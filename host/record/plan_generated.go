@@ -6,7 +6,7 @@ package record
 import "time"
 
 // PlanVersion is the only plan/experiment.json that this program reads.
-const PlanVersion = 4
+const PlanVersion = 5
 
 // Plan: plan/experiment.json. A section that a kind of run does not have is None.
 type Plan struct {

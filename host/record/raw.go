@@ -7,7 +7,7 @@ import (
 
 // The files of raw/ beside the blocks.
 
-// NoiseReport is raw/noise.json: which blocks were spoilt from outside, and why.
+// NoiseReport is raw/HOST/noise.json: which blocks were spoilt from outside, and why.
 type NoiseReport struct {
 	Schema  int           `json:"schema"`
 	Blocks  []JudgedBlock `json:"blocks"` // without the warm-up
@@ -77,7 +77,7 @@ type Link struct {
 	ClockAheadMS float64 `json:"clock_ahead_ms"`
 }
 
-// Workload is raw/workload.json: the files of data and queries of a run.
+// Workload is raw/HOST/workload.json: the files of data and queries of a run.
 type Workload struct {
 	Data      []DataFile  `json:"data"`
 	Groups    []DataFile  `json:"groups,omitempty"` // if there are several clients: the part of the data that each loads
@@ -164,8 +164,8 @@ func (w *Workload) QueriesFor(target Target, queryType string) (QueryFile, error
 		queryType, target.QueryFormat, target.QueryForm)
 }
 
-// Calibration is raw/calibration.json, written once after the warm-up: the operations of a block, by query
-// type; Rows, Columns and CPU are of Go benchmarks.
+// Calibration is raw/HOST/calibration.json, written once after the warm-up: the operations of a block, by
+// query type; Rows, Columns and CPU are of Go benchmarks.
 type Calibration struct {
 	Cells      map[string]*Calibration `json:"cells,omitempty"`       // of a sweep: all other fields are in these
 	Counts     map[string]int          `json:"counts,omitempty"`      // exchanges
@@ -200,7 +200,7 @@ type TableCell struct {
 	Column string `json:"column"`
 }
 
-// Profiles is raw/profiles/profiles.json.
+// Profiles is raw/HOST/profiles/profiles.json.
 type Profiles struct {
 	Schema   int       `json:"schema"`
 	Profiles []Profile `json:"profiles"`

@@ -33,12 +33,12 @@ const (
 // Detached is a run that goes on if nobody watches. Its state is in RUN_DIR/control: pid (with when that
 // process began, and in which boot), exit (the exit code, after the end) and log.
 type Detached struct {
-	runDir, cache, control string
-	share                  []string // HOST and BLOCKs, as arguments of `tsduel-host run`
+	runDir, cache, control, raw string
+	share                       []string // HOST and BLOCKs, as arguments of `tsduel-host run`
 }
 
-// NewDetached of a run in a cache; share is for the process that runs its blocks.
-func NewDetached(runDir, cache string, share ...string) (*Detached, error) {
+// NewDetached of a host's part of a run in a cache; lost are blocks of other hosts.
+func NewDetached(runDir, cache, host string, lost ...string) (*Detached, error) {
 	runDir, err := filepath.Abs(runDir)
 	if err != nil {
 		return nil, err
@@ -46,8 +46,9 @@ func NewDetached(runDir, cache string, share ...string) (*Detached, error) {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return nil, err
 	}
-	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), share}
-	for _, dir := range []string{d.control, filepath.Join(runDir, "raw")} {
+	d := &Detached{runDir, cache, filepath.Join(runDir, "control"), record.RawDir(runDir, host),
+		append([]string{host}, lost...)}
+	for _, dir := range []string{d.control, filepath.Dir(d.raw), d.raw} {
 		// Not MkdirAll: the directory of the run must exist.
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			return nil, record.UserError("%s is no run: %v", runDir, err)
@@ -60,7 +61,7 @@ func NewDetached(runDir, cache string, share ...string) (*Detached, error) {
 func (d *Detached) Start() error {
 	return d.start("rounds", func() error {
 		d.awaitOrphan(startPatience)
-		events := filepath.Join(d.runDir, "raw", "events.jsonl")
+		events := filepath.Join(d.raw, "events.jsonl")
 		for _, path := range []string{events, filepath.Join(d.runDir, "run.log")} {
 			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND, 0o644)
 			if err != nil {
@@ -200,13 +201,13 @@ func (d *Detached) State() string {
 	} else if exists(d.file("pid")) {
 		state = "lost"
 	}
-	for _, dir := range blockDirs(d.runDir) {
+	for _, dir := range blockDirs(d.raw) {
 		state += "\nblock " + filepath.Base(dir)
 	}
 	return state
 }
 
-// Follow becomes `tail`, which prints raw/events.jsonl from a line on until the blocks have ended.
+// Follow becomes `tail`, which prints raw/HOST/events.jsonl from a line on until the blocks have ended.
 func (d *Detached) Follow(line string) error {
 	tail, err := exec.LookPath("tail")
 	if err != nil {
@@ -215,13 +216,13 @@ func (d *Detached) Follow(line string) error {
 	text, _ := os.ReadFile(d.file("pid"))
 	pid, _, _ := strings.Cut(string(text), " ")
 	return unix.Exec(tail, []string{"tail", "-n", "+" + line, "-f", "--pid=" + pid, "--",
-		filepath.Join(d.runDir, "raw", "events.jsonl")}, os.Environ())
+		filepath.Join(d.raw, "events.jsonl")}, os.Environ())
 }
 
 // Sums writes the sha256 of every complete file in raw/, in the format of sha256sum.
 func (d *Detached) Sums(w io.Writer) error {
 	var paths []string
-	raw := filepath.Join(d.runDir, "raw")
+	raw := filepath.Dir(d.raw)
 	err := filepath.WalkDir(raw, func(path string, entry fs.DirEntry, err error) error {
 		switch partial := strings.HasSuffix(path, ".partial"); {
 		case err != nil:
@@ -260,7 +261,7 @@ func (d *Detached) Collected() error {
 func (d *Detached) Stop(ctx context.Context) (outcome string, err error) {
 	outcome = "stopped"
 	if pid := d.pid(); pid != 0 {
-		if outcome, err = Stop(d.runDir, pid); err != nil || strings.HasPrefix(outcome, "after") {
+		if outcome, err = Stop(d.runDir, d.share[0], pid); err != nil || strings.HasPrefix(outcome, "after") {
 			return outcome, err
 		}
 		if d.pid() == pid {
@@ -289,15 +290,16 @@ func (d *Detached) awaitOrphan(patience time.Duration) {
 
 // Stop asks the driver of a run to stop after the block that is running; the second time, or between blocks,
 // it ends the driver. It returns what it did: `after block N`, `stopped` or `still there`.
-func Stop(runDir string, pid int) (outcome string, err error) {
+func Stop(runDir, host string, pid int) (outcome string, err error) {
 	ticks, running := began(pid)
-	partial := matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9].partial")
+	raw := record.RawDir(runDir, host)
+	partial := matching(raw, "[0-9][0-9]*[0-9].partial")
 	if running && !exists(stopFile(runDir)) && len(partial) > 0 {
 		if err := os.WriteFile(stopFile(runDir), nil, 0o644); err != nil {
 			return "", err
 		}
 		block, _ := strconv.Atoi(strings.TrimSuffix(filepath.Base(partial[0]), ".partial"))
-		record.NewEvents(runDir, true).Emit("stop-requested", record.Fields{"block": block})
+		record.NewEvents(runDir, raw, true).Emit("stop-requested", record.Fields{"block": block})
 		return fmt.Sprintf("after block %d", block), nil
 	}
 	_ = syscall.Kill(pid, syscall.SIGTERM)

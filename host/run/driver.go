@@ -26,8 +26,8 @@ type Kind struct {
 
 // Share is what one host does of a run. Each host has its own warm-up block and its own counts.
 type Share struct {
-	Host string // "" for the only host
-	Lost []int  // blocks of lost hosts: this host runs its own spare blocks in their place
+	Host string
+	Lost []int // blocks of lost hosts: this host runs its own spare blocks in their place
 }
 
 // driver runs the blocks of this host.
@@ -45,13 +45,14 @@ type driver struct {
 }
 
 // Run runs every block that the plan gives to this host and that is not finished, and returns the exit code
-// of the program. Finished blocks are the directories raw/BBB; an interrupted block is run again.
+// of the program. Finished blocks are the directories raw/HOST/BBB; an interrupted block is run again.
 func Run(ctx context.Context, runDir, cache string, share Share, kinds map[string]Kind) int {
 	if absolute, err := filepath.EvalSymlinks(runDir); err == nil {
 		runDir, _ = filepath.Abs(absolute)
 	}
 	d := &driver{share: share, blocks: map[int]*record.Block{}}
-	d.RunDir, d.Events = runDir, record.NewEvents(runDir, os.Getenv("TSDUEL_SCREEN") != "")
+	d.RunDir, d.Raw = runDir, record.RawDir(runDir, share.Host)
+	d.Events = record.NewEvents(runDir, d.Raw, os.Getenv("TSDUEL_SCREEN") != "")
 	return d.leave(ctx, d.guarded(ctx, cache, kinds))
 }
 
@@ -85,7 +86,7 @@ func (d *driver) prepare(ctx context.Context, cache string, kinds map[string]Kin
 		return err
 	}
 	d.Scratch = filepath.Join(d.Cache, "scratch")
-	if err := os.MkdirAll(d.raw(""), 0o755); err != nil {
+	if err := os.MkdirAll(d.Raw, 0o755); err != nil {
 		return err
 	}
 	if d.locks, err = lockAll(ctx, d.RunDir, d.Plan.Kind, d.Cache); err != nil {
@@ -104,9 +105,6 @@ func (d *driver) takeRows() error {
 	rows, err := record.LoadRows(d.RunDir)
 	if err != nil {
 		return err
-	}
-	if d.share.Host == "" && len(d.Plan.Hosts) > 0 {
-		d.share.Host = d.Plan.Hosts[0]
 	}
 	for _, row := range rows {
 		if row.Host == d.share.Host {
@@ -454,7 +452,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	return code
 }
 
-func (d *driver) raw(name string) string { return filepath.Join(d.RunDir, "raw", name) }
+func (d *driver) raw(name string) string { return filepath.Join(d.Raw, name) }
 
 // note writes to run.log and to the terminal.
 func (d *driver) note(text string) {

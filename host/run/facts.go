@@ -44,7 +44,7 @@ func (d *driver) describe() error {
 	if err != nil {
 		return err
 	}
-	facts.Host, facts.Pin = cmp.Or(d.share.Host, "host1"), record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
+	facts.Host, facts.Pin = d.share.Host, record.Pin{Mode: "off", Server: []int{}, Client: []int{}}
 	wanted := d.Plan.Host.Pin
 	if d.Lent != nil {
 		wanted = record.Pin{Mode: "apart"}
@@ -67,7 +67,7 @@ const memoryDiffers = 0.01
 // writeFacts writes raw/HOST.json. A run that has blocks must go on on the same machine: its blocks cannot be
 // compared with those of another machine. A new kernel, boot or environment is only told.
 func (d *driver) writeFacts(now *record.Facts) error {
-	path := d.raw(now.Host + ".json")
+	path := record.RawDir(d.RunDir, now.Host) + ".json"
 	var before record.Facts
 	if len(d.blocks) == 0 || record.ReadJSON(path, &before) != nil {
 		return record.WriteJSON(path, now)

@@ -21,7 +21,7 @@ func TestARunGoesOnOnTheSameMachine(t *testing.T) {
 	f := newFixture(t, 2, 0)
 	f.run(t.Context(), 0)
 	f.wantRan(0, 1, 2)
-	must(t, os.RemoveAll(f.path("raw/002")))
+	must(t, os.RemoveAll(f.path("raw/host1/002")))
 	whole := f.read("raw/host1.json")
 	wantIn(t, whole, `"LANG": "C"`)
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestARunGoesOnOnTheSameMachine(t *testing.T) {
 	f.put("raw/host1.json", `{"cpus`)
 	f.run(t.Context(), 0)
 	f.changed(func(facts map[string]any) { facts["cpus"] = 999 })
-	for _, block := range []string{"raw/000", "raw/001", "raw/002"} {
+	for _, block := range []string{"raw/host1/000", "raw/host1/001", "raw/host1/002"} {
 		must(t, os.RemoveAll(f.path(block)))
 	}
 	f.run(t.Context(), 0)

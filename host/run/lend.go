@@ -68,7 +68,7 @@ func (d *Detached) Lending(ctx context.Context) (err error) {
 		defer lock.Close()
 	}
 	spec := record.Spec{Plan: plan, RunDir: d.runDir, Scratch: filepath.Join(d.cache, "scratch"), Cache: d.cache,
-		Host: record.Facts{Host: append(d.share, "")[0]}, Events: record.NewEvents(d.runDir, true)}
+		Raw: d.raw, Host: record.Facts{Host: d.share[0]}, Events: record.NewEvents(d.runDir, d.raw, true)}
 	if _, err := proc.EndStrays(spec.Scratch); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if os.Args[1] == "detached" {
-		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5:]...)
+		d, err := NewDetached(os.Args[3], os.Args[4], os.Args[5], os.Args[6:]...)
 		if err == nil && os.Args[2] == "lending" {
 			ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 			err = d.Lending(ctx)
@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	}
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	_ = proc.Subreaper()
-	syscall.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Share{}, map[string]Kind{"tsbs": {Block: sleepingBlock}}))
+	kinds := map[string]Kind{"tsbs": {Block: sleepingBlock}}
+	syscall.Exit(Run(ctx, os.Args[2], os.Getenv("TSDUEL_CACHE"), Share{Host: os.Args[3]}, kinds))
 }
 
 func sleepingBlock(ctx context.Context, spec record.Spec) (*record.Block, error) {
@@ -105,9 +106,9 @@ func newFixture(t *testing.T, measured, spares int) *fixture {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_LOCK", filepath.Join(root, "machine.lock"))
 	f := &fixture{t: t, dir: filepath.Join(root, "a [run] 'x'"), cache: filepath.Join(root, "a cache"),
-		specs: map[int]record.Spec{}}
+		share: Share{Host: "host1"}, specs: map[int]record.Spec{}}
 	f.block = func(_ context.Context, spec record.Spec) (*record.Block, error) { return done(spec), nil }
-	f.plan = map[string]any{"plan_version": 4, "run": "r", "kind": "tsbs", "hosts": []string{"host1"},
+	f.plan = map[string]any{"plan_version": record.PlanVersion, "run": "r", "kind": "tsbs", "hosts": []string{"host1"},
 		"variants": []any{
 			map[string]any{"name": "baseline", "components": []any{map[string]any{"build_key": "00000000000000ba"}}},
 			map[string]any{"name": "candidate"}},
@@ -217,7 +218,7 @@ func (f *fixture) wantThere(blocks ...int) {
 	for _, block := range blocks {
 		names = append(names, record.BlockRow{Block: block}.Name())
 	}
-	for _, dir := range blockDirs(f.dir) {
+	for _, dir := range blockDirs(f.path("raw/host1")) {
 		found = append(found, filepath.Base(dir))
 	}
 	if !slices.Equal(names, found) {
@@ -228,7 +229,7 @@ func (f *fixture) wantThere(blocks ...int) {
 // events returns the events with a name.
 func (f *fixture) events(name string) (found []map[string]any) {
 	f.t.Helper()
-	for _, line := range strings.Split(strings.TrimSpace(f.read("raw/events.jsonl")), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(f.read("raw/"+f.share.Host+"/events.jsonl")), "\n") {
 		var event map[string]any
 		if err := json.Unmarshal([]byte(line), &event); err != nil {
 			f.t.Fatalf("%q: %v", line, err)
@@ -248,7 +249,7 @@ func (f *fixture) start(seconds float64, args ...string) *exec.Cmd {
 	}
 	f.write()
 	if args == nil {
-		args = []string{"run", f.dir}
+		args = []string{"run", f.dir, "host1"}
 	}
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), "FAKE_DRIVER=1", "TSDUEL_CACHE="+f.cache, fmt.Sprintf("FAKE_S=%g", seconds))

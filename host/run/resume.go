@@ -10,7 +10,7 @@ import (
 	"tsduel/host/record"
 )
 
-// tidyUp repairs what an interrupted run has left in raw/, and reads the finished blocks.
+// tidyUp repairs what an interrupted run has left in raw/HOST, and reads the finished blocks.
 func (d *driver) tidyUp() error {
 	d.removePartials()
 	if err := mendEvents(d.raw("events.jsonl"), d.note); err != nil {
@@ -25,7 +25,7 @@ func (d *driver) tidyUp() error {
 		}
 	}
 	// A block is published when all of it is on the disk, but some disks acknowledge too early.
-	for _, dir := range blockDirs(d.RunDir) {
+	for _, dir := range blockDirs(d.Raw) {
 		b := &record.Block{}
 		if err := record.ReadJSON(filepath.Join(dir, "block.json"), b); err != nil || b.Schema == 0 {
 			d.note(fmt.Sprintf("block %s has no record that can be read (a power cut?): it is run again", filepath.Base(dir)))
@@ -78,10 +78,8 @@ func mendEvents(path string, note func(string)) error {
 	return nil
 }
 
-// blockDirs returns the directories of the published blocks.
-func blockDirs(runDir string) []string {
-	return matching(filepath.Join(runDir, "raw"), "[0-9][0-9]*[0-9]")
-}
+// blockDirs returns the directories of the published blocks of a host.
+func blockDirs(raw string) []string { return matching(raw, "[0-9][0-9]*[0-9]") }
 
 // matching returns the paths in a directory whose names match. Unlike in Glob, dir may have an asterisk.
 func matching(dir, pattern string) (paths []string) {

@@ -52,7 +52,7 @@ func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
 	f.rows = f.rows[1:]
 	f.run(t.Context(), 0)
 	f.wantRan(1, 2)
-	if f.specs[2].Calibration != nil || f.exists("raw/calibration.json")() {
+	if f.specs[2].Calibration != nil || f.exists("raw/host1/calibration.json")() {
 		t.Error("there are counts")
 	}
 }
@@ -89,7 +89,7 @@ func TestAFailedBlockIsKeptAndTooManyEndTheRun(t *testing.T) {
 	f.run(t.Context(), 0)
 	f.wantRan()
 
-	must(t, os.RemoveAll(f.path("raw/002")))
+	must(t, os.RemoveAll(f.path("raw/host1/002")))
 	fails[2] = true
 	said = f.run(t.Context(), 3)
 	wantIn(t, said, "2 of the blocks failed (design.max_failed_blocks is 1): the run stops here")
@@ -128,7 +128,7 @@ func TestSpoiltBlocksAreReplacedOnceAndInOrder(t *testing.T) {
 	f.wantRan()
 
 	// An interrupted spare block is run again. If it is spoilt, too, no other one is left.
-	must(t, os.RemoveAll(f.path("raw/005")))
+	must(t, os.RemoveAll(f.path("raw/host1/005")))
 	slow[5] = true
 	said = f.run(t.Context(), 0)
 	f.wantRan(5)
@@ -151,7 +151,7 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 	profiled := 0
 	f.profile = func(_ context.Context, spec record.Spec) error {
 		profiled++
-		return os.Mkdir(filepath.Join(spec.RunDir, "raw", "profiles"), 0o755)
+		return os.Mkdir(filepath.Join(spec.Raw, "profiles"), 0o755)
 	}
 	f.share = Share{Host: "host2"}
 	f.calibrate = func(_ *record.Plan, warmup string) (*record.Calibration, error) {
@@ -185,24 +185,24 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 func TestWhatAPowerCutLeavesIsPutInOrder(t *testing.T) {
 	f := newFixture(t, 2, 0)
 	f.run(t.Context(), 0)
-	counts, events := f.read("raw/calibration.json"), f.read("raw/events.jsonl")
-	f.put("raw/events.jsonl", events+`{"t": 1, "event": "block-sta`)
+	counts, events := f.read("raw/host1/calibration.json"), f.read("raw/host1/events.jsonl")
+	f.put("raw/host1/events.jsonl", events+`{"t": 1, "event": "block-sta`)
 	for _, name := range []string{"calibration.json", "noise.json", "host1.json"} {
-		f.put("raw/"+name, "")
+		f.put("raw/host1/"+name, "")
 	}
-	f.put("raw/002/block.json", `{"status": "o`)
-	f.put("raw/000.partial/block.json", "{")
+	f.put("raw/host1/002/block.json", `{"status": "o`)
+	f.put("raw/host1/000.partial/block.json", "{")
 	f.ran = nil
 	said := f.run(t.Context(), 0)
 	f.wantRan(2)
 	wantIn(t, said, "events.jsonl was cut off in the middle of a line: 28 bytes of it are dropped",
 		"calibration.json was cut short (a power cut?): it is made again",
 		"block 002 has no record that can be read (a power cut?): it is run again")
-	if !strings.HasPrefix(f.read("raw/events.jsonl"), events) || f.read("raw/calibration.json") != counts {
+	if !strings.HasPrefix(f.read("raw/host1/events.jsonl"), events) || f.read("raw/host1/calibration.json") != counts {
 		t.Error("what was whole is not as it was")
 	}
-	wantIn(t, f.read("raw/noise.json"), `"valid"`)
-	if left := matching(f.path("raw"), "*.partial"); len(left) > 0 {
+	wantIn(t, f.read("raw/host1/noise.json"), `"valid"`)
+	if left := matching(f.path("raw/host1"), "*.partial"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -232,8 +232,8 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 				if name != "killed" && f.left() > 0 {
 					t.Error("processes are left")
 				}
-				for _, dir := range blockDirs(f.dir) {
-					text := f.read(filepath.Join("raw", filepath.Base(dir), "block.json"))
+				for _, dir := range blockDirs(f.path("raw/host1")) {
+					text := f.read(filepath.Join("raw", "host1", filepath.Base(dir), "block.json"))
 					if before, ok := kept[dir]; ok && before != text {
 						t.Errorf("%s was run again", dir)
 					}
@@ -247,7 +247,7 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 				t.Error("processes are left")
 			}
 			for dir, before := range kept {
-				if f.read(filepath.Join("raw", filepath.Base(dir), "block.json")) != before {
+				if f.read(filepath.Join("raw", "host1", filepath.Base(dir), "block.json")) != before {
 					t.Errorf("%s was run again", dir)
 				}
 			}
@@ -270,8 +270,8 @@ func TestWhatAKilledRunLeftIsEndedByTheNextOne(t *testing.T) {
 func TestStopIsAfterTheBlockAndTwiceAtOnce(t *testing.T) {
 	f := newFixture(t, 3, 0)
 	c := f.start(1)
-	f.waitFor("a block", f.exists("raw/000.partial"))
-	said, err := Stop(f.dir, c.Process.Pid)
+	f.waitFor("a block", f.exists("raw/host1/000.partial"))
+	said, err := Stop(f.dir, "host1", c.Process.Pid)
 	if err != nil || said != "after block 0" {
 		t.Fatal(said, err)
 	}
@@ -289,10 +289,10 @@ func TestStopIsAfterTheBlockAndTwiceAtOnce(t *testing.T) {
 	}
 
 	c = f.start(600)
-	f.waitFor("a block", f.exists("raw/001.partial"))
+	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	go func() { _ = c.Wait() }()
 	for _, want := range []string{"after block 1", "stopped"} {
-		if said, err := Stop(f.dir, c.Process.Pid); err != nil || said != want {
+		if said, err := Stop(f.dir, "host1", c.Process.Pid); err != nil || said != want {
 			t.Errorf("%q and not %q (%v)", said, want, err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestStopIsAfterTheBlockAndTwiceAtOnce(t *testing.T) {
 func TestOneRunAtATime(t *testing.T) {
 	f := newFixture(t, 1, 0)
 	c := f.start(600)
-	f.waitFor("a process of a block", f.exists("raw/000.partial/begun"))
+	f.waitFor("a process of a block", f.exists("raw/host1/000.partial/begun"))
 	text, err := os.ReadFile(os.Getenv("TSDUEL_LOCK"))
 	must(t, err)
 	wantIn(t, string(text), ", began ", ", boot "+noise.BootID()+", user ", ", since ", ", "+f.dir+"\n")
@@ -315,7 +315,7 @@ func TestOneRunAtATime(t *testing.T) {
 	t.Setenv("TSDUEL_LOCK", lock)
 	wantIn(t, other.run(t.Context(), 2), "another run is going on on this machine: pid ", f.dir+"; wait for it",
 		", then: make tsbs RUN=")
-	if other.exists("raw/events.jsonl")() {
+	if other.exists("raw/host1/events.jsonl")() {
 		t.Error("a run that may not begin has told of itself")
 	}
 	if f.left() == 0 {
@@ -349,8 +349,8 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 			"candidate is not built: run 'make build RUN="},
 		"another kind": {func(f *fixture) { f.plan["kind"] = "logs" },
 			"of the kind \"logs\", which this tsduel does not know"},
-		"a later version": {func(f *fixture) { f.plan["plan_version"] = 5 },
-			"has version 5 of a plan, and this tsduel runs version 4: plan a new run"},
+		"a later version": {func(f *fixture) { f.plan["plan_version"] = record.PlanVersion + 1 },
+			"has version 6 of a plan, and this tsduel runs version 5: plan a new run"},
 		"data of the user": {func(f *fixture) {
 			must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data/precious"), 0o755))
 		}, "is not marked as ours"},
@@ -367,7 +367,7 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 			f.wantThere()
 		})
 	}
-	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Share{}, nil); code != 2 {
+	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Share{Host: os.Args[3]}, nil); code != 2 {
 		t.Errorf("exit code %d for what is no run", code)
 	}
 }
@@ -403,7 +403,7 @@ func TestFullDisks(t *testing.T) {
 	for _, place := range []string{"the results'", "the cache's"} {
 		t.Run(place, func(t *testing.T) {
 			f := newFixture(t, 1, 0)
-			dir := f.path("raw")
+			dir := f.path("raw/host1")
 			if place != "the results'" {
 				dir = filepath.Join(f.cache, "scratch")
 			}
@@ -450,10 +450,10 @@ func TestDetached(t *testing.T) {
 	t.Setenv("FAKE_S", "0.3")
 	f := newFixture(t, 1, 0)
 	f.write()
-	d, err := NewDetached(f.dir, f.cache)
+	d, err := NewDetached(f.dir, f.cache, "host1")
 	must(t, err)
 	// As launch does, without a unit of systemd.
-	begin := func() *exec.Cmd { return f.start(0.3, "detached", "rounds", f.dir, f.cache) }
+	begin := func() *exec.Cmd { return f.start(0.3, "detached", "rounds", f.dir, f.cache, "host1") }
 	wantState := func(want string) {
 		t.Helper()
 		if got := d.State(); !strings.HasPrefix(got, want) {
@@ -471,16 +471,16 @@ func TestDetached(t *testing.T) {
 	must(t, d.Sums(&sums))
 	check := exec.Command("sha256sum", "--check", "--quiet")
 	check.Dir, check.Stdin = f.path("raw"), strings.NewReader(sums.String())
-	if said, err := check.CombinedOutput(); err != nil || !strings.Contains(sums.String(), "  ./001/block.json\n") {
+	if said, err := check.CombinedOutput(); err != nil || !strings.Contains(sums.String(), "  ./host1/001/block.json\n") {
 		t.Errorf("%s: %v\n%s", said, err, sums.String())
 	}
 	must(t, d.Collected())
 	wantState("none\nblock 000")
 
-	must(t, os.RemoveAll(f.path("raw/001")))
+	must(t, os.RemoveAll(f.path("raw/host1/001")))
 	t.Setenv("FAKE_S", "600")
-	c = f.start(600, "detached", "rounds", f.dir, f.cache)
-	f.waitFor("a block", f.exists("raw/001.partial"))
+	c = f.start(600, "detached", "rounds", f.dir, f.cache, "host1")
+	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	go func() { _ = c.Wait() }()
 	for _, want := range []string{"after block 1", "stopped"} {
 		if said, err := d.Stop(t.Context()); err != nil || said != want {
@@ -493,8 +493,8 @@ func TestDetached(t *testing.T) {
 	}
 
 	must(t, d.Collected())
-	c = f.start(600, "detached", "rounds", f.dir, f.cache)
-	f.waitFor("a block", f.exists("raw/001.partial"))
+	c = f.start(600, "detached", "rounds", f.dir, f.cache, "host1")
+	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	f.waitFor("the driver's end", func() bool { _, err := lockCache(t.Context(), f.cache, "", 0); return err == nil })
@@ -531,7 +531,7 @@ func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 		maps.Copy(f.plan, c.plan)
 		f.write()
 		os.Remove(log)
-		d, err := NewDetached(f.dir, f.cache)
+		d, err := NewDetached(f.dir, f.cache, "host1")
 		must(t, err)
 		must(t, d.Start())
 		f.waitFor("the end", func() bool { return strings.HasPrefix(d.State(), "ended 0") })

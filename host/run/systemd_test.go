@@ -87,7 +87,7 @@ func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
 	must(t, os.Rename(old, f.dir))
 	f.plan["place"] = map[string]any{"kind": "gcp"}
 	f.write()
-	d, err := NewDetached(f.dir, f.cache)
+	d, err := NewDetached(f.dir, f.cache, "host1")
 	must(t, err)
 	must(t, command("systemctl", "set-environment", "FAKE_DRIVER=1", "FAKE_S=600",
 		"TSDUEL_LOCK="+os.Getenv("TSDUEL_LOCK")).Run())
@@ -95,7 +95,7 @@ func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
 		log, _ := os.ReadFile(d.file("log"))
 		t.Fatalf("%v: %s", err, log)
 	}
-	f.waitFor("a block", f.exists("raw/000.partial"))
+	f.waitFor("a block", f.exists("raw/host1/000.partial"))
 	// If the kernel kills a server for its memory, the unit goes on. And its programs cannot become root.
 	names := []string{"ActiveState", "KillMode", "NoNewPrivileges", "OOMPolicy", "TimeoutStopUSec"}
 	shown, err := command("systemctl", "show", "tsduel-r.service", "--property="+strings.Join(names, ",")).CombinedOutput()

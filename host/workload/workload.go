@@ -60,7 +60,7 @@ type job struct {
 	made           file
 }
 
-// Make returns the files of a run, writes raw/workload.json, and makes missing files. Spec needs Plan,
+// Make returns the files of a run, writes raw/HOST/workload.json, and makes missing files. Spec needs Plan,
 // Builds, the directories and Events. Errors are sentences for the user.
 func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 	if len(spec.Plan.Workload.Data) == 0 {
@@ -124,7 +124,7 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		}
 		*lists[j.behind] = append(*lists[j.behind], data)
 	}
-	target := filepath.Join(spec.RunDir, "raw", "workload.json")
+	target := filepath.Join(spec.Raw, "workload.json")
 	before := &record.Workload{}
 	err = record.ReadJSON(target, before)
 	// The record of the driver has the groups of all clients.

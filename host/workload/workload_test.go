@@ -33,8 +33,9 @@ func fixture(t *testing.T) (spec record.Spec, calls func() int) {
 	t.Setenv("FAKE_LOG", log)
 	spec = record.Spec{RunDir: filepath.Join(root, "a run"), Cache: filepath.Join(root, "a cache"),
 		Builds: &record.Builds{TSBSBin: fakes}}
-	spec.Scratch, spec.Events = filepath.Join(spec.Cache, "scratch"), record.NewEvents(spec.RunDir, true)
-	must(t, os.MkdirAll(filepath.Join(spec.RunDir, "raw"), 0o755))
+	spec.Raw = filepath.Join(spec.RunDir, "raw")
+	spec.Scratch, spec.Events = filepath.Join(spec.Cache, "scratch"), record.NewEvents(spec.RunDir, spec.Raw, true)
+	must(t, os.MkdirAll(spec.Raw, 0o755))
 	must(t, os.MkdirAll(spec.Scratch, 0o755))
 	start := time.Date(2025, 6, 10, 0, 0, 0, 0, time.UTC)
 	spec.Plan = &record.Plan{Workload: &record.WorkloadPlan{UseCase: "cpu-only", Scale: 4, Start: start,
@@ -91,7 +92,7 @@ func TestEveryFileIsMadeOnceAndOnRecord(t *testing.T) {
 		t.Errorf("%+v\n%s", queries, text)
 	}
 	on := &record.Workload{}
-	must(t, record.ReadJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	must(t, record.ReadJSON(filepath.Join(spec.Raw, "workload.json"), on))
 	if !same(on, made) || on.Data[0].ContentChecksum == "" {
 		t.Errorf("raw/workload.json: %+v", on)
 	}
@@ -140,8 +141,8 @@ func TestGroupsOfSeveralClients(t *testing.T) {
 	parts := map[string][]string{}
 	for _, host := range spec.Plan.Topology.Clients() {
 		own := spec
-		own.RunDir, own.Host.Host = spec.RunDir+host, host
-		must(t, os.MkdirAll(filepath.Join(own.RunDir, "raw"), 0o755))
+		own.Raw, own.Host.Host = spec.Raw+host, host
+		must(t, os.MkdirAll(own.Raw, 0o755))
 		made, err := Make(t.Context(), own)
 		must(t, err)
 		data, has := made.DataFor("victoriametrics")
@@ -172,11 +173,11 @@ func TestGroupsOfSeveralClients(t *testing.T) {
 	}
 	wantCalls(t, calls, 3+1+2) // their queries lie in one cache here
 	// The record of the first client has the groups of all clients, and still belongs to the same run.
-	spec.RunDir, spec.Host.Host = spec.RunDir+"host1", "host1"
+	spec.Raw, spec.Host.Host = spec.Raw+"host1", "host1"
 	on := &record.Workload{}
-	must(t, record.ReadJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	must(t, record.ReadJSON(filepath.Join(spec.Raw, "workload.json"), on))
 	on.Groups = groups
-	must(t, record.WriteJSON(filepath.Join(spec.RunDir, "raw/workload.json"), on))
+	must(t, record.WriteJSON(filepath.Join(spec.Raw, "workload.json"), on))
 	_, err := Make(t.Context(), spec)
 	must(t, err)
 	wantCalls(t, calls, 0)
@@ -304,7 +305,7 @@ func benched(b *testing.B) (record.Spec, *job) {
 	builds, err := record.LoadBuilds(runDir, plan)
 	must(b, err)
 	data := plan.Workload.Data[0]
-	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), true)},
+	return record.Spec{Plan: plan, Builds: builds, Scratch: b.TempDir(), Events: record.NewEvents(b.TempDir(), "", true)},
 		&job{path: filepath.Join(os.Getenv("WORK"), "data.zst"), format: data.Format, start: plan.Workload.Start,
 			end: plan.Workload.End, entries: plan.Workload.Lines}
 }

@@ -110,8 +110,8 @@ def _figure(source: Source) -> Figure | None:
         known = values_of(source, metric.name, row["query_type"], comparison.cell)
         name = comparison.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
-        # The warm-up blocks of a fleet's hosts do not stand at the beginning: leave them out.
-        left_out = source.run.warmups if source.plan.is_fleet else ()
+        # The warm-up blocks of several hosts do not stand at the beginning: leave them out.
+        left_out = source.run.warmups if len(source.plan.every_host) > 1 else ()
         values.append(known[~known["block"].isin(left_out)].assign(lane=name))
         interval = {"low": row["lo_pct"], "high": row["hi_pct"], "estimate": row["change_pct"]}
         moved = changes_of(source, comparison, row, known).assign(lane=name, **interval)

@@ -92,8 +92,8 @@ def _difference(source: Source, difference: Difference) -> str:
 @heading("Host by host", 75, "tsbs", "upgrade", "gobench")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the spread between hosts, the differences between types, the picture, the hosts and their estimates."""
-    hosts, comparisons = source.document.get("hosts"), source.comparisons
-    if not hosts:
+    hosts, comparisons = source.document.get("hosts", []), source.comparisons
+    if len(hosts) <= 1:
         return ""
     rows = [
         [host["host"] + (" (spare)" if host["spare"] else ""), host["machine"], host["cpu_model"] or numbers.MISSING,

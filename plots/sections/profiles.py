@@ -142,7 +142,6 @@ def section(source: Source, pictures: Pictures) -> str:
         f"{f' ({role})' if source.plan.roles and role else ''}: {markup.text(message)}."
         for variant, work, role, kind, message in missing.itertuples(index=False)
     ]
-    fleet = source.plan.is_fleet
     apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
     intro = (
         "From one more block behind the measured ones: both sides did the same work once more while they were read, so "
@@ -150,7 +149,7 @@ def section(source: Source, pictures: Pictures) -> str:
         "interval and gives no verdict: it says where a difference is that the blocks have shown. The *own* cost of a "
         "function is that of its code and of what it calls of Go's own library. All functions: "
         f"{markup.code('tidy/profiles.csv')}; files: "
-        + (f"{markup.code('raw/HOST/profiles/')}, which are added up." if fleet else f"{markup.code('raw/profiles/')}.")
+        f"{markup.code('raw/HOST/profiles/')}{', which are added up' * (len(source.plan.every_host) > 1)}."
     )
     return markup.paragraphs(
         intro,

@@ -1,12 +1,14 @@
 """The third stage: Ansible prepares the machine and builds the programs, here or over SSH, with the same roles."""
 
 import os
+import shutil
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import children, rundir, runlog
+from tsduel.core import children, files, rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.project import PROJECT
 from tsduel.places import lent, lock
@@ -34,30 +36,30 @@ def main(run_dir: Path) -> int:
             return 0
     else:
         links = Link.all(run_dir)
-        with ThreadPoolExecutor(len(links)) as pool:
-            wanted = pool.map(_needs_build, links.values())
-        chosen = [name for name, needs in zip(links, wanted, strict=True) if needs]
-        if not chosen:
+        if not (chosen := _chosen(links)):
             return 0
         lent.take_back(run_dir)
-        for link in Link.lent(run_dir).values():
+        for name, link in Link.lent(run_dir).items():
             lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
+            chosen.append(name)
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
-    if plan.is_fleet:
+    if not plan.is_local:
+        if len(links) > 1:
+            os.environ["TSDUEL_FLEET"] = "1"
         # All hosts at once. If a host is lost meanwhile, the others go on.
-        os.environ["TSDUEL_FLEET"] = "1"
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = children.call(command, take=bar.take)
-    if not plan.is_fleet:
+    if plan.is_local:
         return code
-    lost = [name for name in chosen if not (links[name].apart / "build" / "agent.json").exists()]
-    if code == UNREACHABLE and len(lost) < len(chosen):
+    compare_builds(run_dir, links)
+    lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
+    if code == UNREACHABLE and len(lost) < len(chosen) and not plan.topology:
         _say("the others go on without what was not reached")
         return 0
     return code
@@ -67,19 +69,47 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _chosen(links: Mapping[str, Link]) -> list[str]:
+    """Return the hosts that have to be prepared."""
+    with ThreadPoolExecutor(len(links)) as pool:
+        answers = {name: pool.submit(_needs_build, link) for name, link in links.items()}
+    chosen = []
+    for name, answer in answers.items():
+        try:
+            chosen += [name] * answer.result()
+        except (NoConnectionError, RefusedError) as error:
+            if len(links) == 1:
+                raise
+            # The stage before refused to begin without this host, so it was lost since then.
+            _say(f"{error}; the others go on without {name}")
+    return chosen
+
+
 def _needs_build(link: Link) -> bool:
     """Return whether a host has to be prepared: neither blocks of this run nor of another run there yet."""
-    try:
-        if link.fetched.exists():
-            return False
-        if link.state().word == "running":
-            _say(f"the run goes on on {link.host.name} already: nothing is changed there")
-            return False
-        lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
-    except (NoConnectionError, RefusedError) as error:
-        if not link.of_fleet:
-            raise
-        # The stage before refused to begin without this host, so it was lost since then.
-        _say(f"{error}; the others go on without {link.name}")
+    if link.fetched.exists():
         return False
+    if link.state().word == "running":
+        _say(f"the run goes on on {link.host.name} already: nothing is changed there")
+        return False
+    lock.refuse_if_taken(link.run_dir, link.kind, link.host, link.there)
     return True
+
+
+def compare_builds(run_dir: Path, links: dict[str, Link]) -> None:
+    """Copy the first host's records and logs of builds to build/, and name the hosts with different builds."""
+    builds: dict[str, dict[str, list[object]]] = {}
+    for name, link in reversed(links.items()):
+        if (link.apart / "build").is_dir():
+            shutil.copytree(link.apart / "build", run_dir / "build", dirs_exist_ok=True)
+        for path in sorted(link.apart.glob("build/*.json")):
+            record = files.read_json(path)
+            identity = [record.get(key) for key in ("revision", "go_version", "sha256")]
+            builds[path.stem] = {name: identity, **builds.get(path.stem, {})}
+    for program, by_host in builds.items():
+        first, *others = by_host
+        if odd := [name for name in others if by_host[name] != by_host[first]]:
+            _say(
+                f"{program} is not byte for byte the same on {', '.join(odd)} as on {first} (another Go?): hosts are "
+                f"compared with care, see host/HOST/build/{program}.json"
+            )

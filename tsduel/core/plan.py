@@ -33,7 +33,7 @@ from tsduel.core.sections import (
     first_error,
 )
 
-VERSION = 4
+VERSION = 5
 GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
 """Keys of a matrix that choose the machine of a cell."""
 PLAN = "plan/experiment.json"
@@ -408,7 +408,7 @@ class Plan(Part):
     one host does everything.
     """
 
-    plan_version: Literal[4] = 4
+    plan_version: Literal[5] = 5
     run: str
     name: str
     question: str
@@ -487,10 +487,9 @@ class Plan(Part):
         """Names of the hosts of a topology that run components for the driver on the client's host."""
         return tuple(name for name in self.topology if name not in self.hosts)
 
-    @property
-    def is_fleet(self) -> bool:
-        """Whether several hosts share the blocks. Each host then has its own directory in raw/."""
-        return len(self.every_host) > 1
+    def named(self, host: str) -> str:
+        """Return the name of a host for texts: "" for the only host."""
+        return host if len(self.every_host) > 1 else ""
 
     def hosts_of(self, cell: str, *, spare: bool = False) -> tuple[str, ...]:
         """Names of the hosts that share a cell's blocks, or of the spare hosts for them."""

@@ -1,4 +1,4 @@
-"""raw/BBB/block.json: phases of a block with their times (epoch seconds), figures and checks; see results/README.md.
+"""raw/HOST/BBB/block.json: the phases of a block with their times (epoch seconds), figures and checks.
 
 The host writes it. `.venv/bin/python -m tests.contract` makes its types from those of host/record.
 """
@@ -281,7 +281,7 @@ class Check(_Record):
 
 
 class BlockRecord(_Record):
-    """raw/BBB/block.json: all variants once."""
+    """raw/HOST/BBB/block.json: all variants once."""
 
     block: int = 0
     cell: str = ""

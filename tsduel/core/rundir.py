@@ -37,7 +37,7 @@ class BlockRow:
 
     @property
     def name(self) -> str:
-        """The name of the block's directory below raw/."""
+        """The name of the block's directory in raw/HOST/."""
         return f"{self.block:03d}"
 
 
@@ -67,7 +67,7 @@ class Run:
     def blocks(self) -> list[Block]:
         """Every finished block, ok or failed, in order of execution."""
         # An unfinished block is in a directory with the suffix .partial.
-        paths = [path for path in self.path.glob("raw/*/block.json") if BLOCK_NAME.fullmatch(path.parent.name)]
+        paths = [path for path in self.path.glob("raw/*/*/block.json") if BLOCK_NAME.fullmatch(path.parent.name)]
         return sorted(map(read_block, paths), key=lambda block: (block.started, block.block))
 
     @cached_property
@@ -111,13 +111,13 @@ class Run:
         """The descriptions of the hosts, raw/HOST.json, by host; a host without one is left out."""
         return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
 
-    def place_of(self, host: str, name: str) -> str:
-        """Return the path of a host's file about all its blocks: raw/NAME, with a fleet raw/HOST/NAME."""
-        return f"raw/{host}/{name}" if self.plan.is_fleet else f"raw/{name}"
+    def raw(self, host: str = "") -> Path:
+        """Return raw/HOST, which has all that a host has written; of the first host without a name."""
+        return self.path / "raw" / (host or self.plan.hosts[0])
 
     def of_host(self, host: str, name: str) -> dict[str, Any]:
-        """Read that file; {} if there is none."""
-        return self.json(self.place_of(host, name))
+        """Read a JSON file of raw/HOST; {} if there is none."""
+        return self.json(f"raw/{host}/{name}")
 
     def of_any_host(self, name: str) -> dict[str, Any]:
         """Read that file of the first host that has it, if its content is the same for all hosts."""

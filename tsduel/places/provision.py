@@ -78,7 +78,7 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in made.items()} or {"local": local}
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
-        variables["home_built_dir"] = str(home / "host" / name if plan.is_fleet or name in plan.lent_hosts else home)
+        variables["home_built_dir"] = str(home / "host" / name if made else home)
         variables.update(directories.there(plan, name) if made else {})
     everything: dict[str, Any] = {"hosts": inventory}
     if plan.topology:  # a group for each role

@@ -285,7 +285,7 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
         print(swept.described(plan, len(Run(run_dir, plan).due)))
     print(f"run       {run_dir}")
     print(f"go on     make {plan.kind} RUN={run_dir.name}  (after an interruption)")
-    if plan.is_fleet and isinstance(plan.place, SshPlace):
+    if len(plan.every_host) > 1 and isinstance(plan.place, SshPlace):
         hosts = plan.place.hosts.items()
         named = [f"{name} {host.address}{' (spare)' if host.spare else ''}" for name, host in hosts]
         print(f"hosts     {', '.join(named)}; they share the blocks evenly")

@@ -101,7 +101,7 @@ class Attendant:
 
     def _follow(self) -> None:
         """Copy and show events until the run ends or the connection breaks."""
-        path = self.link.at_home("events.jsonl")
+        path = self.link.raw / "events.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as copy:
             copy.seek(0)
@@ -135,11 +135,6 @@ class Attendant:
                 # The event of the end has the reason, if there is such an event.
                 if line.startswith("tsduel: ") or not self.view.state.over:
                     self.view.say(clean(line))
-        if code > KILLED and code != EXIT_INTERRUPTED and not self.link.of_fleet:
-            self.view.say(
-                f"tsduel: what ran on {self.link.host.name} was killed (exit code {code}); finished blocks are kept. "
-                f"To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
-            )
         self.link.ask("collected")
         self._take_back()
         return code

@@ -38,7 +38,7 @@ def status(run_dir: Path, *, as_json: bool = False) -> None:
     if is_home(run_dir):
         print(f"{run_dir.name}: ended; all {here} blocks of {planned} are here, their checksums compared")
         return
-    if run.plan.is_fleet:
+    if len(run.plan.every_host) > 1:
         print(f"{run_dir.name} on {len(run.plan.every_host)} hosts: {here} of {planned} blocks are here")
     _ask_all(Link.all(run_dir) | Link.lent(run_dir), lambda link: _status(run, link))
 
@@ -56,7 +56,7 @@ def _status(run: rundir.Run, link: Link) -> str:
     planned = sum(row.name in link.planned for row in run.due)
     here = sum(block.name in link.planned for block in run.blocks)
     finished = max(len(state.blocks), here if link.fetched.exists() else 0)
-    what = link.name if link.of_fleet else run.path.name
+    what = run.plan.named(link.name) or run.path.name
     return f"{what} on {link.host.name}: {doing}; {finished} of {planned} blocks are finished, {here} of them are here"
 
 
@@ -69,7 +69,7 @@ def stop(run_dir: Path) -> None:
 
     def ask(link: Link) -> str:
         answer = "" if link.state().word == "none" else link.ask("stop", timeout_s=STOP_S)
-        where = f"{link.name} ({link.host.name})" if link.of_fleet else link.host.name
+        where = f"{link.name} ({link.host.name})" if run.plan.named(link.name) else link.host.name
         if not any(line.startswith("after ") for line in answer.splitlines()):
             try:
                 lent.take_back(run_dir)
@@ -117,7 +117,8 @@ def _stop_here(run_dir: Path) -> str:
     driver = local_driver(run_dir)
     if not driver:
         return ""
-    command = [str(agent(run_dir)), "stop", str(run_dir), str(driver.pid)]
+    host = rundir.open_run(run_dir).plan.hosts[0]
+    command = [str(agent(run_dir)), "stop", str(run_dir), host, str(driver.pid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"{run_dir}: it could not be asked to stop ({done.stderr.strip()}); try: kill {driver.pid}")
@@ -134,7 +135,7 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
     def bring(link: Link) -> str:
         state = link.state()
         if state.word == "none" and not state.blocks:
-            if link.of_fleet:
+            if run.plan.named(link.name):
                 return f"{link.name} ({link.host.name}): nothing is there"
             raise UserError(
                 f"{run_dir.name} was not started on {link.host.name}: make {run.plan.kind} RUN={run_dir.name}"
@@ -142,7 +143,7 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
         link.fetch_blocks(state.blocks)
         if state.word != "running":
             link.bring_home()
-        host = f"{link.name} ({link.host.name}): " if link.of_fleet else ""
+        host = f"{link.name} ({link.host.name}): " if run.plan.named(link.name) else ""
         planned = sum(row.name in link.planned for row in run.due)
         return f"{host}{len(state.blocks)} of {planned} blocks are finished and in {run_dir / 'raw'}"
 
@@ -150,7 +151,7 @@ def fetch(run_dir: Path, *, but: Collection[str] = ()) -> None:
 
 
 def login(run_dir: Path, environment: Mapping[str, str]) -> None:
-    """Become an ssh session in the run's directory on its host, of a fleet on the host ON, or the first."""
+    """Become an ssh session in the run's directory on its host, on the host ON, or the first."""
     if rundir.open_run(run_dir).plan.is_local:
         raise UserError(f"{run_dir.name} runs on this machine: there is nothing to log in to")
     links = Link.all(run_dir) | Link.lent(run_dir)

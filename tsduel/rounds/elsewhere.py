@@ -1,9 +1,8 @@
-"""Attends a run elsewhere: on one machine, or on a fleet, where spare hosts replace lost hosts."""
+"""Attends a run on other machines. Where there are several, spare hosts replace lost hosts."""
 
 import json
 import os
 import queue
-import shutil
 import signal
 import sys
 import threading
@@ -36,28 +35,24 @@ def main(run_dir: Path) -> int:
     if is_home(run_dir):
         say(f"{run_dir}: all blocks are here already")
         return 0
-    links = Link.all(run_dir)
-    first = next(iter(links.values()))
+    run, links = rundir.open_run(run_dir), Link.all(run_dir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    expected, board = Forecast.read(rundir.open_run(run_dir)), show.Board()
+    expected, board = Forecast.read(run), show.Board()
 
     def view_of(name: str) -> View:
-        host = name if first.of_fleet else ""
         log = partial(runlog.write, run_dir, "INFO", "run")
-        view = show.kind(os.environ)(expected, log, host=host, board=board)
-        view.catch_up(Tail(links[name].at_home("events.jsonl")).read())
+        view = show.kind(os.environ)(expected, log, host=run.plan.named(name), board=board)
+        view.catch_up(Tail(links[name].raw / "events.jsonl").read())
         return view
 
     try:
         with stream.attending(run_dir):
-            if first.of_fleet:
-                return Fleet(run_dir, links, view_of).attend()
-            return Attendant(first, view_of(first.name)).attend()
+            return Fleet(run_dir, links, view_of).attend()
     except KeyboardInterrupt:
         board.close()
-        where = f"{len(links)} machines" if first.of_fleet else first.host.name
+        where = f"{len(links)} machines" if len(links) > 1 else next(iter(links.values())).host.name
         say(
-            f"\ndetached: the run goes on on {where}. To come back: make {first.kind} RUN={run_dir.name}; "
+            f"\ndetached: the run goes on on {where}. To come back: make {run.plan.kind} RUN={run_dir.name}; "
             f"to stop it: make stop RUN={run_dir.name}"
         )
         return EXIT_INTERRUPTED
@@ -66,13 +61,14 @@ def main(run_dir: Path) -> int:
 
 
 class Fleet:
-    """Attends all hosts of a run at the same time. A host that is lost does not stop the others."""
+    """Attends all hosts of a run, one or several, at the same time. A lost host does not stop the others."""
 
     def __init__(
         self, run_dir: Path, links: dict[str, Link], view_of: Callable[[str], View], *, patience_s: float = PATIENCE_S
     ) -> None:
         self.run = rundir.open_run(run_dir)
         self.links, self.view_of, self.patience_s = links, view_of, patience_s
+        self._command = f"make {self.run.plan.kind} RUN={run_dir.name}"
         # Lost host -> `why`, the `blocks` that it has not run, and the spare host for them in `by`, or "".
         self.lost = self.run.json(LOST)
         self.codes: dict[str, int] = {}
@@ -83,7 +79,6 @@ class Fleet:
 
     def attend(self) -> int:
         """Attend all hosts until each has ended or is lost; return the common exit code."""
-        _compare_builds(self.run.path, self.links)
         for name in self.run.plan.hosts:
             self._begin(name)
         for loss in list(self.lost.values()):
@@ -94,17 +89,7 @@ class Fleet:
             while self._threads:
                 name, end = self._ended.get()
                 del self._threads[name]
-                if isinstance(end, int) and (end < KILLED or end == EXIT_INTERRUPTED):
-                    self.codes[name] = end
-                    self.lost.pop(name, None)
-                    self._save()
-                    continue
-                if isinstance(end, int):
-                    end = UserError(f"what ran on {self.links[name].host.name} was killed (exit code {end})")
-                if not isinstance(end, UserError):
-                    raise end
-                error = end
-                self._lose(name, error)
+                error = self._take(name, end) or error
         finally:
             self.leaving.set()
             for thread in self._threads.values():
@@ -112,6 +97,25 @@ class Fleet:
         if error and not self.codes:
             raise error
         return self._end()
+
+    def _take(self, name: str, end: int | BaseException) -> UserError | None:
+        """Note how a host has ended; return why it is lost, or None. The only host is not lost: its end is ours."""
+        several = bool(self.run.plan.named(name))
+        if isinstance(end, int) and end > KILLED and end != EXIT_INTERRUPTED:
+            killed = f"what ran on {self.links[name].host.name} was killed (exit code {end})"
+            if several:
+                end = UserError(killed)
+            else:
+                self._views[name].say(f"tsduel: {killed}; finished blocks are kept. To go on: {self._command}")
+        if isinstance(end, int):
+            self.codes[name] = end
+            self.lost.pop(name, None)
+            self._save()
+            return None
+        if not isinstance(end, UserError) or not several:
+            raise end
+        self._lose(name, end)
+        return end
 
     def _begin(self, name: str, instead: Sequence[int] = ()) -> None:
         if self.lost.get(name, {}).get("by"):
@@ -164,7 +168,7 @@ class Fleet:
     def _left(self, name: str) -> list[int]:
         """Return the blocks that a host has not run; for a spare host, of those that it took over."""
         rows = [row for row in self.run.planned if row.host == name and row.kind != "warmup"]
-        finished = {row.block for row in rows if (self.run.path / "raw" / row.name / "block.json").exists()}
+        finished = {row.block for row in rows if (self.run.raw(name) / row.name / "block.json").exists()}
         for loss in self.lost.values():
             if loss["by"] == name:
                 return list(loss["blocks"][len(finished) :])
@@ -183,7 +187,7 @@ class Fleet:
         if missing:
             each = ", ".join(f"{count} of {name}" for name, count in missing.items())
             # Not with rented machines, which are given back now.
-            again = f". To try them again: make {self.run.plan.kind} RUN={self.run.path.name}"
+            again = f". To try them again: {self._command}"
             say(
                 f"the run ends with what it has: {sum(missing.values())} blocks were not run ({each}), and the report "
                 f"says so{again if self.run.plan.place.kind == 'ssh' else ''}"
@@ -191,23 +195,3 @@ class Fleet:
         elif code == 0:
             note_home(self.run.path / FETCHED)
         return code
-
-
-def _compare_builds(run_dir: Path, links: dict[str, Link]) -> None:
-    """Copy the first host's records of builds to build/, and name the hosts with different builds."""
-    (run_dir / "build").mkdir(exist_ok=True)
-    builds: dict[str, dict[str, list[object]]] = {}
-    for name, link in links.items():
-        for path in sorted(link.apart.glob("build/*.json")):
-            if path.stem not in builds:
-                shutil.copyfile(path, run_dir / "build" / path.name)
-            record = files.read_json(path)
-            identity = [record.get(key) for key in ("revision", "go_version", "sha256")]
-            builds.setdefault(path.stem, {})[name] = identity
-    for program, by_host in builds.items():
-        first, *others = by_host
-        if odd := [name for name in others if by_host[name] != by_host[first]]:
-            say(
-                f"{program} is not byte for byte the same on {', '.join(odd)} as on {first} (another Go?): hosts are "
-                f"compared with care, see host/HOST/build/{program}.json"
-            )

@@ -25,8 +25,9 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> int:
     """Show a run until it ends; return 0."""
     run = rundir.open_run(run_dir)
     expected, board, view = Forecast.read(run), show.Board(), show.kind(environment)
-    hosts = run.plan.every_host if run.plan.is_fleet else ("",)
-    followers = [Follower(run_dir, view(expected, host=host, board=board)) for host in hosts]
+    followers = [
+        Follower(run, host, view(expected, host=run.plan.named(host), board=board)) for host in run.plan.every_host
+    ]
     errors: list[Exception] = []
     try:
         if run.plan.is_local:
@@ -71,9 +72,9 @@ def _follow(followers: Sequence["Follower"]) -> list[Exception]:
 class Follower:
     """Shows events from the file at home while a process writes it, else from the other machine."""
 
-    def __init__(self, run_dir: Path, view: View) -> None:
-        self.run_dir, self.view = run_dir, view
-        self.tail = Tail(run_dir / "raw" / view.host / "events.jsonl")
+    def __init__(self, run: rundir.Run, host: str, view: View) -> None:
+        self.run_dir, self.host, self.view = run.path, host, view
+        self.tail = Tail(run.raw(host) / "events.jsonl")
         self.heard = 0.0
 
     def at_home(self, is_written: Callable[[], bool]) -> None:
@@ -97,8 +98,7 @@ class Follower:
                 if is_home(self.run_dir):
                     return
                 continue
-            links = Link.all(self.run_dir)
-            link = links[self.view.host or next(iter(links))]
+            link = Link.all(self.run_dir)[self.host]
             try:
                 word = link.state().word
                 self.heard = time.monotonic()

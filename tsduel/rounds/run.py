@@ -26,9 +26,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(run_dir: Path) -> int:
     """Run the missing blocks; return the exit code, or die by the same signal as the Go program."""
-    if not rundir.open_run(run_dir).plan.is_local:
+    plan = rundir.open_run(run_dir).plan
+    if not plan.is_local:
         return elsewhere.main(run_dir)
-    return _watch([str(agent(run_dir)), "run", str(run_dir)], run_dir)
+    return _watch([str(agent(run_dir)), "run", str(run_dir), plan.hosts[0]], run_dir)
 
 
 def agent(run_dir: Path) -> Path:
@@ -68,7 +69,7 @@ class _Shown:
 
     def __init__(self, run_dir: Path, output: IO[bytes]) -> None:
         self._run_dir, self._output, self._read = run_dir, output, 0
-        self._tail = Tail(run_dir / "raw" / "events.jsonl")
+        self._tail = Tail(rundir.open_run(run_dir).raw() / "events.jsonl")
         self._view: show.View | None = None
         self._guarded(self._begin)
 

@@ -285,7 +285,8 @@ def _document(run: Run, tidied: Tables, rows: list[Row]) -> dict[str, Any]:
             "failed": int((failed & counted).sum()),
             "aside": int((failed & ~counted).sum()),
         },
-        **({"hosts": machines.hosts(run, blocks), "machines": machines.beside(run, rows)} if run.plan.is_fleet else {}),
+        "hosts": machines.hosts(run, blocks),
+        "machines": machines.beside(run, rows),
         "rows": rows,
     }
     if not run.plan.aa:

@@ -1,4 +1,4 @@
-"""Profiles that were taken after the measured blocks: raw/profiles -> the cost of each function."""
+"""Profiles that were taken after the measured blocks: raw/HOST/profiles -> the cost of each function."""
 
 import gzip
 import json
@@ -61,10 +61,12 @@ def index(run: Run) -> list[Profile]:
         added = {host for host, _ in alike} - lacking or {alike[0][0]}
         mine = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
         taken = [(host, entry) for host, entry in mine if entry["file"] and host in added]
-        paths = tuple(run.path / run.place_of(host, f"profiles/{entry['file']}") for host, entry in taken)
+        paths = tuple(run.raw(host) / "profiles" / entry["file"] for host, entry in taken)
         left_out = ", which is left out" if added - lacking else ""
         missing = tuple(
-            f"{f'on {host}{left_out}: ' * run.plan.is_fleet}{entry['why']}" for host, entry in mine if not entry["file"]
+            (f"on {host}{left_out}: " if run.plan.named(host) else "") + entry["why"]
+            for host, entry in mine
+            if not entry["file"]
         )
         profiles.append(Profile(*key, sum(entry["operations"] for _, entry in taken), paths, missing))
     return profiles

@@ -18,7 +18,7 @@ class Reader(Protocol):
     """How the finished blocks of a workload are read; a module has these functions."""
 
     def read_block(self, run: Run, block: Block) -> Reading:
-        """Read raw/BBB."""
+        """Read raw/HOST/BBB."""
 
     def rows(self, run: Run) -> list[str]:
         """Return the query types of a run, or the rows of Go benchmarks, in the order of a report."""

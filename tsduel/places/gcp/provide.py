@@ -216,11 +216,11 @@ def _running(terraform: Terraform, compute: Compute, place: GcpPlace) -> bool:
 def _put_aside(run_dir: Path) -> None:
     """Move the blocks of a lost machine to where no stage reads them: they cannot be compared with new ones."""
     raw = run_dir / "raw"
-    if not any(raw.glob("*/block.json")):
+    if not any(raw.glob("*/*/block.json")):
         return
     number = 1 + len(list(run_dir.glob("raw-of-lost-machine-*")))
     aside = raw.rename(run_dir / f"raw-of-lost-machine-{number}")
-    # What a fleet's hosts had sent, and the list of lost hosts.
+    # What the hosts had sent, and the list of lost hosts.
     (run_dir / "host" / "lost.json").unlink(missing_ok=True)
     for path in (run_dir / "host").glob("host[0-9]*/"):
         shutil.rmtree(path)

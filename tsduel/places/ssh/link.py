@@ -17,7 +17,7 @@ from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
 # A shell's exit code for a missing program: the cache there was removed.
 NOT_THERE = 127
-# Exists if everything is here and its checksums are equal: for the run, and for each host of a fleet.
+# Exists if everything is here and its checksums are equal: for the run, and for each host.
 FETCHED = "host/fetched.json"
 
 
@@ -52,7 +52,6 @@ class Link:
     planned: frozenset[str]  # blocks of this host
     kind: str = "tsbs"  # the command that continues the run
     name: str = "host1"  # in the plan
-    of_fleet: bool = False
 
     @classmethod
     def all(cls, run_dir: Path) -> dict[str, Self]:
@@ -75,44 +74,36 @@ class Link:
         links = {}
         for name, host in known.items():
             there = directories.there(run.plan, name)
-            apart = run.plan.is_fleet or name in run.plan.lent_hosts
-            record = f"host/{name}/build/agent.json" if apart else "build/agent.json"
             links[name] = cls(
                 run_dir=run_dir,
                 host=Host.from_outputs(host),
-                agent=run.json(record).get("binary", ""),
+                agent=run.json(f"host/{name}/build/agent.json").get("binary", ""),
                 cache_dir=there["cache_dir"],
                 there=there["run_dir"],
                 planned=frozenset(row.name for row in run.planned if row.host == name),
                 kind=run.plan.kind,
                 name=name,
-                of_fleet=apart,
             )
         return links
 
     @property
     def raw(self) -> Path:
-        """The directory here with the blocks of all hosts."""
-        return self.run_dir / "raw"
+        """The directory here for what this host has written about its blocks."""
+        return self.run_dir / "raw" / self.name
 
     @property
     def apart(self) -> Path:
         """The directory here for this host's log and builds."""
-        return self.run_dir / "host" / self.name if self.of_fleet else self.run_dir / "host"
+        return self.run_dir / "host" / self.name
 
     @property
     def fetched(self) -> Path:
         """The file that exists if this host has ended well and all of its files are here."""
         return self.apart / Path(FETCHED).name
 
-    def at_home(self, name: str) -> Path:
-        """Return the path here of a file of raw/ there: for a fleet in raw/HOST, except blocks and HOST.json."""
-        shared = rundir.BLOCK_NAME.fullmatch(name.partition("/")[0]) or name == f"{self.name}.json"
-        return self.raw / name if shared or not self.of_fleet else self.raw / self.name / name
-
     def detached(self, command: str, *arguments: str) -> list[str]:
         """Return the command line of `tsduel-host detached COMMAND` there."""
-        return [self.agent, "detached", command, self.there, self.cache_dir, *arguments]
+        return [self.agent, "detached", command, self.there, self.cache_dir, self.name, *arguments]
 
     def ask(self, command: str, *arguments: str, timeout_s: float = 120.0) -> str:
         """Run a command of the Go program there and return its output; a UserError has its error text."""
@@ -131,7 +122,7 @@ class Link:
 
     def start(self, instead: Iterable[int] = ()) -> State:
         """Start the run unless it is going on; ``instead``: blocks of a lost host that spare blocks replace."""
-        return _state(self.ask("start", self.name, *map(str, instead)), self)
+        return _state(self.ask("start", *map(str, instead)), self)
 
     def fetch_block(self, name: str) -> None:
         """Copy one finished block home; it has another name until it is complete."""
@@ -141,9 +132,9 @@ class Link:
         partial = self.raw / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        self._unpack([f"raw/{name}"], partial)
+        self._unpack([f"raw/{self.name}/{name}"], partial)
         shutil.rmtree(self.raw / name, ignore_errors=True)
-        (partial / "raw" / name).rename(self.raw / name)
+        (partial / "raw" / self.name / name).rename(self.raw / name)
         shutil.rmtree(partial)
 
     def fetch_blocks(self, names: Iterable[str]) -> None:
@@ -152,19 +143,15 @@ class Link:
             if not (self.raw / name / "block.json").exists():
                 self.fetch_block(name)
 
-    def fetch_files(self, names: Iterable[str], into: Path | None = None) -> None:
-        """Copy single files home, from names below the run's directory to the same names below ``into``.
-
-        Without ``into`` the files are below raw/, and `at_home` says where they go.
-        """
+    def fetch_files(self, names: Iterable[str], into: Path) -> None:
+        """Copy single files home, from names below the run's directory to the same names below ``into``."""
         partial = self.apart / "fetched.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         self._unpack(list(names), partial)
         for path in sorted(partial.rglob("*")):
             if path.is_file():
-                name = path.relative_to(partial)
-                target = into / name if into else self.at_home(str(name.relative_to("raw")))
+                target = into / path.relative_to(partial)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
         shutil.rmtree(partial)
@@ -173,14 +160,14 @@ class Link:
         """Copy home all files that are missing or different, and compare all checksums."""
         self.fetch_files(["control/log"], self.apart)
         self.fetch_files(["run.log"], self.apart / "control")
-        self.fetch_files(["build"], self.apart if self.of_fleet else self.run_dir)
+        self.fetch_files(["build"], self.apart)
         wrong = self.missing()
-        blocks = {top for name in wrong if rundir.BLOCK_NAME.fullmatch(top := name.partition("/")[0])}
-        for name in sorted(blocks):
-            self.fetch_block(name)
+        blocks = {name: block for name in wrong if rundir.BLOCK_NAME.fullmatch(block := f"{name}/".split("/")[1])}
+        for block in sorted(set(blocks.values())):
+            self.fetch_block(block)
         # Other files come one by one: the host's description, noise, profiles.
-        if single := [f"raw/{name}" for name in wrong if name.partition("/")[0] not in blocks]:
-            self.fetch_files(single)
+        if single := [f"raw/{name}" for name in wrong if name not in blocks]:
+            self.fetch_files(single, self.run_dir)
         if wrong and (still := self.missing()):
             raise UserError(
                 f"{self.raw}: {', '.join(still[:5])} arrived with another checksum than on {self.host.name}; "
@@ -214,7 +201,7 @@ class Link:
         wrong = []
         for line in self.ask("sums").splitlines():
             digest, _, name = line.partition("  ")
-            path = self.at_home(name.removeprefix("./"))
+            path = self.run_dir / "raw" / name.removeprefix("./")
             if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
                 wrong.append(name.removeprefix("./"))
         return wrong

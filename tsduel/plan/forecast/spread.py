@@ -167,7 +167,7 @@ class Forecast:
         It is "" for a smoke run, whose figures mean nothing, and for a sweep or a fleet: ratios of different
         settings and machines differ by more than noise.
         """
-        if self.plan.smoke or self.plan.sweeps or self.plan.is_fleet:
+        if self.plan.smoke or self.plan.sweeps or len(self.plan.every_host) > 1:
             return ""
         blocks, last, spreads = self.plan.design.blocks, ended[-1], self._spreads(counting(ended))
         n = min((spread.blocks for spread in spreads), default=0)

@@ -1,1 +1,1 @@
-"""The view of a run: lines of raw/events.jsonl -> events -> a state -> a screen, or one plain line each."""
+"""The view of a run: lines of raw/HOST/events.jsonl -> events -> a state -> a screen, or one plain line each."""

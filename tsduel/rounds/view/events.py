@@ -1,4 +1,4 @@
-"""Lines of raw/events.jsonl -> events. A torn line is skipped, and no value can harm a terminal."""
+"""Lines of raw/HOST/events.jsonl -> events. A torn line is skipped, and no value can harm a terminal."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The reading half of the TSBS workload: raw/BBB -> measurements, ratios, courses, times; benchstat's lines."""
+"""The reading half of the TSBS workload: raw/HOST/BBB -> measurements, ratios, courses, times; benchstat's lines."""
 
 import re
 from collections.abc import Iterable, Mapping
