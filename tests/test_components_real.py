@@ -122,7 +122,7 @@ def test_the_real_cluster_with_replicas(checkout):
     # Batches go to both vminserts in turn, and each vmstorage has a part of the series.
     for role in ("vminsert", "vminsert-2", "vmstorage", "vmstorage-2"):
         assert float(used[role][1]) > 0.1, used
-    block = json.loads((run_dir / "raw/001/block.json").read_text())
+    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
     of = counters(run_dir, "candidate")
     assert of.pop("queued", None) is None

@@ -161,12 +161,12 @@ def test_a_soak_that_is_killed_keeps_its_windows_and_goes_on(soaked):
     assert (run / "plots/soak.svg").exists()
 
     # The same windows, as if each had lasted for hours, and memory grew.
-    lines = (run / "raw/events.jsonl").read_text().splitlines()
+    lines = (run / "raw/host1/events.jsonl").read_text().splitlines()
     slow = [event | {"elapsed_s": event["elapsed_s"] * 7200, "rss_bytes": 1e8 + 1e6 * number} if
             event["event"] == "window" else event for number, event in enumerate(map(json.loads, lines))]  # fmt: skip
     # Half a line is what a power cut leaves.
     text = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in slow)
-    (run / "raw/events.jsonl").write_text(text + '{"event":"window","blo')
+    (run / "raw/host1/events.jsonl").write_text(text + '{"event":"window","blo')
     tidy.main(run)
     compare.main(run)
     found = " ".join(section.sentences(open_source(run)))

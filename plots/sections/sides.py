@@ -98,7 +98,7 @@ def machine(source: Source) -> list[list[str]]:
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
         ("hosts", _hosts(source)),
-        ("pins in the duel", f"{pinned} ({pin['reason']})" if pinned and pin["reason"] else pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
+        ("pins in the duel", _pins(pinned, pin)),
         ("memory", numbers.quantity(host["memory_bytes"]) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
         ("GOMAXPROCS (-cpu)", str(run.of_any_host("calibration.json").get("cpu") or "")),
@@ -109,6 +109,12 @@ def machine(source: Source) -> list[list[str]]:
         ("tsduel", own(source)),
     ]  # fmt: skip
     return [[name, value] for name, value in facts if value]
+
+
+def _pins(pinned: str, pin: dict[str, Any]) -> str:
+    if not pinned:
+        return f"none: {pin['reason'] or pin['mode']}" if pin else ""
+    return f"{pinned} ({pin['reason']})" if pin["reason"] else pinned
 
 
 def _hosts(source: Source) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tsduel.build import built, progress
 from tsduel.core import children, files, rundir, runlog
 from tsduel.core.errors import UserError
+from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
 from tsduel.places import lent, lock
 from tsduel.places.ssh import pack
@@ -55,8 +56,11 @@ def main(run_dir: Path) -> int:
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = children.call(command, take=bar.take)
-    if plan.is_local:
-        return code
+    return code if plan.is_local else _gather(run_dir, plan, links, chosen, code)
+
+
+def _gather(run_dir: Path, plan: Plan, links: dict[str, Link], chosen: list[str], code: int) -> int:
+    """Copy the builds of all hosts home; return 0 if only hosts that the others replace were not reached."""
     compare_builds(run_dir, links)
     lost = [name for name in chosen if not (run_dir / f"host/{name}/build/agent.json").exists()]
     if code == UNREACHABLE and len(lost) < len(chosen) and not plan.topology:

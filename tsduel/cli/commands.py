@@ -87,7 +87,7 @@ COMMANDS = {
     "tsbs": _whole(_COMPARE, "compare two versions: all the stages below", "tsbs"),
     "gobench": _whole(_COMPARE, "compare Go benchmarks of two revisions of a module, in the same way", "gobench"),
     "bisect": _whole(
-        _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, by duels against GOOD",
+        _COMPARE, "since when? GOOD= BAD= METRIC=cpu: the first bad (or better) version or commit, found by duels",
         "bisect", "search",
     ),
     "history": _whole(

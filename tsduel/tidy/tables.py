@@ -138,8 +138,8 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
 def _windows(run: Run) -> Iterator[Row]:
     """Copy what the host has told of each window of a soak. The windows of a block that a kill has cut off stay."""
     cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
-    for place in dict.fromkeys(run.place_of(host, "events.jsonl") for host in run.plan.hosts):
-        path = run.path / place
+    for host in run.plan.hosts:
+        path = run.path / f"raw/{host}/events.jsonl"
         for line in path.read_bytes().splitlines() if path.exists() else ():
             event: dict[str, float] = {}
             if b'"event":"window"' in line:
