@@ -16,7 +16,7 @@ from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.errors import UserError
 from tsduel.core.wording import nearest
-from tsduel.question import knobs
+from tsduel.question import knobs, read
 
 PROJECT = Path(__file__).resolve().parent.parent
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
@@ -265,15 +265,14 @@ class TestInside:
         assert inside.main((), "", full=False, watch=False) == 0
         assert asked["BASELINE"].endswith(checkout.git("rev-parse", "main"))
 
-    @pytest.mark.parametrize(
-        ("module", "target"),
-        [("github.com/prometheus/prometheus", "prometheus"), ("github.com/influxdata/influxdb", "influxdb")],
-    )
-    def test_the_database_is_that_of_go_mod(self, checkout, asked, module, target):
-        """The experiment's variants become such databases."""
+    @pytest.mark.parametrize("full", [False, True])
+    @pytest.mark.parametrize("module", inside.MODULES)
+    def test_the_database_is_that_of_go_mod(self, checkout, asked, module, full):
+        """The experiment's variants become such databases, and it is one that can be planned."""
         checkout.write("go.mod", f"module {module}\n\ngo 1.25\n")
-        inside.main((), "", full=False, watch=False)
-        assert f"variants.candidate.target={target}" in asked["SET"]
+        inside.main((), "", full=full, watch=False)
+        question = read.read({name: asked[name] for name in asked if name in KNOBS})
+        assert {side.target for side in question.asked.variants.values()} == {inside.MODULES[module]}
 
     @pytest.mark.parametrize("text", ["module github.com/influxdata/influxdb/v2\n", "module example.org/x\n", None])
     def test_anything_else_is_a_sentence(self, checkout, text):
