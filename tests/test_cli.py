@@ -57,7 +57,7 @@ class TestStages:
     def test_all_in_order_after_a_look_at_the_machine(self, stages, given, expected):
         """Each runs once; after an A/A run `keep` follows."""
         assert whole.compare({"KIND": "tsbs", **given}) == 0
-        assert [words[0] for words in stages[0]] == ["fast", *expected]
+        assert [words[0] for words in stages[0]] == ["look", *expected]
 
     @pytest.mark.parametrize("failing", ["build", "run"])
     def test_a_failure_gives_rented_machines_back(self, stages, failing):
@@ -76,7 +76,7 @@ class TestStages:
         """The picture is of the same run."""
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
         assert whole.history() == 0
-        assert [words[0] for words in stages[0]] == ["fast", *STAGES, "history-of"]
+        assert [words[0] for words in stages[0]] == ["look", *STAGES, "history-of"]
 
     def test_a_run_is_named_after_what_is_asked(self):
         """The time, and the experiment's file; whatever is typed makes a name that is one."""
