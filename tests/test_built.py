@@ -92,7 +92,11 @@ def test_a_build_is_a_line_for_each_program_that_took_a_while(monkeypatch, capsy
     monkeypatch.setattr(progress, "_LONG_S", -1.0)
     plan = plans.plan(variants=tuple(v.model_copy(update={"label": v.name[::-1]}) for v in plans.VARIANTS))
     with progress.shown(plan) as shown:
-        for line in ("task: Look for Go", f"task: {progress._STEP}TSBS", f"task: {progress._STEP}variant candidate"):
+        for line in (
+            "task: Look for Go",
+            f"task: build : {progress._STEP}TSBS",
+            f"task: {progress._STEP}variant candidate",
+        ):
             shown.take(line)
         shown.take("no space left: [bold]")
     said = capsys.readouterr().err

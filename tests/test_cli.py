@@ -16,7 +16,7 @@ from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.errors import UserError
 from tsduel.core.wording import nearest
-from tsduel.question import knobs
+from tsduel.question import knobs, read
 
 PROJECT = Path(__file__).resolve().parent.parent
 STAGES = ["plan", "provision", "build", "run", "give-back", "tidy", "compare", "report"]
@@ -57,7 +57,7 @@ class TestStages:
     def test_all_in_order_after_a_look_at_the_machine(self, stages, given, expected):
         """Each runs once; after an A/A run `keep` follows."""
         assert whole.compare({"KIND": "tsbs", **given}) == 0
-        assert [words[0] for words in stages[0]] == ["fast", *expected]
+        assert [words[0] for words in stages[0]] == ["look", *expected]
 
     @pytest.mark.parametrize("failing", ["build", "run"])
     def test_a_failure_gives_rented_machines_back(self, stages, failing):
@@ -76,7 +76,7 @@ class TestStages:
         """The picture is of the same run."""
         monkeypatch.setenv("VERSIONS", "v1 v2 v3")
         assert whole.history() == 0
-        assert [words[0] for words in stages[0]] == ["fast", *STAGES, "history-of"]
+        assert [words[0] for words in stages[0]] == ["look", *STAGES, "history-of"]
 
     def test_a_run_is_named_after_what_is_asked(self):
         """The time, and the experiment's file; whatever is typed makes a name that is one."""
@@ -265,15 +265,14 @@ class TestInside:
         assert inside.main((), "", full=False, watch=False) == 0
         assert asked["BASELINE"].endswith(checkout.git("rev-parse", "main"))
 
-    @pytest.mark.parametrize(
-        ("module", "target"),
-        [("github.com/prometheus/prometheus", "prometheus"), ("github.com/influxdata/influxdb", "influxdb")],
-    )
-    def test_the_database_is_that_of_go_mod(self, checkout, asked, module, target):
-        """The experiment's variants become such databases."""
+    @pytest.mark.parametrize("full", [False, True])
+    @pytest.mark.parametrize("module", inside.MODULES)
+    def test_the_database_is_that_of_go_mod(self, checkout, asked, module, full):
+        """The experiment's variants become such databases, and it is one that can be planned."""
         checkout.write("go.mod", f"module {module}\n\ngo 1.25\n")
-        inside.main((), "", full=False, watch=False)
-        assert f"variants.candidate.target={target}" in asked["SET"]
+        inside.main((), "", full=full, watch=False)
+        question = read.read({name: asked[name] for name in asked if name in KNOBS})
+        assert {side.target for side in question.asked.variants.values()} == {inside.MODULES[module]}
 
     @pytest.mark.parametrize("text", ["module github.com/influxdata/influxdb/v2\n", "module example.org/x\n", None])
     def test_anything_else_is_a_sentence(self, checkout, text):

@@ -31,8 +31,8 @@ class Shown:
         """Show a line, or the step that it begins."""
         if not line.startswith(TASK):
             self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        elif line.startswith(TASK + _STEP):
-            self.begin(self._named(line.removeprefix(TASK + _STEP)))
+        elif title := line.partition(_STEP)[2]:
+            self.begin(self._named(title))
 
     def begin(self, step: str) -> None:
         """End the step before, and begin the next; "" after the last."""

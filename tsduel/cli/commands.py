@@ -199,6 +199,10 @@ COMMANDS = {
     ),
 }  # fmt: skip
 PARTS = {
+    "look": Command(
+        "", "the part of doctor that takes less than a second", "tsduel.doctor.__main__", lambda m, *_: m.main("fast"),
+        WHOLE,
+    ),
     "history-of": Command("", "METRIC over the versions of a run", "plots.history", _with_environment, logged=True),
     "bisection-step": Command(
         "", "the words of the next run of a bisection", "tsduel.bisect.steps", _with_results, RESULTS

@@ -39,7 +39,7 @@ def compare(environment: Mapping[str, str]) -> int:
     known = dict(environment)
     known["RUN"] = known.get("RUN") or new_run(known, known["KIND"])
     looked = known.pop("TSDUEL_LOOKED", "")  # by make, before there was a .venv
-    if not looked and (code := children.call([sys.executable, "-B", "-m", "tsduel.doctor.__main__", "fast"], known)):
+    if not looked and (code := _stage("look", known)):
         return code
     for stage in (*BEFORE, *MEASURED, *AFTER):
         if stage == "keep" and known.get("AA") != "1":
