@@ -47,7 +47,7 @@ def section(source: Source, pictures: Pictures) -> str:
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
     """Return the matrix of many variants: the baseline's values, then the changes of each candidate."""
     baseline = source.labels[source.baseline]
-    sides, what = [(side.labels[1], side) for side in source.comparisons], numbers.unit_of_changes(source.plan.crosses)
+    sides, what = [(side.labels[1], side) for side in source.comparisons], source.changes
     return tables.matrix(sides, f"{what} against {baseline}", "blocks", baseline)
 
 
@@ -133,10 +133,10 @@ def _last_aa(source: Source) -> dict[str, Any] | None:
 def _picture(source: Source, pictures: Pictures) -> str:
     """Draw the rows of the answers and, of few variants, every query type."""
     kept = None if source.plan.aa or source.plan.crosses else _last_aa(source)
-    what = numbers.unit_of_changes(source.plan.crosses)
     changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
     wide, narrow = (
-        forest_of(changes, source.labels, f"{what} (left is better)", narrow=narrow) for narrow in (False, True)
+        forest_of(changes, source.labels, f"{source.changes} (left is better)", narrow=narrow)
+        for narrow in (False, True)
     )
     alt = f"What the answer stands on, each change with its interval: {source.names}"
     return pictures.show("change", "change", alt, caption(changes) if changes else "", wide, narrow=narrow)
