@@ -21,27 +21,16 @@ _DIFFERENT = {"worse": {"regression", "worse", "failed"}, "better": {"improvemen
 
 def section(source: Source, pictures: Pictures) -> str:
     """Return the first screen without the title: of many variants a matrix, and the answer of each folded."""
-    picture, comparisons = _picture(source, pictures), source.comparisons
+    picture, answers = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
-        own = (sides_of_all(source), markup.table(*matrix(source)), worth(source))
-        answers = tables.each(source, lambda side: markup.items(sentences.answer(side)))
-        return markup.paragraphs(
-            *question(source), *own, markup.folded("Picture, and each in words", picture, *answers)
-        )
-    return markup.paragraphs(
-        *question(source),
-        *(
-            f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
-            f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
-            for comparison in comparisons
-        ),
-        picture,
-        *(
-            markup.titled(f"{comparison.title}:" if source.several else "", markup.items(sentences.answer(comparison)))
-            for comparison in comparisons
-        ),
-        worth(source),
-    )  # fmt: skip
+        own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *answers)
+        return markup.paragraphs(*question(source), sides_of_all(source), own, worth(source), fold)
+    words = (
+        f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
+        f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
+        for comparison in source.comparisons
+    )
+    return markup.paragraphs(*question(source), *words, picture, *answers, worth(source))
 
 
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
