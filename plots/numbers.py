@@ -117,11 +117,6 @@ def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
     return f"{middle:,.{places}f}", " to ".join(f"{edge:,.{places}f}" for edge in known)
 
 
-def unit_of_changes(ratio: object) -> str:
-    """Return the title of changes: ratios of different databases, else percents."""
-    return "Ratio" if ratio else "Change, %"
-
-
 def effect(row: Mapping[str, Any]) -> str:
     """Print the change of a row with its unit: +4.2 %, or of different databases the ratio."""
     return changed(row) if by_ratio(row) else f"{changed(row)} %"

@@ -72,6 +72,11 @@ class Source:
         return markup.text(f"{len(self.labels)} variants" if self.many else " and ".join(self.labels.values()))
 
     @property
+    def changes(self) -> str:
+        """The title of changes."""
+        return "Ratio" if self.plan.crosses else "Change, %"
+
+    @property
     def many(self) -> bool:
         """Whether there are too many variants for an answer each."""
         return len(self.labels) > FEW

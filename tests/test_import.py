@@ -73,7 +73,7 @@ def test_a_table_a_picture_and_no_verdict(tmp_path, capsys):
     found = reported(tmp_path)
     assert "# my branch against v1.132.0\n" in found
     assert "> **One run each: no verdict.**" in found
-    assert re.search(r"\*\*Ingestion\*\*.* [\d.]+ % (faster|slower), one run each: no verdict\n", found)
+    assert re.search(r"\*\*Ingestion rate\*\*.* [\d.]+ % (faster|slower), one run each: no verdict\n", found)
     assert re.search(r"\| Ingestion rate +\| samples/s +\| +[\d,]+ \| +[\d,]+ \| +[+-][\d.]+ \|", found)
     assert "| Peak memory until the end of the load (process_resident_memory_peak_bytes) " in found
     assert "- `logs/baseline.log`: 4,320,000 samples (`--use-case=cpu-only --seed=8428 --scale=400 " in found
@@ -180,7 +180,7 @@ def test_a_load_without_queries(tmp_path):
     """A log of tsbs-load-data alone is enough for the load."""
     loads = [log.partition("make tsbs-generate-queries")[0] for log in (BASELINE, CANDIDATE)]
     found = reported(tmp_path, *loads)
-    assert "**Ingestion**: " in found
+    assert "**Ingestion rate**: " in found
     assert "Query rate" not in found
 
 
@@ -188,7 +188,7 @@ def test_a_load_shorter_than_a_period(tmp_path):
     """The loader prints its header only: there is a rate and no clock, and the report is made."""
     short = [re.sub(r"^\d{10},.*\n", "", log, flags=re.MULTILINE) for log in (BASELINE, CANDIDATE)]
     found = reported(tmp_path, *short)
-    assert "**Ingestion**: " in found
+    assert "**Ingestion rate**: " in found
     assert "![Ingestion rate over time" in found
 
 

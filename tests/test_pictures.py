@@ -129,7 +129,7 @@ def test_nothing_is_written_outside_of_a_picture(tmp_path, candidates):
         for candidate in list(labels)[1:]
     ]
     assert outside(forest(changes, labels, "Change by metric, %"), tmp_path) < 0.01
-    loads = pd.concat([rates(variant, 1, [1e6, 2e6]) for variant in labels])
+    loads = pd.concat([rates(variant, 1, [1e6, 2e6, 2e6]) for variant in labels])
     assert outside(load_rate(loads, labels), tmp_path) < 0.01
     whole = pd.concat(
         [loads.assign(phase=phase, metric="rss_bytes", value=3e11) for phase in ("load", "settle", "query")]
@@ -203,7 +203,7 @@ def test_blocks_that_do_not_count_are_crossed_out():
 def test_each_phase_has_its_own_clock():
     """The server's course has a column for each phase that was recorded, and a row for each metric."""
     series = pd.concat(
-        rates("baseline", 1, [1.0, 2.0], phase=phase, metric=metric)
+        rates("baseline", 1, [1.0, 2.0, 3.0], phase=phase, metric=metric)
         for phase, metric in itertools.product(("load", "query"), ("cpu_cores", "rss_bytes"))
     )
     figure = course(series, LABELS)

@@ -1,7 +1,7 @@
 """The change of every metric with its interval: a forest plot."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from plots import numbers
 from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, readable, styled
 
 _ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
-_NARROW_ROW_IN, _NARROW_IN = 0.3, 3.7
+_NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
 MOST_ROWS = 44
 _SURE = {"regression", "improvement", "worse", "better", "negligible"}
 
@@ -79,27 +79,21 @@ def shared_path(names: Sequence[str]) -> int:
 
 def caption(bars: Sequence[Change]) -> str:
     """Return how to read a picture of these changes: what is drawn, and nothing else."""
-    sure = {bar.sure for bar in bars}
-    parts = {
-        "Worse is always to the right; every doubling is as wide.": any(bar.ratio for bar in bars),
-        "Worse is always to the right; the figures have the metric's own sign.": not all(bar.ratio for bar in bars),
-        "The pale band is the metric's threshold both ways.": any(bar.threshold for bar in bars),
-        "The dark band is what as many blocks show here of a binary against itself (95 %).": any(
-            bar.floor for bar in bars
+    limit, ratio = _limit(bars), all(bar.ratio for bar in bars)
+    what = "every doubling is as wide" if ratio else "the figures have the metric's own sign"
+    parts = [
+        (f"Worse is always to the right; {what}.", True),
+        ("The pale band is the metric's threshold both ways.", any(bar.threshold for bar in bars)),
+        (
+            "The dark band is what as many blocks show here of a binary against itself (95 %).",
+            any(b.floor for b in bars),
         ),
-        "A filled mark is more than chance (adjusted p of at most 0.05).": True in sure,
-        "A hollow mark may be chance.": False in sure,
-        "An arrow is an interval that leaves the picture.": any(map(_leaves(bars), bars)),
-        "Dotted lines are the range of the blocks: below six of them there is no interval.": any(
-            bar.screen and bar.low is not None for bar in bars
-        ),
-    }
-    return " ".join(text for text, drawn in parts.items() if drawn)
-
-
-def _leaves(bars: Sequence[Change]) -> Callable[[Change], bool]:
-    limit = _limit(bars)
-    return lambda bar: any(edge is not None and abs(edge) > limit for edge in (bar.low, bar.high))
+        ("A filled mark is more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
+        ("A hollow mark may be chance.", not all(bar.sure for bar in bars)),
+        ("An arrow is an interval that goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
+        ("Dotted lines are the range of fewer than six blocks.", any(b.screen and b.low is not None for b in bars)),
+    ]
+    return " ".join(text for text, drawn in parts if drawn)
 
 
 def forest_of(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, narrow: bool = False) -> Figure | None:

@@ -21,33 +21,22 @@ _DIFFERENT = {"worse": {"regression", "worse", "failed"}, "better": {"improvemen
 
 def section(source: Source, pictures: Pictures) -> str:
     """Return the first screen without the title: of many variants a matrix, and the answer of each folded."""
-    picture, comparisons = _picture(source, pictures), source.comparisons
+    picture, answers = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
-        own = (sides_of_all(source), markup.table(*matrix(source)), worth(source))
-        answers = tables.each(source, lambda side: markup.items(sentences.answer(side)))
-        return markup.paragraphs(
-            *question(source), *own, markup.folded("Picture, and each in words", picture, *answers)
-        )
-    return markup.paragraphs(
-        *question(source),
-        *(
-            f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
-            f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
-            for comparison in comparisons
-        ),
-        picture,
-        *(
-            markup.titled(f"{comparison.title}:" if source.several else "", markup.items(sentences.answer(comparison)))
-            for comparison in comparisons
-        ),
-        worth(source),
-    )  # fmt: skip
+        own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *answers)
+        return markup.paragraphs(*question(source), sides_of_all(source), own, worth(source), fold)
+    words = (
+        f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
+        f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
+        for comparison in source.comparisons
+    )
+    return markup.paragraphs(*question(source), *words, picture, *answers, worth(source))
 
 
 def matrix(source: Source) -> tuple[list[str], list[list[str]], range]:
     """Return the matrix of many variants: the baseline's values, then the changes of each candidate."""
     baseline = source.labels[source.baseline]
-    sides, what = [(side.labels[1], side) for side in source.comparisons], numbers.unit_of_changes(source.plan.crosses)
+    sides, what = [(side.labels[1], side) for side in source.comparisons], source.changes
     return tables.matrix(sides, f"{what} against {baseline}", "blocks", baseline)
 
 
@@ -133,10 +122,10 @@ def _last_aa(source: Source) -> dict[str, Any] | None:
 def _picture(source: Source, pictures: Pictures) -> str:
     """Draw the rows of the answers and, of few variants, every query type."""
     kept = None if source.plan.aa or source.plan.crosses else _last_aa(source)
-    what = numbers.unit_of_changes(source.plan.crosses)
     changes = [row for comparison in source.comparisons for row in _changes(comparison, source, kept)]
     wide, narrow = (
-        forest_of(changes, source.labels, f"{what} (left is better)", narrow=narrow) for narrow in (False, True)
+        forest_of(changes, source.labels, f"{source.changes} (left is better)", narrow=narrow)
+        for narrow in (False, True)
     )
     alt = f"What the answer stands on, each change with its interval: {source.names}"
     return pictures.show("change", "change", alt, caption(changes) if changes else "", wide, narrow=narrow)

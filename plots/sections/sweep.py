@@ -48,7 +48,7 @@ def answers(source: Source) -> list[str]:
         few = sorted({len(comparison.valid) for comparison in comparisons})
         counted = f"{few[0]} to {few[-1]} valid blocks" if len(few) > 1 else number_of(few[0], "valid block")
         title = f"{markup.text(source.labels[name])} against {markup.text(source.labels[source.baseline])}"
-        verdicts = "; ".join(_verdicts(source, comparisons)) or "? nothing was measured"
+        verdicts = ". ".join(_verdicts(source, comparisons)) or "? nothing was measured"
         lines.append(f"**Answer.** {title} in {len(comparisons)} cells ({_keys(source)}), {counted} each: {verdicts}.")
     return lines
 

@@ -11,8 +11,6 @@ Heads = Mapping[str, str]
 """Metric -> the head of its column."""
 MOST_OPEN = 30
 """Most rows of a table that is not folded."""
-MOST_SIDE_BY_SIDE = 3
-"""Most candidates in one table."""
 
 
 def matrix(
@@ -57,19 +55,8 @@ def columns(source: Source, part: str, *first: str) -> dict[str, str]:
 
 
 def by_metric(source: Source, names: Sequence[str]) -> str:
-    """Return a table with a row a metric; several candidates stand side by side, with folded intervals below."""
-    rows = [(comparison, comparison.rows_of(names)) for comparison in source.comparisons]
-    if len(rows) == 1:
-        return source.comparisons[0].table(rows[0][1])
-    titled = each(source, lambda side: side.table(side.rows_of(names)))
-    if len(rows) > MOST_SIDE_BY_SIDE:
-        return markup.paragraphs(*titled)
-    cells = [
-        [f"{source.metrics[name].title}, {source.metrics[name].unit}", *(side.cell_of(name) for side, _ in rows)]
-        for name in names if any(side.row(name) for side, _ in rows)
-    ]  # fmt: skip
-    beside = markup.table(["Metric", *(side.title for side, _ in rows)], cells, range(1, len(rows) + 1))
-    return markup.paragraphs(beside, markup.folded("Intervals and p of these", *titled))
+    """Return a table with a row a metric for each candidate, with its evidence."""
+    return markup.paragraphs(*each(source, lambda side: side.table(side.rows_of(names))))
 
 
 def by_type(comparison: Comparison, heads: Heads, query_types: Sequence[str], title: str) -> str:
