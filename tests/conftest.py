@@ -20,8 +20,8 @@ GROUPS = ("bare", "databases", "real", "blocks", "provider")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
     "test_(barehost|browser|build|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults|github"
-    "|gobench_shared|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares|sweep"
-    "|uninstall|upgrade|view_terminal)"
+    "|gobench_shared|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
+    "|sweep|uninstall|upgrade|view_terminal)"
 )
 
 
