@@ -21,9 +21,9 @@ GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 GROUPS = ("bare", "databases", "real", "blocks", "provider")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
-    "test_(barehost|browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|github|gobench_shared"
-    "|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares|sweep|uninstall"
-    "|upgrade|view_terminal)"
+    "test_(barehost|browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"
+    "|github|gobench_shared|hosts|import|make|outcome|page|pictures|profiles|provide|remote|report|runlog|runs|safety|spares"
+    "|sweep|uninstall|upgrade|view_terminal)"
 )
 
 

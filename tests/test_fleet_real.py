@@ -273,7 +273,7 @@ def client_and_server(fleet):
         network.stop()
 
 
-def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, client_and_server):
+def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, client_and_server, record_property):
     """The driver, the program that lends, whoever attends, `make stop`: no block lost or repeated, nothing stays."""
     client, server = client_and_server
     settings = {"hosts": ["client", "server"], "host": {"port": 43000, "pin": "auto"}, "design": {"blocks": 3}}
@@ -319,6 +319,7 @@ def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, c
     assert missing(run_dir)
     assert fleet.stage(run_dir).wait() == 0, fleet.said(run_dir).read_text()
     watch.look()
+    record_property("faults", [3, len(missing(run_dir)), len(watch.repeated), len(left(client) + left(server))])
     assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
     blocks = open_run(run_dir).blocks
     assert {block.status for block in blocks} == {"ok"}

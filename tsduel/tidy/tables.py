@@ -138,7 +138,7 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
 def _windows(run: Run) -> Iterator[Row]:
     """Copy what the host has told of each window of a soak. The windows of a block that a kill has cut off stay."""
     cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
-    for host in run.plan.hosts:
+    for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"
         for line in path.read_bytes().splitlines() if path.exists() else ():
             event: dict[str, float] = {}
