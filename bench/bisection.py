@@ -53,14 +53,12 @@ class Course:
     def true(self, at: int) -> float:
         """Draw the true difference of a revision."""
         level = (0.0, *self.levels)[bisect.bisect_right(self.steps, at)]
-        if self.plain:
-            return level
-        if self.rng.random() < posterior.WRONG:
-            return float(self.rng.normal(0, max(abs(self.levels[-1]), 10 * LIMIT)))
-        return level + float(self.rng.normal(0, posterior.OFFSET * LIMIT))
+        return level if self.plain else level + float(self.rng.normal(0, posterior.OFFSET * LIMIT))
 
     def blocks(self, count: int, true: float) -> list[float]:
-        """Draw the log ratios of blocks."""
+        """Draw the log ratios of a run's blocks, which may have nothing to do with their revision."""
+        if not self.plain and self.rng.random() < posterior.WRONG:
+            true = float(self.rng.normal(0, max(abs(self.levels[-1]), 10 * LIMIT)))
         return [*self.rng.normal(true, self.spread, count).tolist()]
 
 
@@ -81,13 +79,13 @@ def session(of: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
     """
     true: dict[int, float] = {COMMITS: of.true(COMMITS)}
     seen = {COMMITS: of.blocks(FEWEST_BLOCKS, true[COMMITS])}
-    again = of.blocks(FEWEST_BLOCKS, 0.0)
+    again, runs = of.blocks(FEWEST_BLOCKS, 0.0), {COMMITS: 1}
     ends = Known(seen, again, LIMIT)
     estimate, low, _ = ends.interval(seen[COMMITS])
     at = 0 if estimate >= LIMIT and low > 0 else None
     wanted = tuple((step, step) for step in of.steps)
     while at is not None:
-        known = posterior.posterior(COMMITS, seen, again, LIMIT)
+        known = posterior.posterior(COMMITS, seen, again, LIMIT, runs)
         answer = posterior.answer(known, ())
         yield answer, answer.steps == wanted, sum(map(len, seen.values()))
         at = posterior.following(known, (), {i: len(values) for i, values in seen.items()})
@@ -96,6 +94,7 @@ def session(of: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
         more = posterior.blocks_for(known, len(seen.get(at, [])))
         true.setdefault(at, of.true(at))
         seen.setdefault(at, []).extend(of.blocks(more, true[at]))
+        runs[at] = runs.get(at, 0) + 1
 
 
 def found(seeds: int, steps: int = 1) -> tuple[float, float, float]:

@@ -17,7 +17,7 @@ WORSE, SAME = [0.049, 0.051, 0.05, 0.052, 0.048, 0.05], [0.001, -0.001, 0.002, 0
 
 def known(count, seen, again=SAME):
     """Return what is known of these revisions."""
-    return posterior.posterior(count, seen, again, LIMIT)
+    return posterior.posterior(count, seen, again, LIMIT, dict.fromkeys(seen, 1))
 
 
 def test_two_answers_beside_each_other_are_the_answer():
@@ -70,7 +70,7 @@ def test_a_wrong_answer_moves_it_by_a_bounded_factor():
 
 def test_values_that_never_vary_are_no_trouble():
     """As of allocations: no division by zero, and the answer is what was measured."""
-    found = posterior.posterior(4, {4: [0.1] * 6, 2: [0.0, 0.0]}, [0.0] * 6, math.log1p(0.01))
+    found = posterior.posterior(4, {4: [0.1] * 6, 2: [0.0, 0.0]}, [0.0] * 6, math.log1p(0.01), {4: 1, 2: 1})
     assert posterior.answer(found, ()).steps[0][1] in {3, 4}
     assert np.isfinite(found.chance).all()
 

@@ -24,10 +24,10 @@ SURE = 0.95
 OFFSET = 0.25
 """Standard deviation, in thresholds, of differences for other reasons: layout of code, other commits."""
 WRONG = 0.003
-"""Chance that the duels of a revision are useless."""
-STEPS = (0.8, 0.15, 0.05)
+"""Chance that a run says nothing of its revision; of several runs all of them must."""
+STEPS = (0.83, 0.15, 0.02)
 """Chances of one, two and three steps in a range."""
-LEAST = 0.5
+LEAST = 0.75
 """Thresholds by which levels before and after a step differ at least."""
 FEWEST, USUAL, MOST = 2, 12, 24
 """Blocks of a revision: at least both orders, so many at first at most, and so many in all: more do not help."""
@@ -69,11 +69,13 @@ class Answer:
     chance: float
 
 
-def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[float], limit: float) -> Posterior:
+def posterior(
+    count: int, seen: Mapping[int, Sequence[float]], again: Sequence[float], limit: float, runs: Mapping[int, int]
+) -> Posterior:
     """Return the posterior of `count` revisions after the good one, which are equally likely before.
 
     `seen`: values of the blocks of each measured revision, always with the last one; `again`: values of the good one
-    against itself; `limit`: the threshold, in the same unit.
+    against itself; `limit`: the threshold, in the same unit; `runs`: how many each measured revision's values are of.
     """
     points = (0, *sorted(seen))
     sigma, known = _spreads(again, list(seen.values()), limit)
@@ -83,8 +85,9 @@ def posterior(count: int, seen: Mapping[int, Sequence[float]], again: Sequence[f
     steady, likely = np.zeros((len(points), len(sigma))), np.zeros((len(points), len(sigma), len(grid)))
     for i, at in enumerate(points[1:], 1):
         error = np.sqrt(sigma**2 / len(seen[at]) + (OFFSET * limit) ** 2 + (grid[1] - grid[0]) ** 2 / 3)
-        steady[i] = _likely(middles[at], np.zeros(1), error, max(reach, 10 * limit))[:, 0]
-        likely[i] = _likely(middles[at], grid, error, max(reach, 10 * limit))
+        nothing = WRONG ** runs[at] * _normal(np.asarray(middles[at]), max(reach, 10 * limit))
+        steady[i] = np.log(_normal(middles[at] - np.zeros((1, 1)), error[:, None]) + nothing)[:, 0]
+        likely[i] = np.log(_normal(middles[at] - grid[None, :], error[:, None]) + nothing)
     steady, likely = steady.cumsum(axis=0), likely.cumsum(axis=0)
     segments = dict[tuple[int, int], tuple[Floats, Floats, Floats]]()
     for begin, end in itertools.combinations(range(1, len(points) + 1), 2):
@@ -128,10 +131,9 @@ def _spreads(again: Sequence[float], seen: list[Sequence[float]], limit: float) 
     return sigma, known
 
 
-def _likely(value: float, levels: Floats, error: Floats, wide: float) -> Floats:
-    """Return log likelihoods of a revision's value, by spread and by its true level."""
-    plain = np.exp(-0.5 * ((value - levels[None, :]) / error[:, None]) ** 2) / error[:, None]
-    return np.asarray(np.log((1 - WRONG) * plain + WRONG * math.exp(-0.5 * (value / wide) ** 2) / wide))
+def _normal(distance: Floats, error: float | Floats) -> Floats:
+    """Return the density of a normal distribution, but for a constant factor."""
+    return np.asarray(np.exp(-0.5 * (distance / error) ** 2) / error)
 
 
 def _differ(levels: Sequence[Floats], variances: Sequence[Floats], least: float) -> Floats:

@@ -240,7 +240,8 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
 
 def think(bisection: Bisection, known: Known) -> Posterior:
     """Return the posterior over the revisions after GOOD."""
-    return posterior.posterior(bisection.last, known.seen, known.again, known.limit)
+    runs = {at: max(1, len(known.runs.get(at, []))) for at in known.seen}
+    return posterior.posterior(bisection.last, known.seen, known.again, known.limit, runs)
 
 
 def _following(bisection: Bisection, known: Known | None) -> Step | None:
