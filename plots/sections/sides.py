@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+from typing import Any
 
 from plots import markup, numbers
 from plots.pictures import Pictures

@@ -168,7 +168,7 @@ class Fleet:
     def _left(self, name: str) -> list[int]:
         """Return the blocks that a host has not run; for a spare host, of those that it took over."""
         rows = [row for row in self.run.planned if row.host == name and row.kind != "warmup"]
-        finished = {row.block for row in rows if (self.run.raw(name) / row.name / "block.json").exists()}
+        finished = {row.block for row in rows if (self.run.path / f"raw/{name}/{row.name}/block.json").exists()}
         for loss in self.lost.values():
             if loss["by"] == name:
                 return list(loss["blocks"][len(finished) :])
