@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plots import markup, numbers
-from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.metrics import ALL, GEOMEAN, MIX, Metric
 from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
@@ -75,11 +75,16 @@ class Comparison:
         """Return the rows of a metric by query type; rows of all types together are last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}
 
+    @property
+    def whole(self) -> dict[str, str]:
+        """What stands for all query types, in words: the mix of the user's queries, if there is one."""
+        mixed = any(row["query_type"] == MIX for row in self.rows)
+        return dict.fromkeys((GEOMEAN, ALL), "the mix") if mixed else {GEOMEAN: "geometric mean", ALL: "all types"}
+
     def named(self, row: Row, *, brief: bool = False) -> str:
         """Return the name of a row for people; `brief` for a picture."""
-        of_type = {"": "", GEOMEAN: ", geometric mean", ALL: ", all types"}.get(
-            row["query_type"], f", {row['query_type']}"
-        )
+        words = {"": "", **{name: f", {said}" for name, said in self.whole.items()}}
+        of_type = words.get(row["query_type"], f", {row['query_type']}")
         return f"{self.metrics[row['metric']].title}{of_type}{markup.aside(self.note(row, brief=brief))}"
 
     def note(self, row: Row, *, brief: bool = False) -> str:

@@ -133,7 +133,8 @@ def answer(comparison: Comparison) -> list[str]:
     for subject, row in subjects(comparison):
         unit, sides = numbers.sides(row)
         meaning = sentence(row, subject) + _moved(comparison, subject)
-        name = f"**{subject.name}**{markup.aside(comparison.note(row))}"
+        said = subject.name.replace("geometric mean of the types", comparison.whole[GEOMEAN])
+        name = f"**{said}**{markup.aside(comparison.note(row))}"
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
     return lines
 

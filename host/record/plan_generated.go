@@ -283,6 +283,9 @@ type Duel struct {
 
 // Queries: The queries of a run; `windowed`: the same types over other windows.
 type Queries struct {
+	File     string      `json:"file"`
+	Log      string      `json:"log"`
+	Rules    string      `json:"rules"`
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
@@ -293,6 +296,7 @@ type Queries struct {
 	Types    []QueryType `json:"types"`
 	Windowed []QueryType `json:"windowed"`
 	Alike    bool        `json:"alike"`
+	LeftOut  []string    `json:"left_out"`
 }
 
 // QueryType: One query type. `keys`: TSBS format, or FORMAT:FORM for a translation -> key of the file in the cache.
@@ -303,6 +307,8 @@ type QueryType struct {
 	Start      *time.Time          `json:"start"`
 	End        *time.Time          `json:"end"`
 	MayBeEmpty bool                `json:"may_be_empty"`
+	Quiet      bool                `json:"quiet"`
+	Own        string              `json:"own"`
 	WindowS    float64             `json:"window_s"`
 	Compared   map[string]Compared `json:"compared"`
 }

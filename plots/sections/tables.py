@@ -9,7 +9,7 @@ from tsduel.core.metrics import ALL, GEOMEAN
 
 Heads = Mapping[str, str]
 """Metric -> the head of its column."""
-WHOLE = {GEOMEAN: markup.Safe("**geometric mean**"), ALL: markup.Safe("**all types**")}
+WHOLE = (GEOMEAN, ALL)
 MOST_OPEN = 30
 """Most rows of a table that is not folded."""
 MOST_SIDE_BY_SIDE = 3
@@ -50,9 +50,13 @@ def by_type(comparison: Comparison, heads: Heads, query_types: Sequence[str], ti
     for query_type in (*query_types, *WHOLE):
         cells = [comparison.cell_of(metric, query_type) for metric in heads]
         if any(cell != numbers.MISSING for cell in cells):
-            rows.append([WHOLE.get(query_type, query_type), *cells])
+            rows.append([_bold(comparison).get(query_type, query_type), *cells])
     table = markup.table([title, *heads.values()], rows, range(1, len(heads) + 1))
     return markup.folded(f"All {len(rows)} rows", table) if len(rows) > MOST_OPEN else table
+
+
+def _bold(comparison: Comparison) -> dict[str, markup.Safe]:
+    return {name: markup.Safe(f"**{said}**") for name, said in comparison.whole.items()}
 
 
 def of_types(source: Source, heads: Heads, shown: Heads | None = None, title: str = "Query type") -> list[str]:
@@ -69,7 +73,7 @@ def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) 
     parts = []
     for metric, title in heads.items():
         if rows := comparison.by_type(metric, query_types):
-            names = [WHOLE.get(query_type, query_type) for query_type in rows]
+            names = [_bold(comparison).get(query_type, query_type) for query_type in rows]
             parts.append(f"**{markup.text(title)}**\n\n{comparison.table(list(rows.values()), names, '')}")
     return markup.folded(f"Intervals and p of each: {comparison.labels[1]} against {comparison.labels[0]}", *parts)
 

@@ -327,7 +327,8 @@ class QueryType(Part):
     Without `start` and `end` its queries are over the window of the first data; with them its name is
     TYPE@WINDOW. `window_s`: the seconds that a point of an answer stands for, or 0. `compared`: by target,
     how answers of another database are compared with the baseline's. `may_be_empty`: some answers may have no
-    data, but not all.
+    data, but not all, unless `quiet`. `own`: FILE:LINE of a query of the user, whose requests are in
+    plan/requests.txt.gz under its key.
     """
 
     name: str
@@ -336,6 +337,8 @@ class QueryType(Part):
     start: str | None = None
     end: str | None = None
     may_be_empty: bool = False
+    quiet: bool = False
+    own: str = ""
     window_s: int = 0
     compared: dict[str, Compared] = {}
 
@@ -344,12 +347,14 @@ class Queries(QuerySettings):
     """The queries of a run; `windowed`: the same types over other windows.
 
     `alike`: we draw hosts and windows and put them into TSBS's queries, since TSBS draws them in another
-    order for each database. Windows begin at whole minutes then.
+    order for each database. Windows begin at whole minutes then. `left_out`: which of the user's queries
+    cannot be asked, and why.
     """
 
     types: tuple[QueryType, ...]
     windowed: tuple[QueryType, ...] = ()
     alike: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 class Cell(Part):

@@ -116,9 +116,13 @@ class WorkloadAsked(Part):
 class QuerySettings(Part):
     """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
 
-    Without `count` the warm-up block finds it.
+    Without `count` the warm-up block finds it. `file`, `log` and `rules` are paths of files with the user's own
+    queries, which are then asked in place of TSBS's (docs/own-queries.md).
     """
 
+    file: str = ""
+    log: str = ""
+    rules: str = ""
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     count: Annotated[int, Field(ge=1)] | None = None
@@ -177,11 +181,14 @@ class Rates(Part):
 
 
 class MixedAsked(Rates):
-    """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s."""
+    """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s.
+
+    `queries` is 0 for the rate of the groups of queries.rules, in an experiment; a plan never has 0.
+    """
 
     seconds: Annotated[float, Field(ge=1, le=3600)] = 20.0
     ingest: Annotated[float, Field(gt=0, le=1e9)]
-    queries: Annotated[float, Field(gt=0, le=1e6)]
+    queries: Annotated[float, Field(ge=0, le=1e6)] = 0
     batch_size: Annotated[int, Field(ge=1)] = 100
 
     @model_validator(mode="after")

@@ -67,7 +67,7 @@ DATABASE = Database(
             "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
             "pending": Counter(name="vm_pending_rows"),
             "active_merges": Counter(name="vm_active_merges"),
-            "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
+            "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query(_range)?"}),
             "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
