@@ -127,6 +127,11 @@ STAGES = {
         "plots.imported",
         _with_results,
     ),
+    "queries-check": _look(
+        "try every query of QUERIES against a small load: series, points, time, and whether both sides agree",
+        "tsduel.doctor.queries",
+        _with_results,
+    ),
     "plot-load": _look(
         "one or two CSVs of loads -> a picture of their load rates", "plots.plot_load", lambda m, *_: m.main(_ENV)
     ),

@@ -164,6 +164,7 @@ type Target struct {
 	Ticks          string              `json:"ticks"`
 	SamplesPerRow  float64             `json:"samples_per_row"`
 	WritePath      string              `json:"write_path"`
+	OwnPaths       map[string]string   `json:"own_paths"`
 	Immutable      string              `json:"immutable"`
 	Protocol       string              `json:"protocol"`
 	NamePrefix     string              `json:"name_prefix"`
@@ -319,8 +320,9 @@ type Compared struct {
 	Why   string `json:"why"`
 }
 
-// WorkloadPlan: The data, counted.
+// WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
 type WorkloadPlan struct {
+	File           string     `json:"file"`
 	UseCase        string     `json:"use_case"`
 	Scale          int        `json:"scale"`
 	Start          time.Time  `json:"start"`
@@ -332,6 +334,7 @@ type WorkloadPlan struct {
 	BatchSize      int        `json:"batch_size"`
 	Churn          *Churn     `json:"churn"`
 	SoloScale      *int       `json:"solo_scale"`
+	Told           string     `json:"told"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
 	Samples        int64      `json:"samples"`

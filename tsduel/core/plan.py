@@ -222,9 +222,10 @@ class Target(Part):
     that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
     not change. A merge starts when the `before_merge` counters are 0; no merge without them. `ticks`: names
     that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; "" without it.
-    `query_arguments`: what TSBS's client adds to each query's address. To compare databases: `protocol`, in
-    which data is written; `name_prefix`, before a field's name in answers; `windows`: which end of a window
-    is the time of its point. `queues`: roles that acknowledge samples before they are stored: a load ends
+    `own_paths`: where lines of a user's format go (workload.file), by the format. `query_arguments`: what
+    TSBS's client adds to each query's address. To compare databases: `protocol`, in which data is written;
+    `name_prefix`, before a field's name in answers; `windows`: which end of a window is the time of its point.
+    `queues`: roles that acknowledge samples before they are stored: a load ends
     when all have arrived. `ports`: further ports of a role, by name. `immutable`: paths below a component's
     directory of files that never change; copies of the directory share them by hard links. `pprof`: the path
     of the profiles of Go's net/http/pprof on every component, "" without. Any counter may be missing.
@@ -245,6 +246,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    own_paths: dict[str, str] = {}
     immutable: str = ""
     protocol: str = ""
     name_prefix: str = ""
@@ -289,8 +291,9 @@ class Alone(Part):
 
 
 class Workload(WorkloadAsked):
-    """The data, counted."""
+    """The data, counted; `told`: what the user's own file has, in a sentence."""
 
+    told: str = ""
     interval_s: int
     lines: int
     samples: int

@@ -58,8 +58,11 @@ class Churn(Part):
 class WorkloadAsked(Part):
     """The data: TSBS use case, simulated hosts, fixed window [start, end), interval, seed, loader.
 
-    A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`.
+    A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`. `file`: data of the
+    user in place of TSBS's; then use_case, scale, start, end, interval and seed say nothing.
     """
+
+    file: str = ""
 
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000

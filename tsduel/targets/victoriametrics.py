@@ -46,7 +46,9 @@ DATABASE = Database(
         ),
         counters={
             # vmagent passes samples on by remote write.
-            "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite"}),
+            "inserted": Counter(
+                name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite|prometheus|vmimport"}
+            ),
             "stored": Counter(name="vm_rows_added_to_storage_total"),
             "ignored": Counter(name="vm_rows_ignored_total"),
             "invalid": Counter(name="vm_rows_invalid_total"),
@@ -71,6 +73,7 @@ DATABASE = Database(
             "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
+        own_paths={"influx": "/write", "exposition": "/api/v1/import/prometheus", "json": "/api/v1/import"},
         pprof="/debug/pprof",
         # Files of parts. Snapshots of VictoriaMetrics also share them by hard links. Other files are written again.
         immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",

@@ -9,7 +9,7 @@ from tsduel.core.metrics import MIX
 from tsduel.core.plan import Target
 from tsduel.core.sections import QuerySettings, WorkloadAsked
 from tsduel.targets.database import FIELDS
-from tsduel.workloads.own import logs, requests, rules, written
+from tsduel.workloads.own import dump, logs, requests, rules, written
 from tsduel.workloads.own.query import Asked, Query, unique
 from tsduel.workloads.own.requests import Data
 
@@ -36,7 +36,10 @@ def is_own(queries: QuerySettings) -> bool:
 
 
 def data_of(workload: WorkloadAsked, target: Target) -> Data:
-    """Return what TSBS's data of a workload hold in a database."""
+    """Return what the data of a workload hold in a database."""
+    if workload.file:
+        found = dump.read(workload.file)
+        return Data(found.start_ms / 1000, found.end_ms / 1000, target.answers, metrics=found.names)
     prefix = "" if target.query_form == "prometheus" else target.name_prefix
     names = tuple(prefix + field for field in FIELDS) if target.answers == "prometheus" else ()
     start, end = (datetime.fromisoformat(time).timestamp() for time in (workload.start, workload.end))

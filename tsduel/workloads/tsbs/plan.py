@@ -18,6 +18,7 @@ from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
+from tsduel.workloads.own import dump
 from tsduel.workloads.own.asked import is_own
 from tsduel.workloads.tsbs import own_types
 from tsduel.workloads.tsbs.queries import MAY_BE_EMPTY, SAMPLES_PER_LINE, SERIES_A_HOST, point_s, window_hours
@@ -96,13 +97,17 @@ class TsbsPlanned:
         if scale := work.solo_scale:
             counted = _counted(asked, data | {"scale": scale}, used, points * scale)
             alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, points * scale), **counted)
+        counted = _counted(asked, data, used, points * work.scale)
+        targets = {database.target.name: database.target for database in used}
+        if work.file:
+            counted, targets = dump.read(work.file).planned(used[0].target)
         workload = planned.Workload(
             **work.model_dump(),
             interval_s=work.step_s,
-            estimated_bytes=_data_bytes(used, points * work.scale),
+            estimated_bytes=_data_bytes(used, counted["lines"]),
             continued=more,
             alone=alone,
-            **_counted(asked, data, used, points * work.scale),
+            **counted,
         )
         count, alike = _query_count(asked), len(used) > 1
         queried = shape | {"count": count} | ({"alike": True} if alike else {})
@@ -117,7 +122,7 @@ class TsbsPlanned:
         all_data = {"load": True, "load_s": None} if asked.loads_in_turn else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
-            "targets": {database.target.name: database.target for database in used},
+            "targets": targets,
             "workload": workload,
             "queries": planned.Queries(
                 **asked.queries.model_dump(exclude={"types", "shared_seed"}),
@@ -219,6 +224,7 @@ class TsbsPlanned:
             block += f"; side by side: {exchanges}" if duel.enabled else ""
         large = workload.alone
         told = [f"warning   {sentence}" for sentence in queries.left_out]
+        told += [f"data      {workload.told}"] if workload.told else []
         return [
             f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
             f"block     {block}",
