@@ -130,6 +130,10 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 			}
 		}
 		if err := r.parser(r, line); err != nil {
+			if !lines.Scan() && lines.Err() != nil { // the half of a line that is before a damage
+				r.number--
+				break
+			}
 			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
 		}
 		r.Lines++

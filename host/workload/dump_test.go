@@ -137,7 +137,7 @@ func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 			return
 		}
 		defer file.Close()
-		for n := 0; n < 200; n++ { // an end, so that the reader has one
+		for { // slower than it is read, so that the reader comes to the end
 			select {
 			case <-stop:
 				return
