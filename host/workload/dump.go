@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -171,8 +172,8 @@ func unpacked(in *bufio.Reader) (io.Reader, error) {
 	return in, nil
 }
 
-// add counts a sample. series tells it from others of its line's series.
-func (r *dumpReader) add(series uint64, ms int64) error {
+// add counts a sample of a series, whose name is NAME or NAME_FIELD.
+func (r *dumpReader) add(series uint64, ms int64, name, field string) error {
 	if ms <= 0 {
 		return errUntimed
 	}
@@ -185,17 +186,19 @@ func (r *dumpReader) add(series uint64, ms int64) error {
 	case known && ms < last:
 		r.Late++
 		return nil
-	case !known && len(r.last) >= seriesMost:
-		return nil
+	case !known:
+		if len(r.names) <= namesMost {
+			if field != "" {
+				name += "_" + field
+			}
+			r.names[strings.Clone(name)] = true // the line's bytes are not kept
+		}
+		if len(r.last) >= seriesMost {
+			return nil
+		}
 	}
 	r.last[series] = ms
 	return nil
-}
-
-func (r *dumpReader) name(name []byte) {
-	if len(r.names) <= namesMost && !r.names[string(name)] {
-		r.names[string(name)] = true
-	}
 }
 
 // publish puts the lines into the cache under the hash of format and content.

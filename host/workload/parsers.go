@@ -39,7 +39,6 @@ func textOf(line []byte) string { return unsafe.String(unsafe.SliceData(line), l
 
 func influxed() parser {
 	var rows influx.Rows
-	var name []byte
 	return func(r *dumpReader, line []byte) error {
 		if err := rows.Unmarshal(textOf(line), false); err != nil {
 			return err
@@ -55,9 +54,8 @@ func influxed() parser {
 		}
 		series := maphash.Bytes(r.seed, line[:end])
 		for _, field := range row.Fields {
-			name = append(append(append(name[:0], row.Measurement...), '_'), field.Key...)
-			r.name(name)
-			if err := r.add(series^maphash.String(r.seed, field.Key), influxMS(row.Timestamp)); err != nil {
+			own := series ^ maphash.String(r.seed, field.Key)
+			if err := r.add(own, influxMS(row.Timestamp), row.Measurement, field.Key); err != nil {
 				return err
 			}
 		}
@@ -90,12 +88,11 @@ func exposed() parser {
 			return errors.New("no sample")
 		}
 		row := &rows.Rows[0]
-		r.name([]byte(row.Metric))
 		end := bytes.LastIndexByte(line, '}') + 1
 		if end == 0 {
 			end = len(row.Metric)
 		}
-		return r.add(maphash.Bytes(r.seed, line[:end]), row.Timestamp)
+		return r.add(maphash.Bytes(r.seed, line[:end]), row.Timestamp, row.Metric, "")
 	}
 }
 
@@ -107,14 +104,15 @@ func exported() parser {
 		}
 		row := &rows.Rows[0]
 		var series uint64
+		name := ""
 		for _, tag := range row.Tags {
 			if len(tag.Key) == 0 || string(tag.Key) == "__name__" {
-				r.name(tag.Value)
+				name = textOf(tag.Value)
 			}
 			series ^= maphash.Bytes(r.seed, tag.Key)*31 + maphash.Bytes(r.seed, tag.Value)
 		}
 		for _, ms := range row.Timestamps {
-			if err := r.add(series, ms); err != nil {
+			if err := r.add(series, ms, name, ""); err != nil {
 				return err
 			}
 		}
