@@ -21,7 +21,7 @@ export $(GIVEN)
 export TSDUEL_GIVEN := $(GIVEN)
 TSDUEL := .venv/bin/python -m tsduel
 
-COMMANDS := tsbs gobench bisect history calibrate museum plan provision build run give-back tidy compare keep report follow status stop \
+COMMANDS := tsbs gobench bisect history calibrate museum queries-check plan provision build run give-back tidy compare keep report follow status stop \
   fetch ssh destroy reap comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known

@@ -21,6 +21,7 @@ import (
 	"tsduel/host/record"
 	"tsduel/host/run"
 	"tsduel/host/scrape"
+	"tsduel/host/workload"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,7 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
     start, rounds, follow, state, sums, collected, stop: the same, whether or not somebody watches
     lend: have this machine run components, as HOST, for the driver of a run on another
   stop RUN_DIR HOST PID            ask the driver of a run to stop: after the block that is running, asked again at once
+  dump FILE CACHE                  read a user's data (- is stdin) into the cache, and print what it has
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
   describe DIR                     print what this machine is, with the disk of DIR`)
@@ -101,6 +103,12 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		outcome, err := run.Stop(args[0], args[1], pid)
 		fmt.Println(outcome)
 		return 0, err
+	case name == "dump" && len(args) == 2:
+		dump, err := workload.ReadDump(ctx, args[0], args[1])
+		if err != nil {
+			return 0, err
+		}
+		return 0, json.NewEncoder(os.Stdout).Encode(dump)
 	case name == "get" || name == "expvar":
 		return 0, get(ctx, name, args)
 	case name == "describe" && len(args) == 1:

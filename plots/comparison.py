@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plots import markup, numbers
-from tsduel.core.metrics import ALL, GEOMEAN, Metric
+from tsduel.core.metrics import ALL, GEOMEAN, MIX, Metric
 from tsduel.core.wording import number_of
 
 Row = dict[str, Any]
@@ -87,9 +87,14 @@ class Comparison:
         """Return the rows of a metric by query type; rows of all types together are last."""
         return {name: row for name in (*query_types, GEOMEAN, ALL) if (row := self.row(metric, name))}
 
+    def all_or(self, query_type: str) -> str:
+        """Return the query type; "the mix" for all of them together, if a mix of the user's queries was asked."""
+        mixed = query_type in {GEOMEAN, ALL} and any(row["query_type"] == MIX for row in self.rows)
+        return "the mix" if mixed else query_type
+
     def named(self, row: Row, *, brief: bool = False) -> str:
         """Return the name of a row for people; `brief` for a picture."""
-        name = self.metrics[row["metric"]].named(row["query_type"])
+        name = self.metrics[row["metric"]].named(self.all_or(row["query_type"]))
         return f"{name}{markup.aside(self.note(row, brief=brief))}"
 
     def note(self, row: Row, *, brief: bool = False) -> str:

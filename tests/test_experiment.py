@@ -86,7 +86,7 @@ def test_pins_are_cpus_of_servers_and_client():
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
-        ("queries.type", "cache, count, max_count, seconds, seed, shared_seed, solo"),
+        ("queries.type", "cache, count, file, log, max_count, rules, seconds, seed, shared_seed, solo"),
         (
             "duel.second",
             "in_flight, least, load, load_s, load_sittings, longest_s, most_differences, seconds, sittings",

@@ -190,7 +190,8 @@ func (r *rates) hasData(before, after []byte) error {
 			empty, answered = empty+stream.Empty, answered+stream.Answered
 		}
 	}
-	if empty < answered && slices.ContainsFunc(r.rule.Types, r.Plan.MayBeEmpty) {
+	if slices.ContainsFunc(r.rule.Types, r.Plan.AllMayBeEmpty) ||
+		empty < answered && slices.ContainsFunc(r.rule.Types, r.Plan.MayBeEmpty) {
 		empty = 0
 	}
 	err := r.equal("operations_empty", 0, int64(empty), "%d of %d answers have no data", empty, answered)

@@ -168,6 +168,24 @@ func keyOf(tags map[string]string) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
+// counted returns the series and points of an answer, 0 of one without data and of a batch's.
+func (s *side) counted(i int) (series, points int) {
+	if s.Answers == "" {
+		return 0, 0
+	}
+	if empty, err := formats[s.Answers].empty(s.bodies[i]); err != nil || empty {
+		return 0, 0
+	}
+	whole, err := formats[s.Answers].parse(s.bodies[i], &s.operations[i])
+	if err != nil {
+		return 0, 0
+	}
+	for _, own := range whole.series {
+		points += len(own)
+	}
+	return len(whole.series), points
+}
+
 // differ compares the answers of two sides to operation i: it says in a phrase how they differ, or "".
 func differ(a, b *side, i int) string {
 	if b.Level == Data || b.Level == Whole && equalBut(b.Volatile, a.bodies[i], b.bodies[i]) {

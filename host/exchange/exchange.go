@@ -113,6 +113,8 @@ type Result struct {
 	Sides       []Tally
 	Differences int // exchanges in which a side differs
 	First       *Difference
+	Series      int // of the first side's first answer with data
+	Points      int
 	Elapsed     time.Duration
 	ClientCPU   int64  // ns of this process in the phase
 	Stopped     string // why the phase ended early, "" if it did not
@@ -285,6 +287,9 @@ func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst in
 			}
 			result.Exchanges = append(result.Exchanges, e)
 			compare(sides, i, result)
+			if result.Series == 0 && sides[0].errs[i] == nil {
+				result.Series, result.Points = sides[0].counted(i)
+			}
 		}
 		size := 0
 		for _, s := range sides {

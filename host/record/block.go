@@ -210,6 +210,8 @@ type DuelType struct {
 	Empty        int              `json:"empty"`
 	Errors       int              `json:"errors"`
 	FirstQuery   int              `json:"first_query"` // of the file
+	Series       int              `json:"series"`      // of the first answer with data
+	Points       int              `json:"points"`      // of the same answer
 	Seconds      float64          `json:"seconds"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`

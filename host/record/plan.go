@@ -194,6 +194,11 @@ func (p *Plan) MayBeEmpty(queryType string) bool {
 	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && t.MayBeEmpty })
 }
 
+// AllMayBeEmpty says whether all answers to a query type may have no data.
+func (p *Plan) AllMayBeEmpty(queryType string) bool {
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.Name == queryType && t.Quiet })
+}
+
 // LoadPlan reads a run's plan.
 func LoadPlan(runDir string) (*Plan, error) {
 	path := filepath.Join(runDir, "plan", "experiment.json")

@@ -164,6 +164,7 @@ type Target struct {
 	Ticks          string              `json:"ticks"`
 	SamplesPerRow  float64             `json:"samples_per_row"`
 	WritePath      string              `json:"write_path"`
+	OwnPaths       map[string]string   `json:"own_paths"`
 	Immutable      string              `json:"immutable"`
 	Protocol       string              `json:"protocol"`
 	NamePrefix     string              `json:"name_prefix"`
@@ -284,6 +285,9 @@ type Duel struct {
 
 // Queries: The queries of a run; `windowed`: the same types over other windows.
 type Queries struct {
+	File     string      `json:"file"`
+	Log      string      `json:"log"`
+	Rules    string      `json:"rules"`
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
@@ -294,6 +298,7 @@ type Queries struct {
 	Types    []QueryType `json:"types"`
 	Windowed []QueryType `json:"windowed"`
 	Alike    bool        `json:"alike"`
+	LeftOut  []string    `json:"left_out"`
 }
 
 // QueryType: One query type. `keys`: TSBS format, or FORMAT:FORM for a translation -> key of the file in the cache.
@@ -304,6 +309,8 @@ type QueryType struct {
 	Start      *time.Time          `json:"start"`
 	End        *time.Time          `json:"end"`
 	MayBeEmpty bool                `json:"may_be_empty"`
+	Quiet      bool                `json:"quiet"`
+	Own        string              `json:"own"`
 	WindowS    float64             `json:"window_s"`
 	Compared   map[string]Compared `json:"compared"`
 }
@@ -314,8 +321,9 @@ type Compared struct {
 	Why   string `json:"why"`
 }
 
-// WorkloadPlan: The data, counted.
+// WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
 type WorkloadPlan struct {
+	File           string     `json:"file"`
 	UseCase        string     `json:"use_case"`
 	Scale          int        `json:"scale"`
 	Start          time.Time  `json:"start"`
@@ -327,6 +335,7 @@ type WorkloadPlan struct {
 	BatchSize      int        `json:"batch_size"`
 	Churn          *Churn     `json:"churn"`
 	SoloScale      *int       `json:"solo_scale"`
+	Told           string     `json:"told"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
 	Samples        int64      `json:"samples"`

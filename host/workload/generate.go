@@ -168,6 +168,12 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 	partial := j.path + ".new"
 	defer os.Remove(partial)
+	if j.query.Own != "" {
+		if err := ownQueries(spec.RunDir, partial, j); err != nil {
+			return err
+		}
+		return j.publish(partial)
+	}
 	// The generator writes to a pipe, since it ignores the error of its last write to a full disk.
 	out, err := os.Create(partial)
 	if err != nil {

@@ -55,7 +55,7 @@ type job struct {
 	// behind its window, and alone for data of another scale.
 	behind         string
 	part, parts    int // of a group
-	samples        int64
+	lines, samples int64
 	entries, bytes int64 // entries are queries, or units of the format (shape)
 	made           file
 }
@@ -109,10 +109,8 @@ func Make(ctx context.Context, spec record.Spec) (*record.Workload, error) {
 		}
 		// The cache removes the data first that was not used for longest, by the time of this file.
 		_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), nil, 0o644)
-		plan := j.plan.Workload
 		data := record.DataFile{Cells: j.cells, Format: j.format, Path: j.path, FeedPath: j.path, SHA256: j.made.SHA256,
-			ContentChecksum: j.made.ContentChecksum, Bytes: j.made.Bytes, Lines: j.samples / (plan.Samples / plan.Lines),
-			Samples: j.samples}
+			ContentChecksum: j.made.ContentChecksum, Bytes: j.made.Bytes, Lines: j.lines, Samples: j.samples}
 		if room >= j.made.ContentBytes {
 			room -= j.made.ContentBytes
 			if data.FeedPath, err = j.feed(ctx, spec.Scratch); err != nil {
@@ -162,7 +160,7 @@ func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
 	plan := whole.Workload
 	add := func(key record.DataKey, name string, lines, samples int64, j job) {
 		j.plan, j.format, j.path = cmp.Or(j.plan, whole), key.Format, filepath.Join(cache, "workload", key.Key, name)
-		j.samples, j.entries = samples, shapeOf(key.Format).entries(lines, samples)
+		j.lines, j.samples, j.entries = lines, samples, shapeOf(key.Format).entries(lines, samples)
 		j.bytes = int64(float64(plan.EstimatedBytes) * float64(lines) / float64(plan.Lines))
 		jobs = append(jobs, &j)
 	}
@@ -278,6 +276,10 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 		if j.query != nil {
 			queries = append(queries, j)
 			continue
+		}
+		if j.plan.Workload.File != "" {
+			return record.UserError("%s: what was read of it when the run was planned is not in this machine's cache (%s): "+
+				"plan again; the blocks run on the machine that plans", j.plan.Workload.File, j.path)
 		}
 		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
 		if err := phase("data", j.entries, func() error { return makeData(ctx, spec, j) }); err != nil {

@@ -27,7 +27,7 @@ def matrix(
         known = (side.row(*key) for key in keys)
         cells = (f"{numbers.changed(row)} {side.symbol(row)}".strip() if row else numbers.MISSING for row in known)
         rows.append([name, *cells, *([str(len(side.valid))] if last else [])])
-    heads = [head, *(metrics[metric].named(of) for metric, of in keys), *([last] if last else [])]
+    heads = [head, *(metrics[metric].named(sides[0][1].all_or(of)) for metric, of in keys), *([last] if last else [])]
     if first:
         values = ("{1[0]} {0}".format(*numbers.sides(row)) for row in keys.values())
         rows.insert(0, [first, *values, *([""] if last else [])])
@@ -93,8 +93,10 @@ def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) 
 
 
 def _named(comparison: Comparison, metric: str, query_type: str) -> str:
-    whole = query_type in {GEOMEAN, ALL}
-    return markup.Safe(f"**{comparison.metrics[metric].every}**") if whole else query_type
+    if query_type not in {GEOMEAN, ALL}:
+        return query_type
+    mix = comparison.all_or(query_type)
+    return markup.Safe(f"**{comparison.metrics[metric].every if mix == query_type else mix}**")
 
 
 def shifts(comparison: Comparison, source: Source, heads: Heads) -> str:

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from tsduel.cli import home
-from tsduel.cli.commands import COMMANDS, PARTS, RUN, by_topic
+from tsduel.cli.commands import COMMANDS, PARTS, RUN, WORDS, by_topic
 from tsduel.cli.knobs import KNOBS, refuse_unknown
 from tsduel.core import codes, results
 from tsduel.core.errors import UserError
@@ -63,6 +63,8 @@ class Tsduel(click.Group):
             _, separator, value = args[0].partition("=")
             value, args = (value, args[1:]) if separator else (args[1] if args[1:] else "", args[2:])
             _settle(ctx, self.params[0], value)
+        if args[:2] == ["queries", "check"]:
+            args = ["queries-check", *args[2:]]
         known = {*self.list_commands(ctx), *PARTS, "--help", "-h", "--version"}
         if not ctx.resilient_parsing and (not args or args[0] not in known):
             args = [HERE[0], *args]
@@ -129,8 +131,8 @@ def _command(name: str) -> click.Command:
         typed = [word for word in words if "=" not in word]
         knobs = home.words_to_knobs(word for word in words if "=" in word)
         os.environ.update(knobs)
-        if name == "museum" and typed:
-            os.environ["EXHIBIT"], typed = " ".join(typed), []
+        if name in WORDS and typed:
+            os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
             experiments.refuse_missing(os.environ.get("EXPERIMENT", ""))
         run, *more = [*typed, ""] if about_run else ["", *typed]

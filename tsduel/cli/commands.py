@@ -79,6 +79,8 @@ def _whole(topic: str, text: str, name: str, *groups: str) -> Command:
     return Command(topic, text, "tsduel.cli.whole", call, WHOLE, (*_ASKED, *groups))
 
 
+WORDS = {"museum": "EXHIBIT", "queries-check": "QUERIES"}
+"""Commands whose words are the values of a knob."""
 COMMANDS = {
     "doctor": Command(
         "Before anything", "is all here, or with TARGET= there, that a run needs? It changes nothing",
@@ -98,6 +100,10 @@ COMMANDS = {
         _COMPARE, "regressions that people reported: list them, or run EXHIBIT=vm-gogc, several with spaces, or all",
         "plots.museum", lambda m, results, _: m.main(_ENV.get("EXHIBIT", "").split(), _ENV, results),
         RESULTS, ("museum", *_ASKED),
+    ),
+    "queries-check": Command(
+        _COMPARE, "try your own queries of a file on a small load: series, points, time; do both sides agree?",
+        "tsduel.doctor.queries", _with_results, RESULTS, ("queries", *_ASKED),
     ),
     "calibrate": _whole(
         _COMPARE, "what this machine can tell apart, and in what time: three quick runs of a version that we know",

@@ -45,6 +45,7 @@ KNOBS: Mapping[str, Knob] = {
     "METRIC": Knob(_B, "for trend, bisect, history: load_rate, duel_typical_ms/cpu-max-all-1, cpu, time, load, memory"),
     "GOOD": Knob(_B, "for bisect: a revision that is as it was before, v1.131.0 or git:REPO@REF"),
     "BAD": Knob(_B, "for bisect: a later one that is bad, or better"),
+    "QUERIES": Knob("queries", "for queries-check: a file of queries, a log, or rules"),
     "EXHIBIT": Knob("museum", "for museum: exhibits to run, or all"),
     "TYPE": Knob(_B, "for bisect and history: the query type, or the row of Go benchmarks; all of them unless given"),
     "THRESHOLD": Knob(_B, "for bisect and history: from how many percent on it is bad (default: the metric's own)"),

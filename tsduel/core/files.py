@@ -26,11 +26,11 @@ def private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write a file that gets its name only when all its bytes are on the disk."""
     partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    with partial.open("wb") as stream:
+        stream.write(content if isinstance(content, bytes) else content.encode())
         stream.flush()
         os.fsync(stream.fileno())
     partial.replace(path)

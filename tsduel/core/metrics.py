@@ -16,6 +16,8 @@ Further = Literal["", "mixed", "capacity", "upgrade"]
 
 GEOMEAN, ALL = "geomean", "all"
 """Names in place of a query type: the geometric mean over types, and all exchanges together."""
+MIX = "mix"
+"""The query type whose requests are drawn from all of the user's queries by weight. With it GEOMEAN and ALL are its."""
 EXCHANGE, IDLE = "exchange", "idle"
 
 

@@ -222,9 +222,10 @@ class Target(Part):
     that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
     not change. A merge starts when the `before_merge` counters are 0; no merge without them. `ticks`: names
     that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; "" without it.
-    `query_arguments`: what TSBS's client adds to each query's address. To compare databases: `protocol`, in
-    which data is written; `name_prefix`, before a field's name in answers; `windows`: which end of a window
-    is the time of its point. `queues`: roles that acknowledge samples before they are stored: a load ends
+    `own_paths`: where lines of a user's format go (workload.file), by the format. `query_arguments`: what
+    TSBS's client adds to each query's address. To compare databases: `protocol`, in which data is written;
+    `name_prefix`, before a field's name in answers; `windows`: which end of a window is the time of its point.
+    `queues`: roles that acknowledge samples before they are stored: a load ends
     when all have arrived. `ports`: further ports of a role, by name. `immutable`: paths below a component's
     directory of files that never change; copies of the directory share them by hard links. `pprof`: the path
     of the profiles of Go's net/http/pprof on every component, "" without. Any counter may be missing.
@@ -245,6 +246,7 @@ class Target(Part):
     ticks: str = ""
     samples_per_row: int = 1
     write_path: str = ""
+    own_paths: dict[str, str] = {}
     immutable: str = ""
     protocol: str = ""
     name_prefix: str = ""
@@ -289,8 +291,9 @@ class Alone(Part):
 
 
 class Workload(WorkloadAsked):
-    """The data, counted."""
+    """The data, counted; `told`: what the user's own file has, in a sentence."""
 
+    told: str = ""
     interval_s: int
     lines: int
     samples: int
@@ -327,7 +330,8 @@ class QueryType(Part):
     Without `start` and `end` its queries are over the window of the first data; with them its name is
     TYPE@WINDOW. `window_s`: the seconds that a point of an answer stands for, or 0. `compared`: by target,
     how answers of another database are compared with the baseline's. `may_be_empty`: some answers may have no
-    data, but not all.
+    data, but not all, unless `quiet`. `own`: FILE:LINE of a query of the user, whose requests are in
+    plan/requests.txt.gz under its key.
     """
 
     name: str
@@ -336,6 +340,8 @@ class QueryType(Part):
     start: str | None = None
     end: str | None = None
     may_be_empty: bool = False
+    quiet: bool = False
+    own: str = ""
     window_s: int = 0
     compared: dict[str, Compared] = {}
 
@@ -344,12 +350,14 @@ class Queries(QuerySettings):
     """The queries of a run; `windowed`: the same types over other windows.
 
     `alike`: we draw hosts and windows and put them into TSBS's queries, since TSBS draws them in another
-    order for each database. Windows begin at whole minutes then.
+    order for each database. Windows begin at whole minutes then. `left_out`: which of the user's queries
+    cannot be asked, and why.
     """
 
     types: tuple[QueryType, ...]
     windowed: tuple[QueryType, ...] = ()
     alike: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 class Cell(Part):

@@ -127,6 +127,8 @@ class DuelType(_Record):
     differences: int = 0
     empty: int = 0
     errors: int = 0
+    series: int = 0  # of the first answer with data
+    points: int = 0  # of the same answer
     seconds: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}

@@ -59,8 +59,11 @@ class Churn(Part):
 class WorkloadAsked(Part):
     """The data: TSBS use case, simulated hosts, fixed window [start, end), interval, seed, loader.
 
-    A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`.
+    A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`. `file`: data of the
+    user in place of TSBS's; then use_case, scale, start, end, interval and seed say nothing.
     """
+
+    file: str = ""
 
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000
@@ -117,9 +120,13 @@ class WorkloadAsked(Part):
 class QuerySettings(Part):
     """Queries of all parts and of the solo closed loop: clients, queries a type, state of the caches.
 
-    Without `count` the warm-up block finds it.
+    Without `count` the warm-up block finds it. `file`, `log` and `rules` are paths of files with the user's own
+    queries, which are then asked in place of TSBS's (docs/own-queries.md).
     """
 
+    file: str = ""
+    log: str = ""
+    rules: str = ""
     solo: bool = False
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     count: Annotated[int, Field(ge=1)] | None = None
@@ -180,12 +187,13 @@ class Rates(Part):
 class MixedAsked(Rates):
     """Lines and queries at once: `ingest` samples/s in batches of `batch_size` lines, `queries` queries/s.
 
+    `queries` is 0 for the rate of the groups of queries.rules, in an experiment; a plan never has 0.
     With `window_s` it is a soak: memory, CPU, disk, open files and p99 are told after each such window.
     """
 
     seconds: Annotated[float, Field(ge=1, le=14 * 86_400)] = 20.0
     ingest: Annotated[float, Field(gt=0, le=1e9)]
-    queries: Annotated[float, Field(gt=0, le=1e6)]
+    queries: Annotated[float, Field(ge=0, le=1e6)] = 0
     batch_size: Annotated[int, Field(ge=1)] = 100
     window_s: Annotated[float, Field(ge=0.1, le=3600)] | None = None
 

@@ -272,6 +272,8 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     written: dict[str, Any] = {"ansible-vars.json": ansible_vars(plan, run_dir=run_dir.absolute(), cache=cache)}
     if isinstance(plan.place, GcpPlace):
         written["terraform.tfvars.json"] = terraform.variables(plan)
+    for name, content in workload_of(plan).written(plan).items():
+        files.write(directory / name, content)
     for name, value in written.items():
         files.write(directory / name, json.dumps(value, indent=2) + "\n")
     estimate.forecast(run_dir, plan, cache).write(run_dir)

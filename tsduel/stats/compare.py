@@ -17,7 +17,7 @@ import pandas as pd
 
 from tsduel.core import files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, GEOMEAN, Family, Metric, threshold
+from tsduel.core.metrics import ALL, GEOMEAN, MIX, Family, Metric, threshold
 from tsduel.core.record import BENCH, DUEL, SOLO
 from tsduel.core.rundir import Run, open_run
 from tsduel.stats import aa, benchfmt, machines, soak, sweep
@@ -167,12 +167,13 @@ def _samples(run: Run, candidate: Candidate, metrics: Sequence[Metric]) -> Itera
     for metric in metrics:
         types = rows if metric.per_type else run.plan.roles if metric.per_role else [""]
         measured = [t for t in types if (metric.name, t) in candidate.figures]
+        mean_of = [MIX] if MIX in measured else measured
         for query_type in measured:
             yield _sample(run, candidate, metric, query_type, metric.family)
         if metric.together and (metric.name, ALL) in candidate.figures:
             yield _sample(run, candidate, metric, ALL, metric.together)
-        absent = [t for t in types if t not in measured]
-        if metric.geomean and measured and (geomean := _geomean(run, candidate, metric, measured, absent)):
+        absent = [t for t in types if t not in measured and mean_of == measured]
+        if metric.geomean and measured and (geomean := _geomean(run, candidate, metric, mean_of, absent)):
             yield geomean
 
 

@@ -15,6 +15,12 @@ PROMQL_TYPES = (
 )
 """The query types of TSBS's format victoriametrics, which panics on the other types of cpu-only."""
 
+FIELDS = (
+    *("usage_user", "usage_system", "usage_idle", "usage_nice", "usage_iowait", "usage_irq", "usage_softirq"),
+    *("usage_steal", "usage_guest", "usage_guest_nice"),
+)
+"""The fields of cpu-only; a database may put a prefix before them."""
+
 
 MOST_REPLICAS = 9
 

@@ -31,6 +31,7 @@ DATABASE = Database(
             "active_merges": Counter(name="|".join(f"{merge}Active" for merge in _MERGES), labels=_OURS),
         },
         write_path="/write?db=benchmark",
+        own_paths={"influx": "/write?db=benchmark"},
         pprof="/debug/pprof",
         protocol="InfluxDB's line protocol",
         name_prefix="cpu_",

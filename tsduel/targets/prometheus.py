@@ -30,7 +30,7 @@ DATABASE = Database(
                 name="prometheus_tsdb_storage_blocks_bytes|prometheus_tsdb_head_chunks_storage_size_bytes"
                 "|prometheus_tsdb_wal_storage_size_bytes"
             ),
-            "requests": Counter(name="prometheus_http_requests_total", labels={"handler": "/api/v1/query_range"}),
+            "requests": Counter(name="prometheus_http_requests_total", labels={"handler": "/api/v1/query(_range)?"}),
         },
         # After a load it compacts block after block at once. From then on it looks once a minute and finds nothing.
         quiet=("active_merges",),

@@ -46,7 +46,9 @@ DATABASE = Database(
         ),
         counters={
             # vmagent passes samples on by remote write.
-            "inserted": Counter(name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite"}),
+            "inserted": Counter(
+                name="vm_rows_inserted_total", labels={"type": "influx|promremotewrite|prometheus|vmimport"}
+            ),
             "stored": Counter(name="vm_rows_added_to_storage_total"),
             "ignored": Counter(name="vm_rows_ignored_total"),
             "invalid": Counter(name="vm_rows_invalid_total"),
@@ -67,10 +69,11 @@ DATABASE = Database(
             "inmemory_parts": Counter(name="vm_parts", labels={"type": ".*/inmemory"}),
             "pending": Counter(name="vm_pending_rows"),
             "active_merges": Counter(name="vm_active_merges"),
-            "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query_range"}),
+            "requests": Counter(name="vm_http_requests_total", labels={"path": "/api/v1/query(_range)?"}),
             "queued": Counter(name="vmagent_remotewrite_pending_data_bytes", role="vmagent"),
         },
         write_path="/write",
+        own_paths={"influx": "/write", "exposition": "/api/v1/import/prometheus", "json": "/api/v1/import"},
         pprof="/debug/pprof",
         # Files of parts. Snapshots of VictoriaMetrics also share them by hard links. Other files are written again.
         immutable=r"(data/(small|big|indexdb)|indexdb)/[^/]+/[0-9A-F]{16}/[a-z]+\.bin",

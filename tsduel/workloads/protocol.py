@@ -32,6 +32,9 @@ class Planned(Protocol):
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return the sections of the plan that only this kind has, and the disk that they take (`estimate`)."""
 
+    def written(self, plan: planned.Plan) -> dict[str, bytes]:
+        """Return the further files of the plan's directory, by name."""
+
     def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 

@@ -52,6 +52,10 @@ class GoPlanned:
         go = _gobench(asked)
         return {"package": variant.package or go.package, "bench": variant.bench or go.bench}
 
+    def written(self, _plan: planned.Plan) -> dict[str, bytes]:
+        """Return nothing."""
+        return {}
+
     def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
         """Return gobench and estimate."""
         results = asked.design.planned * variants * ROUND_BYTES

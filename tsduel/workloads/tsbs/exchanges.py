@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, IDLE, METRICS
-from tsduel.core.record import DUEL, SOLO, Block, DuelLoad, after
+from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, IDLE, METRICS, MIX
+from tsduel.core.record import DUEL, SOLO, Block, DuelLoad, DuelType, after
 from tsduel.workloads.measured import Measurement, PairedRatio, Reading
 
 Times = NDArray[np.float64]
@@ -83,14 +83,14 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
         figures.times(query_type, times)
     figures.mean_over_types(("duel_typical_ms", "duel_total_ms"))
     for query_type in (*dict.fromkeys(record.query_type for record in duel.types), ALL):
-        records = [record for record in duel.types if query_type in {record.query_type, ALL}]
+        records = whole(duel.types) if query_type == ALL else [r for r in duel.types if r.query_type == query_type]
         for metric, clock, unit in CLOCKS:
             clocks = [(record.sitting, getattr(record, clock), record.exchanges) for record in records]
             figures.per_operation(metric, query_type, clocks, unit)
         for metric, counter, unit in COUNTERS:
             clocks = [(record.sitting, _only(record.counters, counter), record.exchanges) for record in records]
             if query_type == ALL and duel.counters:
-                clocks = [(0, _only(duel.counters, counter), sum(record.exchanges for record in records))]
+                clocks = [(0, _only(duel.counters, counter), sum(record.exchanges for record in duel.types))]
             figures.per_operation(metric, query_type, clocks, unit)
         seconds = sum(record.seconds for record in records)
         if seconds and query_type != ALL:
@@ -153,6 +153,11 @@ def pooled(times: Sittings) -> dict[str, Times]:
     """Return the times of all sittings together."""
     names = dict.fromkeys(name for sitting in times.values() for name in sitting)
     return {name: np.concatenate([sitting[name] for sitting in times.values() if name in sitting]) for name in names}
+
+
+def whole(records: Sequence[DuelType]) -> list[DuelType]:
+    """Return the records that stand for all queries: those of the mix, or all."""
+    return [record for record in records if record.query_type.partition("@")[0] == MIX] or list(records)
 
 
 def _only(counters: Mapping[str, Mapping[str, float]], name: str) -> dict[str, float]:
@@ -254,7 +259,8 @@ class Figures:
         """Add the mean ratio of the query types in each sitting, because their deviations are not independent."""
         for metric in metrics:
             for name in self.candidates:
-                types = [found for key, found in self.by_sitting.items() if key[:2] == (name, metric)]
+                own = {key[2]: found for key, found in self.by_sitting.items() if key[:2] == (name, metric)}
+                types = [own[MIX]] if MIX in own else list(own.values())
                 sittings = sorted(set.intersection(*map(set, types))) if types else []
                 if sittings:
                     means = {at: (statistics.fmean(ratios[at] for ratios in types), None) for at in sittings}

@@ -11,20 +11,23 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar, cast
 
 from tsduel.core import plan as planned
-from tsduel.core.metrics import METRICS, Metric
+from tsduel.core.metrics import METRICS, MIX, Metric
 from tsduel.core.sections import Rates, WorkloadAsked
 from tsduel.core.wording import number_of
 from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
 from tsduel.targets.database import Program, replicated
 from tsduel.workloads.experiment import Experiment, Variant
+from tsduel.workloads.own import dump
+from tsduel.workloads.own.asked import is_own
+from tsduel.workloads.tsbs import own_types
 from tsduel.workloads.tsbs.queries import MAY_BE_EMPTY, SAMPLES_PER_LINE, SERIES_A_HOST, point_s, window_hours
 from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
 # Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
-NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale"}
+NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale", "file"}
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
@@ -92,6 +95,9 @@ class TsbsPlanned:
         if scale := work.solo_scale:
             counted = _counted(work.model_copy(update={"scale": scale}), used)
             alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
+        targets = {database.target.name: database.target for database in used}
+        if work.file:
+            loaded, targets = dump.read(work.file).planned(used[0].target)
         workload = planned.Workload(
             **work.model_dump(),
             interval_s=work.step_s,
@@ -102,18 +108,25 @@ class TsbsPlanned:
         )
         count, alike = _query_count(asked), len(used) > 1
         queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
-        types = tuple(_query_type(asked, name, at, queried, used) for at, name in enumerate(asked.queries.types))
+        if is_own(asked.queries):
+            mine = own_types.planned_types(asked.queries, work, used[0].target, count, upgrades=asked.upgrades)
+        else:
+            mine = own_types.Planned(
+                tuple(_query_type(asked, name, at, queried, used) for at, name in enumerate(asked.queries.types)),
+                tuple(_windowed(asked, queried, used)) if asked.upgrades else (),
+            )
         counters = asked.duel.counters or ("duel" if asked.queries.cache == "as-loaded" else "type")
         all_data = {"load": True, "load_s": None} if asked.loads_in_turn else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
-            "targets": {database.target.name: database.target for database in used},
+            "targets": targets,
             "workload": workload,
             "queries": planned.Queries(
                 **asked.queries.model_dump(exclude={"types", "shared_seed"}),
-                types=types,
+                types=mine.types,
                 alike=alike,
-                windowed=tuple(_windowed(asked, queried, used)) if asked.upgrades else (),
+                windowed=mine.windowed,
+                left_out=mine.left_out,
             ),
             "duel": asked.duel.model_copy(update={"counters": counters} | all_data),
             "settle": asked.settle,
@@ -123,6 +136,11 @@ class TsbsPlanned:
             "profile": asked.profile,
             "estimate": _estimate(asked, used, variants, count, workload),
         }
+
+    def written(self, plan: planned.Plan) -> dict[str, bytes]:
+        """Return the requests of the user's queries."""
+        cells = [plan.at(cell.name) for cell in plan.cells]
+        return own_types.written([cell for cell in cells if cell.queries and is_own(cell.queries)])
 
     def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
         """Return times at the rates above, of the slowest database."""
@@ -202,11 +220,14 @@ class TsbsPlanned:
             block += f", queries with {queries.workers} workers" if queries.solo else ""
             block += f"; side by side: {exchanges}" if duel.enabled else ""
         large = workload.alone
+        told = [f"warning   {sentence}" for sentence in queries.left_out]
+        told += [f"data      {workload.told}"] if workload.told else []
         return [
             f"workload  {samples} samples of {hosts} hosts, {len(plan.query_types)} query types",
             f"block     {block}",
             *([f"warm-up   each alone: one load of {large.samples:,} samples, not judged"] if large else []),
             *_at_rates(plan),
+            *told,
         ]
 
     def alike(self, plan: planned.Plan) -> dict[str, Any]:
@@ -262,8 +283,9 @@ def _moved(time: str, seconds: int) -> str:
 
 
 def _typed(rates: RatesOf, asked: TsbsExperiment) -> RatesOf:
-    """Name the query types: all, unless the experiment names some."""
-    return rates.model_copy(update={"types": rates.types or asked.queries.types})
+    """Name the query types: unless the experiment names some, all, or the mix, which has all of the user's."""
+    types = asked.queries.types
+    return rates.model_copy(update={"types": rates.types or ((MIX,) if MIX in types else types)})
 
 
 def _shape(work: WorkloadAsked) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
 from tsduel.targets.database import replicas
 from tsduel.workloads import experiment
+from tsduel.workloads.own import asked as own
+from tsduel.workloads.own import dump
 from tsduel.workloads.tsbs import queries as tsbs_queries
 
 CLIENT, SERVER = "client", "server"
@@ -119,6 +121,12 @@ class Queries(sections.QuerySettings):
             raise ValueError("a query type is named twice")
         return value
 
+    @model_validator(mode="after")
+    def _own_or_not(self) -> Self:
+        if own.is_own(self) and "types" in self.model_fields_set:
+            raise ValueError("either `types:`, of TSBS, or queries of your own (file, log, rules)")
+        return self
+
 
 class Workload(sections.WorkloadAsked):
     """The data, of a use case with a known number of samples a line."""
@@ -168,11 +176,67 @@ class TsbsExperiment(experiment.Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        first = (self._refuse_profile, self._refuse_data_kind, self._refuse_hosts, self._refuse_with_hosts)
+        self = self._with_dump()  # noqa: PLW0642
+        self = self._with_own()  # noqa: PLW0642 - the rest is about the query types that there really are
+        first = (
+            self._refuse_dump,
+            self._refuse_profile,
+            self._refuse_data_kind,
+            self._refuse_hosts,
+            self._refuse_with_hosts,
+        )
         rest = (self._refuse_upgrade, self._refuse_types, self._refuse_blocks, self._refuse_in_turn, self._refuse_rates)
         for sentence in itertools.chain.from_iterable(check() for check in first + rest):
             raise ValueError(sentence)
         return self
+
+    def _with_dump(self) -> Self:
+        """Take the window of the user's data."""
+        if not self.workload.file:
+            return self
+        window = dump.read(self.workload.file).window
+        return self.model_copy(update={"workload": self.workload.model_copy(update=window)})
+
+    def _refuse_dump(self) -> Iterator[str]:
+        if not self.workload.file:
+            return
+        target = self._databases[0].target
+        found = dump.read(self.workload.file)
+        against = {
+            "two databases": len(self._databases) > 1,
+            "mixed": self.mixed is not None,
+            "hosts": bool(self.hosts),
+            "workload.data_kind": self.workload.data_kind != "regular",
+            "workload.solo_scale": self.workload.solo_scale is not None,
+        }
+        for key, is_so in against.items():
+            if is_so:
+                yield f"workload.file: is loaded as it is, by one client, into one database's versions: leave out {key}"
+        if not self.loads_in_turn:
+            yield "workload.file: is sent to the variants in turn: design.load: duel"
+        if not own.is_own(self.queries):
+            yield "workload.file: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
+        if found.format not in target.own_paths:
+            yield (
+                f"workload.file: {target.name} does not take lines of the format {found.format}; "
+                f"allowed: {', '.join(target.own_paths) or 'none'}"
+            )
+        flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
+        if outside := found.outside(flags):
+            yield f"workload.file: {outside}"
+
+    def _with_own(self) -> Self:
+        """Name the user's queries as the types, once they were checked against the data."""
+        if not own.is_own(self.queries):
+            return self
+        if len(self._databases) > 1:
+            raise ValueError("queries: your own are in one database's language: compare versions of one database")
+        data = own.data_of(self.workload, self._databases[0].target)
+        asked = own.settled(self.queries, data)
+        changed: dict[str, Any] = {"queries": self.queries.model_copy(update={"types": own.names(asked)})}
+        if self.mixed and not self.mixed.queries and self.queries.rules:
+            changed["mixed"] = self.mixed.model_copy(update={"queries": own.rate(asked)})
+        return self.model_copy(update=changed)
 
     @property
     def topology(self) -> dict[str, tuple[str, ...]]:
@@ -262,6 +326,8 @@ class TsbsExperiment(experiment.Experiment):
             )
 
     def _refuse_types(self) -> Iterator[str]:
+        if own.is_own(self.queries):
+            return
         first, *others = self._databases
         common = [name for name in first.query_types if all(name in other.query_types for other in others)]
         for name in self.queries.types:
@@ -329,6 +395,8 @@ class TsbsExperiment(experiment.Experiment):
                     files = ", ".join(self.queries.types)
                     yield f"{section}.types: {name} is none of queries.types, which have files: {files}"
         churn = self.workload.churn
+        if self.mixed and not self.mixed.queries:
+            yield "mixed.queries: how many queries a second; only queries.rules have a rate of their own"
         if self.mixed is None:
             if churn:
                 yield "workload.churn: has no effect without `mixed:`, in whose lines series come and go"

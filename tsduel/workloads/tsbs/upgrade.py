@@ -6,7 +6,7 @@ from tsduel.core.metrics import ALL, METRICS
 from tsduel.core.plan import Plan
 from tsduel.core.record import UPGRADE, Block, Upgrade
 from tsduel.workloads.measured import Measurement, Reading
-from tsduel.workloads.tsbs.exchanges import Figures, read_exchanges
+from tsduel.workloads.tsbs.exchanges import Figures, read_exchanges, whole
 from tsduel.workloads.tsbs.measure import read_solo
 from tsduel.workloads.tsbs.series import ingested
 
@@ -37,7 +37,8 @@ def read_upgrade(block: Block, variants: Sequence[str], plan: Plan, into: Readin
         for window, state in STATES.items():
             records = [record for record in duel.types if record.query_type.partition("@")[2] == window]
             for name in (*dict.fromkeys(record.query_type for record in records), ALL):
-                clocks = [(r.sitting, r.cpu_ns, r.exchanges) for r in records if name in {r.query_type, ALL}]
+                own = whole(records) if name == ALL else [r for r in records if r.query_type == name]
+                clocks = [(r.sitting, r.cpu_ns, r.exchanges) for r in own]
                 figures.per_operation(f"upgrade_{state}_cpu_us", name.partition("@")[0], clocks, 1e3)
 
 

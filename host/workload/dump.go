@@ -1,0 +1,219 @@
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"tsduel/host/record"
+)
+
+// Dump is what is known of a user's data (workload.file) once it was read. Times are in ms since the epoch.
+type Dump struct {
+	Key        string   `json:"key"`    // of its directory in the cache
+	Format     string   `json:"format"` // influx, exposition or json
+	Lines      int64    `json:"lines"`
+	Samples    int64    `json:"samples"`
+	Series     int64    `json:"series"`
+	Bytes      int64    `json:"bytes"` // unpacked
+	Start      int64    `json:"start"`
+	End        int64    `json:"end"`
+	Duplicates int64    `json:"duplicates"` // samples of the same series and time as the one before
+	Late       int64    `json:"late"`       // samples that are older than one before them in their series
+	Names      []string `json:"names"`      // of metrics; none if there are more than namesMost
+}
+
+const (
+	namesMost  = 2000
+	seriesMost = 4 << 20 // of which the last time is kept: 160 MB
+	lineMost   = 64 << 20
+)
+
+// ReadDump reads a user's data once, - for stdin, and puts its lines into the cache, if every line is right.
+// The data may be packed with gzip or zstd.
+func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
+	in := os.Stdin
+	if path != "-" {
+		if in, err = os.Open(path); err != nil {
+			return nil, record.UserError("workload.file: %v; give the path of a file", err)
+		}
+		defer in.Close()
+	}
+	before, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(cache, "workload")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	out, err := os.CreateTemp(dir, "dump.*.new")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	r := &dumpReader{Dump: Dump{Start: 1 << 62, End: -1 << 62}, path: path, last: map[uint64]int64{},
+		names: map[string]bool{}, seed: maphash.MakeSeed()}
+	if err := r.read(ctx, in, out); err != nil {
+		return nil, err
+	}
+	if after, err := in.Stat(); err == nil && path != "-" && (after.Size() != before.Size() || after.ModTime() != before.ModTime()) {
+		return nil, record.UserError("%s: it has changed while it was read: wait until it is written, and plan again", path)
+	}
+	if err := out.Close(); err != nil {
+		return nil, err
+	}
+	if len(r.names) <= namesMost {
+		r.Names = slices.Sorted(maps.Keys(r.names))
+	}
+	r.Series = int64(len(r.last))
+	return &r.Dump, r.publish(out.Name(), dir)
+}
+
+var errUntimed = errors.New("it has no timestamp, or one before 1970")
+
+type dumpReader struct {
+	Dump
+	path    string
+	number  int64 // of the line
+	parser  parser
+	last    map[uint64]int64
+	names   map[string]bool
+	seed    maphash.Seed
+	content [sha256.Size]byte
+}
+
+func (r *dumpReader) wrong(format string, args ...any) error {
+	return record.UserError("%s:%d: %s", r.path, r.number, fmt.Sprintf(format, args...))
+}
+
+// read copies the lines of in, packed, to out.
+func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) error {
+	text, err := unpacked(bufio.NewReaderSize(reader{ctx, in}, 1<<20))
+	if err != nil {
+		return record.UserError("%s: it is damaged: %v; make the file anew", r.path, err)
+	}
+	packed, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	hash := sha256.New()
+	to := bufio.NewWriterSize(io.MultiWriter(packed, hash), 1<<20)
+	lines := bufio.NewScanner(text)
+	lines.Buffer(make([]byte, 1<<20), lineMost)
+	for lines.Scan() {
+		r.number++
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if r.parser == nil {
+			if r.Format, r.parser = formatOf(line); r.parser == nil {
+				return r.wrong("it is no line of Influx, of Prometheus' text, or of VictoriaMetrics' export in JSON; write one of these")
+			}
+		}
+		if err := r.parser(r, line); err != nil {
+			if !lines.Scan() && lines.Err() != nil { // the half of a line that is before a damage
+				r.number--
+				break
+			}
+			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
+		}
+		r.Lines++
+		r.Bytes += int64(len(line)) + 1
+		_, _ = to.Write(line)
+		if err := to.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		r.number++
+		return r.wrong("the line has more than %d MiB, and is none of a text format; native data goes through vmctl or /api/v1/export", lineMost>>20)
+	} else if err != nil {
+		return cmp.Or(ctx.Err(), record.UserError("%s: it breaks off after line %d: %v; make the file anew", r.path, r.number, err))
+	}
+	if r.Samples == 0 {
+		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)
+	}
+	if err := errors.Join(to.Flush(), packed.Close()); err != nil {
+		return err
+	}
+	hash.Sum(r.content[:0])
+	return nil
+}
+
+// unpacked looks at the first bytes: gzip, zstd, or plain text.
+func unpacked(in *bufio.Reader) (io.Reader, error) {
+	magic, _ := in.Peek(4)
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(in)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return zstd.NewReader(in, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxWindow(1<<27))
+	}
+	return in, nil
+}
+
+// add counts a sample of a series, whose name is NAME or NAME_FIELD.
+func (r *dumpReader) add(series uint64, ms int64, name, field string) error {
+	if ms <= 0 {
+		return errUntimed
+	}
+	r.Samples++
+	r.Start, r.End = min(r.Start, ms), max(r.End, ms)
+	last, known := r.last[series]
+	switch {
+	case known && ms == last:
+		r.Duplicates++
+	case known && ms < last:
+		r.Late++
+		return nil
+	case !known:
+		if len(r.names) <= namesMost {
+			if field != "" {
+				name += "_" + field
+			}
+			r.names[strings.Clone(name)] = true // the line's bytes are not kept
+		}
+		if len(r.last) >= seriesMost {
+			return nil
+		}
+	}
+	r.last[series] = ms
+	return nil
+}
+
+// publish puts the lines into the cache under the hash of format and content.
+func (r *dumpReader) publish(partial, dir string) error {
+	identity := sha256.Sum256(append([]byte(r.Format+"\n"), r.content[:]...))
+	r.Key = hex.EncodeToString(identity[:8])
+	j := &job{path: filepath.Join(dir, r.Key, "data.zst"), entries: r.Lines}
+	if err := os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
+		return err
+	}
+	sum, err := frameChecksum(partial)
+	if err != nil {
+		return err
+	}
+	j.made = file{ContentChecksum: sum, ContentBytes: r.Bytes}
+	_ = os.WriteFile(filepath.Join(filepath.Dir(j.path), ".used"), []byte(time.Now().UTC().Format(time.RFC3339)), 0o644)
+	return j.publish(partial)
+}

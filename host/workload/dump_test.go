@@ -1,0 +1,155 @@
+package workload
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	influxLine = `disk,host=db\ 1\,a\=b,path=C:\\x used=1.5,free=7i 1749513600000000000` + "\n"
+	textLine   = `http_requests_total{code="200",path="a b\"}"} 12 1749513600000` + "\n"
+	openLine   = `http_requests_total{code="200"} 12 1749513600.5` + "\n"
+	jsonLine   = `{"metric":{"__name__":"up","job":"x"},"values":[1,2,3],"timestamps":[1749513600000,1749513660000,1749513660000]}` + "\n"
+)
+
+// dumped writes a file and reads it as a dump.
+func dumped(t *testing.T, content []byte) (*Dump, string, error) {
+	t.Helper()
+	path, cache := filepath.Join(t.TempDir(), "dump"), t.TempDir()
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d, err := ReadDump(t.Context(), path, cache)
+	return d, cache, err
+}
+
+func gzipped(text string) []byte {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return packed.Bytes()
+}
+
+func zstdOf(text string) []byte {
+	w, _ := zstd.NewWriter(nil)
+	return w.EncodeAll([]byte(text), nil)
+}
+
+// Formats are told by their first line, packings by their first bytes.
+func TestADumpIsCountedInEveryFormatAndPacking(t *testing.T) {
+	for _, c := range []struct {
+		text, format     string
+		samples, series  int64
+		duplicates, late int64
+		names            string
+	}{
+		{influxLine + influxLine, "influx", 4, 2, 2, 0, "disk_free disk_used"},
+		{"# TYPE x counter\n\n" + textLine, "exposition", 1, 1, 0, 0, "http_requests_total"},
+		{openLine, "exposition", 1, 1, 0, 0, "http_requests_total"},
+		{textLine + strings.Replace(textLine, "1749513600000", "1749513500000", 1), "exposition", 2, 1, 0, 1, "http_requests_total"},
+		{jsonLine, "json", 3, 1, 1, 0, "up"},
+	} {
+		var first *Dump
+		for _, content := range [][]byte{[]byte(c.text), gzipped(c.text), zstdOf(c.text)} {
+			d, cache, err := dumped(t, content)
+			if err != nil {
+				t.Fatalf("%s: %v", c.format, err)
+			}
+			if d.Format != c.format || d.Samples != c.samples || d.Series != c.series || d.Duplicates != c.duplicates ||
+				d.Late != c.late || strings.Join(d.Names, " ") != c.names {
+				t.Errorf("%q: %+v", c.text, d)
+			}
+			if first == nil {
+				first = d
+			}
+			if d.Key != first.Key {
+				t.Errorf("%s: the key is %s, packed otherwise %s", c.format, d.Key, first.Key)
+			}
+			j := &job{path: filepath.Join(cache, "workload", d.Key, "data.zst"), entries: d.Lines}
+			if good, err := j.isGood(); !good || err != nil {
+				t.Errorf("%s: what is in the cache is not good: %v", c.format, err)
+			}
+		}
+	}
+}
+
+// Escaped characters of tags reach the database as they were written.
+func TestADumpKeepsItsLinesAsTheyAre(t *testing.T) {
+	d, cache, err := dumped(t, []byte(influxLine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines bytes.Buffer
+	if err := unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines); err != nil {
+		t.Fatal(err)
+	}
+	if lines.String() != influxLine {
+		t.Errorf("got %q", lines.String())
+	}
+}
+
+func TestABadDumpIsRefusedWithItsLine(t *testing.T) {
+	var many strings.Builder
+	for n := range 20_000 {
+		fmt.Fprintf(&many, "disk,host=h%d used=%d 1749513600000000000\n", n*n%977, n*n)
+	}
+	packed := gzipped(many.String())
+	for want, content := range map[string][]byte{
+		":3: broken line (influx)":     []byte(influxLine + influxLine + "disk,host= \n"),
+		":2: broken line (exposition)": []byte(textLine + "http_requests_total{code=\n"),
+		":2: broken line (json)":       []byte(jsonLine + `{"metric":{"__name__":"up"},"val`),
+		"it has no timestamp":          []byte("disk,host=a used=1\n"),
+		":1: it is no line of Influx":  []byte("hello, world\n"),
+		"it has no samples":            {},
+		"it has no samples; ":          []byte("# HELP x y\n"),
+		"it breaks off after line":     packed[:len(packed)*3/4],
+		"it is damaged":                {0x1f, 0x8b, 0, 0},
+	} {
+		if _, cache, err := dumped(t, content); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		} else if left, _ := filepath.Glob(filepath.Join(cache, "workload", "*")); len(left) > 0 {
+			t.Errorf("%s: %s is left", want, slices.Sorted(slices.Values(left)))
+		}
+	}
+}
+
+// A program that still writes the file appends to it while it is read.
+func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dump")
+	if err := os.WriteFile(path, bytes.Repeat([]byte(influxLine), 100_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		for { // slower than it is read, so that the reader comes to the end
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = file.WriteString(influxLine)
+			}
+		}
+	}()
+	_, err := ReadDump(t.Context(), path, t.TempDir())
+	close(stop)
+	<-stopped
+	if err == nil || !strings.Contains(err.Error(), "it has changed while it was read") {
+		t.Errorf("%v", err)
+	}
+}

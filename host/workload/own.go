@@ -1,0 +1,87 @@
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/VictoriaMetrics/metricsql"
+	"github.com/timescale/tsbs/pkg/query"
+
+	"tsduel/host/record"
+)
+
+// ownQueries writes a user's requests as a file of TSBS's queries, so that all clients read them alike: those
+// of plan/requests.txt.gz under the type's key, again and again until there are as many as planned.
+func ownQueries(runDir, to string, j *job) (err error) {
+	requests, err := requestsOf(filepath.Join(runDir, "plan", "requests.txt.gz"), filepath.Base(j.path), j.query)
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	buffer := bufio.NewWriterSize(out, 1<<20)
+	encoder := gob.NewEncoder(buffer)
+	for k := range j.entries {
+		q := requests[k%int64(len(requests))]
+		if err := encoder.Encode(&q); err != nil {
+			return err
+		}
+	}
+	return buffer.Flush()
+}
+
+func requestsOf(path, base string, of *record.QueryType) (requests []query.HTTP, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, record.UserError("%s cannot be read: %v; plan a new run", path, err)
+	}
+	defer file.Close()
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, record.UserError("%s is damaged: %v; plan a new run", path, err)
+	}
+	key := []byte(base[:len(base)-len(filepath.Ext(base))])
+	lines := bufio.NewScanner(unpacked)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		own, request, _ := bytes.Cut(lines.Bytes(), []byte{' '})
+		if !bytes.Equal(own, key) {
+			continue
+		}
+		method, at, _ := bytes.Cut(request, []byte{' '})
+		if err := parses(string(at)); err != nil {
+			return nil, record.UserError("%s: %s does not parse: %v; mend it there and start a new run", of.Own, of.Name, err)
+		}
+		requests = append(requests, query.HTTP{HumanLabel: []byte(of.Name), HumanDescription: []byte(of.Name),
+			Method: bytes.Clone(method), Path: bytes.Clone(at)})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, record.UserError("%s is damaged: %v; plan a new run", path, err)
+	}
+	if len(requests) == 0 {
+		return nil, fmt.Errorf("%s has no requests of %s (%s)", path, of.Name, key)
+	}
+	return requests, nil
+}
+
+// parses says what is wrong with the PromQL or MetricsQL of a request; nothing of other languages.
+func parses(path string) error {
+	at, err := url.Parse(path)
+	if err != nil {
+		return err
+	}
+	if text := at.Query().Get("query"); text != "" {
+		_, err = metricsql.Parse(text)
+	}
+	return err
+}

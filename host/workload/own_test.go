@@ -1,0 +1,75 @@
+package workload
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tsduel/host/exchange"
+	"tsduel/host/record"
+)
+
+// ownRun writes plan/requests.txt.gz, and returns its run and the job of the type with the key k1.
+func ownRun(t *testing.T, requests string) (runDir string, j *job) {
+	t.Helper()
+	runDir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(runDir, "plan"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(runDir, "plan", "requests.txt.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	packed := gzip.NewWriter(file)
+	if _, err := io.WriteString(packed, requests); err != nil {
+		t.Fatal(err)
+	}
+	if err := packed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: &record.QueryType{Name: "a", Own: "q.yml:3"}}
+}
+
+// Requests of a type are repeated in their order until there are as many as planned.
+func TestOwnRequestsAreReadAsThoseOfTSBS(t *testing.T) {
+	runDir, j := ownRun(t, "k1 GET /api/v1/query?query=up&time=1\nk2 GET /x\nk1 GET /api/v1/query?query=down&time=2\n")
+	if err := ownQueries(runDir, j.path, j); err != nil {
+		t.Fatal(err)
+	}
+	source, err := exchange.OpenQueries(j.path, 1, "&db=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	var paths []string
+	for {
+		o, err := source.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, o.String())
+	}
+	down, up := "GET /api/v1/query?query=down&time=2&db=b", "GET /api/v1/query?query=up&time=1&db=b"
+	if got, want := strings.Join(paths, "\n"), strings.Join([]string{down, up, down, up}, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The database's own parser decides, before a server is started.
+func TestAnOwnQueryThatDoesNotParseIsRefusedWithItsFileAndLine(t *testing.T) {
+	for requests, want := range map[string]string{
+		"k1 GET /api/v1/query?query=sum%28up%29+by&time=1\n": "q.yml:3: a does not parse",
+		"k2 GET /api/v1/query?query=up\n":                    "has no requests of a",
+	} {
+		runDir, j := ownRun(t, requests)
+		if err := ownQueries(runDir, j.path, j); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", requests, err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+"""The user's own queries: what their files may say, the sentence for everything else, and their requests."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests import plans
+from tsduel.core.errors import UserError
+from tsduel.core.plan import Queries
+from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.question import read
+from tsduel.targets import databases
+from tsduel.workloads.own import asked as own
+from tsduel.workloads.own import expression, requests
+from tsduel.workloads.tsbs import own_types
+
+OWN = Path(__file__).parent.parent / "experiments/own"
+TARGET = databases()["victoriametrics"].target
+WORKLOAD = WorkloadAsked(scale=20)
+DATA = own.data_of(WORKLOAD, TARGET)
+START, END = DATA.start, DATA.end
+
+
+def asked_of(path, text, key="file", data=DATA):
+    """Return the checked queries of a file with this text."""
+    path.write_text(text)
+    return own.settled(QuerySettings(**{key: str(path)}), data)
+
+
+def requested(asked, name, most=200):
+    """Return the arguments of the requests of a type."""
+    (made,) = [made for made in own.types(asked, lambda _: DATA, 1, most) if made.name == name]
+    return [
+        {key: values[0] for key, values in parse_qs(urlsplit(request.partition(" ")[2]).query).items()}
+        for request in made.requests
+    ]
+
+
+def refused(path, text, key="file", data=DATA):
+    """Return the sentence that a file is refused with."""
+    with pytest.raises(UserError) as caught:
+        asked_of(path, text, key, data)
+    return str(caught.value)
+
+
+def yaml_of(*queries, more=""):
+    """Return a file of queries with these texts, named a, b, c."""
+    entries = [f"  - name: {name}\n    query: {json.dumps(text)}\n" for name, text in zip("abc", queries, strict=False)]
+    return f"{more}queries:\n{''.join(entries)}"
+
+
+def test_a_placeholder_is_another_value_in_each_request(tmp_path):
+    """Hosts of the data, several at once without a repetition, its series, and a list of the file."""
+    text = yaml_of('{{metric}}{hostname=~"{{hosts:8}}",region="{{region}}"}', more="values: {region: [x, y]}\n")
+    filled = [one["query"] for one in requested(asked_of(tmp_path / "q.yml", text), "a")]
+    assert len(set(filled)) > 190
+    assert all(len(set(one.split('"')[1].split("|"))) == 8 for one in filled)
+    assert {one.split("{")[0] for one in filled} == set(DATA.metrics)
+    assert {one.split('"')[3] for one in filled} == {"x", "y"}
+
+
+def test_windows_lie_in_the_data_with_all_that_they_read(tmp_path):
+    """A range of an hour with [5m] begins five minutes after the data at the earliest; `last` ends with the data."""
+    query = "  - {name: a, query: 'rate(cpu_usage_user[5m])', window: any 1h, step: 30s}\n"
+    text = f"queries:\n{query}{query.replace('a,', 'b,', 1).replace('any', 'last')}"
+    asked = asked_of(tmp_path / "q.yml", text)
+    for one in requested(asked, "a"):
+        assert float(one["start"]) >= START + 300
+        assert float(one["end"]) <= END
+        assert (float(one["end"]) - float(one["start"]), one["step"]) == (3600, "30")
+    assert [(one["start"], one["end"]) for one in requested(asked, "b")] == [(f"{END - 3600:.0f}", f"{END:.0f}")]
+
+
+def test_the_same_seed_gives_the_same_requests_and_another_seed_others():
+    """Requests depend on nothing but the file, the data and queries.seed."""
+    asked = own.settled(QuerySettings(file=str(OWN / "dashboard.yml")), DATA)
+    one, again, other = (own.types(asked, lambda _: DATA, seed) for seed in (1, 1, 2))
+    assert [made.sha256 for made in one] == [made.sha256 for made in again]
+    assert all(a.sha256 != b.sha256 for a, b in zip(one, other, strict=True))
+
+
+def test_the_mix_has_the_queries_in_the_proportion_of_their_weights(tmp_path):
+    """A query of weight 9 is drawn nine times as often as one of weight 1."""
+    text = yaml_of("cpu_usage_user", "cpu_usage_idle").replace("    query", "    weight: 9\n    query", 1)
+    counts = collections.Counter(one["query"] for one in requested(asked_of(tmp_path / "q.yml", text), "mix", 2000))
+    assert counts["cpu_usage_user"] / 2000 == pytest.approx(0.9, abs=0.03)
+
+
+def test_a_plain_file_has_a_query_a_line(tmp_path):
+    """Comments and empty lines are none; a name says the line."""
+    asked = asked_of(tmp_path / "q.txt", "# mine\ncpu_usage_user\n\nsum(cpu_usage_idle)\n")
+    assert [(query.name, query.where) for query in asked.queries] == [
+        ("line-2", f"{tmp_path}/q.txt:2"),
+        ("line-4", f"{tmp_path}/q.txt:4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (yaml_of("sum(cpu_usage_user"), "q.yml:2: a does not parse: '(' is not closed"),
+        (yaml_of("cpu_usage_user +"), "q.yml:2: a does not parse: something is missing after '+'"),
+        (yaml_of('cpu_usage_user{a="b}'), "does not parse: the string that begins at character 18 has no end"),
+        (yaml_of("cpu_usage_user", "rand() * cpu_usage_idle"), "q.yml:4: b returns another thing each time, by rand()"),
+        (yaml_of("cpu_usage_user > now()"), "returns another thing each time, by now()"),
+        (yaml_of('cpu_usage_user{region="{{zone}}"}'), "q.yml:2: a has the placeholder {{zone}} without values"),
+        (
+            yaml_of('cpu_usage_user{region="{{z:3}}"}', more="values: {z: [a]}\n"),
+            "wants 3 values of {{z:3}}, and there",
+        ),
+        (yaml_of("x", more="values: {z: []}\n"), "q.yml:1: values: z has no values: give it a list"),
+        (yaml_of("rate(http_requests_total[5m])"), "a reads http_requests_total, which the data does not have"),
+        (yaml_of("rate(cpu_usage_user[2d])"), "a reads 172,800 s, and the data's window has 86,400 s"),
+        (yaml_of("SELECT mean(x) FROM cpu"), "a looks like InfluxQL, and this database is asked PromQL or MetricsQL"),
+        (yaml_of("x").replace("query:", "querry:"), "q.yml:2: querry: unknown key of a query; allowed: name, query"),
+        (yaml_of("x", "y").replace("name: b", "name: a"), "q.yml:2: the name a is there twice"),
+        (yaml_of("x").replace("name: a", "name: mix"), "q.yml:2: 'mix' is no name of a query"),
+        ("queries:\n  - {name: a, query: x, weight: 0}\n", "q.yml:2: weight 0 of a is no number above 0"),
+        ("queries:\n  - {name: a, query: x, window: 1h}\n", "q.yml:2: window '1h': write `any 1h`"),
+        ("queries:\n  - {name: a, query: x, window: any 1parsec}\n", "'1parsec' is no duration"),
+        ("queries: [\n", "not YAML"),
+        ("queries: []\n", "queries: is a list with at least one entry"),
+        ("", "it is empty; queries.file needs at least one query"),
+    ],
+)
+def test_a_bad_file_of_queries_is_a_sentence_with_file_and_line(tmp_path, text, sentence):
+    """Nothing of it reaches a stage that builds or starts something."""
+    assert sentence in refused(tmp_path / "q.yml", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "metrics"),
+    [
+        ('sum by (a, b) (rate(x{c="d"}[5m])) / on (a) group_left (e) y', ("x", "y")),
+        ("sum(x) by (a) > bool 1.5e3 and z offset 1h", ("x", "z")),
+        ('{__name__="x", a=~"b.*"}', ("x",)),
+        ('label_replace(x, "a", "$1", "b", "(.*)") unless inf', ("x",)),
+        ("WITH (f = x{a='b'}) f / y", ()),
+        ("max_over_time((a:b:c + 5m)[1h:30s]) keep_metric_names", ("a:b:c",)),
+    ],
+)
+def test_what_an_expression_reads_is_known_without_the_database(text, metrics):
+    """Names of labels, functions and keywords are no metrics."""
+    assert expression.look(text, "prometheus") == expression.look(f" {text} # why", "prometheus")
+    assert expression.look(text, "prometheus").metrics == metrics
+
+
+def test_influxql_is_asked_with_its_window_in_its_text(tmp_path):
+    """{{start}} and {{end}} are the edges of the window."""
+    target = databases()["influxdb"].target
+    text = yaml_of("SELECT max(usage_user) FROM cpu WHERE time >= '{{start}}' AND time < '{{end}}' GROUP BY time(1m)")
+    data = own.data_of(WORKLOAD, target)
+    asked = asked_of(tmp_path / "q.yml", text.replace("    query", "    window: last 1h\n    query"), data=data)
+    (made,) = own.types(asked, lambda _: data, 1)
+    text = parse_qs(urlsplit(made.requests[0].partition(" ")[2]).query)["q"][0]
+    assert "time >= '2025-06-10T23:00:00Z' AND time < '2025-06-11T00:00:00Z'" in text
+    sentence = refused(tmp_path / "q.yml", yaml_of("SELECT x FROM cpu WHERE time > now() - 1h"), data=data)
+    assert "returns another thing each time, by now()" in sentence
+
+
+LOGGED = {"params": {"query": "sum(cpu_usage_user)", "start": "2026-11-02T08:00:00.000Z", "step": 15}}
+
+
+def logged(end="2026-11-02T09:00:00.000Z", **params):
+    """Return a line of Prometheus' query log."""
+    return json.dumps({"params": {**LOGGED["params"], "end": end, **params}}) + "\n"
+
+
+def test_times_of_a_log_move_to_the_end_of_the_data(tmp_path):
+    """The latest request ends with the data; an earlier one is as much earlier as it was."""
+    text = logged() + logged("2026-11-02T08:30:00.000Z", start="2026-11-02T08:00:00.000Z")
+    text += logged("2026-11-02T09:00:00Z", start="2026-11-02T09:00:00Z", step=0, query="cpu_usage_idle")
+    asked = asked_of(tmp_path / "log", text, "log")
+    first, second = requested(asked, "log-sum-cpu_usage_user")
+    assert [(one["start"], one["end"]) for one in (first, second)] == [
+        (f"{END - 3600:.0f}", f"{END:.0f}"),
+        (f"{END - 3600:.0f}", f"{END - 1800:.0f}"),
+    ]
+    assert requested(asked, "log-cpu_usage_idle") == [{"query": "cpu_usage_idle", "time": f"{END:.0f}"}]
+    assert {query.name: query.weight for query in asked.queries} == {
+        "log-sum-cpu_usage_user": 2,
+        "log-cpu_usage_idle": 1,
+    }
+
+
+def test_what_cannot_be_replayed_is_counted_and_said(tmp_path):
+    """A line of another path, a cut line, a query of a series that the data has not: each with its line and reason."""
+    text = "/api/v1/query?query=cpu_usage_user&time=1762000000\nGET /api/v1/labels HTTP/1.1\n"
+    text += '/api/v1/query?query=up\n{"params":{"que'
+    asked = asked_of(tmp_path / "log", text, "log")
+    assert [query.name for query in asked.queries] == ["log-cpu_usage_user"]
+    path = tmp_path / "log"
+    assert [sentence.partition(": ")[0] for sentence in asked.left_out] == [f"{path}:2", f"{path}:4", f"{path}:3"]
+    assert "/api/v1/labels is no query of Prometheus' API" in asked.left_out[0]
+    assert "1 line cannot be replayed: it is cut off" in asked.left_out[1]
+    assert "1 request left out, log-up first: it reads up, which the data does not have" in asked.left_out[2]
+
+
+def test_victoriametrics_top_queries_are_a_log(tmp_path):
+    """A query that is in several of its lists is asked as often as it was counted, over its time range."""
+    entry = {"query": "avg(cpu_usage_user)", "timeRangeSeconds": 3600, "count": 7}
+    text = json.dumps({"topByCount": [entry], "topByAvgDuration": [entry], "topBySumDuration": []})
+    (query,) = asked_of(tmp_path / "log", text, "log").queries
+    assert (query.weight, query.templates[0].length_s) == (7, 3600)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "it is empty; queries.log needs at least one query"),
+        ('GET /query?db=x&q=SELECT+1\n"POST /write"\n', "none of its requests can be replayed"),
+        ("/api/v1/query?query=up\n", "no query is left that this data can be asked"),
+        ("/api/v1/query?query=SELECT+x+FROM+cpu\n", "looks like InfluxQL"),
+    ],
+)
+def test_a_log_without_anything_to_ask_is_a_sentence(tmp_path, text, sentence):
+    """Empty, of another database, or of other data."""
+    assert sentence in refused(tmp_path / "log", text, "log")
+
+
+def test_rules_weigh_their_evaluations_a_second():
+    """Eight rules every 15 s, six every 30 s and six a minute are 0.83 a second; an alert may return nothing."""
+    asked = own.settled(QuerySettings(rules=str(OWN / "alerts.yml")), DATA)
+    assert len(asked.queries) == 20
+    assert own.rate(asked) == pytest.approx(8 / 15 + 6 / 30 + 6 / 60)
+    assert {query.name for query in asked.queries if not query.quiet} == {
+        *("host-cpu_busy-avg5m", "region-cpu_user-avg", "datacenter-cpu_user-p90", "team-cpu_idle-min"),
+        *("os-hosts-count", "cpu_user-change1h"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("groups:\n- name: a\n  rules:\n  - {alert: A}\n", "r.yml:4: rule A has no `expr:`"),
+        ("groups:\n- name: a\n  rules:\n  - {expr: x}\n", "r.yml:4: a rule has either `alert:` or `record:`"),
+        ("groups:\n- name: a\n  interval: soon\n  rules: []\n", "r.yml:2: 'soon' is no duration"),
+        ("rules: []\n", "groups: is a list"),
+        ("groups:\n- name: a\n  rules:\n  - {alert: A, exp: x}\n", "r.yml:4: exp: unknown key of a rule"),
+    ],
+)
+def test_a_bad_file_of_rules_is_a_sentence_with_file_and_line(tmp_path, text, sentence):
+    """With what to write."""
+    assert sentence in refused(tmp_path / "r.yml", text, "rules")
+
+
+def experiment(**queries):
+    """Return a validated experiment with these queries."""
+    return read.validate({"name": "x", "queries": queries}, "x.yml")
+
+
+def test_an_experiment_names_the_users_queries_as_its_types():
+    """The mix is one of them. Rates ask the mix, and rules have a rate of their own."""
+    found = experiment(file=str(OWN / "dashboard.yml"))
+    assert found.queries.types == ("mix", "busy-cpu", "one-host", "any-metric", "by-region", "top-now")
+    rules = {"name": "x", "queries": {"rules": str(OWN / "alerts.yml")}, "mixed": {"ingest": 1000}}
+    assert read.validate(rules, "x.yml").mixed.queries == pytest.approx(0.8333, abs=1e-4)
+    with pytest.raises(UserError, match=r"mixed\.queries: how many queries a second"):
+        read.validate({"name": "x", "mixed": {"ingest": 1000}}, "x.yml")
+
+
+def test_types_of_tsbs_and_own_queries_exclude_each_other():
+    """So do two databases with one language's queries, and a file that is not there."""
+    path = str(OWN / "dashboard.yml")
+    with pytest.raises(UserError, match=r"either `types:`, of TSBS, or queries of your own"):
+        experiment(file=path, types=["cpu-max-all-1"])
+    with pytest.raises(UserError, match=r"queries\.log: /no/such: No such file or directory; give the path of a file"):
+        experiment(log="/no/such")
+    variants = {"baseline": {"ref": "v1"}, "candidate": {"ref": "v2", "target": "prometheus"}}
+    with pytest.raises(UserError, match="compare versions of one database"):
+        read.validate({"name": "x", "variants": variants, "queries": {"file": path}}, "x.yml")
+
+
+def test_a_plan_has_the_requests_of_each_type_under_its_key():
+    """Also over the windows of an upgrade; another content of a file gives another key."""
+    queries = QuerySettings(file=str(OWN / "dashboard.yml"))
+    made = own_types.planned_types(queries, WORKLOAD, TARGET, 1000, upgrades=True)
+    assert [kind.name for kind in made.types] == ["mix", "busy-cpu", "one-host", "any-metric", "by-region", "top-now"]
+    assert [kind.name for kind in made.windowed[:2]] == ["mix@half", "busy-cpu@half"]
+    keys = [key for kind in (*made.types, *made.windowed) for key in kind.keys.values()]
+    assert len(set(keys)) == len(keys) == 18
+    other = own_types.planned_types(queries, WorkloadAsked(scale=21), TARGET, 1000, upgrades=False)
+    assert other.types[1].keys != made.types[1].keys
+    assert made.types[1].own == f"{OWN}/dashboard.yml:8"
+
+
+def test_a_written_plan_has_all_requests_in_one_file():
+    """A line each, with its key first, so that a host needs nothing else."""
+    queries = QuerySettings(file=str(OWN / "dashboard.yml")).model_dump()
+    made = own_types.planned_types(QuerySettings(**queries), plans.SMALL_WORKLOAD, TARGET, 1000, upgrades=False)
+    sections = {"workload": plans.SMALL_WORKLOAD, "targets": {TARGET.name: TARGET}}
+    plan = plans.plan(**sections, queries=Queries(**queries, types=made.types))
+    text = gzip.decompress(own_types.written([plan])[own_types.FILE]).decode()
+    keys = [line.split(" ")[0] for line in text.splitlines()]
+    assert set(keys) == {key for kind in made.types for key in kind.keys.values()}
+    assert text.splitlines()[0].split(" ")[1] == "GET"
+    assert own_types.written([]) == {}
+
+
+def test_requests_that_never_change_are_written_once(tmp_path):
+    """A fixed window without placeholders: the same request each time, as the dashboard sends it."""
+    asked = asked_of(tmp_path / "q.yml", "queries:\n  - {name: a, query: cpu_usage_user, window: last 1h}\n")
+    assert len(requests.paths(asked.queries[0], DATA, 1)) == 1

@@ -1,0 +1,89 @@
+"""The queries of an experiment that are the user's own, as query types with their requests."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tsduel.core.metrics import MIX
+from tsduel.core.plan import Target
+from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.targets.database import FIELDS
+from tsduel.workloads.own import dump, logs, requests, rules, written
+from tsduel.workloads.own.query import Asked, Query, unique
+from tsduel.workloads.own.requests import Data
+
+
+@dataclass(frozen=True)
+class OwnType:
+    """A query type: its requests, and what identifies them. `query` is None for the mix of all queries."""
+
+    name: str
+    where: str
+    requests: tuple[str, ...]
+    some_empty: bool
+    quiet: bool
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the requests."""
+        return hashlib.sha256("\n".join(self.requests).encode()).hexdigest()
+
+
+def is_own(queries: QuerySettings) -> bool:
+    """Whether the queries are the user's."""
+    return bool(queries.file or queries.log or queries.rules)
+
+
+def data_of(workload: WorkloadAsked, target: Target) -> Data:
+    """Return what the data of a workload hold in a database."""
+    if workload.file:
+        found = dump.read(workload.file)
+        return Data(found.start_ms / 1000, found.end_ms / 1000, target.answers, metrics=found.names)
+    prefix = "" if target.query_form == "prometheus" else target.name_prefix
+    names = tuple(prefix + field for field in FIELDS) if target.answers == "prometheus" else ()
+    start, end = (datetime.fromisoformat(time).timestamp() for time in (workload.start, workload.end))
+    return Data(start, end, target.answers, hosts=workload.scale, metrics=names)
+
+
+def settled(queries: QuerySettings, data: Data) -> Asked:
+    """Read all files, and check their queries against the data: a UserError names file and line."""
+    readers = ((queries.file, written.read, False), (queries.log, logs.read, True), (queries.rules, rules.read, True))
+    parts = [requests.settled(read(path), data, leave_out=few) for path, read, few in readers if path]
+    return Asked(
+        unique(query for part in parts for query in part.queries),
+        {name: values for part in parts for name, values in part.values.items()},
+        tuple(sentence for part in parts for sentence in part.left_out),
+    )
+
+
+def types(asked: Asked, data_of: Callable[[Query], Data], seed: int, most: int = requests.MOST) -> tuple[OwnType, ...]:
+    """Return a type for each query over its own window of data, and first of all the mix if there are several."""
+    own = [(query, data_of(query)) for query in asked.queries]
+    made = [
+        requests.paths(query, replace(data, values={**data.values, **asked.values}), seed, most) for query, data in own
+    ]
+    all_types = [
+        OwnType(query.name, query.where, tuple(own), query.quiet, query.quiet)
+        for query, own in zip(asked.queries, made, strict=True)
+    ]
+    return (*_mix(asked.queries, made, seed, most), *all_types)
+
+
+def names(asked: Asked) -> tuple[str, ...]:
+    """Return the names of those types."""
+    own = tuple(query.name for query in asked.queries)
+    return (MIX, *own) if len(own) > 1 else own
+
+
+def _mix(queries: Sequence[Query], made: Sequence[Sequence[str]], seed: int, most: int) -> list[OwnType]:
+    if len(queries) == 1:
+        return []
+    drawn = tuple(requests.mix(queries, made, seed, most))
+    quiet = [query.quiet for query in queries]
+    return [OwnType(MIX, queries[0].where, drawn, any(quiet), all(quiet))]
+
+
+def rate(asked: Asked) -> float:
+    """Return the requests a second of all queries, where the weights are rates (queries.rules)."""
+    return sum(query.weight for query in asked.queries)

@@ -1,0 +1,124 @@
+"""workload.file: data of the user, read once into the cache by the agent (host/workload/dump.go)."""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tsduel.core import caches, defaults
+from tsduel.core.errors import UserError
+from tsduel.core.plan import DataFile, Target
+from tsduel.core.project import PROJECT
+from tsduel.core.wording import last_line, number_of
+
+AHEAD_MS = 2 * 86_400_000
+"""VictoriaMetrics drops samples that are further in the future."""
+_RETENTION = re.compile(r"-{1,2}retentionPeriod=(\d+(?:\.\d+)?)([hdwy]?)")
+_UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000, "": 31 * 86_400_000}
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What is known of the data. Samples of the same series and time as the one before are `duplicates`."""
+
+    path: str
+    key: str
+    format: str
+    lines: int
+    samples: int
+    series: int
+    start_ms: int
+    end_ms: int
+    duplicates: int
+    late: int
+    names: tuple[str, ...]
+
+    @property
+    def window(self) -> dict[str, Any]:
+        """The fields of a workload that the data decides: whole seconds around all samples; hosts of ten series."""
+        start, end = self.start_ms // 1000, self.end_ms // 1000 + 1
+        # A window has at least one interval.
+        return {
+            "start": _written(start),
+            "end": _written(max(end, start + 2)),
+            "interval": "1s",
+            "scale": max(1, self.series // 10),
+        }
+
+    @property
+    def told(self) -> str:
+        """The data in a sentence."""
+        extra = [
+            number_of(count, what)
+            for count, what in ((self.duplicates, "duplicate"), (self.late, "sample older than one before it"))
+            if count
+        ]
+        return (
+            f"{self.path}: {self.samples:,} samples of {self.series:,} series in {self.lines:,} lines ({self.format})"
+            + (f"; {', '.join(extra)}: all are sent, and counted as the database counts them" if extra else "")
+        )
+
+    def planned(self, target: Target) -> tuple[dict[str, Any], dict[str, Target]]:
+        """Return the counts and the file of a planned workload, and the target that takes these lines."""
+        data = (DataFile(format=self.format, key=self.key),)
+        counted = {"lines": self.lines, "samples": self.samples, "data": data, "told": self.told}
+        changed = {"data_format": self.format, "write_path": target.own_paths[self.format]}
+        return counted, {target.name: target.model_copy(update=changed)}
+
+    def outside(self, flags: list[str]) -> str:
+        """Say in a phrase that samples lie outside what a database keeps with these flags; "" if none does."""
+        now_ms = time.time() * 1000
+        if self.end_ms > now_ms + AHEAD_MS:
+            return f"{self.path}: samples up to {_written(self.end_ms // 1000)} lie in the future, which nobody keeps"
+        for flag in flags:
+            if match := _RETENTION.fullmatch(flag):
+                begin_ms = now_ms - float(match[1]) * _UNITS_MS[match[2]]
+                if self.start_ms < begin_ms:
+                    first, kept = _written(self.start_ms // 1000), _written(int(begin_ms // 1000))
+                    return f"{self.path}: samples from {first} on lie outside {flag}, which keeps those from {kept} on"
+        return ""
+
+
+def _written(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@functools.cache
+def read(path: str) -> Dump:
+    """Read a file of data, or stdin (-), into the cache. A UserError names file and line of what is wrong.
+
+    A file that has not changed since it was read is not read again.
+    """
+    cache = caches.directory(os.environ)
+    known = cache / "workload" / "dumps.json"
+    try:
+        stat = Path(path).stat() if path != "-" else None
+    except OSError as error:
+        raise UserError(f"workload.file: {path}: {error.strerror}; give the path of a file") from None
+    identity = f"{Path(path).resolve()} {stat.st_size} {stat.st_mtime_ns}" if stat else ""
+    dumps = json.loads(known.read_text()) if known.exists() else {}
+    found = dumps.get(identity)
+    if not found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+        found = json.loads(_agent("dump", path, str(cache)))
+        known.parent.mkdir(parents=True, exist_ok=True)
+        if identity:
+            known.write_text(json.dumps({**dumps, identity: found}))
+    fields = {name: found[name] for name in ("key", "format", "lines", "samples", "series", "duplicates", "late")}
+    return Dump(path, start_ms=found["start"], end_ms=found["end"], names=tuple(found["names"] or ()), **fields)
+
+
+def _agent(*words: str) -> str:
+    """Run the agent of this checkout, which Go builds if it has changed; its stdout. Its mistakes are UserErrors."""
+    go = [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", "go", "run", "-C", str(PROJECT / "host")]
+    placed = [str(Path(word).resolve()) if Path(word).exists() else word for word in words]
+    done = subprocess.run([*go, ".", *placed], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
+        raise UserError("\n".join(said) or f"the agent cannot be built: {last_line(done.stderr)}")
+    return done.stdout

@@ -1,0 +1,130 @@
+"""What a file of queries becomes: named queries, each a list of templates of requests."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tsduel.core.errors import UserError
+from tsduel.core.metrics import ALL, GEOMEAN, MIX
+
+RESERVED = (MIX, GEOMEAN, ALL)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,49}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """One request before its placeholders are filled.
+
+    `length_s`: of the range, 0 for an instant. `back_s`: how long before the end of the data it ends; None: anywhere.
+    """
+
+    text: str
+    length_s: float = 0.0
+    step_s: float = 60.0
+    back_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query type of the user: `where` is its FILE:LINE. `weight`: its share of the mix; of a rule, queries a second.
+
+    `quiet`: all of its answers may be empty, as an alert's are while nothing is wrong.
+    """
+
+    name: str
+    where: str
+    templates: tuple[Template, ...]
+    weight: float = 1.0
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All queries of an experiment, the values of its placeholders, and sentences on what was left out, and why."""
+
+    queries: tuple[Query, ...] = ()
+    values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def seconds(text: object, where: str) -> float:
+    """Return the seconds of 30s, 5m or 1h30m."""
+    found = _DURATION.findall(str(text))
+    if not found or "".join(number + unit for number, unit in found) != str(text):
+        raise UserError(f"{where}: {text!r} is no duration; write it like 30s, 5m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in found)
+
+
+def named(name: object, where: str) -> str:
+    """Check a name, which is also that of files."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
+        raise UserError(
+            f"{where}: {name!r} is no name of a query: letters, digits, _ . and -, at most 50, "
+            f"and none of {', '.join(RESERVED)}"
+        )
+    return name
+
+
+def unique(queries: Iterable[Query]) -> tuple[Query, ...]:
+    """Make names of any text and give equal names a number."""
+    seen: dict[str, int] = {}
+    made = []
+    for query in queries:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", query.name).strip("-.")[:50] or "query"
+        seen[name] = seen.get(name, 0) + 1
+        number = f"-{seen[name]}" if seen[name] > 1 or name in RESERVED else ""
+        made.append(replace(query, name=name + number))
+    return tuple(made)
+
+
+def read_text(path: str, key: str) -> str:
+    """Return the text of a file that `key` of the experiment names."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{key}: {path}: {error.strerror}; give the path of a file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    if not text.strip():
+        raise UserError(f"{path}: it is empty; {key} needs at least one query")
+    return text
+
+
+class _Lines(yaml.SafeLoader):
+    """Keeps the line of each mapping under the key None, which no file can have by accident."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001,FBT002
+        return {**super().construct_mapping(node, deep=deep), None: node.start_mark.line + 1}
+
+
+def read_yaml(path: str, text: str) -> Any:
+    """Return what a YAML file holds, each mapping with its line under None."""
+    try:
+        return yaml.load(text, _Lines)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+
+
+def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:
+    """Check that a part of a file is a mapping with allowed keys only."""
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: {what} is a mapping with {', '.join(allowed)}, and here is {str(found)[:60]!r}")
+    for key in found:
+        if key is not None and key not in allowed:
+            raise UserError(f"{path}:{found[None]}: {key}: unknown key of {what}; allowed: {', '.join(allowed)}")
+    return found
+
+
+def listed(found: object, path: str, what: str) -> list[Any]:
+    """Check that a part of a file is a list with something in it."""
+    if not isinstance(found, list) or not found:
+        raise UserError(f"{path}: {what} is a list with at least one entry")
+    return found

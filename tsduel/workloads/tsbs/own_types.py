@@ -1,0 +1,98 @@
+"""The user's queries in a plan: query types with keys, and the file with their requests."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from tsduel.core import plan as planned
+from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.workloads.own import asked as own
+from tsduel.workloads.own import expression
+from tsduel.workloads.own.asked import OwnType
+from tsduel.workloads.own.query import Query
+from tsduel.workloads.own.requests import Data
+
+FILE = "requests.txt.gz"
+"""In plan/: a line for each request of the user's queries: the key of its type, its method, its path."""
+_INSTANT_REACH_S = 1800
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The query types of a plan, those over the windows of an upgrade, and what was left out."""
+
+    types: tuple[planned.QueryType, ...]
+    windowed: tuple[planned.QueryType, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def planned_types(
+    queries: QuerySettings, workload: WorkloadAsked, target: planned.Target, count: int, *, upgrades: bool
+) -> Planned:
+    """Return the types of the user's queries, each file with `count` requests: after the last one follows the first."""
+    made, left_out = _made(queries, workload, target, upgrades=upgrades)
+    over = {
+        window: tuple(
+            _type(own_type, own_type.name + (f"@{window}" if window else ""), queries.seed, count, target)
+            for own_type in types
+        )
+        for window, types in made.items()
+    }
+    return Planned(over.pop(""), tuple(one for types in over.values() for one in types), left_out)
+
+
+def _made(
+    queries: QuerySettings, workload: WorkloadAsked, target: planned.Target, *, upgrades: bool
+) -> tuple[dict[str, tuple[OwnType, ...]], tuple[str, ...]]:
+    """Return the types by window, "" for that of the first data, and what was left out."""
+    data = own.data_of(workload, target)
+    asked = own.settled(queries, data)
+    windows: dict[str, Callable[[Query], Data]] = {"": lambda _: data}
+    if upgrades:
+        windows |= _windows(workload, data)
+    return {name: own.types(asked, data_of, queries.seed) for name, data_of in windows.items()}, asked.left_out
+
+
+def _windows(workload: WorkloadAsked, data: Data) -> dict[str, Callable[[Query], Data]]:
+    """Return the windows of an upgrade: a quarter to three quarters of each range in either, and the new one."""
+
+    def half(query: Query) -> Data:
+        reach_s = 0.75 * max(
+            template.length_s + expression.look(template.text, data.language).back_s[1] for template in query.templates
+        )
+        reach_s = reach_s or _INSTANT_REACH_S
+        return replace(data, start=data.end - reach_s, end=data.end + reach_s)
+
+    return {"half": half, "new": lambda _: replace(data, start=data.end, end=data.end + workload.window_s)}
+
+
+def _type(made: OwnType, name: str, seed: int, count: int, target: planned.Target) -> planned.QueryType:
+    identity = json.dumps({"type": name, "requests": made.sha256, "count": count})
+    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    form = ":".join(part for part in (target.query_format, target.query_form) if part)
+    may_be_empty = made.some_empty or made.quiet
+    return planned.QueryType(
+        name=name, seed=seed, keys={form: key}, own=made.where, may_be_empty=may_be_empty, quiet=made.quiet
+    )
+
+
+def written(plans: Iterable[planned.Plan]) -> dict[str, bytes]:
+    """Return the file of requests of all cells whose queries are the user's; none without such a cell."""
+    known: dict[str, tuple[str, ...]] = {}
+    for plan in plans:
+        known |= dict(_requests(plan))
+    lines = [f"{key} {request}\n" for key, requests in known.items() for request in requests]
+    return {FILE: gzip.compress("".join(lines).encode(), mtime=0)} if lines else {}
+
+
+def _requests(plan: planned.Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    queries, workload = plan.queries, plan.workload
+    if queries is None or workload is None:
+        return
+    target = plan.target_of(plan.variants[0].name)
+    made, _ = _made(queries, workload, target, upgrades=bool(queries.windowed))
+    types = [own_type for types in made.values() for own_type in types]
+    for planned_type, own_type in zip((*queries.types, *queries.windowed), types, strict=True):
+        yield next(iter(planned_type.keys.values())), own_type.requests
