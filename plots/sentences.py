@@ -95,7 +95,9 @@ def answer(comparison: Comparison) -> list[str]:
     for row in subjects(comparison):
         metric, (unit, sides) = comparison.metrics[row["metric"]], numbers.sides(row)
         meaning = sentence(row, metric) + _moved(comparison, row)
-        name = f"**{markup.text(metric.named(comparison.all_or(row['query_type'])))}**{markup.aside(comparison.note(row))}"
+        name = (
+            f"**{markup.text(metric.named(comparison.all_or(row['query_type'])))}**{markup.aside(comparison.note(row))}"
+        )
         lines.append(f"{comparison.symbol(row)} {name}: {' → '.join(sides)} {unit}; {meaning}")
     return lines
 
