@@ -53,6 +53,7 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
             **environment,
             "SET": " ".join(words),
             "KIND": "",
+            "TSDUEL_RESULTS": str(run_dir.parent),
             "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
         }
         for stage in STAGES:
