@@ -232,7 +232,7 @@ class TestInside:
     def test_revisions_and_length(self, checkout, asked):
         """One is the baseline of the tree, two are both sides; --full takes the default experiment."""
         inside.main(("HEAD~1",), "", full=False, watch=False)
-        assert asked["BASELINE"] == f"git:{checkout.path}@HEAD~1"
+        assert asked["BASELINE"] == f"git:{checkout.path}@{checkout.git('rev-parse', 'HEAD~1')}"
         inside.main((), "v1.132.0", full=True, watch=False)
         assert asked["BASELINE"] == f"git:{checkout.path}@v1.132.0"
         assert asked["CANDIDATE"] == f"path:{checkout.path}"

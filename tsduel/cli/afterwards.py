@@ -12,8 +12,8 @@ def text(run_dir: Path) -> str:
     """Return at most three lines: the next commands."""
     plan, rows = open_run(run_dir).plan, read_json(run_dir / "stats/comparison.json")["rows"]
     verdicts = {row["verdict"] for row in rows}
-    name, again = run_dir.name, f"make {plan.kind}, as before, with"
-    lines = [f"make comment RUN={name} prints a block for a pull request"]
+    again = "the same command with"
+    lines = [f"make comment RUN={run_dir.name} prints a block for a pull request"]
     if not plan.smoke and not plan.profile and verdicts & _MOVED:
         lines.append(f"{again} PROFILE=cpu says where in the code")
     if not plan.smoke and any(verdict.startswith("inconclusive") for verdict in verdicts):

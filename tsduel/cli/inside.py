@@ -94,8 +94,9 @@ def sides(top: Path, revisions: Sequence[str], against: str) -> dict[str, str]:
 
 
 def _revision(top: Path, name: str) -> str:
-    if not name.startswith("-") and _git(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}"):
-        return f"git:{top}@{name}"
+    if not name.startswith("-") and (found := _git(top, "rev-parse", "--verify", "-q", f"{name}^{{commit}}")):
+        # HEAD~3 is another commit tomorrow, and a label of a report.
+        return f"git:{top}@{found if re.search('[~^@]|HEAD', name) else name}"
     refs = _git(top, "for-each-ref", "--format=%(refname:short)", "refs/tags", "refs/heads", "refs/remotes").split()
     near = f"; did you mean v{name}?" if _VERSION.fullmatch(f"v{name}") else did_you_mean(name, refs)
     if not near and _VERSION.fullmatch(name):
