@@ -126,7 +126,7 @@ type loaders struct {
 type loader struct {
 	host           string
 	on             machine.Machine
-	ahead          float64 // seconds by which its host's clock is ahead
+	ahead          float64 // by so many seconds is its host's clock
 	call           verb
 	feed           string
 	prefix, remote string // its files begin with this, here and on its own host
