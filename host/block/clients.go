@@ -23,7 +23,7 @@ func (r *rates) runClients(ctx context.Context, request openloop.Asked, job open
 	totals openloop.Totals, clients []record.Client, err error) {
 	type remote struct {
 		number int
-		ahead  float64 // seconds by which its clock is ahead
+		ahead  float64 // by so many seconds is its clock
 		looped machine.Looped
 		err    error
 		ended  chan struct{}

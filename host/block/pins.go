@@ -51,7 +51,7 @@ func pins(wanted record.Pin, cores [][]int, limit *float64) (record.Pin, error) 
 	case "fixed":
 		for _, cpu := range slices.Concat(wanted.Server, wanted.Client) {
 			if !slices.Contains(allowed, cpu) {
-				return pin, record.UserError("host.pin names CPU %d, and only CPUs %v are allowed here", cpu, allowed)
+				return pin, record.UserError("host.pin names CPU %d, and this machine lets us have %v", cpu, allowed)
 			}
 		}
 		pin.Server, pin.Client = wanted.Server, wanted.Client
