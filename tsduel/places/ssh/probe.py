@@ -29,7 +29,7 @@ else
   usable=no made="$parent cannot be written to"
 fi
 printf 'usable=%s\nreason=%s\n' "$usable" "$(printf '%s' "$made" | tr '\n' ' ')"
-printf 'cpu=%s\n' "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)"
+printf 'cpu=%s\n' "$(sed -nE 's/^(model name|CPU part)[^:]*: *//p' /proc/cpuinfo 2>/dev/null | head -n 1)"
 printf 'boot=%s\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 printf 'inode=%s\n' "$(stat -c %d:%i -- "$directory" 2>/dev/null)"
 printf 'free_mib=%s\n' "$(df -Pm -- "$parent" 2>/dev/null | awk 'NR == 2 { print $4 }')"
