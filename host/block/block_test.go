@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -329,6 +330,22 @@ func TestCaches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A cold cache is refused where the kernel cannot drop files from memory: what was measured would be warm.
+func TestAColdCacheThatCannotBeHadIsRefused(t *testing.T) {
+	spec, _ := fakes(t)
+	if syscall.Mount("tmpfs", spec.Scratch, "tmpfs", 0, "size=64m") != nil {
+		t.Skip("no disk can be mounted here")
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(spec.Scratch, 2) })
+	spec.Plan.Queries.Cache, spec.Row.Order = "cold", []string{"baseline"}
+	_, err := Run(t.Context(), spec)
+	var stop *record.Stop
+	if !errors.As(err, &stop) || !strings.HasPrefix(stop.Message, "queries.cache is cold, and ") {
+		t.Error(err)
+	}
+	nothingLeft(t, spec)
 }
 
 // If a database misbehaves, the block fails within seconds, with a sentence, in the right phase.

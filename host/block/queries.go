@@ -1,6 +1,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,13 @@ func (a *alone) restart(ctx context.Context) error {
 	if err := a.forget(ctx); err != nil {
 		return err
 	}
-	if a.Plan.Queries.Cache == "cold" && a.Plan.Host.DropCaches {
-		err := a.everywhere(func(m machine.Machine) error { return m.DropCaches(a.Scratch, &machine.None{}) })
+	if a.Plan.Queries.Cache == "cold" {
+		err := a.everywhere(func(m machine.Machine) (err error) {
+			if a.Plan.Host.DropCaches { // of other files, too
+				err = m.DropCaches(a.Scratch, &machine.None{})
+			}
+			return cmp.Or(err, m.ReadOnce(machine.Reading{Dir: a.data, Drop: true}, new(int64)))
+		})
 		if err != nil {
 			return err
 		}

@@ -57,9 +57,10 @@ func TestThreadsBornMeanwhileAreCounted(t *testing.T) {
 	}
 	defer count.Close()
 	if _, counted := count.counters[child]; !counted || len(count.counters) != len(opened) {
-		t.Errorf("thread %d is not among the counted %v, or those opened at last are others: %v", child, count.counters, opened)
+		t.Errorf("thread %d is not counted, or those opened at last, %v, are not: %v", child, opened, count.counters)
 	}
-	if _, err := countThreads(func(int) (int, error) { return 0, unix.ENOENT }, os.Getpid()); !errors.Is(err, unix.ENOENT) {
+	refuse := func(int) (int, error) { return 0, unix.ENOENT }
+	if _, err := countThreads(refuse, os.Getpid()); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
 }

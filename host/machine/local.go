@@ -260,9 +260,11 @@ func (u until) Open(name string) (fs.File, error) {
 	return u.ReadLinkFS.Open(name)
 }
 
-// ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages. That
-// needs no rights; the kernel drops only pages that are on the disk, so they are written out first.
+// ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages.
 func (h *Here) ReadOnce(r Reading, read *int64) error {
+	if r.Drop {
+		return drop(h.ctx, r.Dir)
+	}
 	buffer := make([]byte, 1<<20)
 	err := filepath.WalkDir(r.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
@@ -273,9 +275,6 @@ func (h *Here) ReadOnce(r Reading, read *int64) error {
 			return err
 		}
 		defer file.Close()
-		if r.Drop {
-			return errors.Join(unix.Fdatasync(int(file.Fd())), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
-		}
 		for err == nil {
 			var n int
 			n, err = file.Read(buffer)

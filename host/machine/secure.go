@@ -64,5 +64,6 @@ func secured(token, self, other string) (*tls.Config, error) {
 func isStranger(err error) bool {
 	var refused *net.OpError
 	var noTLS tls.RecordHeaderError
-	return errors.Is(err, errStranger) || errors.As(err, &noTLS) || errors.As(err, &refused) && refused.Op == "remote error"
+	return errors.Is(err, errStranger) || errors.As(err, &noTLS) ||
+		errors.As(err, &refused) && refused.Op == "remote error"
 }

@@ -88,8 +88,8 @@ func TestAStrangersPortIsRefused(t *testing.T) {
 			_, _, err = Borrow(t.Context(), lent, "host2")
 			var stop *record.Stop
 			if !errors.As(err, &stop) || stop.Code != record.ExitFailed ||
-				!strings.HasPrefix(stop.Message, "what answers at "+l.Addr().String()+" is not host2, which was lent to this run") ||
-				!strings.HasSuffix(stop.Message, "see which program has the port there, and end it; the same command with RUN= goes on") {
+				!strings.HasPrefix(stop.Message, "what answers at "+l.Addr().String()+" is not host2, which was lent ") ||
+				!strings.HasSuffix(stop.Message, "; the same command with RUN= goes on") {
 				t.Error(err)
 			}
 			if <-over; bytes.Contains(heard.Bytes(), []byte(lent.Token[:8])) {
@@ -109,7 +109,8 @@ func TestTheClassOfAnErrorTravels(t *testing.T) {
 	lent.Port = l.Addr().(*net.TCPAddr).Port
 	wrong := error(record.UserError("it has no Go"))
 	go func() {
-		_ = Lend(t.Context(), l, lent.Token, time.Minute, func(context.Context) (*record.Workload, error) { return nil, wrong })
+		fails := func(context.Context) (*record.Workload, error) { return nil, wrong }
+		_ = Lend(t.Context(), l, lent.Token, time.Minute, fails)
 	}()
 	there, _ := borrow(t, lent)
 	var stop *record.Stop

@@ -27,6 +27,7 @@ func Describe(dir string) (*record.Facts, error) {
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return nil, fmt.Errorf("look at the disk of %s: %w", dir, err)
 	}
+	cpuinfo := proc.Text(proc.Root(), "cpuinfo")
 	memory := proc.Fields(proc.Text(proc.Root(), "meminfo"), ":")
 	_, hugepage, _ := strings.Cut(proc.Text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled"), "[")
 	hugepage, _, _ = strings.Cut(hugepage, "]") // always [madvise] never
@@ -34,9 +35,9 @@ func Describe(dir string) (*record.Facts, error) {
 		Hostname: unix.ByteSliceToString(name.Nodename[:]), Kernel: unix.ByteSliceToString(name.Release[:]),
 		Architecture: unix.ByteSliceToString(name.Machine[:]),
 		OS:           strings.Trim(proc.Fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
-		CPUModel:     proc.Fields(proc.Text(proc.Root(), "cpuinfo"), ":")["model name"], CPUs: len(proc.Allowed()),
+		CPUModel:     cpuModel(cpuinfo), CPUs: len(proc.Allowed()),
 		MemoryBytes: proc.KiB(memory["MemTotal"]), SwapBytes: proc.KiB(memory["SwapTotal"]), BootID: BootID(),
-		Virtualization: virtualization(), Governor: governors(), TransparentHugepage: hugepage,
+		Virtualization: virtualization(cpuinfo), Governor: governors(), TransparentHugepage: hugepage,
 		Filesystem:    cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)),
 		DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none", Environment: proc.Environment(),
 	}
@@ -60,14 +61,6 @@ func governors() string {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), " ")
-}
-
-// virtualization returns the firmware's name of a virtual machine.
-func virtualization() string {
-	if !strings.Contains(proc.Text(proc.Root(), "cpuinfo"), " hypervisor") {
-		return "none"
-	}
-	return strings.TrimSpace(proc.Text(proc.SysRoot(), "class/dmi/id/sys_vendor") + " " + product())
 }
 
 func product() string { return proc.Text(proc.SysRoot(), "class/dmi/id/product_name") }

@@ -285,7 +285,8 @@ func TestAnEndedContextAndABrokenSourceEndIt(t *testing.T) {
 	defer cancel()
 	long := Stream{Source: endless{}, URL: url, Connections: 4, Timeout: time.Second, Success: ok,
 		Starts: Schedule{Rate: 10, Length: time.Minute}.Starts()}
-	if _, _, err := Run(ctx, Job{Streams: []Stream{long}}); !errors.Is(err, context.DeadlineExceeded) { // not after its minute
+	_, _, err := Run(ctx, Job{Streams: []Stream{long}})
+	if !errors.Is(err, context.DeadlineExceeded) { // not after its minute
 		t.Error(err)
 	}
 	long.Source, long.Starts = few{}, Schedule{Rate: 100, Length: time.Second}.Starts()

@@ -354,7 +354,8 @@ func TestCountersThatTheKernelHides(t *testing.T) {
 	stat, status := Text("/proc", pid, "stat"), "Name:\ttest\nVmRSS:\t    512 kB\n" // no VmHWM
 	for hidden, files := range map[string]map[string]string{
 		"io and the peak": {"stat": stat, "status": status},
-		"status":          {"stat": stat, "io": "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\ncancelled_write_bytes: 0\n"},
+		"status": {"stat": stat, "io": "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\n" +
+			"cancelled_write_bytes: 0\n"},
 	} {
 		root := t.TempDir()
 		t.Setenv("TSDUEL_PROC", root)

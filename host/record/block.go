@@ -140,7 +140,7 @@ type SoloRecord struct {
 	Restarts     int              `json:"restarts"`
 	CPUNS        map[string]int64 `json:"cpu_ns"`
 	CPUNSByRole  ByRole           `json:"cpu_ns_by_role"`
-	WrittenBytes int64            `json:"written_bytes"` // to storage, from the begin of the load until drained; -1: unknown
+	WrittenBytes int64            `json:"written_bytes"` // to storage, from the load until drained; -1: unknown
 	// If several clients loaded together: each client, and the skew.
 	Clients []Client `json:"clients,omitempty"`
 	SkewMS  float64  `json:"skew_ms,omitempty"`

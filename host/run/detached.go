@@ -95,54 +95,6 @@ func (d *Detached) start(verb string, prepare func() error, up func() bool) erro
 	return nil
 }
 
-// systemd exists if systemd runs; tests have another path.
-var systemd = "/run/systemd/system"
-
-// launch runs `detached VERB` as a unit of systemd, or in its own session if there is none: neither ends with
-// the connection of the user.
-func (d *Detached) launch(verb string) error {
-	program, log, err := d.programAndLog()
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	command := func(argv ...string) *exec.Cmd {
-		c := exec.Command(argv[0], argv[1:]...)
-		c.Stdout, c.Stderr = log, log
-		return c
-	}
-	argv, root := append([]string{program, "detached", verb, d.runDir, d.cache}, d.share...), []string{}
-	if os.Geteuid() != 0 {
-		root = []string{"sudo", "-n"}
-	}
-	if command(append(root, "true")...).Run() == nil {
-		plan, err := record.LoadPlan(d.runDir)
-		rented := err == nil && plan.Place.Kind == "gcp"
-		// Every run finds the disk and the page cache in the same state; on the user's own machine only if they
-		// asked for it. A container may not do this; the log has what failed.
-		if rented || (err == nil && plan.Host.DropCaches) {
-			if rented {
-				_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
-			}
-			unix.Sync()
-			_ = command(append(root, "sysctl", "-q", "vm.drop_caches=3")...).Run()
-		}
-		if exists(systemd) {
-			// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
-			// NoNewPrivileges: on a rented machine our user has sudo, and the measured programs must not use it.
-			unit := append(root, "systemd-run", "--quiet", "--collect",
-				"--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir),
-				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
-				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
-				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
-			return command(append(unit, argv...)...).Run()
-		}
-	}
-	c := command(argv...)
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return c.Start()
-}
-
 func (d *Detached) programAndLog() (program string, log *os.File, err error) {
 	if program, err = os.Executable(); err == nil {
 		log, err = os.OpenFile(d.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

@@ -443,6 +443,9 @@ func (d *driver) leave(ctx context.Context, err error) int {
 	}
 	d.endStrays()
 	d.release()
+	if err == nil && d.failed == 0 {
+		d.wipeScratch()
+	}
 	if code == record.ExitInterrupted {
 		d.removePartials()
 	}

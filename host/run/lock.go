@@ -132,8 +132,8 @@ func lockMachine(ctx context.Context, runDir, kind string) (*os.File, error) {
 	return f, nil
 }
 
-// openLock opens the file of the lock, and makes it if it is missing. It takes no file that has another name, too: others may
-// write to its directory, and we write to the file.
+// openLock opens the file of the lock, and makes it if it is missing. It takes no file that has another name,
+// too: others may write to its directory, and we write to the file.
 func openLock(path string) (*os.File, error) {
 	if _, err := os.Lstat(path); os.IsNotExist(err) {
 		old := unix.Umask(0)

@@ -538,7 +538,7 @@ func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 		text, err := os.ReadFile(log)
 		must(t, err)
 		// Else systemd ends the whole run when the kernel kills a server for its memory.
-		wantIn(t, string(text), "--property=OOMPolicy=continue")
+		wantIn(t, string(text), "--property=OOMPolicy=continue", "--property=Delegate=yes", " -- /bin/sh -c ")
 		touched := strings.Contains(string(text), "drop_caches") || strings.Contains(string(text), "fstrim")
 		if touched != c.touched {
 			t.Errorf("%s: %s", name, text)

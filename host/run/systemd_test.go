@@ -97,9 +97,9 @@ func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
 	}
 	f.waitFor("a block", f.exists("raw/host1/000.partial"))
 	// If the kernel kills a server for its memory, the unit goes on. And its programs cannot become root.
-	names := []string{"ActiveState", "KillMode", "NoNewPrivileges", "OOMPolicy", "TimeoutStopUSec"}
+	names := []string{"ActiveState", "Delegate", "KillMode", "NoNewPrivileges", "OOMPolicy", "TimeoutStopUSec"}
 	shown, err := command("systemctl", "show", "tsduel-r.service", "--property="+strings.Join(names, ",")).CombinedOutput()
 	must(t, err)
-	wantIn(t, string(shown), "ActiveState=active", "KillMode=mixed", "NoNewPrivileges=yes", "OOMPolicy=continue",
-		"TimeoutStopUSec=2min")
+	wantIn(t, string(shown), "ActiveState=active", "Delegate=yes", "KillMode=mixed", "NoNewPrivileges=yes",
+		"OOMPolicy=continue", "TimeoutStopUSec=2min")
 }

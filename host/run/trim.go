@@ -54,7 +54,8 @@ func trim(spec record.Spec, tell func(string)) error {
 	for _, name := range staying {
 		stays += record.UsedBytes(filepath.Join(cache, name))
 	}
-	total := stays + coming
+	// What an interrupted run has left there; its next block, or another run's, wipes it.
+	total := stays + coming + record.UsedBytes(filepath.Join(cache, "scratch"))
 	for _, e := range entries {
 		total += e.bytes
 	}
@@ -82,6 +83,19 @@ func trim(spec record.Spec, tell func(string)) error {
 		tell(line)
 	}
 	return errors.Join(failed...)
+}
+
+// wipeScratch frees what a finished run needs no more: the databases' data, and unpacked data for loaders.
+func (d *driver) wipeScratch() {
+	data := filepath.Join(d.Scratch, "data")
+	if exists(data) && record.WhyNotOurs(data) == "" {
+		if err := record.Wipe(data); err != nil {
+			d.note("the data of the last block stay: " + err.Error())
+		}
+	}
+	for _, feed := range matching(d.Scratch, "feed.*") {
+		_ = os.Remove(feed)
+	}
 }
 
 // needs marks the entries of this run as used now. It returns them, and how many bytes its data will take.

@@ -135,7 +135,8 @@ func TestSnapshots(t *testing.T) {
 		}
 	}
 	ticks := strings.Count(strings.Join(heads, ", "), "tick, ") // on a slow machine a second one comes before the stop
-	if strings.Join(heads, ", ") != "edge load begin, "+strings.Repeat("tick, ", max(1, ticks))+"edge query end cpu-max-all-1" {
+	want := "edge load begin, " + strings.Repeat("tick, ", max(1, ticks)) + "edge query end cpu-max-all-1"
+	if strings.Join(heads, ", ") != want {
 		t.Error(heads)
 	}
 	for _, want := range []string{`tsduel_process_cpu_seconds_total{mode="user",role="server"} `} {

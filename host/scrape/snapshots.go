@@ -170,7 +170,8 @@ func kernelSamples(role string, c proc.Counters) (text []byte) {
 		name string
 		used time.Duration
 	}{{"user", c.User}, {"system", c.System}} {
-		text = fmt.Appendf(text, "tsduel_process_cpu_seconds_total{mode=%q,role=%q} %s\n", mode.name, role, seconds(mode.used))
+		text = fmt.Appendf(text, "tsduel_process_cpu_seconds_total{mode=%q,role=%q} %s\n", mode.name, role,
+			seconds(mode.used))
 	}
 	for _, sample := range []struct {
 		name  string

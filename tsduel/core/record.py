@@ -95,7 +95,7 @@ class Solo(_Record):
     stop_s: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
-    written_bytes: int = 0  # to storage, from the begin of the load until drained; -1: unknown
+    written_bytes: int = 0  # to storage, from the load until drained; -1: unknown
     clients: tuple[Client, ...] = ()  # If several clients loaded together: each client, and the skew.
     skew_ms: float = 0.0
 

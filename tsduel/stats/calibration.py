@@ -32,8 +32,11 @@ def kind_of(machine: str, host: Mapping[str, Any]) -> str:
 
     ``host`` is the record of tsduel-host (raw/HOST.json), ``machine`` the experiment's ``host.machine``.
     """
+    # One core of Arm is sold by several clouds: only the firmware tells them apart.
+    virtual = str(host.get("virtualization") or "none") if host.get("architecture") == "aarch64" else "none"
     parts = [
         machine,
+        *([] if virtual == "none" else [virtual]),
         host.get("cpu_model") or "unknown-cpu",
         f"{host.get('cpus') or 0}cpus",
         f"{round((host.get('memory_bytes') or 0) / 2**30)}GiB",

@@ -1,0 +1,48 @@
+package machine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tsduel/host/record"
+)
+
+// A cold cache has no page of the databases' files; where the kernel keeps them, it is refused in a sentence.
+func TestWhatIsDroppedIsOutOfMemory(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "part")
+	fill := func(path string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, 3<<20+1), 0o644),
+			os.WriteFile(path+".empty", nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(path)
+	if err := NewHere(t.Context(), "").ReadOnce(Reading{Dir: dir, Drop: true}, new(int64)); err != nil {
+		t.Fatal(err) // the test's own directory is in memory (tmpfs): set TMPDIR
+	}
+	if resident, pages, err := dropFile(path); resident != 0 || pages != (3<<20)/os.Getpagesize()+1 || err != nil {
+		t.Error(resident, pages, err)
+	}
+	memory := filepath.Join(dir, "memory")
+	if err := os.Mkdir(memory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if unix.Mount("tmpfs", memory, "tmpfs", 0, "size=8m") != nil {
+		t.Skip("no disk can be mounted here")
+	}
+	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
+	fill(filepath.Join(memory, "part"))
+	err := NewHere(t.Context(), "").ReadOnce(Reading{Dir: memory, Drop: true}, new(int64))
+	var stop *record.Stop
+	if !errors.As(err, &stop) || stop.Code != record.ExitUser || !strings.HasPrefix(stop.Message,
+		"queries.cache is cold, and 769 of 769 pages of the databases' files stay in memory") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"tsduel/host/record"
+
+	"golang.org/x/sys/unix"
+)
+
+// systemd exists if systemd runs; tests have another path.
+var systemd = "/run/systemd/system"
+
+// launch runs `detached VERB` as a unit of systemd, or in its own session if there is none: neither ends with
+// the connection of the user.
+func (d *Detached) launch(verb string) error {
+	program, log, err := d.programAndLog()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := func(argv ...string) *exec.Cmd {
+		c := exec.Command(argv[0], argv[1:]...)
+		c.Stdout, c.Stderr = log, log
+		return c
+	}
+	// Through a shell: where SELinux is enforcing, systemd may not execute what lies in /var/tmp or a home.
+	argv := append([]string{"/bin/sh", "-c", `exec "$0" "$@"`, program, "detached", verb, d.runDir, d.cache}, d.share...)
+	name, root := "--unit=tsduel-"+strings.TrimPrefix(verb+"-", "rounds-")+filepath.Base(d.runDir), []string{}
+	if os.Geteuid() != 0 {
+		root = []string{"sudo", "-n"}
+	}
+	if command(append(root, "true")...).Run() == nil {
+		plan, err := record.LoadPlan(d.runDir)
+		rented := err == nil && plan.Place.Kind == "gcp"
+		// Every run finds the disk and the page cache in the same state; on the user's own machine only if they
+		// asked for it. A container may not do this; the log has what failed.
+		if rented || (err == nil && plan.Host.DropCaches) {
+			if rented {
+				_ = command(append(root, "fstrim", "-v", "--", d.cache)...).Run()
+			}
+			unix.Sync()
+			_ = command(append(root, "sysctl", "-q", "vm.drop_caches=3")...).Run()
+		}
+		if exists(systemd) {
+			// OOMPolicy: when the kernel kills a server for its memory, the block fails, and the run must go on.
+			// NoNewPrivileges: on a rented machine our user has sudo, and the measured programs must not use it.
+			// Delegate: a user who is not root may make groups of processes in the unit.
+			unit := append(root, "systemd-run", "--quiet", "--collect", name, "--property=Delegate=yes",
+				fmt.Sprintf("--uid=%d", os.Getuid()), fmt.Sprintf("--gid=%d", os.Getgid()),
+				"--property=KillMode=mixed", "--property=TimeoutStopSec=120", "--property=OOMPolicy=continue",
+				fmt.Sprintf("--property=NoNewPrivileges=%t", rented && !plan.Host.DropCaches), "--")
+			return command(append(unit, argv...)...).Run()
+		}
+	}
+	if endsWithTheSession() {
+		// A lingering user's own units outlive the session.
+		lingers := command("loginctl", "enable-linger").Run()
+		unit := append([]string{"systemd-run", "--user", "--quiet", "--collect", name, "--property=KillMode=mixed",
+			"--property=TimeoutStopSec=120", "--property=OOMPolicy=continue", "--"}, argv...)
+		if lingers == nil && command(unit...).Run() == nil {
+			return nil
+		}
+		return record.UserError("this machine ends what a user has started once the user logs out (KillUserProcesses=yes " +
+			"of systemd-logind), so that the run would end with the connection: have 'sudo -n' allowed there, or ask who " +
+			"administers it for 'loginctl enable-linger USER'")
+	}
+	c := command(argv...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return c.Start()
+}
+
+// endsWithTheSession says whether logind kills the processes of a session that ends. Root's stay, by default.
+func endsWithTheSession() bool {
+	said, _ := exec.Command("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
+		"org.freedesktop.login1.Manager", "KillUserProcesses").Output()
+	return os.Geteuid() != 0 && exists(systemd) && strings.TrimSpace(string(said)) == "b true"
+}
