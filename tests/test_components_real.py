@@ -121,8 +121,8 @@ def test_the_real_cluster_with_replicas(checkout):
     used = by_role(run_dir, "duel_load_role_cpu_us")
     assert set(used) == {"vmselect", "vminsert", "vminsert-2", "vmstorage", "vmstorage-2"}
     # Batches go to both vminserts in turn, and each vmstorage has a part of the series.
-    for role in ("vminsert", "vminsert-2", "vmstorage", "vmstorage-2"):
-        assert float(used[role][1]) > 0.1, used
+    for role in ("vminsert", "vmstorage"):
+        assert 1 / 3 < float(used[f"{role}-2"][1]) / float(used[role][1]) < 3, used
     block = json.loads((run_dir / "raw/001/block.json").read_text())
     assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
     of, moved = counters(run_dir, "candidate"), block["duel"]["counters"]["candidate"]
