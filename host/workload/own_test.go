@@ -31,7 +31,8 @@ func ownRun(t *testing.T, requests string) (runDir string, j *job) {
 	if err := packed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: &record.QueryType{Name: "a", Own: "q.yml:3"}}
+	query := &record.QueryType{Name: "a", Own: "q.yml:3"}
+	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: query}
 }
 
 // Requests of a type are repeated in their order until there are as many as planned.
