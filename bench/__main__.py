@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from bench import analysis, bisection, command, faults, overhead, pipelines, quick, view
+from bench import analysis, bisection, command, faults, overhead, own, pipelines, quick, view
 from bench.figures import PROJECT, Figure, run, show
 
 ALONE: dict[str, Callable[[Path], Iterable[Figure]]] = {
     "exchange": overhead.exchange_cost,
     "openloop": overhead.open_loop,
+    "own": own.figures,
     "duty": lambda _: overhead.duty_cycle(PROJECT / "results"),
     "widths": lambda _: quick.widths(quick.RESULTS),
     "analysis": analysis.stages,

@@ -14,10 +14,11 @@ from tests import plans
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Queries
 from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases
 from tsduel.workloads.own import asked as own
-from tsduel.workloads.own import expression, requests
+from tsduel.workloads.own import dump, expression, requests
 from tsduel.workloads.tsbs import own_types
 
 OWN = Path(__file__).parent.parent / "experiments/own"
@@ -250,9 +251,9 @@ def test_a_bad_file_of_rules_is_a_sentence_with_file_and_line(tmp_path, text, se
     assert sentence in refused(tmp_path / "r.yml", text, "rules")
 
 
-def experiment(**queries):
+def experiment(**settings):
     """Return a validated experiment with these queries."""
-    return read.validate({"name": "x", "queries": queries}, "x.yml")
+    return read.validate({"name": "x", "queries": settings}, "x.yml")
 
 
 def test_an_experiment_names_the_users_queries_as_its_types():
@@ -279,23 +280,23 @@ def test_types_of_tsbs_and_own_queries_exclude_each_other():
 
 def test_a_plan_has_the_requests_of_each_type_under_its_key():
     """Also over the windows of an upgrade; another content of a file gives another key."""
-    queries = QuerySettings(file=str(OWN / "dashboard.yml"))
-    made = own_types.planned_types(queries, WORKLOAD, TARGET, 1000, upgrades=True)
+    settings = QuerySettings(file=str(OWN / "dashboard.yml"))
+    made = own_types.planned_types(settings, WORKLOAD, TARGET, 1000, upgrades=True)
     assert [kind.name for kind in made.types] == ["mix", "busy-cpu", "one-host", "any-metric", "by-region", "top-now"]
     assert [kind.name for kind in made.windowed[:2]] == ["mix@half", "busy-cpu@half"]
     keys = [key for kind in (*made.types, *made.windowed) for key in kind.keys.values()]
     assert len(set(keys)) == len(keys) == 18
-    other = own_types.planned_types(queries, WorkloadAsked(scale=21), TARGET, 1000, upgrades=False)
+    other = own_types.planned_types(settings, WorkloadAsked(scale=21), TARGET, 1000, upgrades=False)
     assert other.types[1].keys != made.types[1].keys
     assert made.types[1].own == f"{OWN}/dashboard.yml:8"
 
 
 def test_a_written_plan_has_all_requests_in_one_file():
     """A line each, with its key first, so that a host needs nothing else."""
-    queries = QuerySettings(file=str(OWN / "dashboard.yml")).model_dump()
-    made = own_types.planned_types(QuerySettings(**queries), plans.SMALL_WORKLOAD, TARGET, 1000, upgrades=False)
+    settings = QuerySettings(file=str(OWN / "dashboard.yml")).model_dump()
+    made = own_types.planned_types(QuerySettings(**settings), plans.SMALL_WORKLOAD, TARGET, 1000, upgrades=False)
     sections = {"workload": plans.SMALL_WORKLOAD, "targets": {TARGET.name: TARGET}}
-    plan = plans.plan(**sections, queries=Queries(**queries, types=made.types))
+    plan = plans.plan(**sections, queries=Queries(**settings, types=made.types))
     text = gzip.decompress(own_types.written([plan])[own_types.FILE]).decode()
     keys = [line.split(" ")[0] for line in text.splitlines()]
     assert set(keys) == {key for kind in made.types for key in kind.keys.values()}
@@ -307,3 +308,64 @@ def test_requests_that_never_change_are_written_once(tmp_path):
     """A fixed window without placeholders: the same request each time, as the dashboard sends it."""
     asked = asked_of(tmp_path / "q.yml", "queries:\n  - {name: a, query: cpu_usage_user, window: last 1h}\n")
     assert len(requests.paths(asked.queries[0], DATA, 1)) == 1
+
+
+def dumped(**fields):
+    """Return what the agent says of a dump."""
+    of = {"key": "k", "format": "json", "lines": 9, "samples": 90, "series": 30, "duplicates": 0, "late": 0}
+    times = {"start_ms": 1749513600000, "end_ms": 1749517200500}
+    return dump.Dump("d.gz", names=("up",), **of | times | fields)
+
+
+def refused_dump(found, target=TARGET, flags=(), against=(), **how):
+    """Return the sentences that a dump is refused with."""
+    return list(found.refused(target, list(flags), list(against), **{"in_turn": True, "own_queries": True} | how))
+
+
+def test_a_dump_decides_the_window_and_says_what_is_double():
+    """Whole seconds around all samples."""
+    found = dumped(duplicates=2, late=1)
+    assert found.window == {
+        "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T01:00:01Z", "interval": "1s", "scale": 3
+    }  # fmt: skip
+    assert found.told.startswith("d.gz: 90 samples of 30 series in 9 lines (json); 2 duplicates, 1 sample older than")
+    counted, targets = found.planned(TARGET)
+    assert (counted["lines"], counted["samples"], counted["data"][0].key) == (9, 90, "k")
+    assert targets["victoriametrics"].write_path == "/api/v1/import"
+
+
+def test_a_dump_that_a_database_does_not_keep_is_refused():
+    """In the future, or before its retention; without the flag the adapter keeps a hundred years."""
+    assert refused_dump(dumped()) == []
+    (future,) = refused_dump(dumped(end_ms=4102444800000))
+    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps"
+    (old,) = refused_dump(dumped(), flags=["-retentionPeriod=1d"])
+    assert "samples from 2025-06-10T00:00:00Z on lie outside -retentionPeriod=1d, which keeps those from " in old
+    assert refused_dump(dumped(), flags=["-retentionPeriod=100y"]) == []
+
+
+def test_what_a_dump_does_not_go_with_is_refused_in_a_sentence():
+    """Another format than the database takes, a load of each alone, TSBS's queries, mixed."""
+    (fault,) = refused_dump(dumped(), target=databases()["influxdb"].target)
+    assert fault == "workload.file: influxdb does not take lines of the format json; allowed: influx"
+    faults = refused_dump(dumped(), against=["mixed"], in_turn=False, own_queries=False)
+    assert [fault.rpartition(": ")[2] for fault in faults] == [
+        "leave out mixed", "duel", "give your own (queries.file, log or rules)"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("a.yml", "# mine\ngroups:\n- name: a\n", "rules"),
+        ("a.yml", "queries:\n- {name: a, query: x}\n", "file"),
+        ("a.log", '{"params": {"query": "up"}}\n', "log"),
+        ("a.txt", "/api/v1/query?query=up\n", "log"),
+        ("a.txt", "sum(x)\n", "file"),
+    ],
+)
+def test_a_check_tells_the_kind_of_file_by_its_content(tmp_path, name, text, kind):
+    """Rules, a log, or queries."""
+    path = tmp_path / name
+    path.write_text(text)
+    assert queries.kind_of(str(path)) == kind

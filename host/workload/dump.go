@@ -74,7 +74,11 @@ func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	if err := r.read(ctx, in, out); err != nil {
 		return nil, err
 	}
-	if after, err := in.Stat(); err == nil && path != "-" && (after.Size() != before.Size() || after.ModTime() != before.ModTime()) {
+	after, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if path != "-" && (after.Size() != before.Size() || after.ModTime() != before.ModTime()) {
 		return nil, record.UserError("%s: it has changed while it was read: wait until it is written, and plan again", path)
 	}
 	if err := out.Close(); err != nil {
@@ -127,7 +131,8 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		}
 		if r.parser == nil {
 			if r.Format, r.parser = formatOf(line); r.parser == nil {
-				return r.wrong("it is no line of Influx, of Prometheus' text, or of VictoriaMetrics' export in JSON; write one of these")
+				return r.wrong("it is no line of Influx, of Prometheus' text, or of VictoriaMetrics' export in JSON; " +
+					"write one of these")
 			}
 		}
 		if err := r.parser(r, line); err != nil {
@@ -146,9 +151,11 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		r.number++
-		return r.wrong("the line has more than %d MiB, and is none of a text format; native data goes through vmctl or /api/v1/export", lineMost>>20)
+		return r.wrong("the line has more than %d MiB, and is none of a text format; export native data again as JSON lines "+
+			"(/api/v1/export)", lineMost>>20)
 	} else if err != nil {
-		return cmp.Or(ctx.Err(), record.UserError("%s: it breaks off after line %d: %v; make the file anew", r.path, r.number, err))
+		return cmp.Or(ctx.Err(), record.UserError("%s: it breaks off after line %d: %v; make the file anew",
+			r.path, r.number, err))
 	}
 	if r.Samples == 0 {
 		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)

@@ -17,7 +17,8 @@ const (
 	influxLine = `disk,host=db\ 1\,a\=b,path=C:\\x used=1.5,free=7i 1749513600000000000` + "\n"
 	textLine   = `http_requests_total{code="200",path="a b\"}"} 12 1749513600000` + "\n"
 	openLine   = `http_requests_total{code="200"} 12 1749513600.5` + "\n"
-	jsonLine   = `{"metric":{"__name__":"up","job":"x"},"values":[1,2,3],"timestamps":[1749513600000,1749513660000,1749513660000]}` + "\n"
+	jsonLine   = `{"metric":{"__name__":"up","job":"x"},"values":[1,2,3],` +
+		`"timestamps":[1749513600000,1749513660000,1749513660000]}` + "\n"
 )
 
 // dumped writes a file and reads it as a dump.
@@ -55,7 +56,8 @@ func TestADumpIsCountedInEveryFormatAndPacking(t *testing.T) {
 		{influxLine + influxLine, "influx", 4, 2, 2, 0, "disk_free disk_used"},
 		{"# TYPE x counter\n\n" + textLine, "exposition", 1, 1, 0, 0, "http_requests_total"},
 		{openLine, "exposition", 1, 1, 0, 0, "http_requests_total"},
-		{textLine + strings.Replace(textLine, "1749513600000", "1749513500000", 1), "exposition", 2, 1, 0, 1, "http_requests_total"},
+		{textLine + strings.Replace(textLine, "1749513600000", "1749513500000", 1), "exposition", 2, 1, 0, 1,
+			"http_requests_total"},
 		{jsonLine, "json", 3, 1, 1, 0, "up"},
 	} {
 		var first *Dump

@@ -19,11 +19,16 @@ import (
 
 // ownQueries writes a user's requests as a file of TSBS's queries, so that all clients read them alike: those
 // of plan/requests.txt.gz under the type's key, again and again until there are as many as planned.
-func ownQueries(runDir, to string, j *job) (err error) {
+func ownQueries(runDir, to string, j *job) error {
 	requests, err := requestsOf(filepath.Join(runDir, "plan", "requests.txt.gz"), filepath.Base(j.path), j.query)
 	if err != nil {
 		return err
 	}
+	return writeRequests(to, j.entries, requests)
+}
+
+// writeRequests writes so many requests; after the last one follows the first.
+func writeRequests(to string, count int64, requests []query.HTTP) (err error) {
 	out, err := os.Create(to)
 	if err != nil {
 		return err
@@ -31,7 +36,7 @@ func ownQueries(runDir, to string, j *job) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	buffer := bufio.NewWriterSize(out, 1<<20)
 	encoder := gob.NewEncoder(buffer)
-	for k := range j.entries {
+	for k := range count {
 		q := requests[k%int64(len(requests))]
 		if err := encoder.Encode(&q); err != nil {
 			return err

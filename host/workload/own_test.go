@@ -5,8 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/timescale/tsbs/pkg/query"
 
 	"tsduel/host/exchange"
 	"tsduel/host/record"
@@ -31,7 +35,8 @@ func ownRun(t *testing.T, requests string) (runDir string, j *job) {
 	if err := packed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: &record.QueryType{Name: "a", Own: "q.yml:3"}}
+	query := &record.QueryType{Name: "a", Own: "q.yml:3"}
+	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: query}
 }
 
 // Requests of a type are repeated in their order until there are as many as planned.
@@ -72,4 +77,36 @@ func TestAnOwnQueryThatDoesNotParseIsRefusedWithItsFileAndLine(t *testing.T) {
 			t.Errorf("%s: %v", requests, err)
 		}
 	}
+}
+
+// BenchmarkOwnQueries says by how much reading a user's request takes longer than reading one of TSBS's.
+func BenchmarkOwnQueries(b *testing.B) {
+	dir := b.TempDir()
+	read := func(name, request string) float64 {
+		j := &job{path: filepath.Join(dir, name), entries: 20_000, query: &record.QueryType{Name: name, Own: "q.yml:1"}}
+		if err := writeRequests(j.path, j.entries, []query.HTTP{{HumanLabel: []byte(name),
+			HumanDescription: []byte(name + ": 2025-06-10T00:00:00Z"), Method: []byte("GET"), Path: []byte(request)}}); err != nil {
+			b.Fatal(err)
+		}
+		source, err := exchange.OpenQueries(j.path, 0, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer source.Close()
+		begin := time.Now()
+		for range j.entries {
+			if _, err := source.Next(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return time.Since(begin).Seconds() * 1e6 / float64(j.entries)
+	}
+	var beyond []float64
+	for b.Loop() {
+		tsbs := read("tsbs", asked("max(max_over_time(cpu_usage_user{hostname='host_5'}[1m])) by (__name__)"))
+		own := read("own", asked(`avg by (hostname) (cpu_usage_user{hostname=~"`+strings.Repeat("host_17|", 8)+`"})`))
+		beyond = append(beyond, own-tsbs)
+	}
+	slices.Sort(beyond)
+	b.ReportMetric(beyond[len(beyond)/2], "us-beyond")
 }

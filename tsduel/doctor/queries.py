@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.record import DuelType
 from tsduel.core.rundir import open_run
@@ -22,6 +23,7 @@ _SMALL = (
     *("design.blocks=1", "design.warmup_blocks=0", "design.spare_blocks=0", "design.load=duel", "settle.drain=false"),
     *("duel.seconds=0.02", "duel.least=8", "duel.fewest=4", "duel.longest_s=5", "duel.sittings=1"),
     *("duel.load_sittings=1", "duel.idle_s=0.1", "queries.max_count=100", "settle.polls=1"),
+    *("workload.solo_scale=null", "mixed=null", "capacity=null"),
     *("noise.canary_pct=null", "noise.foreign_cpu_pct=null", "noise.steal_pct=null"),
 )
 _SCALE = "workload.scale=20"
@@ -49,11 +51,14 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
     with tempfile.TemporaryDirectory(prefix="tsduel-queries-") as made:
         run_dir = Path(made) / "results" / "check"
         run_dir.parent.mkdir()
+        cache = caches.directory(environment)
         variables = {
             **environment,
             "SET": " ".join(words),
             "KIND": "",
             "TSDUEL_RESULTS": str(run_dir.parent),
+            "TSDUEL_CACHE": os.fspath(cache),
+            "ANSIBLE_HOME": os.fspath(cache / "ansible"),
             "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
         }
         for stage in STAGES:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +71,24 @@ class Dump:
         counted = {"lines": self.lines, "samples": self.samples, "data": data, "told": self.told}
         changed = {"data_format": self.format, "write_path": target.own_paths[self.format]}
         return counted, {target.name: target.model_copy(update=changed)}
+
+    def refused(
+        self, target: Target, flags: list[str], against: list[str], *, in_turn: bool, own_queries: bool
+    ) -> Iterator[str]:
+        """Yield why it cannot be loaded: by keys that it does not go with, its load, queries, format and age."""
+        for key in against:
+            yield f"workload.file: is loaded as it is, by one client, into one database's versions: leave out {key}"
+        if not in_turn:
+            yield "workload.file: is sent to the variants in turn: design.load: duel"
+        if not own_queries:
+            yield "workload.file: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
+        if self.format not in target.own_paths:
+            yield (
+                f"workload.file: {target.name} does not take lines of the format {self.format}; "
+                f"allowed: {', '.join(target.own_paths) or 'none'}"
+            )
+        if outside := self.outside(flags):
+            yield f"workload.file: {outside}"
 
     def outside(self, flags: list[str]) -> str:
         """Say in a phrase that samples lie outside what a database keeps with these flags; "" if none does."""

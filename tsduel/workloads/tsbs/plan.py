@@ -234,8 +234,10 @@ class TsbsPlanned:
         """Return load, queries, duel and settle, but for seeds and keys."""
         workload, queries = plan.workload, plan.queries
         return {
-            "workload": workload and workload.model_dump(exclude={"data", "seed", "estimated_bytes", "alone"}),
-            "queries": queries and queries.model_dump(exclude={"types", "seed", "max_count"}),
+            "workload": workload
+            and workload.model_dump(exclude={"data", "seed", "estimated_bytes", "alone", "file", "told"}),
+            "queries": queries
+            and queries.model_dump(exclude={"types", "seed", "max_count", "file", "log", "rules", "left_out"}),
             "types": sorted(plan.query_types),
             "duel": plan.duel and plan.duel.model_dump(exclude={"most_differences", "counters"}),
             "settle": plan.settle and plan.settle.model_dump(exclude={"timeout_s"}),
@@ -244,6 +246,8 @@ class TsbsPlanned:
             "load": plan.design.load,
             "reload": plan.design.reload,
             # Absent unless needed, so that stored results of other runs keep their names.
+            **({"own_data": [file.key for file in workload.data]} if workload and workload.file else {}),
+            **({"own_queries": [kind.keys for kind in queries.types]} if queries and is_own(queries) else {}),
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
             **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
             **({"cells": {cell.name: cell.set for cell in plan.cells}} if plan.sweeps else {}),

@@ -198,10 +198,6 @@ class TsbsExperiment(experiment.Experiment):
         return self.model_copy(update={"workload": self.workload.model_copy(update=window)})
 
     def _refuse_dump(self) -> Iterator[str]:
-        if not self.workload.file:
-            return
-        target = self._databases[0].target
-        found = dump.read(self.workload.file)
         against = {
             "two databases": len(self._databases) > 1,
             "mixed": self.mixed is not None,
@@ -209,21 +205,13 @@ class TsbsExperiment(experiment.Experiment):
             "workload.data_kind": self.workload.data_kind != "regular",
             "workload.solo_scale": self.workload.solo_scale is not None,
         }
-        for key, is_so in against.items():
-            if is_so:
-                yield f"workload.file: is loaded as it is, by one client, into one database's versions: leave out {key}"
-        if not self.loads_in_turn:
-            yield "workload.file: is sent to the variants in turn: design.load: duel"
-        if not own.is_own(self.queries):
-            yield "workload.file: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
-        if found.format not in target.own_paths:
-            yield (
-                f"workload.file: {target.name} does not take lines of the format {found.format}; "
-                f"allowed: {', '.join(target.own_paths) or 'none'}"
-            )
-        flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
-        if outside := found.outside(flags):
-            yield f"workload.file: {outside}"
+        if self.workload.file:
+            flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
+            found, target = dump.read(self.workload.file), self._databases[0].target
+            yield from found.refused(
+                target, flags, [key for key, is_so in against.items() if is_so],
+                in_turn=self.loads_in_turn, own_queries=own.is_own(self.queries),
+            )  # fmt: skip
 
     def _with_own(self) -> Self:
         """Name the user's queries as the types, once they were checked against the data."""
