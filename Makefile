@@ -10,7 +10,7 @@ SHELL := bash
 ifeq ($(findstring n,$(filter-out -%,$(firstword $(MAKEFLAGS)))),)
 MAKEFLAGS += -q
 DO := +@
-OR := || exit 1
+OR := $() || exit 1
 endif
 MAKEFLAGS += --no-print-directory
 
@@ -25,42 +25,42 @@ COMMANDS := tsbs gobench bisect history calibrate museum queries-check plan prov
   fetch ssh destroy reap comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known
-	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.commands $(OR)
+	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.commands$(OR)
 
 # On a fresh clone the machine is looked at before .venv is made.
 doctor: known
-	$(DO)scripts/doctor full $(OR)
+	$(DO)scripts/doctor full$(OR)
 
 look: known
-	$(DO)scripts/doctor fast $(OR)
+	$(DO)scripts/doctor fast$(OR)
 
 tsbs gobench: export TSDUEL_LOOKED := 1
 tsbs gobench: look .venv
 	$(DO)# all stages in this order: plan provision build run give-back tidy compare (keep, after AA=1) report
-	$(DO)$(TSDUEL) $@ $(OR)
+	$(DO)$(TSDUEL) $@$(OR)
 
 $(filter-out tsbs gobench,$(COMMANDS)): .venv
-	$(DO)$(TSDUEL) $@ $(OR)
+	$(DO)$(TSDUEL) $@$(OR)
 
 clean-cache uninstall: known
-	$(DO)scripts/$@ $(OR)
+	$(DO)scripts/$@$(OR)
 
 test: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test $(OR)
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
 
 bench: .venv-dev
-	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench $(OR)
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
 
 .venv: known
-	$(DO)scripts/bootstrap requirements.lock $(OR)
+	$(DO)scripts/bootstrap requirements.lock$(OR)
 
 .venv-dev: known
-	$(DO)scripts/bootstrap requirements-dev.lock $(OR)
+	$(DO)scripts/bootstrap requirements-dev.lock$(OR)
 
 # A mistyped knob is refused before anything else, also where there is no .venv yet.
 known:
 ifneq ($(GIVEN),)
-	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.knobs $(OR)
+	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.knobs$(OR)
 endif
 
 .PHONY: help doctor look test bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -245,7 +245,7 @@ class TestInside:
         [
             (("1.132.0",), "did you mean v1.132.0?"),
             (("v1.132.1",), "did you mean v1.132.0?"),
-            (("mian",), "did you mean main?"),
+            (("mainn",), "did you mean main?"),
             (("a", "b", "c"), "two revisions at most"),
         ],
     )

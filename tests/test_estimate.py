@@ -77,6 +77,15 @@ class TestEarlier:
         stored(results, "20260101T000000Z-a", **other)
         assert earlier.look(results, stored(results, "20260102T000000Z-b"), KIND) is None
 
+    def test_other_runs_here_say_how_much_longer_than_planned_blocks_take(self, results):
+        """The median over runs of any load on this kind of machine; synthetic runs plan 60 s a block."""
+        assert earlier.pace(results, KIND, "x") is None
+        for day, each in enumerate((30.0, 90.0, 120.0), 1):
+            stored(results, f"2026010{day}T000000Z-a", each=each, scale=day)
+        stored(results, "20260104T000000Z-a", each=600.0, host={"cpus": 96})
+        assert earlier.pace(results, KIND, "x") == 1.5
+        assert earlier.pace(results, KIND, "20260103T000000Z-a") == 1.0
+
     def test_the_newest_few_and_nothing_broken(self, results):
         """Half-copied runs, runs of an older tsduel, and links are left out."""
         made = stored(results, "20260101T000000Z-a", each=10.0)
@@ -122,7 +131,7 @@ class TestLines:
         """Of seven blocks one is to warm up."""
         found = lines(results, made())
         assert found["blocks"] == "7"
-        assert "minutes, a rough guess (5 minutes to prepare, " in found["time"]
+        assert "minutes, a rough guess (2 minutes to prepare, " in found["time"]
         assert found["time"].endswith("s a block): no run of this kind on such a machine is stored here")
         plan = made()
         for day in range(3):
@@ -134,8 +143,10 @@ class TestLines:
         )
 
     def test_what_is_built_is_not_reckoned_again(self, results, tmp_path):
-        """With all components in the cache only the blocks take their time."""
+        """With all programs in the cache only the blocks take their time."""
         plan = made()
+        for name in ("tsbs", "agent"):
+            (tmp_path / name / "key").mkdir(parents=True)
         for variant in plan.variants:
             (tmp_path / "variants" / variant.server.build_key).mkdir(parents=True, exist_ok=True)
         assert " to prepare" not in lines(results, plan, tmp_path)["time"]
