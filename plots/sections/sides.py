@@ -138,6 +138,8 @@ def _data(source: Source) -> str:
     window = f"{workload.start} to {workload.end} every {workload.interval}"
     hosts, samples = numbers.count(workload.scale), numbers.count(workload.samples)
     text = f"{workload.use_case}, {hosts} hosts, {window}, seed {workload.seed}, {samples} samples"
+    if workload.told:
+        text = f"{workload.told}; {workload.start} to {workload.end}"
     swept = dict.fromkeys(key for cell in source.plan.cells for key in cell.set if key.startswith("workload."))
     return f"{text}; other {', '.join(swept)} in other cells" if swept and source.plan.sweeps else text
 
