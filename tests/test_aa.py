@@ -164,7 +164,9 @@ class TestKeeping:
 def test_one_core_of_arm_in_two_clouds_is_two_kinds_of_machines():
     """MIDR names the core; who sells it is known by the firmware. Kinds of x86 keep their names."""
     host = {"architecture": "aarch64", "cpu_model": "Arm Neoverse-N1 r3p1", "cpus": 8, "memory_bytes": 32 << 30}
-    kinds = {calibration.kind_of("cloud", {**host, "virtualization": name}) for name in ("none", "Amazon EC2", "Google")}
+    kinds = {
+        calibration.kind_of("cloud", {**host, "virtualization": name}) for name in ("none", "Amazon EC2", "Google")
+    }
     assert len(kinds) == 3
     assert "cloud-arm-neoverse-n1-r3p1-8cpus-32gib" in kinds
     x86 = {"architecture": "x86_64", "cpu_model": "Xeon", "cpus": 8, "memory_bytes": 32 << 30, "virtualization": "kvm"}

@@ -88,6 +88,8 @@ def machine(source: Source) -> list[list[str]]:
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pins = [(role, pin.get(role)) for role in ("server", "client") if pin.get("server")]
     pinned = ", ".join(f"{role} on CPU {', '.join(map(str, cpus))}" for role, cpus in pins if cpus)
+    if pinned and pin.get("reason"):
+        pinned += f" ({pin['reason']})"
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     made = run.of_any_host("workload.json")
     hashes = [
@@ -98,7 +100,7 @@ def machine(source: Source) -> list[list[str]]:
         ("machine", ", ".join(filter(None, [*machines, str(host.get("virtualization") or "")]))),
         ("CPU", f"{' | '.join(models)}, {host.get('cpus', '?')} CPUs{limit}" if any(models) else ""),
         ("hosts", _hosts(source)),
-        ("pins in the duel", f"{pinned} ({pin['reason']})" if pinned and pin["reason"] else pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
+        ("pins in the duel", pinned or (f"none: {pin['reason'] or pin['mode']}" if pin else "")),
         ("memory", numbers.quantity(host["memory_bytes"]) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
         ("GOMAXPROCS (-cpu)", str(run.of_any_host("calibration.json").get("cpu") or "")),
