@@ -95,7 +95,7 @@ func TestAPrivateDirectoryIsOurs(t *testing.T) {
 	all := filepath.Join(t.TempDir(), "tmp")
 	theirs := filepath.Join(all, "tsduel")
 	for _, err := range []error{os.Mkdir(all, 0o777), os.Chmod(all, 0o777|os.ModeSticky),
-		PrivateDir(filepath.Join(theirs, "cache")), PrivateDir(filepath.Join(theirs, "cache")), os.Chown(theirs, 65534, 65534)} {
+		PrivateDir(filepath.Join(theirs, "cache")), PrivateDir(theirs), os.Chown(theirs, 65534, 65534)} {
 		if err != nil {
 			t.Fatal(err)
 		}

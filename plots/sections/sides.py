@@ -89,6 +89,8 @@ def machine(source: Source) -> list[list[str]]:
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pins = [(role, pin.get(role)) for role in ("server", "client") if pin.get("server")]
     pinned = ", ".join(f"{role} on CPU {', '.join(map(str, cpus))}" for role, cpus in pins if cpus)
+    if pinned and pin.get("reason"):
+        pinned += f" ({pin['reason']})"
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     made = run.of_any_host("workload.json")
     hashes = [
