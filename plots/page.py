@@ -37,8 +37,8 @@ def render(markdown: str, title: str, run_dir: Path) -> str:
     fixed = {"table_open": '<div class="table"><table>\n', "table_close": "</table></div>\n"}
     for rule, tag in fixed.items():
         parser.add_render_rule(rule, lambda *_, tag=tag: tag)
-    parser.add_render_rule("link_open", _link)
-    parser.add_render_rule("link_close", lambda *_: "</a>")
+    for rule in ("link_open", "link_close"):
+        parser.add_render_rule(rule, _link)
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True)
     first, heading, rest = markdown.partition("\n## ")
     screen, body = (parser.render(part, {"run_dir": run_dir}) for part in (first, f"{heading.lstrip()}{rest}"))
@@ -53,8 +53,9 @@ def _html(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
 
 def _link(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:
     # Other links lead to files beside report.md; a reader of this page may not have them.
-    where = str(tokens[at].attrs["href"])
-    return f'<a href="{where}">' if re.fullmatch(r"#[\w-]+", where) else "<a>"
+    opened = next(token for token in reversed(tokens[: at + 1]) if token.type == "link_open")
+    where = str(opened.attrs["href"])
+    return "" if where[0] != "#" else f'<a href="{where}">' if tokens[at] is opened else "</a>"
 
 
 def _heading(_: RendererHTML, tokens: Sequence[Token], at: int, *__: Any) -> str:

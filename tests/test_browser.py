@@ -84,17 +84,17 @@ def test_rows_are_filtered_found_sorted_and_linked_to(report, browser):
     assert kept
     assert all("✗" in row for row in kept)
     browser.run("document.querySelector('button[value=all]').click()")
-    browser.run("find('peak rss')")
+    browser.run("find('peak memory')")
     assert browser.run("seen().length") == 2
     browser.run("find('')")
     browser.run("[...document.querySelectorAll('th')].find(head => head.textContent.startsWith('typical')).click()")
     changes = browser.run("rows().slice(0, 9).map(row => change(row.cells[1]))")
     assert len(set(changes)) > 4
     assert changes == sorted(changes, reverse=True)
-    link = browser.run("document.querySelector('#load-load-rate a').getAttribute('href')")
+    link = browser.run("document.querySelector('#load-ingestion-rate a').getAttribute('href')")
     browser.run(f"location.hash = {link!r}")
     browser.run("new Promise(done => setTimeout(done, 200))")
-    assert browser.run("document.querySelector('#load-load-rate').closest('details').open")
+    assert browser.run("document.querySelector('#load-ingestion-rate').closest('details').open")
     assert browser.run("matchMedia('print').media && document.querySelectorAll('[data-hint]').length") > 30
 
 
@@ -125,5 +125,5 @@ def test_a_flame_graph_is_seen_and_zoomed_into(browser, tmp_path, monkeypatch):
         browser.run("frame('planted').scroll()")
         browser.screenshot(tmp_path / f"flame-{width}.png")
     assert browser.errors == []
-    assert {address.split(":")[0] for address in browser.asked} == {"file"}
+    assert {address.split(":")[0] for address in browser.asked} <= {"file", "data"}
     assert page.stat().st_size < 1_000_000
