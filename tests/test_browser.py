@@ -89,7 +89,7 @@ def test_rows_are_filtered_found_sorted_and_linked_to(report, browser):
     browser.run("find('')")
     browser.run("[...document.querySelectorAll('th')].find(head => head.textContent.startsWith('typical')).click()")
     changes = browser.run("rows().slice(0, 9).map(row => change(row.cells[1]))")
-    assert len(set(changes)) > 4
+    assert len(set(changes)) > 2
     assert changes == sorted(changes, reverse=True)
     link = browser.run("document.querySelector('#load-ingestion-rate a').getAttribute('href')")
     browser.run(f"location.hash = {link!r}")
