@@ -75,9 +75,9 @@ func (d *Detached) launch(verb string) error {
 	return c.Start()
 }
 
-// endsWithTheSession says whether logind kills the processes of a session that ends. Root's stay, by default.
+// endsWithTheSession says whether logind kills the processes of a session that ends.
 func endsWithTheSession() bool {
 	said, _ := exec.Command("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
 		"org.freedesktop.login1.Manager", "KillUserProcesses").Output()
-	return os.Geteuid() != 0 && exists(systemd) && strings.TrimSpace(string(said)) == "b true"
+	return exists(systemd) && strings.TrimSpace(string(said)) == "b true"
 }
