@@ -85,7 +85,7 @@ def test_pins_are_cpus_of_servers_and_client():
         ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, parameters, profile"),
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
-        ("workload.hosts", "batch_size, churn, data_kind, end, interval, scale"),
+        ("workload.hosts", "batch_size, churn, data_kind, end, file, interval, scale"),
         ("queries.type", "cache, count, file, log, max_count, rules, seconds, seed, shared_seed, solo"),
         (
             "duel.second",

@@ -88,8 +88,9 @@ func mean(values []float64) (m float64) {
 func (d *duel) keep(queryType string, first int, sides []exchange.Side, result *exchange.Result) {
 	kept := record.DuelType{QueryType: queryType, Sitting: d.index, Exchanges: len(result.Exchanges),
 		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: first,
-		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{}, ClientCPUNS: result.ClientCPU,
-		Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
+		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{},
+		ClientCPUNS: result.ClientCPU,
+		Stopped:     result.Stopped, Counters: map[string]map[string]float64{}}
 	if d.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}

@@ -85,7 +85,8 @@ func BenchmarkOwnQueries(b *testing.B) {
 	read := func(name, request string) float64 {
 		j := &job{path: filepath.Join(dir, name), entries: 20_000, query: &record.QueryType{Name: name, Own: "q.yml:1"}}
 		if err := writeRequests(j.path, j.entries, []query.HTTP{{HumanLabel: []byte(name),
-			HumanDescription: []byte(name + ": 2025-06-10T00:00:00Z"), Method: []byte("GET"), Path: []byte(request)}}); err != nil {
+			HumanDescription: []byte(name + ": 2025-06-10T00:00:00Z"),
+			Method:           []byte("GET"), Path: []byte(request)}}); err != nil {
 			b.Fatal(err)
 		}
 		source, err := exchange.OpenQueries(j.path, 0, "")
