@@ -28,8 +28,7 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 		if err == nil {
 			t.Fatal("it was taken")
 		}
-		wantIn(t, err.Error(), path+", by which runs on this machine exclude each other, cannot be opened: ",
-			"(it is no plain file)")
+		wantIn(t, err.Error(), "the lock of this machine, "+path+", cannot be opened: ", "(it is no plain file)")
 		keeps()
 	}
 	before, err := lockMachine(t.Context(), "/run", "tsbs")

@@ -71,15 +71,20 @@ func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	defer out.Close()
 	r := &dumpReader{Dump: Dump{Start: 1 << 62, End: -1 << 62}, path: path, last: map[uint64]int64{},
 		names: map[string]bool{}, seed: maphash.MakeSeed()}
-	if err := r.read(ctx, in, out); err != nil {
-		return nil, err
+	var text io.Reader = in
+	if before.Mode().IsRegular() {
+		text = io.LimitReader(in, before.Size()) // a file that grows has no end
 	}
+	wrong := r.read(ctx, text, out)
 	after, err := in.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if path != "-" && (after.Size() != before.Size() || after.ModTime() != before.ModTime()) {
+	if path != "-" && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
 		return nil, record.UserError("%s: it has changed while it was read: wait until it is written, and plan again", path)
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	if err := out.Close(); err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 			return
 		}
 		defer file.Close()
-		for { // slower than it is read, so that the reader comes to the end
+		for {
 			select {
 			case <-stop:
 				return
