@@ -25,7 +25,7 @@ COMMANDS := tsbs gobench bisect history calibrate museum queries-check plan prov
   fetch ssh destroy reap comment compare-runs trend import tsbs-plot-load benchstat list
 
 help: known
-	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.commands$(OR)
+	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands$(OR)
 
 # On a fresh clone the machine is looked at before .venv is made.
 doctor: known
@@ -60,7 +60,7 @@ bench: .venv-dev
 # A mistyped knob is refused before anything else, also where there is no .venv yet.
 known:
 ifneq ($(GIVEN),)
-	$(DO)$$(scripts/bootstrap --python) -B -m tsduel.cli.knobs$(OR)
+	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs$(OR)
 endif
 
 .PHONY: help doctor look test bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -29,7 +29,7 @@ def main(run_dir: Path) -> None:
     body = [f"## {title}\n\n{text}" for title, text in texts if text]
     if pictures.missing:
         names = ", ".join(pictures.missing)
-        body.append(f"Not drawn, since the tables that they need hold nothing of it: {names}.")
+        body.append(f"Left out, since their tables have fewer than three samples of it: {names}.")
     text = write(run_dir / "report.md", markup.paragraphs(f"# {source.title}", screen, *body))
     write(run_dir / "report.html", page.render(text, plain(source.title), run_dir))
 

@@ -319,7 +319,7 @@ def test_a_search_to_its_end(search, repository, capsys):
 @pytest.mark.parametrize(
     ("bad", "again", "sentence"),
     [
-        (SAME, SAME, "BAD is neither worse nor better: .* CPU an operation, lower is better, and 2 % is asked"),
+        (SAME, SAME, "BAD is neither worse nor better: .* CPU of a query, lower is better, and 2 % is asked"),
         ([-0.2, 0.1, -0.15, 0.05, -0.1, -0.1], SAME, r"whether BAD is better is open: .* -\d"),
         ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], SAME, "BAD is not bad: .* real, but below THRESHOLD=2"),
         ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], SAME, r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
@@ -502,7 +502,7 @@ def test_a_ratio_of_two_metrics_is_followed(search, capsys):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"rows": rows}))
     there = Bisection.load(search.results / "bisect/s")
-    assert there.followed.name == "CPU an operation / CPU an operation, cpu-max-all-1"
+    assert there.followed.name == "CPU of a query / CPU of a query, cpu-max-all-1"
     assert steps.read(there, search.results).seen[3] == pytest.approx(WORSE)
     rows[1]["differences"] = [0.3] * 5
     path.write_text(json.dumps({"rows": rows}))

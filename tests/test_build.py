@@ -109,7 +109,8 @@ class Run:
             command = [PROJECT / "ansible" / "build.py", "variant", self.directory, variant]
         return subprocess.Popen(
             command,
-            env=os.environ | {"ANSIBLE_CONFIG": str(PROJECT / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            env=os.environ
+            | {"ANSIBLE_CONFIG": str(PROJECT / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "VIEW": "verbose"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -189,9 +189,9 @@ class TestLines:
         found = lines(results, plan)
         values = [f"{percent(mde(s, 6)):.1f} %" for s in spreads]
         assert found["can show"] == (
-            f"changes of {values[0]} in service time, typical (2 % asked), "
+            f"changes of {values[0]} in query time (2 % asked), "
             f"{values[1]} in CPU of a query (2 % asked), "
-            f"{values[2]} in load rate (3 % asked), {values[3]} in CPU of the load (3 % asked)"
+            f"{values[2]} in ingestion rate (3 % asked), {values[3]} in CPU of ingestion (3 % asked)"
         )
         assert found["more"] == (
             "with 80 % power, as 20260101T000000Z-aa scattered: the last A/A run on this kind of machine"
@@ -203,9 +203,7 @@ class TestLines:
         plan = made(duel={"seconds": 2.0})
         calibrated(results, plan, 0.03, 0.003, 0.01, 0.012, within=percent(0.0299))
         warning = lines(results, plan)["warning"]
-        assert warning.startswith(
-            "6 blocks will probably not settle 2 % in service time, typical on this machine; phases "
-        )
+        assert warning.startswith("6 blocks will probably not settle 2 % in query time on this machine; phases ")
         needed = blocks_needed(math.log1p(0.02), 0.03)
         assert f" or BLOCKS={needed} (about " in warning
 

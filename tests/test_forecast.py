@@ -107,7 +107,7 @@ class TestAsCompare:
         told = Told().noisy(last)
         said = told.say()
         assert said.startswith(f"after block {last} of 8: at this noise 8 blocks can show ")
-        for title, metric in (("load rate", "load_rate"), ("service time, typical", "duel_typical_ms")):
+        for title, metric in (("ingestion rate", "load_rate"), ("query time", "duel_typical_ms")):
             assert shown(said)[title] == f"{percent(mde(told.spread(metric), 8)):.1f}"
         low, high = reach(last)
         rough = f"roughly, since it is from {last} blocks: {low:.1f} to {high:.1f} times that"
@@ -119,15 +119,15 @@ class TestAsCompare:
         for number, noise in enumerate((1, -2, 2, -1, 1, -1), start=1):
             told.block(number, candidate=(noise / 1000, 0.01 * noise), other=(noise / 100, 0.001 * noise))
         said = told.say()
-        assert " % in load rate of other (you asked for 3 %)" in said
-        assert " % in service time, typical of candidate (you asked for 2 %)" in said
+        assert " % in ingestion rate of other (you asked for 3 %)" in said
+        assert " % in query time of candidate (you asked for 2 %)" in said
 
     def test_how_many_blocks_would_be_needed_is_compare_s_number(self):
         """If the planned blocks are too few."""
         told = Told(thresholds=(50, 3)).noisy(8, deviation=0.05)
         needed = blocks_needed(math.log1p(0.03), told.spread("load_rate"))
         assert needed > 8
-        assert f"; for 3 % in load rate {needed} blocks would be needed" in told.say()
+        assert f"; for 3 % in ingestion rate {needed} blocks would be needed" in told.say()
 
 
 class TestBlocksThatCount:
@@ -155,7 +155,7 @@ class TestBlocksThatCount:
         """A load of no time has no rate: null is not zero."""
         told = Told().noisy(3).block(4, candidate=(None, 0.0))
         said = told.say()
-        assert "load rate" in said
+        assert "ingestion rate" in said
         assert said.startswith("after block 4 of 8 (3 blocks count): ")
 
     def test_a_void_block_does_not_count_whatever_it_shows(self):
@@ -205,8 +205,8 @@ class TestWords:
         needed = blocks_needed(math.log1p(0.03), 0.05)
         assert told.say().startswith(
             "after the warm-up: if it scatters as the A/A run 20261101T000000Z-local did, 8 blocks can show "
-            f"{shows[0]:.1f} % in service time, typical (you asked for 2 %) and {shows[1]:.1f} % in load rate (you "
-            f"asked for 3 %); for 3 % in load rate {needed} blocks would be needed; about "
+            f"{shows[0]:.1f} % in query time (you asked for 2 %) and {shows[1]:.1f} % in ingestion rate (you "
+            f"asked for 3 %); for 3 % in ingestion rate {needed} blocks would be needed; about "
         )
 
     def test_a_hopeless_run_says_what_to_do_while_there_is_something_to_stop(self):
@@ -234,4 +234,4 @@ class TestWords:
 
     def test_values_that_never_vary(self):
         """No spread at all is a spread of nothing."""
-        assert shown(Told().noisy(8, deviation=0.0).say()) == {"load rate": "0.0", "service time, typical": "0.0"}
+        assert shown(Told().noisy(8, deviation=0.0).say()) == {"ingestion rate": "0.0", "query time": "0.0"}

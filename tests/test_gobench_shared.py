@@ -142,7 +142,7 @@ def test_the_comment_begins_with_the_answer_and_warns(tmp_path):
     found = comment.main(run).splitlines()
     assert found[0].startswith("<!-- tsduel: ")
     assert found[2].startswith(
-        "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: memory (10.0 % more); **✓ better**: "
+        "**v1.1.0 against v1.0.0** (6 blocks): **✗ worse**: Memory, all benchmarks (10.0 % more). **✓ better**: "
     )
     said = "\n".join(found)
     assert "The toolchains differ (baseline go1.26.8, candidate go1.27.0)" in said

@@ -94,4 +94,4 @@ def test_stop_says_what_was_done(held, tmp_path, capsys, answer, said):
     else:
         control.stop(run_dir)
         assert said in capsys.readouterr().out
-    assert (tmp_path / "asked").read_text() == f"stop {run_dir} {os.getpid()}\n"
+    assert (tmp_path / "asked").read_text() == f"stop {run_dir} host1 {os.getpid()}\n"

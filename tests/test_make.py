@@ -85,7 +85,7 @@ def test_make_gobench_refuses_an_experiment_of_databases():
 @pytest.mark.parametrize("target", [*STAGES[1:], "status", "stop", "fetch", "ssh", "destroy"])
 def test_every_stage_is_a_target(target):
     """A stage alone reads the newest run."""
-    assert f"-m tsduel {target} " in make("-n", target).stdout
+    assert f"-m tsduel {target}\n" in make("-n", target).stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from checkout import CACHE, PROJECT, build
 from fakeproject import UNJUDGED, free_port
@@ -32,6 +34,8 @@ def block(project, monkeypatch):
         plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
         build(project.run_dir, plan)
+        for data in plan.workload.data if plan.workload.file else ():
+            shutil.copytree(CACHE / "workload" / data.key, project.cache / "workload" / data.key)
         process = project.start()
         said = project.end(process)
         assert process.returncode == code, said

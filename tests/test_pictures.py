@@ -62,7 +62,7 @@ def test_what_is_missing_is_not_drawn(tmp_path):
     path.write_text(path.read_text().partition("\n")[0] + "\n")
     report.main(run)
     assert drawn(run) == ALL - {"load-rate", "server"}
-    assert "Not drawn" in text(run)
+    assert "Left out, since" in text(run)
     assert "load rate over time, the server over time" in text(run)
     path.unlink()
     with pytest.raises(UserError, match=r"timeseries\.csv is missing: run `make tidy` first"):

@@ -326,7 +326,7 @@ def test_only_a_warmup_block(tmp_path):
 
     found = text(made(tmp_path, nothing))
     assert "? nothing was measured" in found
-    assert "Not drawn" in found
+    assert "Left out, since" in found
     assert "![" not in found
 
 
@@ -385,7 +385,7 @@ def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     assert re.search(r"v1.133.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", section)
     assert "**Ingestion time of a batch**" in found
     assert re.search(r"Checked ([\d,]+) of \1, none failed", found)
-    assert "load rate over time" not in text(made(tmp_path / "other", load="duel")).split("Not drawn")[-1]
+    assert "load rate over time" not in text(made(tmp_path / "other", load="duel")).split("Left out, since")[-1]
 
 
 @pytest.mark.usefixtures("no_pictures")
