@@ -130,6 +130,13 @@ def test_the_private_address(reached, addresses, given, found):
     assert lent.address(FakeHost(f"{reached}|{addresses}"), given) == found
 
 
+def test_the_private_address_of_a_host_without_ip(monkeypatch):
+    """A bare Debian has `hostname -I`."""
+    said = "Welcome\nreached 192.0.2.1 4711 8.8.8.8 22\n8.8.8.8 10.0.0.5 fe80::1 \n"
+    monkeypatch.setattr(FakeHost, "run", lambda *_: subprocess.CompletedProcess([], 0, said, ""))
+    assert lent.address(FakeHost("|"), None) == "10.0.0.5"
+
+
 @pytest.mark.parametrize(
     ("addresses", "given", "sentence"),
     [

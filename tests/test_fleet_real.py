@@ -247,7 +247,7 @@ def test_a_fleet_that_is_killed_again_and_again_comes_to_the_same_blocks(fleet, 
     assert len(kills) == KILLS
     blocks = open_run(run_dir).blocks
     for number, host in enumerate(hosts, 1):
-        names = host.ssh(f"cd {OURS}/runs/killed{seed}/raw && ls -d [0-9]*").stdout.split()
+        names = host.ssh(f"cd {OURS}/runs/killed{seed}/raw/host* && ls -d [0-9]*").stdout.split()
         assert names == sorted(block.name for block in blocks if block.host == f"host{number}")
     # A block has failed only where its own database or loader was killed.
     allowed = sum(one.startswith(("database", "loader")) for one in kills)
@@ -323,6 +323,6 @@ def test_hosts_apart_that_are_killed_or_stopped_come_to_the_same_blocks(fleet, c
     assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
     blocks = open_run(run_dir).blocks
     assert {block.status for block in blocks} == {"ok"}
-    names = client.ssh(f"cd {OURS}/runs/apart/raw && ls -d [0-9]*").stdout.split()
+    names = client.ssh(f"cd {OURS}/runs/apart/raw/host1 && ls -d [0-9]*").stdout.split()
     assert names == sorted(block.name for block in blocks)
     nothing_is_left()

@@ -21,8 +21,10 @@ from tsduel.places.ssh.ssh import Host
 FILE = "host/lent.json"
 START_S = 60.0
 STOP_S = 180.0
-# Prints the address at which we reached the machine, and its IPv4 addresses, one a line; sbin is not on every PATH.
-ADDRESSES = r"""printf 'reached %s\n' "$SSH_CONNECTION"; PATH=$PATH:/usr/sbin:/sbin ip -o -4 addr"""
+# Prints the address at which we reached the machine, and its IPv4 addresses; sbin is not on every PATH. A bare Debian
+# has no `ip`, and others than Debian have no `hostname -I`.
+ADDRESSES = r"""printf 'reached %s\n' "$SSH_CONNECTION"; PATH=$PATH:/usr/sbin:/sbin
+if command -v ip >/dev/null; then ip -o -4 addr; else hostname -I; fi"""
 
 
 def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> None:
@@ -56,9 +58,11 @@ def address(host: Host, given: str | None) -> str:
             "install `ip` there (Debian, Alpine: iproute2; Red Hat: iproute)"
         )
     # 2: eth0    inet 10.0.0.5/24 brd 10.0.0.255 scope global eth0
-    found = re.findall(r"^\d+: \S+ +inet ([0-9.]+)", done.stdout, re.MULTILINE)
+    # A login shell may greet before.
+    reached_line, _, rest = f"\n{done.stdout}".rpartition("\nreached ")[2].partition("\n")
+    found = re.findall(r"^\d+: \S+ +inet ([0-9.]+)", rest, re.MULTILINE) or rest.split()
     private = [str(text) for text in dict.fromkeys(found) if _is_private(text)]
-    reached: str = "".join(re.findall(r"^reached \S+ \S+ (\S+)", done.stdout, re.MULTILINE))
+    reached: str = "".join(re.findall(r"^\S+ \S+ (\S+)", reached_line))
     has = ", ".join(private) or "none"
     if given and given not in private:
         raise UserError(f"{host.name} has no private address {given}; it has: {has}")
