@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import json
@@ -212,7 +213,10 @@ def test_two_clients(hosts, checkout):
     files, whole = json.loads((run_dir / "raw/host1/workload.json").read_text()), made_by_one(checkout, run_dir)
     assert files["data"] == []
     for number, group in enumerate(files["groups"]):
-        made = hosts.hosts[number].ssh(f"cat {group['feed_path']}", user="root").stdout.splitlines()
+        packed = base64.b64decode(hosts.hosts[number].ssh(f"base64 {group['path']}", user="root").stdout)
+        made = (
+            subprocess.run(["zstd", "-dc"], input=packed, capture_output=True, check=True).stdout.decode().splitlines()
+        )
         as_one = made == whole[number::2]
         assert (group["host"], as_one) == (f"host{number + 1}", True)
     block = json.loads((run_dir / "raw/host1/001/block.json").read_text())

@@ -247,7 +247,7 @@ def test_a_fleet_that_is_killed_again_and_again_comes_to_the_same_blocks(fleet, 
     assert len(kills) == KILLS
     blocks = open_run(run_dir).blocks
     for number, host in enumerate(hosts, 1):
-        names = host.ssh(f"cd {OURS}/runs/killed{seed}/raw/host* && ls -d [0-9]*").stdout.split()
+        names = host.ssh(f"cd {OURS}/runs/killed{seed}/raw && ls -d host*/[0-9]* | sed s,.*/,,").stdout.split()
         assert names == sorted(block.name for block in blocks if block.host == f"host{number}")
     # A block has failed only where its own database or loader was killed.
     allowed = sum(one.startswith(("database", "loader")) for one in kills)
