@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gitrepo import Repository
 
-from tsduel.cli import home, inside, whole
+from tsduel.cli import app, home, inside, stage, whole
 from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
 from tsduel.core.errors import UserError
@@ -339,3 +339,19 @@ def test_a_plan_leaves_latest_where_it_is(tmp_path):
         assert (tmp_path / "runs/latest").readlink().name == "one"
     assert tsduel("provision", *results, cwd=tmp_path).returncode == 0
     assert (tmp_path / "runs/latest").readlink().name == "two"
+
+
+def test_the_cache_has_a_name_for_every_program_that_is_called():
+    """Also where nobody has set TSDUEL_CACHE, as in a fresh clone."""
+    environment = {}
+    home.keep_out_of_home(environment)
+    assert environment["TSDUEL_CACHE"] == str(PROJECT / ".cache")
+
+
+def test_a_number_behind_a_stage_is_the_exit_code_before_it(monkeypatch):
+    """The run is RUN then, as when a failed build gives rented machines back."""
+    called = []
+    monkeypatch.setattr(stage, "execute", lambda *words: called.append(words) or 0)
+    monkeypatch.setenv("RUN", "r")
+    app.Tsduel("tsduel").main(["give-back", "2"], standalone_mode=False)
+    assert called == [("give-back", "r", 2)]

@@ -135,6 +135,8 @@ def _command(name: str) -> click.Command:
             os.environ[WORDS[name]], typed = " ".join(typed), []
         if name in ASKING:
             experiments.refuse_missing(os.environ.get("EXPERIMENT", ""))
+        if about_run and typed and typed[0].isdecimal() and os.environ.get("RUN"):
+            typed.insert(0, os.environ["RUN"])  # only the exit code of the stage before was typed
         run, *more = [*typed, ""] if about_run else ["", *typed]
         if (extra := [*filter(None, more)]) and not (about_run and extra[0].isdecimal()):
             raise UserError(f"{name}: {extra[0]!r} is not KNOB=VALUE; `tsduel {name} --help` lists the knobs")

@@ -41,8 +41,9 @@ def _xdg(environment: MutableMapping[str, str], name: str, default: str) -> Path
 
 
 def keep_out_of_home(environment: MutableMapping[str, str]) -> None:
-    """Point programs that would write into the home directory to the cache; forget the make that called us."""
+    """Name the cache, also to programs that would write into the home directory; forget the make that called us."""
     cache = caches.directory(environment)
+    environment["TSDUEL_CACHE"] = str(cache)
     for name, part in (("ANSIBLE_HOME", "ansible"), ("MPLCONFIGDIR", "matplotlib")):
         environment.setdefault(name, str(cache / part))
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TSDUEL_GIVEN"):
