@@ -40,7 +40,7 @@ def verdict(run):
 def kept(run):
     """Return what is known of the machine of a run."""
     of = open_run(run)
-    return calibration.look(run.parent, of.plan, calibration.machine_kind(of))
+    return calibration.find(run.parent, of.plan, calibration.machine_kind(of))
 
 
 def test_a_quiet_machine_passes():

@@ -65,9 +65,9 @@ class TestEarlier:
         """Warm-up blocks count by themselves; the planned run itself does not count."""
         for name, each in (("20260101T000000Z-a", 30), ("20260102T000000Z-a", 40), ("20260103T000000Z-b", 50)):
             made = stored(results, name, each=each, peak=3e8)
-        found = earlier.look(results, as_run(made, "20260104T000000Z-c"), KIND)
+        found = earlier.find(results, as_run(made, "20260104T000000Z-c"), KIND)
         assert (found.runs, found.block_s, found.warmup_s, found.rss_bytes) == (3, 40, 60, 3e8)
-        assert earlier.look(results, made, KIND).runs == 2
+        assert earlier.find(results, made, KIND).runs == 2
 
     @pytest.mark.parametrize(
         "other", [{"scale": 999}, {"batch_size": 1}, {"host": {"cpus": 96}}, {"host": {"cpu_model": "another"}}]
@@ -75,7 +75,7 @@ class TestEarlier:
     def test_a_run_with_another_load_or_machine_does_not_count(self, results, other):
         """Its scale, batches, CPUs or CPU model differ."""
         stored(results, "20260101T000000Z-a", **other)
-        assert earlier.look(results, stored(results, "20260102T000000Z-b"), KIND) is None
+        assert earlier.find(results, stored(results, "20260102T000000Z-b"), KIND) is None
 
     def test_other_runs_here_say_how_much_longer_than_planned_blocks_take(self, results):
         """The median over runs of any load on this kind of machine; synthetic runs plan 60 s a block."""
@@ -95,7 +95,7 @@ class TestEarlier:
         (results / "20260107T000000Z-a/plan/experiment.json").write_text("{")
         (results / "20260106T000000Z-a/plan/experiment.json").write_text(json.dumps({"schema": 1}))
         (results / "20260105T000000Z-a/raw/host1/001/block.json").write_text("{}")
-        found = earlier.look(results, as_run(made, "x"), KIND)
+        found = earlier.find(results, as_run(made, "x"), KIND)
         # 8, 4, 3, 2 and 1 are left.
         assert (found.runs, found.newest) == (5, "20260108T000000Z-a")
 

@@ -148,8 +148,8 @@ def test_a_bad_file_of_queries_is_a_sentence_with_file_and_line(tmp_path, text, 
 )
 def test_what_an_expression_reads_is_known_without_the_database(text, metrics):
     """Names of labels, functions and keywords are no metrics."""
-    assert expression.look(text, "prometheus") == expression.look(f" {text} # why", "prometheus")
-    assert expression.look(text, "prometheus").metrics == metrics
+    assert expression.examine(text, "prometheus") == expression.examine(f" {text} # why", "prometheus")
+    assert expression.examine(text, "prometheus").metrics == metrics
 
 
 def test_influxql_is_asked_with_its_window_in_its_text(tmp_path):

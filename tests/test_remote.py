@@ -62,7 +62,7 @@ class TestPlace:
         found = asked["hosts"]["host1"]
         assert (found["user"], found["address"], found["port"]) == (user, address, port)
         assert found["directory"].startswith("/var/tmp/tsduel-")  # noqa: S108 - a name, and nothing made there
-        there = directories.there(plans.plan(place=SshPlace(**asked)), "host1")
+        there = directories.on_host(plans.plan(place=SshPlace(**asked)), "host1")
         assert set(there.values()) == {f"{found['directory']}/{d}" for d in ("cache", "runs/r", "runs/r/project")}
 
     def test_several_hosts_and_spare_ones_have_names_in_order(self):

@@ -116,7 +116,7 @@ def calibration(source: Source) -> str:
 
 def _last_aa(source: Source) -> dict[str, Any] | None:
     machine = calibration_of.machine_kind(source.run)
-    return calibration_of.look(source.run.path.resolve().parent, source.plan, machine)
+    return calibration_of.find(source.run.path.resolve().parent, source.plan, machine)
 
 
 def _picture(source: Source, pictures: Pictures) -> str:

@@ -44,7 +44,7 @@ class Command:
 def _report(report: Any, run_dir: Path, _: int) -> int:
     report.main(run_dir)
     exported = importlib.import_module("plots.exports").main(run_dir)
-    code = importlib.import_module("tsduel.stats.outcome").tell(run_dir, os.environ.get("FAIL_ON", ""))
+    code = importlib.import_module("tsduel.stats.outcome").exit_code(run_dir, os.environ.get("FAIL_ON", ""))
     if os.environ.get("TSDUEL_JSON"):
         print((run_dir / "stats/comparison.json").read_text(encoding="utf-8"), end="")
         return cast("int", code)

@@ -134,7 +134,7 @@ def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
 
 def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
     try:
-        refused = probe.look(host, directory)
+        refused = probe.examine(host, directory)
         yield Line(OK, "ssh", f"{host.name} is reached; what follows is about that machine")
         yield from (Line(ERROR, "host", sentence) for sentence in refused)
         if any("has no bash" in sentence for sentence in refused):

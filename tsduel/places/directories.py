@@ -5,12 +5,12 @@ from pathlib import Path
 from tsduel.core.plan import Plan
 
 
-def here(*, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
+def on_this_host(*, run_dir: Path, cache: Path, project: Path) -> dict[str, str]:
     """Return the paths of project, cache and run on this machine, as variables for Ansible."""
     return {"project_dir": str(project), "cache_dir": str(cache), "run_dir": str(run_dir)}
 
 
-def there(plan: Plan, host: str) -> dict[str, str]:
+def on_host(plan: Plan, host: str) -> dict[str, str]:
     """Return the same paths on another machine of a run; ``host`` is its name in the plan.
 
     All are below one directory. Each run has its own copy of the project, which no later run changes.

@@ -79,7 +79,7 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
         variables["home_built_dir"] = str(home / "host" / name if made else home)
-        variables.update(directories.there(plan, name) if made else {})
+        variables.update(directories.on_host(plan, name) if made else {})
     everything: dict[str, Any] = {"hosts": inventory}
     if plan.topology:  # a group for each role
         everything["children"] = {

@@ -237,7 +237,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
         variants.append({"name": variant.name, "components": components})
     return {
         # The directories of another machine are in the inventory.
-        **(directories.here(run_dir=run_dir, cache=cache, project=PROJECT) if plan.is_local else {}),
+        **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.is_local else {}),
         "target": plan.place.kind,
         "kind": plan.kind,
         "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),

@@ -57,7 +57,7 @@ def _watch(command: list[str], run_dir: Path) -> int:
             if received and received.si_signo in ENDING:
                 # A terminal sends Ctrl-C to its whole group, but a hang-up to us only. Two signals are one.
                 child.send_signal(received.si_signo)
-            shown.look()
+            shown.show_new()
         shown.end()
     if child.returncode < 0:
         _die_of(-child.returncode)
@@ -79,13 +79,13 @@ class _Shown:
         """Seconds until the next look."""
         return self._view.pause_s if self._view else show.PAUSE_TIMED_S
 
-    def look(self) -> None:
+    def show_new(self) -> None:
         """Show what is new."""
-        self._guarded(self._look)
+        self._guarded(self._show_new)
 
     def end(self) -> None:
         """Show the last events, and the program's output also without a view."""
-        self._guarded(self._look)
+        self._guarded(self._show_new)
         if self._view:
             self._guarded(self._view.board.close)
         self._say(self._view or show.View(None))
@@ -96,7 +96,7 @@ class _Shown:
         self._view = show.kind(os.environ)(expected, log, logged=True)
         self._view.catch_up(self._tail.read())
 
-    def _look(self) -> None:
+    def _show_new(self) -> None:
         if self._view:
             self._view.take(self._tail.read())
             self._say(self._view)

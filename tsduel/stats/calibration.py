@@ -50,7 +50,7 @@ def path_of(results: Path, plan: Plan, kind: str) -> Path:
     return results / "aa" / f"{kind}.{plan.kind}.{hashlib.sha256(shape.encode()).hexdigest()[:8]}.v{PROTOCOL}.json"
 
 
-def look(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
+def find(results: Path, plan: Plan, kind: str) -> dict[str, Any] | None:
     """Return the calibration of this shape of experiment (`same_workload`), else the newest of another shape."""
     mine = path_of(results, plan, kind)
     if mine.exists():

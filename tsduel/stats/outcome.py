@@ -13,7 +13,7 @@ from tsduel.core.wording import number_of
 MOST_NAMES = 4
 
 
-def tell(run_dir: Path, given: str) -> int:
+def exit_code(run_dir: Path, given: str) -> int:
     """Return the exit code of a compared run; say on stderr why it is not 0."""
     run = open_run(run_dir)
     code, why = outcome(read_json(run_dir / "stats/comparison.json"), given, smoke=run.plan.smoke)

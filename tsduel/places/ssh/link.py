@@ -73,7 +73,7 @@ class Link:
             raise UserError(f"{run_dir}: its machine is not known yet: run 'make provision RUN={run_dir.name}'")
         links = {}
         for name, host in known.items():
-            there = directories.there(run.plan, name)
+            there = directories.on_host(run.plan, name)
             links[name] = cls(
                 run_dir=run_dir,
                 host=Host.from_outputs(host),

@@ -68,7 +68,7 @@ def compare(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
     return warnings
 
 
-def look(host: Host, directory: str) -> list[str]:
+def examine(host: Host, directory: str) -> list[str]:
     """Return a sentence for each thing that the machine lacks; make nothing."""
     return list(refusals(host.name, _facts(host, directory, "look"), directory))
 

@@ -36,7 +36,7 @@ class Earlier:
     spreads: list[dict[str, Any]]
 
 
-def look(results: Path, plan: Plan, machine_kind: str) -> Earlier | None:
+def find(results: Path, plan: Plan, machine_kind: str) -> Earlier | None:
     """Return the figures of the newest runs of this shape on this kind of machine, or None."""
     runs = list(_alike(results, plan, machine_kind))
     if not runs:

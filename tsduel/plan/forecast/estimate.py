@@ -27,10 +27,10 @@ NO_LIMIT = 1 << 60
 def forecast(run_dir: Path, plan: Plan, cache: Path) -> Forecast:
     """Return the forecast from the last A/A run on this kind of machine, or from an earlier run."""
     kind, results = kind_here(plan, cache), run_dir.absolute().parent
-    if kind and (kept := calibration.look(results, plan, kind)):
+    if kind and (kept := calibration.find(results, plan, kind)):
         source = {"what": "the last A/A run", **{key: kept[key] for key in ("run", "same_workload")}}
         return Forecast(plan, kept["spreads"], source)
-    if kind and (before := earlier.look(results, plan, kind)) and before.spreads:
+    if kind and (before := earlier.find(results, plan, kind)) and before.spreads:
         source = {"what": "the last run of this kind", "run": before.newest, "same_workload": True}
         return Forecast(plan, before.spreads, source)
     return Forecast(plan, (), {})
@@ -65,7 +65,7 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     # Hosts work at the same time, so the busiest host decides.
     busiest = max(([row.kind for row in left if row.host == host] for host in plan.hosts), key=len)
     kind = kind_here(plan, cache)
-    before = earlier.look(run_dir.absolute().parent, plan, kind) if kind else None
+    before = earlier.find(run_dir.absolute().parent, plan, kind) if kind else None
     paced = earlier.pace(run_dir.absolute().parent, kind, plan.run) if kind else None
     each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
     found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]

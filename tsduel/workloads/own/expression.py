@@ -43,8 +43,8 @@ class Known:
     back_s: tuple[float, float] = (0.0, 0.0)
 
 
-def look(text: str, language: str) -> Known:
-    """Look at a query whose placeholders are filled; `language`: prometheus or influxql."""
+def examine(text: str, language: str) -> Known:
+    """Examine a query whose placeholders are filled; `language`: prometheus or influxql."""
     is_influxql = bool(_INFLUXQL.match(text))
     if is_influxql != (language == "influxql"):
         own, other = ("InfluxQL", "PromQL") if language == "influxql" else ("PromQL or MetricsQL", "InfluxQL")

@@ -134,7 +134,7 @@ def _maker(template: Template, data: Data) -> Callable[[random.Random], str]:
 
 def _known(template: Template, data: Data) -> expression.Known:
     any_values = random.Random("check")  # noqa: S311
-    return expression.look(_filled(template.text, data, any_values, (data.start, data.end)), data.language)
+    return expression.examine(_filled(template.text, data, any_values, (data.start, data.end)), data.language)
 
 
 def _filled(text: str, data: Data, draw: random.Random, window: tuple[float, float]) -> str:

@@ -60,7 +60,8 @@ def _windows(workload: WorkloadAsked, data: Data) -> dict[str, Callable[[Query],
 
     def half(query: Query) -> Data:
         reach_s = 0.75 * max(
-            template.length_s + expression.look(template.text, data.language).back_s[1] for template in query.templates
+            template.length_s + expression.examine(template.text, data.language).back_s[1]
+            for template in query.templates
         )
         reach_s = reach_s or _INSTANT_REACH_S
         return replace(data, start=data.end - reach_s, end=data.end + reach_s)
