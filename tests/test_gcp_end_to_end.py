@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from tsduel.question import read
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare"), pytest.mark.timeout(2400)]
-SEEDS = ("agent", "tsbs", "variants")
 
 
 class Machines:
@@ -38,6 +38,7 @@ class Machines:
         self.directory = directory
         self.hosts = {}
         self.prepared = "true"
+        self.seeds = ()
         # A bare host ends with the thread that started it, and that of a request is soon over.
         self.thread = ThreadPoolExecutor(max_workers=1)
 
@@ -49,12 +50,13 @@ class Machines:
         private = f"10.84.28.{2 + len(self.hosts)}"
         instance["networkInterfaces"][0]["networkIP"] = private
         host = self.thread.submit(self._start, instance["name"], private).result()
-        self.made = self.thread.submit(self._make_account, host, instance["metadata"]["items"])
+        made = self.thread.submit(self._make_account, host, instance["metadata"]["items"])
+        made.add_done_callback(lambda ended: (wrong := ended.exception()) and traceback.print_exception(wrong))
         return host.address
 
     def _start(self, name, private):
         # To save minutes it sees our Go, and copies what is built here: tests/test_ssh_real.py builds there.
-        mounts = {CACHE / name: f"/seed/{name}" for name in SEEDS} | {our_go(): "/usr/local/go"}
+        mounts = {path: f"/seed/{path.relative_to(CACHE)}" for path in self.seeds} | {our_go(): "/usr/local/go"}
         host = BareHost(self.directory / f"m{len(self.hosts)}", mounts=mounts)
         others, self.hosts[name] = list(self.hosts.values()), host
         host.start()
@@ -114,6 +116,9 @@ def google(tmp_path):
     resolve.write(tmp_path / "built", plan, cache=CACHE)
     build(tmp_path / "built", plan)
     machines = Machines(tmp_path)
+    # Not all of the cache: what other tests have built is gigabytes, and a login waits for the copy.
+    built = [json.loads((tmp_path / f"built/build/{one.name}.json").read_text()) for one in plan.variants]
+    machines.seeds = (CACHE / "agent", CACHE / "tsbs", *(Path(one["binary"]).parent for one in built))
     fake = FakeCompute(boot=machines.boot, shut_down=machines.shut_down, host_keys=machines.host_keys)
     fake.machines = machines
     yield fake
