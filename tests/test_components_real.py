@@ -137,7 +137,7 @@ def test_the_real_cluster_with_replicas(checkout):
 
 def counters(run_dir, variant):
     """Return name of a counter -> roles that have it in what was kept of their /metrics, whatever its value."""
-    kept = (gzip.decompress(path.read_bytes()) for path in run_dir.glob(f"raw/*/{variant}/*metrics*.gz"))
+    kept = (gzip.decompress(path.read_bytes()) for path in run_dir.glob(f"raw/*/*/{variant}/*metrics*.gz"))
     text = b"\n".join(kept).decode()
     found = {}
     for name, counter in databases()["victoriametrics-cluster"].target.counters.items():

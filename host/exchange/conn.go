@@ -13,7 +13,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// quietFor is how long a connection may be idle before it is looked at: no server closes one sooner.
+const quietFor = time.Second
 
 // Conn is one connection to one server, kept open. Two goroutines must not use it at once.
 type Conn = *conn
@@ -25,7 +30,7 @@ type conn struct {
 	timeout      time.Duration
 	socket       net.Conn
 	reader       *bufio.Reader
-	used         bool // an operation was sent over this socket
+	quiet        time.Time // since then nothing was sent over the socket
 	forget       func() bool
 	request      []byte
 	body         []byte // of the last answer: valid until the next one
@@ -59,7 +64,7 @@ func (c *conn) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", c.host, plain(err))
 	}
-	c.socket, c.used = socket, false
+	c.socket, c.quiet = socket, time.Now()
 	// The end of ctx wakes a goroutine that waits for an answer.
 	c.forget = context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })
 	c.reader.Reset(socket)
@@ -86,10 +91,13 @@ func (c *conn) Do(ctx context.Context, o *Operation, success func(status int) bo
 	}
 	c.request = append(append(r, "\r\n"...), o.Body...)
 
-	fresh := !c.used
+	if c.closedByServer() {
+		c.Close()
+	}
+	kept := c.socket != nil
 	status, err := c.once(ctx)
 	gone := errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
-	if gone && !fresh && o.Lines == 0 {
+	if gone && kept && o.Lines == 0 {
 		// The server has closed an idle connection just now. A query is sent again; a batch could be stored twice.
 		status, err = c.once(ctx)
 	}
@@ -102,6 +110,23 @@ func (c *conn) Do(ctx context.Context, o *Operation, success func(status int) bo
 		return c.body, fmt.Errorf("HTTP %d: %s", status, firstLine(c.body))
 	}
 	return c.body, nil
+}
+
+// closedByServer says whether the server has closed a connection over which nothing was sent for a while.
+func (c *conn) closedByServer() (closed bool) {
+	if c.socket == nil || time.Since(c.quiet) < quietFor {
+		return false
+	}
+	raw, err := c.socket.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	// Not Read, which fails once the last operation's deadline is over.
+	err = raw.Control(func(fd uintptr) {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		closed = !errors.Is(err, unix.EAGAIN)
+	})
+	return closed || err != nil
 }
 
 func (c *conn) once(ctx context.Context) (status int, err error) {
@@ -119,7 +144,8 @@ func (c *conn) once(ctx context.Context) (status int, err error) {
 	if _, err = c.socket.Write(c.request); err == nil {
 		status, last, err = c.receive()
 	}
-	c.ns, c.used = int64(time.Since(begin)), true
+	c.quiet = time.Now()
+	c.ns = int64(c.quiet.Sub(begin))
 	if err != nil || last {
 		c.Close()
 	}

@@ -304,6 +304,31 @@ func TestAServerThatDiesIsNamedAndAConnectionGivenUpIsMadeAnew(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatTheServerClosedWhileItWasIdleIsMadeAnewForABatchToo(t *testing.T) {
+	server := breaking(t, "candidate", 2, 0)
+	answering := steady(t, "candidate")
+	c, err := Dial(t.Context(), server.URL, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.socket.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatalf("the server has not closed the connection: %v", err)
+	}
+	batch := &Operation{Method: "POST", Path: "/write", Body: []byte("a b=1\n"), Lines: 1}
+	if _, err := c.Do(t.Context(), batch, func(int) bool { return true }); err == nil || c.socket != nil {
+		t.Errorf("a batch was sent twice over a connection that broke: %v", err)
+	}
+	if err := c.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.socket.Read(make([]byte, 1))
+	c.quiet, c.host = time.Now().Add(-time.Minute), strings.TrimPrefix(answering.URL, "http://")
+	if _, err := c.Do(t.Context(), batch, func(int) bool { return true }); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoAnswerInTimeIsAFailureAndAnInterruptionIsNone(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)
