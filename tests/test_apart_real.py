@@ -6,7 +6,10 @@ import base64
 import csv
 import gzip
 import json
+import random
+import re
 import subprocess
+import time
 
 import pytest
 import yaml
@@ -184,6 +187,78 @@ def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
     assert {name for phase in block["phases"] for name in phase.get("hosts", {})} == {"host2", "host3", "host4"}
     assert sorted(path.name for path in (run_dir / "raw").glob("host*.json")) == [f"host{n}.json" for n in range(1, 5)]
     assert [left(host) for host in hosts.hosts] == [[]] * 4
+
+
+def test_one_of_three_hosts_is_frozen(hosts, checkout, tmp_path):
+    """For over a minute: a sentence, and the same command goes on. For seconds: the block is run again."""
+    path, server = asked(checkout, "frozen", hosts=["client", "client", "server"]), hosts.hosts[2]
+    run_dir = checkout.results("frozen")
+    words = words_for(hosts, 3, "frozen", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="4")
+
+    def in_block_2(process):
+        before = len(phases(run_dir, "block 2 "))
+        wait_for(lambda: process.poll() is not None or len(phases(run_dir, "block 2 ")) > before)
+        assert process.poll() is None
+
+    with checkout.making(tmp_path / "log", "tsbs", *words) as process:
+        in_block_2(process)
+        with server.frozen():
+            assert process.wait() != 0
+    said = (tmp_path / "log").read_text()
+    assert "host3 does not answer any more" in said
+    assert "finished blocks are kept: once it is up again, the same command with RUN= goes on" in said
+    first = run_dir / "raw/host1/001/block.json"
+    kept = first.stat().st_mtime_ns
+    with checkout.making(tmp_path / "again", "tsbs", *words) as process:
+        in_block_2(process)
+        with server.frozen():
+            time.sleep(7)
+        assert process.wait() == 0, (tmp_path / "again").read_text()
+    assert first.stat().st_mtime_ns == kept
+    noise = json.loads((run_dir / "raw/host1/noise.json").read_text())
+    spoilt = {block["block"]: block["causes"] for block in noise["blocks"] if block["state"] == "invalid"}
+    assert [cause for cause in spoilt.pop(2) if re.fullmatch(r"no answer came for .* s on host3 .*", cause)]
+    assert spoilt == {}
+    assert [left(host) for host in hosts.hosts[:3]] == [[]] * 3
+
+
+@pytest.mark.parametrize("times", [1])
+def test_each_of_three_hosts_is_killed_again_and_again(hosts, checkout, tmp_path, times):
+    """All that runs on the client's host, on the other client's, on the server's: the same command goes on."""
+    path, run_dir = asked(checkout, "kills", hosts=["client", "client", "server"]), checkout.results("kills")
+    words = words_for(hosts, 3, "kills", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="10")
+    moments = random.Random(27)  # noqa: S311 - no secret
+    kept, killed = {}, 0
+
+    def published():
+        return {path.parent.name: path.stat().st_mtime_ns for path in run_dir.glob("raw/host1/[0-9]*/block.json")}
+
+    def start_and_kill(host, log):
+        before = len(phases(run_dir, r"block \d+ "))
+        with checkout.making(log, "tsbs", *words) as process:
+            wait_for(lambda: process.poll() is not None or len(phases(run_dir, r"block \d+ ")) > before)
+            time.sleep(moments.uniform(0, 8))
+            found = process.poll() is None and host.kill_everything()
+            process.wait()
+        assert "Traceback" not in log.read_text()
+        return found > 0
+
+    for number, victim in enumerate([2, 0, 1] * times):
+        killed += start_and_kill(hosts.hosts[victim], tmp_path / f"log{number}")
+        assert kept.items() <= published().items()
+        kept = published()
+    checkout.make("tsbs", *words)
+    assert kept.items() <= published().items()
+    assert set(published()) == {f"{block:03}" for block in range(1, 11)}
+    assert killed == 3 * times
+    checks_of(run_dir)
+    assert [left(host) for host in hosts.hosts[:3]] == [[]] * 3
+
+
+def phases(run_dir, block):
+    """Return the lines of a block's phases that have come home so far, of all tries."""
+    log = run_dir / "run.log"
+    return [line for line in log.read_text().splitlines() if re.search(block, line)] if log.exists() else []
 
 
 def made_by_one(checkout, run_dir):

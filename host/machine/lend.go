@@ -12,6 +12,7 @@ import (
 	"net/rpc/jsonrpc"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"tsduel/host/openloop"
@@ -141,6 +142,9 @@ type There struct {
 	rpc  *rpc.Client
 	ctx  context.Context
 	lose context.CancelCauseFunc
+
+	reaching sync.Mutex
+	silent   time.Duration // the longest time to an answer of Reach
 }
 
 // Borrow connects to a lent machine. When the machine is lost, the returned ctx ends with a sentence as its
@@ -172,7 +176,7 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 		return nil, ctx, failed(err)
 	}
 	bounded, lose := context.WithCancelCause(ctx)
-	t := &There{host, jsonrpc.NewClient(watched{conn, func() {}}), bounded, lose}
+	t := &There{Host: host, rpc: jsonrpc.NewClient(watched{conn, func() {}}), ctx: bounded, lose: lose}
 	go func() {
 		for clock := time.Tick(aliveEvery); ; {
 			select {
@@ -188,7 +192,26 @@ func Borrow(ctx context.Context, lent *record.Lent, host string) (*There, contex
 }
 
 // Reach checks that the machine answers. It returns within silence.
-func (t *There) Reach() error { return t.ask("Alive", None{}, new(int64)) }
+func (t *There) Reach() error {
+	t.reaching.Lock()
+	defer t.reaching.Unlock()
+	sent := time.Now()
+	err := t.ask("Alive", None{}, new(int64))
+	t.silent = max(t.silent, time.Since(sent))
+	return err
+}
+
+// Since is Since of the other machine, and how long that machine was silent since it was borrowed.
+func (t *There) Since(a Span, r *record.Noise) error {
+	if err := errors.Join(t.Reach(), t.ask("Since", a, r)); err != nil {
+		return err
+	}
+	t.reaching.Lock()
+	defer t.reaching.Unlock()
+	seconds := t.silent.Seconds()
+	r.SilentS = &seconds
+	return nil
+}
 
 // HangUp ends what this driver has started on the machine.
 func (t *There) HangUp() {
@@ -253,7 +276,6 @@ func (t *There) Listeners(a int, r *map[int][]netip.AddrPort) error { return t.a
 func (t *There) CPU(a int, r *time.Duration) error                  { return t.ask("CPU", a, r) }
 func (t *There) Counters(a int, r *proc.Counters) error             { return t.ask("Counters", a, r) }
 func (t *There) Look(a []int, r *int) error                         { return t.ask("Look", a, r) }
-func (t *There) Since(a Span, r *record.Noise) error                { return t.ask("Since", a, r) }
 func (t *There) Canary(a string, r *record.Canary) error            { return t.ask("Canary", a, r) }
 func (t *There) Prepare(a Directories, r *None) error               { return t.ask("Prepare", a, r) }
 func (t *There) Copy(a Pair, r *None) error                         { return t.ask("Copy", a, r) }

@@ -12,6 +12,9 @@ import (
 	"tsduel/host/record"
 )
 
+// mostSilentS is how long another host may take to answer. Beside a busy server an answer takes milliseconds.
+const mostSilentS = 5.0
+
 // Judge finds the blocks that were spoilt from outside, and why, without reading measured values. The same
 // blocks always give the same judgement. It returns nil for a plan without limits.
 func Judge(plan *record.Plan, blocks []*record.Block) *record.NoiseReport {
@@ -224,6 +227,10 @@ func (j *judge) wholeBlock() {
 	on := func(n *record.Noise, where string) {
 		if step := n.ClockStepS; step != nil {
 			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s%s", *step, during, where)
+		}
+		if silent := n.SilentS; silent != nil {
+			j.add(none, "silent_s", *silent, "s", ptr(mostSilentS), nil, "no answer came for %s s%s %s", short(*silent), where,
+				during)
 		}
 		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.SwapFlagPages,
 			"%d pages were swapped %s%s", n.SwapPages, during, where)

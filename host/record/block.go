@@ -371,6 +371,7 @@ type Difference struct {
 type Noise struct {
 	Seconds         float64            `json:"seconds"`
 	ClockStepS      *float64           `json:"clock_step_s"`
+	SilentS         *float64           `json:"silent_s"` // of another host: its slowest answer, from the block's begin on
 	CPUs            int                `json:"cpus"`
 	BusyS           float64            `json:"busy_s"`
 	StealS          float64            `json:"steal_s"`
