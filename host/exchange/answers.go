@@ -204,6 +204,9 @@ func differ(a, b *side, i int) string {
 	if b.Level != Whole && both[0].nameless() != both[1].nameless() {
 		both[0], both[1] = both[0].unnamed(), both[1].unnamed()
 	}
+	if a.operations[i].chooses() {
+		untie(both)
+	}
 	x, y := both[0], both[1]
 	if x.kind != y.kind {
 		return fmt.Sprintf("one is %s, the other %s", x.kind, y.kind)

@@ -448,10 +448,13 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 }
 
 // differing compares two answers.
-func differing(r, q Reading, a, b []byte) string {
-	none := []Operation{{}}
-	return differ(&side{Side: Side{Name: "B", Reading: r}, operations: none, bodies: [][]byte{a}},
-		&side{Side: Side{Name: "C", Reading: q}, operations: none, bodies: [][]byte{b}}, 0)
+func differing(r, q Reading, a, b []byte) string { return differingOn("", r, q, a, b) }
+
+// differingOn compares two answers to a GET of the path.
+func differingOn(path string, r, q Reading, a, b []byte) string {
+	asked := []Operation{{Path: path}}
+	return differ(&side{Side: Side{Name: "B", Reading: r}, operations: asked, bodies: [][]byte{a}},
+		&side{Side: Side{Name: "C", Reading: q}, operations: asked, bodies: [][]byte{b}}, 0)
 }
 
 // matrixOf is an answer with series like "h=1,x=2 60:5 120:6; h=2 60:7": tags, then points; "-" without tags.
@@ -499,6 +502,25 @@ func TestAnswersAreTheSameUpToWhatMayDiffer(t *testing.T) {
 	if equalBut(volatile, []byte(matrix("2", 1)+"a"), []byte(matrix("2", 22)+"b")) ||
 		!equalBut(volatile, []byte(matrix("2", 1)), []byte(matrix("2", 22))) {
 		t.Error("only what is volatile may differ")
+	}
+}
+
+func TestOfSeriesThatTieForAPlaceOfTopkEitherMayBeChosen(t *testing.T) {
+	first := `series {h="2"} is only in the answer of B`
+	for _, c := range []struct{ path, a, b, what string }{
+		{"topk%282%2C+x%29", "h=1 1:9; h=2 1:8", "h=1 1:9; h=3 1:8", ""},
+		{"sum%28bottomk+by+%28h%29%282%2C+x%29%29", "h=2 1:8.000000000001", "h=3 1:8", ""},
+		{"topk%282%2C+x%29", "h=1 1:9 2:9; h=2 1:8", "h=1 1:9 2:9; h=3 2:8", first}, // not at the same time
+		{"topk%282%2C+x%29", "h=1 1:9; h=2 1:8", "h=1 1:9; h=3 1:7", first},
+		{"topk%282%2C+x%29", "h=1 1:9; h=2 1:8", "h=1 1:9", first},
+		{"topk%282%2C+x%29", "h=1 1:9; h=2 1:8", "h=1 1:8; h=2 1:9", `series {h="1"}: at 1 the values are 9 and 8`},
+		{"topk%282%2C+x%29", "h=1 1:8 2:9; h=2 1:9 2:8", "h=1 1:8 2:9; h=2 1:9; h=3 2:8", ""},
+		{"max%28x%29", "h=1 1:9; h=2 1:8", "h=1 1:9; h=3 1:8", first},
+	} {
+		if got := differingOn("/api/v1/query?query="+c.path, Reading{Answers: "prometheus"},
+			Reading{Answers: "prometheus"}, matrixOf(c.a), matrixOf(c.b)); got != c.what {
+			t.Errorf("%s, %s and %s: %q and not %q", c.path, c.a, c.b, got, c.what)
+		}
 	}
 }
 
