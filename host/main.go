@@ -103,8 +103,10 @@ func command(ctx context.Context, args []string) (code int, err error) {
 		outcome, err := run.Stop(args[0], args[1], pid)
 		fmt.Println(outcome)
 		return 0, err
-	case name == "dump" && len(args) == 2:
-		dump, err := workload.ReadDump(ctx, args[0], args[1])
+	case (name == "dump" || name == "shape") && len(args) == 2:
+		read := map[string]func(context.Context, string, string) (*workload.Dump, error){
+			"dump": workload.ReadDump, "shape": workload.MakeShape}
+		dump, err := read[name](ctx, args[0], args[1])
 		if err != nil {
 			return 0, err
 		}

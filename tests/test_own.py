@@ -13,7 +13,7 @@ import pytest
 from tests import plans
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Queries
-from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.core.sections import QuerySettings, Shape, WorkloadAsked
 from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases
@@ -352,6 +352,19 @@ def test_what_a_dump_does_not_go_with_is_refused_in_a_sentence():
     assert [fault.rpartition(": ")[2] for fault in faults] == [
         "leave out mixed", "duel", "give your own (queries.file, log or rules)"
     ]  # fmt: skip
+
+
+def test_a_shape_of_nothing_and_data_of_two_kinds_are_sentences():
+    """No series; a file and a shape; what a shape does not go with has its own name in the sentence."""
+    with pytest.raises(ValueError, match="a target has no series: gauges, counters or histograms of at least 1"):
+        Shape(gauges=0, counters=0, histograms=0)
+    with pytest.raises(ValueError, match="workload: file and shape are two kinds of data: leave one out"):
+        dump.of(WorkloadAsked(file="d.gz", shape=Shape()))
+    made = dump.Dump(**vars(dumped()) | {"path": dump.SHAPE})
+    assert refused_dump(made, own_queries=False) == [
+        "workload.shape: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
+    ]
+    assert dump.of(WorkloadAsked()) is None
 
 
 @pytest.mark.parametrize(

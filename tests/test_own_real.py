@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 from checkout import CACHE, PROJECT, build
@@ -34,7 +38,7 @@ def block(project, monkeypatch):
         plan = resolve.resolve(read.validate(data, "test"), run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
         build(project.run_dir, plan)
-        for data in plan.workload.data if plan.workload.file else ():
+        for data in plan.workload.data if plan.workload.told else ():
             shutil.copytree(CACHE / "workload" / data.key, project.cache / "workload" / data.key)
         process = project.start()
         said = project.end(process)
@@ -73,6 +77,26 @@ def test_a_dump_with_escaped_tags_is_stored_as_it_was_sent(block):
     stored = [check for check in record["checks"] if check["check"] == "samples_stored"]
     assert [check["ok"] for check in stored] == [True, True]
     assert {kind["query_type"] for kind in record["duel"]["types"]} == {"mix", "fullest", "one-path", "inodes"}
+
+
+def test_a_shape_is_stored_and_asked_as_a_file_of_data_is(block):
+    """Of every target all series: ten gauges, ten counters, two histograms of 14, with all their samples."""
+    record = block("shape", workload={"scale": 10, "solo_scale": None})
+    assert [load["samples"] for load in record["duel"]["load"]] == [10 * 48 * 240]
+    stored = [check for check in record["checks"] if check["check"] == "samples_stored"]
+    assert [check["ok"] for check in stored] == [True, True]
+    assert {kind["query_type"] for kind in record["duel"]["types"]} == {"mix", "p99", "rate", "pods", "labels"}
+    assert all(kind["points"] > 0 and kind["differences"] == 0 for kind in record["duel"]["types"])
+
+
+def test_data_come_by_stdin(tmp_path):
+    """`-` is stdin; the plan says what came."""
+    variables = {"EXPERIMENT": "experiments/own-dump.yml", "SET": "workload.file=-", "TSDUEL_CACHE": str(CACHE)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tsduel", "plan", "r"], cwd=PROJECT, capture_output=True, check=True,
+        env=os.environ | variables | {"TSDUEL_RESULTS": str(tmp_path)}, input=(OWN / "dump.influx.gz").read_bytes(),
+    )  # fmt: skip
+    assert re.search(r"^data +-: 86,400 samples of \d+ series", done.stdout.decode(), re.MULTILINE)
 
 
 def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, tmp_path):

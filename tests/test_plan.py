@@ -326,7 +326,7 @@ class TestKeys:
             "data_kind": "irregular", "churn": CHURN | {"pct": 20}, "solo_scale": 6, "workers": 9, "batch_size": 9,
         }  # fmt: skip
         # There is no other use case with a known number of samples a line.
-        assert set(others) == set(tsbs_plan.WorkloadAsked.model_fields) - {"use_case", "file"}
+        assert set(others) == set(tsbs_plan.WorkloadAsked.model_fields) - {"use_case", "file", "shape"}
         without = {"workers", "batch_size", "churn", "solo_scale"}
         without -= {"mixed": {"churn"}, "alone": {"solo_scale"}}.get(part, set())
         without |= {"mixed": {"start"}, "alone": {"scale"}}.get(part, set())  # it begins where the loaded data end

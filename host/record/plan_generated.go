@@ -324,6 +324,7 @@ type Compared struct {
 // WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
 type WorkloadPlan struct {
 	File           string     `json:"file"`
+	Shape          *Shape     `json:"shape"`
 	UseCase        string     `json:"use_case"`
 	Scale          int        `json:"scale"`
 	Start          time.Time  `json:"start"`
@@ -367,6 +368,19 @@ type Continued struct {
 type DataKey struct {
 	Format string `json:"format"`
 	Key    string `json:"key"`
+}
+
+// Shape: Data of the kind that agents send, made from workload.seed: each of `scale` targets is scraped every
+// `interval`.
+type Shape struct {
+	Format      string  `json:"format"`
+	Gauges      int     `json:"gauges"`
+	Counters    int     `json:"counters"`
+	Histograms  int     `json:"histograms"`
+	Labels      int     `json:"labels"`
+	ValueLength int     `json:"value_length"`
+	EscapedPct  float64 `json:"escaped_pct"`
+	Churn       *Churn  `json:"churn"`
 }
 
 // Churn: Series that come and go: `pct` of the hosts get another name every `every_s` seconds of data.

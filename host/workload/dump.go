@@ -59,6 +59,23 @@ func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var text io.Reader = in
+	if before.Mode().IsRegular() {
+		text = io.LimitReader(in, before.Size()) // a file that grows has no end
+	}
+	d, wrong := newReader(path).keep(ctx, text, cache)
+	after, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if path != "-" && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
+		return nil, record.UserError("%s: it has changed while it was read: wait until it is written, and plan again", path)
+	}
+	return d, wrong
+}
+
+// keep puts the lines of in into the cache.
+func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dump, error) {
 	dir := filepath.Join(cache, "workload")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -69,24 +86,7 @@ func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	r := &dumpReader{Dump: Dump{Start: 1 << 62, End: -1 << 62}, path: path, last: map[uint64]int64{},
-		names: map[string]bool{}, seed: maphash.MakeSeed()}
-	var text io.Reader = in
-	if before.Mode().IsRegular() {
-		text = io.LimitReader(in, before.Size()) // a file that grows has no end
-	}
-	wrong := r.read(ctx, text, out)
-	after, err := in.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if path != "-" && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
-		return nil, record.UserError("%s: it has changed while it was read: wait until it is written, and plan again", path)
-	}
-	if wrong != nil {
-		return nil, wrong
-	}
-	if err := out.Close(); err != nil {
+	if err := errors.Join(r.read(ctx, in, out), out.Close()); err != nil {
 		return nil, err
 	}
 	if len(r.names) <= namesMost {

@@ -23,15 +23,16 @@ func formatOf(line []byte) (format string, p parser) {
 		format string
 		parser
 	}{{"influx", influxed()}, {"exposition", exposed()}} {
-		if err := one.parser(newDumpReader(), line); err == nil || errors.Is(err, errUntimed) {
+		if err := one.parser(newReader(""), line); err == nil || errors.Is(err, errUntimed) {
 			return one.format, one.parser
 		}
 	}
 	return "", nil
 }
 
-func newDumpReader() *dumpReader {
-	return &dumpReader{last: map[uint64]int64{}, names: map[string]bool{}, seed: maphash.MakeSeed()}
+func newReader(path string) *dumpReader {
+	return &dumpReader{Dump: Dump{Start: 1 << 62, End: -1 << 62}, path: path, last: map[uint64]int64{},
+		names: map[string]bool{}, seed: maphash.MakeSeed()}
 }
 
 // textOf shares the bytes, which the parsers do not keep beyond a line.

@@ -116,7 +116,7 @@ def _mixed(cell: Cell, pictures: Pictures) -> str:
     )  # fmt: skip
     return markup.paragraphs(
         f"Each variant alone, on its own data: {rates.ingest:,.0f} samples/s of new data in batches of "
-        f"{number_of(rates.batch_size, 'line')}, and {rates.queries:,g} queries/s "
+        f"{number_of(rates.batch_size, 'line')}, and {numbers.number(rates.queries)} queries/s "
         f"({', '.join(map(markup.text, rates.types))} in turn) at once, for {rates.seconds:g} s.{churn} "
         f"{_starts(rates)}",
         *_void(cell),

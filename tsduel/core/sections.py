@@ -56,14 +56,39 @@ class Churn(Part):
     every_s: Seconds
 
 
+class Shape(Part):
+    """Data of the kind that agents send, made from workload.seed: each of `scale` targets is scraped every `interval`.
+
+    A target has so many gauges, counters, and histograms of 14 series. `labels` of each series are beside job, instance
+    and pod. `escaped_pct` of their values have characters that need escaping; with `churn` targets get another pod.
+    """
+
+    format: Literal["exposition", "influx"] = "exposition"
+    gauges: Annotated[int, Field(ge=0, le=10_000)] = 20
+    counters: Annotated[int, Field(ge=0, le=10_000)] = 20
+    histograms: Annotated[int, Field(ge=0, le=1000)] = 2
+    labels: Annotated[int, Field(ge=0, le=100)] = 3
+    value_length: Annotated[int, Field(ge=1, le=1000)] = 12
+    escaped_pct: Annotated[float, Field(ge=0, le=100)] = 0
+    churn: Churn | None = None
+
+    @model_validator(mode="after")
+    def _has_series(self) -> Self:
+        if self.gauges + self.counters + self.histograms == 0:
+            raise ValueError("a target has no series: gauges, counters or histograms of at least 1")
+        return self
+
+
 class WorkloadAsked(Part):
     """The data: TSBS use case, simulated hosts, fixed window [start, end), interval, seed, loader.
 
     A batch has `batch_size` lines. host/workload/kinds.go changes TSBS's lines into `data_kind`. `file`: data of the
-    user in place of TSBS's; then use_case, scale, start, end, interval and seed say nothing.
+    user in place of TSBS's; then use_case, scale, start, end, interval and seed say nothing. `shape`: data of the same
+    window, interval and seed that look as agents send them.
     """
 
     file: str = ""
+    shape: Shape | None = None
 
     use_case: str = "cpu-only"
     scale: Annotated[int, Field(ge=1, le=10_000_000)] = 4000

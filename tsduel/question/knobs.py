@@ -73,6 +73,8 @@ def _words(text: str, knob: str) -> list[str]:
 
 
 def _value(text: str, where: str) -> Any:
+    if text == "-":  # a list with nothing in YAML, and stdin here
+        return text
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # the latter for a date like 2025-13-45

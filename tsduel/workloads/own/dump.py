@@ -1,4 +1,4 @@
-"""workload.file: data of the user, read once into the cache by the agent (host/workload/dump.go)."""
+"""workload.file and workload.shape: data in place of TSBS's, put once into the cache by the agent (host/workload)."""
 
 import functools
 import json
@@ -16,8 +16,10 @@ from tsduel.core import caches, defaults
 from tsduel.core.errors import UserError
 from tsduel.core.plan import DataFile, Target
 from tsduel.core.project import PROJECT
+from tsduel.core.sections import Shape, WorkloadAsked
 from tsduel.core.wording import last_line, number_of
 
+SHAPE = "workload.shape"
 AHEAD_MS = 2 * 86_400_000
 """VictoriaMetrics drops samples that are further in the future."""
 _RETENTION = re.compile(r"-{1,2}retentionPeriod=(\d+(?:\.\d+)?)([hdwy]?)")
@@ -39,6 +41,11 @@ class Dump:
     duplicates: int
     late: int
     names: tuple[str, ...]
+
+    @property
+    def key_name(self) -> str:
+        """The key of the experiment that asks for the data."""
+        return SHAPE if self.path == SHAPE else "workload.file"
 
     @property
     def window(self) -> dict[str, Any]:
@@ -77,18 +84,18 @@ class Dump:
     ) -> Iterator[str]:
         """Yield why it cannot be loaded: by keys that it does not go with, its load, queries, format and age."""
         for key in against:
-            yield f"workload.file: is loaded as it is, by one client, into one database's versions: leave out {key}"
+            yield f"{self.key_name}: is loaded as it is, by one client, into one database's versions: leave out {key}"
         if not in_turn:
-            yield "workload.file: is sent to the variants in turn: design.load: duel"
+            yield f"{self.key_name}: is sent to the variants in turn: design.load: duel"
         if not own_queries:
-            yield "workload.file: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
+            yield f"{self.key_name}: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
         if self.format not in target.own_paths:
             yield (
-                f"workload.file: {target.name} does not take lines of the format {self.format}; "
+                f"{self.key_name}: {target.name} does not take lines of the format {self.format}; "
                 f"allowed: {', '.join(target.own_paths) or 'none'}"
             )
         if outside := self.outside(flags):
-            yield f"workload.file: {outside}"
+            yield f"{self.key_name}: {outside}"
 
     def outside(self, flags: list[str]) -> str:
         """Say in a phrase that samples lie outside what a database keeps with these flags; "" if none does."""
@@ -108,35 +115,69 @@ def _written(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def of(workload: WorkloadAsked) -> Dump | None:
+    """Return the data in place of TSBS's; None where TSBS makes them."""
+    if workload.file and workload.shape:
+        raise ValueError("workload: file and shape are two kinds of data: leave one out")
+    if workload.file:
+        return read(workload.file)
+    if workload.shape:
+        return made(_shape(workload, workload.shape))
+    return None
+
+
+def _shape(workload: WorkloadAsked, shape: Shape) -> str:
+    """Return a shape as host/workload/shape.go takes it."""
+    fields = shape.model_dump(exclude={"churn"})
+    start, end = (int(datetime.fromisoformat(time).timestamp()) for time in (workload.start, workload.end))
+    if churn := shape.churn:
+        fields |= {"churn_pct": churn.pct, "churn_every_s": churn.every_s}
+    window = {"start": start, "end": end, "interval_s": workload.step_s}
+    return json.dumps(fields | window | {"targets": workload.scale, "seed": workload.seed}, sort_keys=True)
+
+
+@functools.cache
+def made(shape: str) -> Dump:
+    """Have the agent make data of a shape, if the cache does not have them."""
+    return _known("shape", shape, shape, SHAPE)
+
+
 @functools.cache
 def read(path: str) -> Dump:
     """Read a file of data, or stdin (-), into the cache. A UserError names file and line of what is wrong.
 
     A file that has not changed since it was read is not read again.
     """
-    cache = caches.directory(os.environ)
-    known = cache / "workload" / "dumps.json"
     try:
         stat = Path(path).stat() if path != "-" else None
     except OSError as error:
         raise UserError(f"workload.file: {path}: {error.strerror}; give the path of a file") from None
-    identity = f"{Path(path).resolve()} {stat.st_size} {stat.st_mtime_ns}" if stat else ""
+    if not stat:
+        return _known("dump", path, "", path)
+    place = str(Path(path).resolve())
+    return _known("dump", place, f"{place} {stat.st_size} {stat.st_mtime_ns}", path)
+
+
+def _known(verb: str, word: str, identity: str, path: str) -> Dump:
+    """Ask the agent about data, unless it was asked about these before. Without an identity it is always asked."""
+    cache = caches.directory(os.environ)
+    known = cache / "workload" / "dumps.json"
     dumps = json.loads(known.read_text()) if known.exists() else {}
     found = dumps.get(identity)
     if not found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
-        found = json.loads(_agent("dump", path, str(cache)))
+        found = json.loads(_agent(verb, word, str(cache.resolve())))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
             known.write_text(json.dumps({**dumps, identity: found}))
     fields = {name: found[name] for name in ("key", "format", "lines", "samples", "series", "duplicates", "late")}
-    return Dump(path, start_ms=found["start"], end_ms=found["end"], names=tuple(found["names"] or ()), **fields)
+    times = {"start_ms": found["start"], "end_ms": found["end"]}
+    return Dump(path, **fields, **times, names=tuple(found["names"] or ()))
 
 
 def _agent(*words: str) -> str:
     """Run the agent of this checkout, which Go builds if it has changed; its stdout. Its mistakes are UserErrors."""
     go = [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", "go", "run", "-C", str(PROJECT / "host")]
-    placed = [str(Path(word).resolve()) if Path(word).exists() else word for word in words]
-    done = subprocess.run([*go, ".", *placed], capture_output=True, text=True, check=False)
+    done = subprocess.run([*go, ".", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
         raise UserError("\n".join(said) or f"the agent cannot be built: {last_line(done.stderr)}")

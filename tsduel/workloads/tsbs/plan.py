@@ -27,7 +27,7 @@ from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
 # Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
-NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale", "file"}
+NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale", "file", "shape"}
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
@@ -96,8 +96,8 @@ class TsbsPlanned:
             counted = _counted(work.model_copy(update={"scale": scale}), used)
             alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
         targets = {database.target.name: database.target for database in used}
-        if work.file:
-            loaded, targets = dump.read(work.file).planned(used[0].target)
+        if in_place := dump.of(work):
+            loaded, targets = in_place.planned(used[0].target)
         workload = planned.Workload(
             **work.model_dump(),
             interval_s=work.step_s,
@@ -235,7 +235,7 @@ class TsbsPlanned:
         workload, queries = plan.workload, plan.queries
         return {
             "workload": workload
-            and workload.model_dump(exclude={"data", "seed", "estimated_bytes", "alone", "file", "told"}),
+            and workload.model_dump(exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "told"}),
             "queries": queries
             and queries.model_dump(exclude={"types", "seed", "max_count", "file", "log", "rules", "left_out"}),
             "types": sorted(plan.query_types),
@@ -246,7 +246,7 @@ class TsbsPlanned:
             "load": plan.design.load,
             "reload": plan.design.reload,
             # Absent unless needed, so that stored results of other runs keep their names.
-            **({"own_data": [file.key for file in workload.data]} if workload and workload.file else {}),
+            **({"own_data": [file.key for file in workload.data]} if workload and workload.told else {}),
             **({"own_queries": [kind.keys for kind in queries.types]} if queries and is_own(queries) else {}),
             **({"start_from": plan.design.start_from} if plan.design.start_from != "empty" else {}),
             **({"databases": " and ".join(v.target for v in plan.variants)} if plan.crosses else {}),
