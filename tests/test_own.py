@@ -312,7 +312,8 @@ def test_requests_that_never_change_are_written_once(tmp_path):
 
 def dumped(**fields):
     """Return what the agent says of a dump."""
-    of = {"key": "k", "format": "json", "lines": 9, "samples": 90, "series": 30, "duplicates": 0, "late": 0}
+    of = {"key": "k", "format": "json", "lines": 9, "samples": 90, "series": 30}
+    of |= {"duplicates": 0, "late": 0, "numberless": 0}
     times = {"start_ms": 1749513600000, "end_ms": 1749517200500}
     return dump.Dump("d.gz", names=("up",), **of | times | fields)
 
@@ -329,6 +330,7 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
         "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T01:00:01Z", "interval": "1s", "scale": 3
     }  # fmt: skip
     assert found.told.startswith("d.gz: 90 samples of 30 series in 9 lines (json); 2 duplicates, 1 sample older than")
+    assert dumped(numberless=1).told.endswith("(json); 1 value like NaN, which no database keeps")
     counted, targets = found.planned(TARGET)
     assert (counted["lines"], counted["samples"], counted["data"][0].key) == (9, 90, "k")
     assert targets["victoriametrics"].write_path == "/api/v1/import"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 from checkout import CACHE, PROJECT, build
-from fakeproject import UNJUDGED, free_port
+from fakeproject import UNJUDGED, free_port, wait_for
 
 from tsduel.plan import resolve
 from tsduel.question import read
+from tsduel.workloads.own import dump
 
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("blocks")]
@@ -97,6 +100,44 @@ def test_data_come_by_stdin(tmp_path):
         env=os.environ | variables | {"TSDUEL_RESULTS": str(tmp_path)}, input=(OWN / "dump.influx.gz").read_bytes(),
     )  # fmt: skip
     assert re.search(r"^data +-: 86,400 samples of \d+ series", done.stdout.decode(), re.MULTILINE)
+
+
+def test_a_native_export_is_read_like_its_lines_of_json(project, tmp_path, monkeypatch):
+    """What VictoriaMetrics exports in both forms has the same samples, with escaped tags among them."""
+    monkeypatch.setenv("TSDUEL_CACHE", str(CACHE))
+    monkeypatch.chdir(PROJECT)
+    plan = resolve.resolve(read.validate(read.read_file(PROJECT / "experiments/own-dump.yml"), "test"), run="r")
+    resolve.write(project.run_dir, plan, cache=CACHE)
+    build(project.run_dir, plan)
+    binary = json.loads((project.run_dir / "build/baseline.json").read_text())["binary"]
+    address = f"127.0.0.1:{free_port()}"
+    command = [binary, f"-httpListenAddr={address}", f"-storageDataPath={tmp_path}/data", "-retentionPeriod=100y"]
+
+    def answer(path, data=None, **headers):
+        request = urllib.request.Request(f"http://{address}{path}", data=data, headers=headers)
+        with urllib.request.urlopen(request) as reply:  # noqa: S310
+            return reply.read()
+
+    def is_up():
+        try:
+            return answer("/health")
+        except OSError:
+            return False
+
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_for(is_up)
+            answer("/write", (OWN / "dump.influx.gz").read_bytes(), **{"Content-Encoding": "gzip"})
+            answer("/internal/force_flush")
+            for name in ("export", "export/native"):
+                path = tmp_path / name.replace("/", ".")
+                path.write_bytes(answer(f"/api/v1/{name}?match[]=%7B__name__!=%22%22%7D&start=0"))
+        finally:
+            server.terminate()
+    lines, native = (dump.read(str(tmp_path / name)) for name in ("export", "export.native"))
+    assert (lines.samples, lines.format) == (86_400, "json")
+    for name in ("format", "samples", "series", "start_ms", "end_ms", "duplicates", "late", "numberless", "names"):
+        assert getattr(native, name) == getattr(lines, name)
 
 
 def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, tmp_path):

@@ -36,6 +36,7 @@ type Dump struct {
 	End        int64    `json:"end"`
 	Duplicates int64    `json:"duplicates"` // samples of the same series and time as the one before
 	Late       int64    `json:"late"`       // samples that are older than one before them in their series
+	Numberless int64    `json:"numberless"` // values like NaN and null, which no database keeps: no samples
 	Names      []string `json:"names"`      // of metrics; none if there are more than namesMost
 }
 
@@ -116,6 +117,11 @@ func (r *dumpReader) wrong(format string, args ...any) error {
 // read copies the lines of in, packed, to out.
 func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) error {
 	text, err := unpacked(bufio.NewReaderSize(reader{ctx, in}, 1<<20))
+	if buffered := bufio.NewReaderSize(text, 1<<16); err == nil && isNative(buffered) {
+		text, err = newNatives(buffered)
+	} else {
+		text = buffered
+	}
 	if err != nil {
 		return record.UserError("%s: it is damaged: %v; make the file anew", r.path, err)
 	}
@@ -156,8 +162,7 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		r.number++
-		return r.wrong("the line has more than %d MiB, and is none of a text format; export native data again as JSON lines "+
-			"(/api/v1/export)", lineMost>>20)
+		return r.wrong("the line has more than %d MiB, and is none of a text format", lineMost>>20)
 	} else if err != nil {
 		return cmp.Or(ctx.Err(), record.UserError("%s: it breaks off after line %d: %v; make the file anew",
 			r.path, r.number, err))

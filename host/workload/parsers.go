@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"hash/maphash"
+	"math"
 	"unsafe"
 
 	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/influx"
@@ -93,6 +94,10 @@ func exposed() parser {
 		if end == 0 {
 			end = len(row.Metric)
 		}
+		if math.IsNaN(row.Value) {
+			r.Numberless++
+			return nil
+		}
 		return r.add(maphash.Bytes(r.seed, line[:end]), row.Timestamp, row.Metric, "")
 	}
 }
@@ -112,7 +117,11 @@ func exported() parser {
 			}
 			series ^= maphash.Bytes(r.seed, tag.Key)*31 + maphash.Bytes(r.seed, tag.Value)
 		}
-		for _, ms := range row.Timestamps {
+		for i, ms := range row.Timestamps {
+			if math.IsNaN(row.Values[i]) {
+				r.Numberless++
+				continue
+			}
 			if err := r.add(series, ms, name, ""); err != nil {
 				return err
 			}

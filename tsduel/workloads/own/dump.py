@@ -40,6 +40,7 @@ class Dump:
     end_ms: int
     duplicates: int
     late: int
+    numberless: int
     names: tuple[str, ...]
 
     @property
@@ -70,6 +71,7 @@ class Dump:
         return (
             f"{self.path}: {self.samples:,} samples of {self.series:,} series in {self.lines:,} lines ({self.format})"
             + (f"; {', '.join(extra)}: all are sent, and counted as the database counts them" if extra else "")
+            + (f"; {number_of(self.numberless, 'value')} like NaN, which no database keeps" if self.numberless else "")
         )
 
     def planned(self, target: Target) -> tuple[dict[str, Any], dict[str, Target]]:
@@ -164,12 +166,13 @@ def _known(verb: str, word: str, identity: str, path: str) -> Dump:
     known = cache / "workload" / "dumps.json"
     dumps = json.loads(known.read_text()) if known.exists() else {}
     found = dumps.get(identity)
-    if not found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+    if not found or "numberless" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
         found = json.loads(_agent(verb, word, str(cache.resolve())))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
             known.write_text(json.dumps({**dumps, identity: found}))
-    fields = {name: found[name] for name in ("key", "format", "lines", "samples", "series", "duplicates", "late")}
+    counts = ("lines", "samples", "series", "duplicates", "late", "numberless")
+    fields = {name: found[name] for name in ("key", "format", *counts)}
     times = {"start_ms": found["start"], "end_ms": found["end"]}
     return Dump(path, **fields, **times, names=tuple(found["names"] or ()))
 
