@@ -47,6 +47,10 @@ def of_components(*parts, **fields):
     return {"baseline": {"components": list(parts)} | fields, "candidate": {"ref": "v2"}}
 
 
+CLUSTER = {
+    name: {"target": "victoriametrics-cluster", "source": "git", "repo": "https://example.org/r", "ref": name}
+    for name in ("baseline", "candidate")
+}
 PROMETHEUS = {name: {"target": "prometheus", "ref": "v0.307.0"} for name in ("baseline", "candidate")}
 
 
@@ -202,6 +206,15 @@ def test_a_bad_value_is_refused_with_its_key(key, value, sentence):
                 "hosts": ["client"] * 2 + ["server"],
             },
             "workload.solo_scale: 2 clients load a part of the simulated hosts each, and 9 cannot be shared evenly",
+        ),
+        ({"workload": {"tenants": 2}}, "workload.tenants: victoriametrics has no tenants; allowed: 1"),
+        (
+            {"variants": CLUSTER, "workload": {"tenants": 2}},
+            "workload.tenants: only batches and queries that go out one by one (design.load: duel, ",
+        ),
+        (
+            {"variants": CLUSTER, "workload": {"tenants": 2, "batch_size": 9}, "design": {"load": "duel"}},
+            "workload.batch_size: each batch goes to one tenant and needs lines of all 4,000 hosts",
         ),
         ({"duel": {"sittings": 65}}, "duel.sittings: input should be less than or equal to 64 (it is 65)"),
         ({"duel": {"load_sittings": 0}}, "duel.load_sittings: input should be greater than or equal to 1 (it is 0)"),

@@ -62,7 +62,8 @@ func (s *server) command(c verb) machine.Command {
 	}
 	env = append(env, "DB_ROLE="+s.role, "DB_BINARY="+s.program, "DB_DATA_DIR="+filepath.Join(v.data, s.role),
 		"DB_HOST="+s.address, "DB_URL="+v.url(), "DB_WRITE_URL="+v.writeURL(), "DB_PID="+strconv.Itoa(s.pid),
-		"DB_CACHE="+v.Plan.Queries.Cache, "DB_SETTLE="+v.Plan.Settle.Mode, "TSBS_BIN="+v.Builds.TSBSBin)
+		"DB_CACHE="+v.Plan.Queries.Cache, "DB_SETTLE="+v.Plan.Settle.Mode,
+		"DB_TENANTS="+strconv.Itoa(v.Plan.Workload.Tenants), "TSBS_BIN="+v.Builds.TSBSBin)
 	if v.Lent != nil { // no proxy stands between the hosts of a block
 		env = append(env, "NO_PROXY=*", "no_proxy=*")
 	}

@@ -334,6 +334,7 @@ type WorkloadPlan struct {
 	Seed           int64      `json:"seed"`
 	Workers        int        `json:"workers"`
 	BatchSize      int        `json:"batch_size"`
+	Tenants        int        `json:"tenants"`
 	Churn          *Churn     `json:"churn"`
 	SoloScale      *int       `json:"solo_scale"`
 	Told           string     `json:"told"`

@@ -99,6 +99,8 @@ class WorkloadAsked(Part):
     seed: Annotated[int, Field(ge=1)] = 8428  # 0 would mean "the current time" to TSBS
     workers: Annotated[int, Field(ge=1, le=1024)] = 4
     batch_size: Annotated[int, Field(ge=1)] = 10_000
+    # Of a cluster: batches and queries go to so many tenants in turn.
+    tenants: Annotated[int, Field(ge=1, le=16)] = 1
     churn: Churn | None = None
     # Hosts of a large load of each variant alone in the warm-up block; for design.load: duel, which has no
     # other load.

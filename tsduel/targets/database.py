@@ -100,6 +100,7 @@ class Database:
     late_s: int | None = None
     """Seconds by which a sample may be older than the newest sample; None for any age."""
     main: str = "server"
+    has_tenants: bool = False
     replicated: tuple[str, ...] = ()
     """Roles of which a variant may have several; `ports` and `queues` of the target name all of them."""
 

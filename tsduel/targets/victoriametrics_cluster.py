@@ -33,5 +33,6 @@ DATABASE = Database(
     query_types=PROMQL_TYPES,
     needs=NEEDS,
     main="",
+    has_tenants=True,
     replicated=("vmselect", "vminsert", "vmstorage"),
 )

@@ -27,7 +27,7 @@ from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
 # Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
-NOT_IN_BYTES = {"workers", "batch_size", "churn", "solo_scale", "file", "shape"}
+NOT_IN_BYTES = {"workers", "batch_size", "tenants", "churn", "solo_scale", "file", "shape"}
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}

@@ -185,7 +185,14 @@ class TsbsExperiment(experiment.Experiment):
             self._refuse_hosts,
             self._refuse_with_hosts,
         )
-        rest = (self._refuse_upgrade, self._refuse_types, self._refuse_blocks, self._refuse_in_turn, self._refuse_rates)
+        rest = (
+            self._refuse_upgrade,
+            self._refuse_types,
+            self._refuse_blocks,
+            self._refuse_in_turn,
+            self._refuse_tenants,
+            self._refuse_rates,
+        )
         for sentence in itertools.chain.from_iterable(check() for check in first + rest):
             raise ValueError(sentence)
         return self
@@ -375,6 +382,24 @@ class TsbsExperiment(experiment.Experiment):
             )
         if self.design.judged == "duel" and not self.duel.enabled:
             yield "design.judged: duel leaves nothing to judge without duel.enabled; allowed: all"
+
+    def _refuse_tenants(self) -> Iterator[str]:
+        """Refuse tenants whose data or answers would differ between the sides, or be empty, by chance."""
+        load = self.workload
+        if load.tenants == 1:
+            return
+        for name in (database.target.name for database in self._databases if not database.has_tenants):
+            yield f"workload.tenants: {name} has no tenants; allowed: 1"
+        if self.design.load != "duel" or self.duel.in_flight > 1 or self.mixed or self.capacity:
+            yield (
+                "workload.tenants: only batches and queries that go out one by one (design.load: duel, "
+                "duel.in_flight: 1, no mixed: or capacity:) reach the same tenant on all sides; allowed: 1"
+            )
+        if load.batch_size < load.scale:
+            yield (
+                f"workload.batch_size: each batch goes to one tenant and needs lines of all {load.scale:,} hosts, so "
+                f"that every tenant can answer; allowed: {load.scale:,} and more"
+            )
 
     def _refuse_rates(self) -> Iterator[str]:
         for section, rates in (("mixed", self.mixed), ("capacity", self.capacity)):
