@@ -114,7 +114,10 @@ class Dump:
 
 
 def _written(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):  # as where ms are counted in ns
+        return f"the year {1970 + seconds // 31_556_952:,}"
 
 
 def of(workload: WorkloadAsked) -> Dump | None:
