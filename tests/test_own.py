@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gzip
 import json
+import os
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -363,6 +364,26 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
     counted, targets = found.planned(TARGET)
     assert (counted["lines"], counted["samples"], counted["data"][0].key) == (9, 90, "k")
     assert targets["victoriametrics"].write_path == "/api/v1/import"
+
+
+def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
+    """Half a file of it is no error: the data are read again. The file is whole or as before."""
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
+    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True} | {
+        name: getattr(dumped(), name) for name in ("key", "format", "lines", "samples", "series", "late", "numberless")
+    }
+    monkeypatch.setattr(dump, "_agent", lambda *_, **__: json.dumps(found | {"duplicates": 0}))
+    (tmp_path / "workload").mkdir()
+    known, data = tmp_path / "workload/dumps.json", tmp_path / "d.json"
+    known.write_text('{"/d.json 1 2": {"key": "k", "for')
+    data.write_text("x")
+    assert dump.read.__wrapped__(str(data)).lines == 9
+    assert [key.split()[0] for key in json.loads(known.read_text())] == [str(data)]
+    monkeypatch.setattr(os, "fsync", lambda _: 1 / 0)  # as a kill there
+    data.write_text("xy")
+    with pytest.raises(ZeroDivisionError):
+        dump.read.__wrapped__(str(data))
+    assert len(json.loads(known.read_text())) == 1
 
 
 def test_a_dump_that_a_database_does_not_keep_is_refused():
