@@ -373,6 +373,11 @@ def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
         name: getattr(dumped(), name) for name in ("key", "format", "lines", "samples", "series", "late", "numberless")
     }
     monkeypatch.setattr(dump, "_agent", lambda *_, **__: json.dumps(found | {"duplicates": 0}))
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "new"))
+    (tmp_path / "d.json").write_text("x")
+    dump.read.__wrapped__(str(tmp_path / "d.json"))
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0  # the user's data lie there
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
     (tmp_path / "workload").mkdir()
     known, data = tmp_path / "workload/dumps.json", tmp_path / "d.json"
     known.write_text('{"/d.json 1 2": {"key": "k", "for')

@@ -173,6 +173,7 @@ def _known(verb: str, word: str, identity: str, path: str) -> Dump:
         dumps = json.loads(known.read_text())
     found = dumps.get(identity)
     if not found or "numberless" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+        caches.own(cache, os.environ)
         found = json.loads(_agent(verb, word, str(cache.resolve())))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
