@@ -64,6 +64,15 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 	must(t, unix.Mkfifo(path, 0o666))
 	_, err = lockMachine(t.Context(), "/run", "tsbs")
 	refuses(err)
+	if _, known := holderOf(path); known { // nor does who only looks wait for somebody who writes
+		t.Error("a pipe names nobody")
+	}
+
+	must(t, os.Symlink(victim, filepath.Join(dir, "run.lock")))
+	if _, err := lockCache(t.Context(), dir, "/run", 0); err == nil {
+		t.Error("a link is no lock of a cache")
+	}
+	keeps()
 
 	// A file that was removed meanwhile is made anew.
 	must(t, os.Remove(path))
