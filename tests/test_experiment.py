@@ -423,6 +423,7 @@ class TestKnobs:
         ),
         (["plan", "../x y"], {}, "tsduel: RUN: '../x y' is no name of a run"),
         (["plan", ".."], {}, "tsduel: RUN: '..' is no name of a run"),
+        (["plan", "r" * 300], {}, f"tsduel: RUN: '{'r' * 300}' is no name of a run; use up to 100 letters"),
         (["tidy", "no-such-run"], {}, "tsduel: results/no-such-run: no such run; there are: "),
     ],
 )
