@@ -625,6 +625,11 @@ func TestTheCacheIsTrimmed(t *testing.T) {
 	if left := matching(filepath.Join(f.cache, "variants"), ".removed.*"); left != nil {
 		t.Errorf("left: %v", left)
 	}
+	// What an interrupted run has left in scratch counts.
+	must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data"), 0o700))
+	must(t, os.WriteFile(filepath.Join(f.cache, "scratch/data/part"), make([]byte, 1_000_000), 0o600))
+	want(trimTo(3.5), 1, 2, 3, 4, 5, 6, 8, 9)
+	wantIn(t, strings.Join(said, ""), "the cache takes 4.0 MB with the data of this run")
 	info, err := os.Stat(filepath.Join(f.cache, names[0], usedMark))
 	if err != nil || time.Since(info.ModTime()) > time.Minute {
 		t.Error("what this run uses does not count as used now")
