@@ -179,7 +179,8 @@ def test_what_differs_is_short_and_in_full_below(tmp_path):
     assert "| baseline0000… |" in above
     assert f"{'baseline':0<64}" in below
     assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", below)
-    assert re.search(r"pins in the duel +\| server on CPU 2, 3, 4, 5, 6, 7, client on CPU 0, 1 \(8 of 16 CPUs are used: [^(|]+\) +\|", below)
+    pinned = r"server on CPU 2, 3, 4, 5, 6, 7, client on CPU 0, 1 \(8 of 16 CPUs are used: [^(|]+\)"
+    assert re.search(rf"pins in the duel +\| {pinned} +\|", below)
     assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
 
 
