@@ -45,7 +45,8 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 	t.Setenv("TSDUEL_SYS", sys)
 	for node, cpus := range map[string]string{"node0": "0", "node1": "1-3"} {
 		dir := filepath.Join(sys, "devices/system/node", node)
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "cpulist"), []byte(cpus), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "cpulist"), []byte(cpus), 0o644))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

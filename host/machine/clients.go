@@ -57,8 +57,8 @@ const mostAhead = 10 * time.Second
 func (i Instant) time() (time.Time, error) {
 	ahead := time.Until(time.Unix(0, i.At))
 	if ahead > mostAhead {
-		return time.Time{}, record.FailedError("the clock of a host was set by about %.0f s while clients agreed when to begin: "+
-			"have it stand still (chrony, ntpd); the same command with RUN= goes on", ahead.Seconds())
+		return time.Time{}, record.FailedError("the clock of a host was set by about %.0f s while clients agreed when to "+
+			"begin: have it stand still (chrony, ntpd); the same command with RUN= goes on", ahead.Seconds())
 	}
 	return time.Now().Add(ahead), nil
 }

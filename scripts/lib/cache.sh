@@ -50,7 +50,8 @@ refuse_others() { # DIRECTORY: ends with a sentence if it lies in another user's
   local path=$REPLY
   while ((${#path} > 1)); do
     if [[ -k ${path%/*}/ && -e $path && ! -O $path && $(stat -c %u -- "$path") != 0 ]]; then
-      die "TSDUEL_CACHE: $path belongs to another user, who could change what is built there: name a directory of your own"
+      die "TSDUEL_CACHE: $path belongs to another user, who could change what is built there: name" \
+        "a directory of your own"
     fi
     path=${path%/*}
   done
