@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import tarfile
 
@@ -128,6 +129,24 @@ class FakeHost(Host):
 def test_the_private_address(reached, addresses, given, found):
     """The given one; else the one reached, if it is private; else the only one."""
     assert lent.address(FakeHost(f"{reached}|{addresses}"), given) == found
+
+
+def test_ip_is_asked_and_where_there_is_none_hostname(tmp_path, monkeypatch):
+    """Others than Debian have no `hostname -I`; where neither is, the script fails."""
+    monkeypatch.setattr(lent, "ADDRESSES", lent.ADDRESSES.replace("/usr/sbin:/sbin", str(tmp_path / "sbin")))
+    environment = {"PATH": str(tmp_path), "SSH_CONNECTION": "192.0.2.1 1 10.0.0.5 22"}
+
+    def said():
+        command = [shutil.which("sh"), "-c", lent.ADDRESSES]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert said().returncode == 127
+    for name, script in (("hostname", '[ "$1" = -I ] && echo 10.0.0.1'), ("sbin/ip", 'echo "ip $*"')):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+        words = {"hostname": "10.0.0.1", "sbin/ip": "ip -o -4 addr"}[name]
+        assert said().stdout == f"reached 192.0.2.1 1 10.0.0.5 22\n{words}\n"
 
 
 def test_the_private_address_of_a_host_without_ip(monkeypatch):

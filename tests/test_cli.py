@@ -14,6 +14,7 @@ from gitrepo import Repository
 from tsduel.cli import app, home, inside, stage, whole
 from tsduel.cli.commands import COMMANDS, by_topic
 from tsduel.cli.knobs import KNOBS
+from tsduel.core import results
 from tsduel.core.errors import UserError
 from tsduel.core.wording import nearest
 from tsduel.question import knobs, read
@@ -84,6 +85,7 @@ class TestStages:
         assert whole.new_run({}, "tsbs").endswith("Z-local")
         assert whole.new_run({}, "gobench").endswith("Z-gobench")
         assert whole.new_run({"EXPERIMENT": "$(touch pwned)"}, "tsbs").endswith("Z---touch-pwned-")
+        assert results.RUN_NAME.fullmatch(whole.new_run({"EXPERIMENT": f"{'long' * 60}.yml"}, "tsbs"))
 
 
 def test_every_knob_that_is_read_is_in_the_table():

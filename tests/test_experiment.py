@@ -274,8 +274,13 @@ def test_every_mistake_is_told_at_once():
         (b"name: \xff\xfe", "x.yml: not UTF-8: invalid start byte at byte 6"),
         (b"name: a\0b", "x.yml: not YAML: "),
         (b"start: 2025-13-45", "x.yml: not YAML: "),
+        (b"name: " + 9999 * b"[", "x.yml: not YAML: it is nested too deeply"),
+        (
+            b"a0: &a0 [x]\n" + b"".join(b"a%d: &a%d [*a%d, *a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 40)),
+            "x.yml: its aliases make more than 1,000,000 values of it",
+        ),
         (b"&a name: {x: *a}", "x.yml: "),
-        (b"a: &a [*a]", "x.yml: not an experiment: "),
+        (b"a: &a [*a]", "x.yml: its aliases make more than 1,000,000 values of it"),
     ],
 )
 def test_a_file_that_is_no_experiment(tmp_path, content, sentence):
@@ -431,6 +436,7 @@ class TestKnobs:
         ),
         (["plan", "../x y"], {}, "tsduel: RUN: '../x y' is no name of a run"),
         (["plan", ".."], {}, "tsduel: RUN: '..' is no name of a run"),
+        (["plan", "r" * 300], {}, f"tsduel: RUN: '{'r' * 300}' is no name of a run; use up to 100 letters"),
         (["tidy", "no-such-run"], {}, "tsduel: results/no-such-run: no such run; there are: "),
     ],
 )

@@ -13,7 +13,7 @@ import signal
 import time
 
 import pytest
-from barehost import require
+from barehost import USERS, require
 from fakeproject import wait_for
 from fleet import OURS, Fleet, left, missing
 from network import Network
@@ -176,6 +176,60 @@ def test_a_host_that_is_lost(fleet, spares, capsys):
         # It was not the machine's end: the same command has it go on.
         assert fleet.stage(run_dir).wait() == 0
         assert (missing(run_dir), is_home(run_dir)) == ([], True)
+
+
+def test_the_disk_of_one_of_three_fills(fleet):
+    """It stops with a sentence, the others end their blocks; with room again the same command runs the rest."""
+    hosts, full, scratch = fleet.hosts[:3], fleet.hosts[1], f"{OURS}/cache/scratch"
+    run_dir = fleet.prepare("full", hosts, design={"blocks": 12})
+    full.mount_small(scratch, 768)
+    full.ssh(f"chown {USERS[0]}: {OURS}/cache {scratch}; chmod 700 {scratch}", user="root")
+    running, watch = fleet.stage(run_dir), Watch(run_dir)
+
+    def has_one_at_home():
+        watch.look()
+        assert running.poll() is None, fleet.said(run_dir).read_text()
+        return any(block.host == "host2" for block in open_run(run_dir).blocks)
+
+    wait_for(has_one_at_home)
+    full.ssh(f"cat /dev/zero >>{scratch}/ballast || true")
+    assert running.wait() == 2, fleet.said(run_dir).read_text()
+    said = fleet.said(run_dir).read_text()
+    assert f"the disk of {scratch} is full (" in said
+    assert "no finished block is lost" in said
+    assert "Traceback" not in said
+    watch.look()
+    owed = missing(run_dir)
+    assert {row.host for row in open_run(run_dir).due if row.name in owed} == {"host2"}
+    full.ssh(f"rm {scratch}/ballast")
+    assert fleet.stage(run_dir).wait() == 0, fleet.said(run_dir).read_text()
+    watch.look()
+    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
+    assert [left(host) for host in hosts] == [[], [], []]
+    full.ssh(f"umount -l {scratch}", user="root")
+
+
+def test_one_of_three_is_frozen_for_a_minute(fleet):
+    """The others go on; it goes on where it was, and whoever attends finds it again. It was no version's fault."""
+    hosts = fleet.hosts[:3]
+    run_dir = fleet.prepare("frozen", hosts, design={"blocks": 9})
+    running, watch = fleet.stage(run_dir), Watch(run_dir)
+
+    def two_are_at_home(host):
+        watch.look()
+        assert running.poll() is None, fleet.said(run_dir).read_text()
+        return sum(block.host == host for block in open_run(run_dir).blocks) >= 2
+
+    wait_for(lambda: two_are_at_home("host2"))
+    with hosts[1].frozen():
+        time.sleep(60)
+        assert running.poll() is None
+        wait_for(lambda: two_are_at_home("host3"))
+    assert running.wait() == 0, fleet.said(run_dir).read_text()
+    watch.look()
+    assert (missing(run_dir), watch.repeated, is_home(run_dir)) == ([], [], True)
+    assert {block.status for block in open_run(run_dir).blocks} == {"ok"}
+    assert [left(host) for host in hosts] == [[], [], []]
 
 
 class Watch:

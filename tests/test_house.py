@@ -95,6 +95,20 @@ class TestCleanCache:
         call("clean-cache", tmp_path / "home", code=2)
         assert (tmp_path / "home/go/mod/m/file").exists()
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+    def test_another_users_directory_in_one_of_all_users_is_no_cache(self, tmp_path):
+        """As in /var/tmp: that user could change the programs that we build there, and run."""
+        (tmp_path / "tmp").mkdir()
+        (tmp_path / "tmp").chmod(0o1777)
+        theirs = tmp_path / "tmp/tsduel"
+        theirs.mkdir()
+        give_to(NOBODY, theirs)
+        for made in (theirs, theirs / "a/cache"):
+            told = call("mark-cache", made, code=2)
+            assert f"TSDUEL_CACHE: {theirs} belongs to another user, who could change what is built there" in told
+        call("mark-cache", tmp_path / "tmp/ours")
+        assert (tmp_path / "tmp/ours" / MARKER).exists()
+
     def test_a_marker_that_is_a_link_or_says_something_else_does_not_count(self, tmp_path, cache):
         """Only ours does."""
         foreign = tmp_path / "foreign"

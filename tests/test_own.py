@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gzip
 import json
+import os
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -125,7 +126,10 @@ def test_a_plain_file_has_a_query_a_line(tmp_path):
         ("queries:\n  - {name: a, query: x, weight: 0}\n", "q.yml:2: weight 0 of a is no number above 0"),
         ("queries:\n  - {name: a, query: x, window: 1h}\n", "q.yml:2: window '1h': write `any 1h`"),
         ("queries:\n  - {name: a, query: x, window: any 1parsec}\n", "'1parsec' is no duration"),
+        (yaml_of("x").replace("name: a", "step: 0s\n    name: a"), "q.yml:2: '0s' is no duration"),
+        (yaml_of('cpu_usage_user{hostname="{{host:0}}"}'), "a wants 0 values of {{host:0}}"),
         ("queries: [\n", "not YAML"),
+        ("queries: " + 9999 * "[", "q.yml: not YAML: it is nested too deeply"),
         ("queries: []\n", "queries: is a list with at least one entry"),
         ("", "it is empty; queries.file needs at least one query"),
     ],
@@ -203,12 +207,37 @@ def test_what_cannot_be_replayed_is_counted_and_said(tmp_path):
     assert "1 request left out, log-up first: it reads up, which the data does not have" in asked.left_out[2]
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (logged(step="abc"), "'abc' is no number of seconds"),
+        (logged(step=-5), "'-5' is no number of seconds"),
+        (logged(start=[]), "'[]' is no time"),
+        (logged("inf"), "'inf' is no time"),
+        ("/api/v1/query_range?query=x&start=1762000000&end=1762000060&step=x", "'x' is no number of seconds"),
+        ("/api/v1/query?query=x&time=1e999", "'1e999' is no time"),
+        ("http://[::1/api/v1/query?query=x", "it is no URL (Invalid IPv6 URL)"),
+        ('{"params":' * 9999, "it is cut off, and no JSON"),
+    ],
+)
+def test_a_line_of_nonsense_is_one_that_cannot_be_replayed(tmp_path, line, why):
+    """The rest of the log is asked all the same."""
+    asked = asked_of(tmp_path / "log", logged() + line, "log")
+    assert [query.name for query in asked.queries] == ["log-sum-cpu_usage_user"]
+    assert asked.left_out == (f"{tmp_path}/log:2: 1 line cannot be replayed: {why}",)
+
+
 def test_victoriametrics_top_queries_are_a_log(tmp_path):
     """A query that is in several of its lists is asked as often as it was counted, over its time range."""
     entry = {"query": "avg(cpu_usage_user)", "timeRangeSeconds": 3600, "count": 7}
-    text = json.dumps({"topByCount": [entry], "topByAvgDuration": [entry], "topBySumDuration": []})
-    (query,) = asked_of(tmp_path / "log", text, "log").queries
+    wrong = [5, entry | {"timeRangeSeconds": "x"}, entry | {"count": None}]
+    text = json.dumps({"topByCount": [entry], "topByAvgDuration": [*wrong, entry], "topBySumDuration": 0})
+    asked = asked_of(tmp_path / "log", text, "log")
+    (query,) = asked.queries
     assert (query.weight, query.templates[0].length_s) == (7, 3600)
+    assert [sentence.rpartition(": ")[2] for sentence in asked.left_out] == [
+        "it has no query", "'x' is no number of seconds", "'None' is no number of seconds"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -241,6 +270,7 @@ def test_rules_weigh_their_evaluations_a_second():
     [
         ("groups:\n- name: a\n  rules:\n  - {alert: A}\n", "r.yml:4: rule A has no `expr:`"),
         ("groups:\n- name: a\n  rules:\n  - {expr: x}\n", "r.yml:4: a rule has either `alert:` or `record:`"),
+        ("groups:\n- name: a\n  interval: 0s\n  rules: []\n", "r.yml:2: '0s' is no duration"),
         ("groups:\n- name: a\n  interval: soon\n  rules: []\n", "r.yml:2: 'soon' is no duration"),
         ("rules: []\n", "groups: is a list"),
         ("groups:\n- name: a\n  rules:\n  - {alert: A, exp: x}\n", "r.yml:4: exp: unknown key of a rule"),
@@ -336,11 +366,38 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
     assert targets["victoriametrics"].write_path == "/api/v1/import"
 
 
+def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
+    """Half a file of it is no error: the data are read again. The file is whole or as before."""
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
+    found = {"start": 0, "end": 1, "names": [], "labels": {}, "plain": True} | {
+        name: getattr(dumped(), name) for name in ("key", "format", "lines", "samples", "series", "late", "numberless")
+    }
+    monkeypatch.setattr(dump, "_agent", lambda *_, **__: json.dumps(found | {"duplicates": 0}))
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "new"))
+    (tmp_path / "d.json").write_text("x")
+    dump.read.__wrapped__(str(tmp_path / "d.json"))
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0  # the user's data lie there
+    monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path))
+    (tmp_path / "workload").mkdir()
+    known, data = tmp_path / "workload/dumps.json", tmp_path / "d.json"
+    known.write_text('{"/d.json 1 2": {"key": "k", "for')
+    data.write_text("x")
+    assert dump.read.__wrapped__(str(data)).lines == 9
+    assert [key.split()[0] for key in json.loads(known.read_text())] == [str(data)]
+    monkeypatch.setattr(os, "fsync", lambda _: 1 / 0)  # as a kill there
+    data.write_text("xy")
+    with pytest.raises(ZeroDivisionError):
+        dump.read.__wrapped__(str(data))
+    assert len(json.loads(known.read_text())) == 1
+
+
 def test_a_dump_that_a_database_does_not_keep_is_refused():
     """In the future, or before its retention; without the flag the adapter keeps a hundred years."""
     assert refused_dump(dumped()) == []
     (future,) = refused_dump(dumped(end_ms=4102444800000))
     assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps"
+    (nanoseconds,) = refused_dump(dumped(end_ms=1749517200500 * 10**6))
+    assert "samples up to the year 55,441,963 lie in the future" in nanoseconds
     (old,) = refused_dump(dumped(), flags=["-retentionPeriod=1d"])
     assert "samples from 2025-06-10T00:00:00Z on lie outside -retentionPeriod=1d, which keeps those from " in old
     assert refused_dump(dumped(), flags=["-retentionPeriod=100y"]) == []

@@ -96,6 +96,9 @@ def two_clients(run):
                 shutil.copy(alone, path.parent / variant / f"load-host1.{suffix}")
                 alone.rename(path.parent / variant / f"load-host2.{suffix}")
         path.write_text(json.dumps(block))
+    facts = json.loads((run / "raw/host1.json").read_text())
+    why = {"link": {"round_trip_ms": 0.25}, "pin": {"reason": "its CPUs are of several kinds"}}
+    (run / "raw/host3.json").write_text(json.dumps(facts | why))
     path = run / "raw/host1/workload.json"
     made = json.loads(path.read_text())
     path.write_text(json.dumps(made | {"data": [], "groups": [made["data"][0] | {"host": "host2"}]}))
@@ -118,6 +121,7 @@ def test_several_clients_that_loaded_are_added_and_named(tmp_path):
         "with 4 workers on each of 2 clients (mean rate",
         "Load: 4 workers on each of 2 clients, batches",
         "sha256 of the data (victoriametrics, host2)",
+        " CPUs, 0.25 ms away, its CPUs are of several kinds)",
     ):
         assert said in found
         assert said not in text(alone)
@@ -162,14 +166,21 @@ def test_what_differs_is_short_and_in_full_below(tmp_path):
         plan["variants"][1]["components"][0] |= {"flags": ["-search.disableCache", "-x=a|b"], "env": {"GOGC": "50"}}
         plan["asked"]["knobs"] = {"BLOCKS": "6", "SET": "workload.scale=9 design.seed=2"}
 
-    found = text(made(tmp_path, lambda run: edit_plan(run, flagged)))
+    def changed(run):
+        edit_plan(run, flagged)
+        facts = json.loads((run / "raw/host1.json").read_text())
+        facts["pin"]["reason"] = "8 of 16 CPUs are used: the fast cores of one NUMA node"
+        (run / "raw/host1.json").write_text(json.dumps(facts))
+
+    found = text(made(tmp_path, changed))
     above, below = found.split("## What differs")[1].split("<details>")[:2]
     assert re.search(r"\| flags +\| none +\| `-search\.disableCache", above)
     assert re.search(r"\| environment +\| none +\| `GOGC=50`", above)
     assert "| baseline0000… |" in above
     assert f"{'baseline':0<64}" in below
     assert re.search(r"\| Go +\| go1\.25\.5 +\|\n", below)
-    assert re.search(r"pins in the duel +\| server on CPU 2, 3, 4, 5, 6, 7, client on CPU 0, 1", below)
+    pinned = r"server on CPU 2, 3, 4, 5, 6, 7, client on CPU 0, 1 \(8 of 16 CPUs are used: [^(|]+\)"
+    assert re.search(rf"pins in the duel +\| {pinned} +\|", below)
     assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
 
 

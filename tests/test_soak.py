@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -85,6 +88,18 @@ def test_fewer_than_four_hours_are_not_judged():
     assert (shortest.verdict, shortest.slope, shortest.reached_h) == ("short", None, None)
 
 
+def test_what_is_not_judged_is_named_beside_what_is(tmp_path):
+    """A version that was sampled for five hours is judged, also where the other one was cut off after one."""
+    table = pd.concat([windows(6, 1e6), windows(1, 1e6, variant="candidate", seed=2)])
+    (tmp_path / "stats").mkdir()
+    (tmp_path / soak.FILE).write_text(json.dumps([asdict(slope) for slope in soak.slopes(table)]))
+    labels = {"baseline": "v1", "candidate": "v2"}
+    lines = section.sentences(SimpleNamespace(run=SimpleNamespace(path=tmp_path), labels=labels, baseline="baseline"))
+    assert lines[0].startswith("**Not judged is v2**: 0.90 hours of it were sampled, and a slope of less than 4 is of ")
+    assert lines[1].startswith("v1: memory grows by ")
+    assert len(lines) == 2
+
+
 def test_a_difference_has_the_interval_of_both():
     """Of slopes of 1 and 4 MB an hour it is 3, wider than either."""
     one, four = (next(soak.slopes(windows(6, slope, seed=seed))) for slope, seed in ((1e6, 1), (4e6, 2)))
@@ -113,6 +128,9 @@ def test_the_experiment_is_long_enough_to_be_judged():
     """Each version is sampled for four hours in one start, without the time in which caches fill."""
     mixed = yaml.safe_load((PROJECT / "experiments/soak.yml").read_text())["mixed"]
     assert mixed["seconds"] * (1 - soak.SETTLING) / 3600 > soak.LEAST_HOURS
+    said = re.search(r"`mixed.seconds` .*; ([0-9,]+) at least for a verdict", (PROJECT / "docs/soak.md").read_text())
+    (slope,) = soak.slopes(windows(int(said[1].replace(",", "")) / 3600, 1e6))
+    assert slope.verdict == "grows"
 
 
 @pytest.fixture

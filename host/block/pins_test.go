@@ -1,7 +1,10 @@
 package block
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,6 +39,21 @@ func TestPinsGiveTheClientAQuarterInWholeCores(t *testing.T) {
 			!strings.HasPrefix(pin.Reason, c.reason) || (c.reason == "") != (pin.Reason == "") {
 			t.Errorf("%v of %v: %+v, %v", c.wanted, c.cores, pin, err)
 		}
+	}
+	// Of two NUMA nodes only one is used, and the report says so.
+	sys := t.TempDir()
+	t.Setenv("TSDUEL_SYS", sys)
+	for node, cpus := range map[string]string{"node0": "0", "node1": "1-3"} {
+		dir := filepath.Join(sys, "devices/system/node", node)
+		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "cpulist"), []byte(cpus), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin, err := pins(record.Pin{Mode: "auto"}, [][]int{{0}, {1}, {2}, {3}}, nil)
+	if err != nil || fmt.Sprint(pin.Server, pin.Client) != "[1 2] [3]" ||
+		pin.Reason != "3 of 4 CPUs are used: the fast cores of one NUMA node" {
+		t.Errorf("%+v, %v", pin, err)
 	}
 	if _, err := pins(record.Pin{Mode: "fixed", Server: []int{7}, Client: []int{0}}, [][]int{{0}, {1}}, nil); err == nil ||
 		err.Error() != "host.pin names CPU 7, and this machine lets us have [0 1]" {

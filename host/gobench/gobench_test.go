@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -26,6 +27,9 @@ const small = `package work
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -42,6 +46,10 @@ func spin(n int) {
 func TestMain(m *testing.M) {
 	if _, err := os.Stat("left-behind"); err == nil || os.Getenv("GOGC") != "" {
 		panic("the directory or the environment is not clean")
+	}
+	pid, _ := os.ReadFile(os.Getenv("TSDUEL_SCRATCH") + "/escaped")
+	if running, _ := os.ReadFile("/proc/" + string(pid) + "/cmdline"); len(running) > 0 && len(pid) > 0 {
+		panic("what another process has left runs beside this one")
 	}
 	fmt.Printf("at=%d\n", time.Now().UnixNano())
 	file, _ := os.Stat(os.Args[0])
@@ -77,6 +85,14 @@ func BenchmarkSlowSetup(b *testing.B) {
 	time.Sleep(150*time.Millisecond)
 	b.ResetTimer()
 	for range b.N { spin(1000) }
+}
+
+func BenchmarkEscapes(b *testing.B) {
+	c := exec.Command("sleep", "600")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil { b.Fatal(err) }
+	_ = os.WriteFile(os.Getenv("TSDUEL_SCRATCH") + "/escaped", []byte(strconv.Itoa(c.Process.Pid)), 0o600)
+	for range b.N { spin(10) }
 }
 
 func BenchmarkFails(b *testing.B)  { b.Fatal("the cluster is down") }
@@ -360,6 +376,15 @@ func TestEachProcessHasACopyOfItsOwn(t *testing.T) {
 	}
 }
 
+// What a benchmark has started in a session of its own does not run beside the next process, nor afterwards.
+func TestNothingRunsBesideTheNextTurn(t *testing.T) {
+	r := newRun(t, "^BenchmarkEscapes$", nil, 10, 11).begin()
+	r.good(r.block(1, "measured"))
+	if left, err := proc.EndStrays(r.Scratch); left > 0 || err != nil {
+		t.Errorf("%d are left, %v", left, err)
+	}
+}
+
 // A benchmark that fails, skips, ends early or prints nothing fails its variant, with the reason.
 func TestWhatMeasuredNothing(t *testing.T) {
 	for bench, want := range map[string]string{
@@ -369,7 +394,7 @@ func TestWhatMeasuredNothing(t *testing.T) {
 		"^BenchmarkPanics$": "the warm-up of ^BenchmarkPanics$ ended with exit code 2: panic: index out of range",
 		"^BenchmarkLeaves$": "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
 		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; " +
-			"there are: BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
+			"there are: BenchmarkEscapes, BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
 		"^BenchmarkSleeps$": `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 4 s \(watchdog.idle_s\)`,
 		"^BenchmarkSpins$":  `the warm-up of ^BenchmarkSpins$ did not end: no output for 4 s \(watchdog.silent_s\)`,
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"tsduel/host/openloop"
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // Unpacked unpacks FILE.zst into a pipe; wait closes it and returns the error. For other files feed is nil.
@@ -47,6 +48,19 @@ func Unpacked(path string) (feed *os.File, wait func() error, err error) {
 		done <- err
 	}()
 	return feed, func() error { _ = feed.Close(); return <-done }, nil
+}
+
+// mostAhead is how long a client waits for its instant, which lies 0.2 s ahead.
+const mostAhead = 10 * time.Second
+
+// time is the instant by this machine's clock, also if the clock is set afterwards.
+func (i Instant) time() (time.Time, error) {
+	ahead := time.Until(time.Unix(0, i.At))
+	if ahead > mostAhead {
+		return time.Time{}, record.FailedError("the clock of a host was set by about %.0f s while clients agreed when to "+
+			"begin: have it stand still (chrony, ntpd); the same command with RUN= goes on", ahead.Seconds())
+	}
+	return time.Now().Add(ahead), nil
 }
 
 // held is a command that has stopped itself before its program began.
@@ -108,8 +122,12 @@ func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
 	if client == nil {
 		return fmt.Errorf("process %d is not held here", at.Client)
 	}
+	begin, err := at.time()
+	if err != nil {
+		return err
+	}
 	select {
-	case <-time.After(time.Until(time.Unix(0, at.At))):
+	case <-time.After(time.Until(begin)):
 	case <-h.ctx.Done():
 		return h.ctx.Err()
 	}
@@ -172,7 +190,11 @@ func (h *Here) Loop(at Instant, looped *Looped) error {
 	h.mutex.Lock()
 	c := h.clients[at.Client]
 	h.mutex.Unlock()
-	c.at <- time.Unix(0, at.At)
+	begin, err := at.time()
+	if err != nil {
+		return err
+	}
+	c.at <- begin
 	<-c.ended
 	*looped = c.looped
 	return c.err

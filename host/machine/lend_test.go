@@ -218,6 +218,12 @@ func TestHeldClient(t *testing.T) {
 			if text, err := os.ReadFile(log); err != nil || len(text) != 0 {
 				t.Errorf("%q %v", text, err)
 			}
+			// A clock that was set would have it wait for hours, and the other clients with it.
+			var stop *record.Stop
+			if err := m.LetGo(Instant{other, time.Now().Add(time.Hour).UnixNano()}, &Ran{}); !errors.As(err, &stop) ||
+				stop.Code != record.ExitFailed || !strings.Contains(err.Error(), "the clock of a host was set by about 3600 s") {
+				t.Fatal(err)
+			}
 			if err := m.Kill(other, &None{}); err != nil {
 				t.Error(err)
 			}

@@ -17,7 +17,8 @@ import (
 )
 
 // Describe describes this machine and the disk of dir, where the databases' data will lie. Facts.CPUs counts
-// the CPUs that may be used: an affinity or a control group (CPULimit) may allow fewer than the machine has.
+// the CPUs that may be used: an affinity or a control group (CPULimit) may allow fewer than the machine has. Pin
+// says what there is to say of them where nothing is pinned.
 func Describe(dir string) (*record.Facts, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -40,6 +41,9 @@ func Describe(dir string) (*record.Facts, error) {
 		Virtualization: virtualization(cpuinfo), Governor: governors(), TransparentHugepage: hugepage,
 		Filesystem:    cmp.Or(filesystems[int64(disk.Type)], fmt.Sprintf("%#x", disk.Type)),
 		DiskFreeBytes: int64(disk.Bavail) * disk.Bsize, Cgroup: "none", Environment: proc.Environment(),
+	}
+	if _, left := proc.Alike(proc.Siblings()); left != "" {
+		f.Pin.Reason = "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
 	}
 	if g := proc.Ours(); g != nil {
 		f.Cgroup = g.Kind

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tsduel/host/proc"
 )
 
 // host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is
@@ -152,6 +154,15 @@ func TestDescribe(t *testing.T) {
 		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||
 		f.CPUs != 1 {
 		t.Errorf("%+v", f)
+	}
+	if f.Pin.Reason != "" {
+		t.Error(f.Pin.Reason)
+	}
+	write(t, sys, "devices/cpu_atom/cpus", "0\n") // if there is but one CPU, all are alike
+	f, err = Describe(t.TempDir())
+	want := "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
+	if err != nil || len(proc.Allowed()) > 1 && f.Pin.Reason != want {
+		t.Error(f.Pin.Reason, err)
 	}
 	if _, err := Describe("/no/such"); err == nil {
 		t.Error("a directory that is not there has a disk")

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "parent": // starts a child as we do, says its number, and is killed
-			p, err := Start(Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test"})
+			p, err := Start(Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test"})
 			fmt.Println(p.Pid, err)
 			time.Sleep(time.Minute)
 			return
@@ -73,6 +73,7 @@ func exitOf(t *testing.T, p *Process) Exit {
 	return exit
 }
 
+// gone waits for the end of a process, which does not come by itself in this time.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -92,7 +93,7 @@ func TestStart(t *testing.T) {
 	if code := exitOf(t, shell(t, "kill -KILL $$")).Code; code != 137 {
 		t.Error(code)
 	}
-	p := shell(t, "sleep 60")
+	p := shell(t, "sleep 600")
 	s, err := Stat(p.Pid)
 	if err != nil || s.Session != p.Pid || !alive(p) {
 		t.Errorf("%+v %v", s, err)
@@ -135,14 +136,14 @@ func TestNothingEscapes(t *testing.T) {
 		_ = os.Remove(file)
 		return pid
 	}
-	p := shell(t, "sleep 60 & echo $! >"+file+"; wait")
+	p := shell(t, "sleep 600 & echo $! >"+file+"; wait")
 	child := read()
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, child)
 
-	p = shell(t, "setsid sh -c 'echo $$ >"+file+"; exec sleep 60' & sleep 0.1")
+	p = shell(t, "setsid sh -c 'echo $$ >"+file+"; exec sleep 600' & sleep 0.1")
 	child = read()
 	exitOf(t, p)
 	if child == 0 || unix.Kill(child, 0) != nil {
@@ -158,7 +159,7 @@ func TestNothingEscapes(t *testing.T) {
 // end, and by descent where there are no groups.
 func TestKillEndsOtherSessions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	escapes := "setsid sh -c 'echo $$ >" + file + ".partial; mv " + file + ".partial " + file + "; exec sleep 60' & "
+	escapes := "setsid sh -c 'echo $$ >" + file + ".partial; mv " + file + ".partial " + file + "; exec sleep 600' & "
 	child := func() (pid int) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); pid == 0; time.Sleep(5 * time.Millisecond) {
@@ -200,8 +201,8 @@ func TestKillEndsOtherSessions(t *testing.T) {
 
 // EndStrays ends the processes with the Mark of a scratch directory, and no others.
 func TestStrays(t *testing.T) {
-	ours, others := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test/a"}),
-		start(t, Command{Argv: []string{"/bin/sleep", "60"}, Scratch: "/test/a/b"})
+	ours, others := start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a"}),
+		start(t, Command{Argv: []string{"/bin/sleep", "600"}, Scratch: "/test/a/b"})
 	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
 		t.Error(count, err)
 	}

@@ -190,13 +190,17 @@ func (p *Plan) Variant(name string) (Variant, bool) {
 
 // MayBeEmpty says whether answers to a query type, over any window, may have no data.
 func (p *Plan) MayBeEmpty(queryType string) bool {
-	asked := QueryType{Name: queryType}.TSBS()
-	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && t.MayBeEmpty })
+	return p.has(queryType, func(t QueryType) bool { return t.MayBeEmpty })
 }
 
-// AllMayBeEmpty says whether all answers to a query type may have no data.
+// AllMayBeEmpty says whether all answers to a query type, over any window, may have no data.
 func (p *Plan) AllMayBeEmpty(queryType string) bool {
-	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.Name == queryType && t.Quiet })
+	return p.has(queryType, func(t QueryType) bool { return t.Quiet })
+}
+
+func (p *Plan) has(queryType string, what func(QueryType) bool) bool {
+	asked := QueryType{Name: queryType}.TSBS()
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && what(t) })
 }
 
 // LoadPlan reads a run's plan.

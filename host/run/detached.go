@@ -39,7 +39,7 @@ type Detached struct {
 
 // NewDetached of a host's part of a run in a cache; lost are blocks of other hosts.
 func NewDetached(runDir, cache, host string, lost ...string) (*Detached, error) {
-	runDir, err := filepath.Abs(runDir)
+	runDir, err := filepath.Abs(realPath(runDir))
 	if err != nil {
 		return nil, err
 	}

@@ -44,12 +44,18 @@ type driver struct {
 	locks       []*os.File // nil until this run has the machine and the cache; held to the end
 }
 
+// realPath follows the links in a path, so that a run has one name in locks.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
 // Run runs every block that the plan gives to this host and that is not finished, and returns the exit code
 // of the program. Finished blocks are the directories raw/HOST/BBB; an interrupted block is run again.
 func Run(ctx context.Context, runDir, cache string, share Share, kinds map[string]Kind) int {
-	if absolute, err := filepath.EvalSymlinks(runDir); err == nil {
-		runDir, _ = filepath.Abs(absolute)
-	}
+	runDir, _ = filepath.Abs(realPath(runDir))
 	d := &driver{share: share, blocks: map[int]*record.Block{}}
 	d.RunDir, d.Raw = runDir, record.RawDir(runDir, share.Host)
 	d.Events = record.NewEvents(runDir, d.Raw, os.Getenv("TSDUEL_SCREEN") != "")

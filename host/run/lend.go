@@ -153,7 +153,7 @@ func (d *driver) check(there *machine.There, sums map[string]string) error {
 		return err
 	}
 	facts.Host, facts.InstructionsWhy = there.Host, apartWhy
-	facts.Pin = record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: "no client runs here"}
+	facts.Pin = record.Pin{Mode: "off", Server: []int{}, Client: []int{}, Reason: facts.Pin.Reason}
 	facts.Link = &record.Link{Address: d.Lent.Hosts[there.Host], RoundTripMS: roundTrip * 1e3, ClockAheadMS: ahead * 1e3}
 	return d.writeFacts(&facts)
 }

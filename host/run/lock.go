@@ -170,7 +170,7 @@ func isAt(f *os.File, path string) bool {
 // lockCache takes the lock of a cache: its holder may end all processes that use its scratch directory.
 func lockCache(ctx context.Context, cache, runDir string, patience time.Duration) (*os.File, error) {
 	path := filepath.Join(cache, "run.lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|carefully, 0o600)
 	if err != nil {
 		return nil, record.UserError("the cache cannot be written to: %v", err)
 	}

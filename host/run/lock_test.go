@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"tsduel/host/proc"
 
@@ -64,6 +65,15 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 	must(t, unix.Mkfifo(path, 0o666))
 	_, err = lockMachine(t.Context(), "/run", "tsbs")
 	refuses(err)
+	if _, known := holderOf(path); known { // nor does who only looks wait for somebody who writes
+		t.Error("a pipe names nobody")
+	}
+
+	must(t, os.Symlink(victim, filepath.Join(dir, "run.lock")))
+	if _, err := lockCache(t.Context(), dir, "/run", 0); err == nil {
+		t.Error("a link is no lock of a cache")
+	}
+	keeps()
 
 	// A file that was removed meanwhile is made anew.
 	must(t, os.Remove(path))
@@ -73,4 +83,29 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 		t.Error("what is locked is not what lies there")
 	}
 	must(t, taken.Close())
+}
+
+// Whoever reaches a run through a link waits for the driver that a killed parent has left: the lock has the
+// directory's own name.
+func TestALinkToARunIsThatRun(t *testing.T) {
+	f := newFixture(t, 1, 0)
+	f.write()
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(filepath.Dir(f.dir), link))
+	d, err := NewDetached(filepath.Join(link, filepath.Base(f.dir)), f.cache, "host1")
+	must(t, err)
+	orphan, err := lockMachine(t.Context(), f.dir, "tsbs")
+	must(t, err)
+	ended := make(chan bool, 2)
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		ended <- true
+		must(t, orphan.Truncate(0))
+	}()
+	d.awaitOrphan(startPatience)
+	ended <- false
+	if !<-ended {
+		t.Error("it did not wait")
+	}
+	must(t, orphan.Close())
 }

@@ -562,7 +562,7 @@ func TestTheCacheIsTrimmed(t *testing.T) {
 	}
 	names := []string{"variants/00000000000000ba", "workload/0000000000000001", "src/0000000000000002.git",
 		"variants/0000000000000003", "tsbs/0000000000000004", "agent/0000000000000005", "variants/0000000000000006",
-		"variants/mine", "variants/0000000000000007.partial.abc"}
+		"variants/mine", "variants/0000000000000007.partial.abc", "workload/dump.1.new"}
 	for i, name := range names {
 		put(name, time.Duration(20-i)*day)
 	}
@@ -599,25 +599,37 @@ func TestTheCacheIsTrimmed(t *testing.T) {
 	if said != nil {
 		t.Errorf("said %v", said)
 	}
-	// Nine entries of a megabyte: the oldest goes that this run does not use.
-	want(trimTo(8.5), 1)
-	wantIn(t, said[0], "and its limit is 8.5 MB (CACHE_LIMIT): removed what was not used for longest: "+
+	// Eleven entries of a megabyte: the oldest goes that this run does not use.
+	want(trimTo(10.5), 1)
+	wantIn(t, said[0], "and its limit is 10 MB (CACHE_LIMIT): removed what was not used for longest: "+
 		"workload/0000000000000001 (1.0 MB, last used "+time.Now().Add(-19*day).UTC().Format(time.DateOnly)+")")
 	// A clone stays while anything is being built, and a binary while it is being built.
 	must(t, os.WriteFile(filepath.Join(f.cache, "variants/0000000000000003.lock"), nil, 0o644))
 	building, err := os.Open(filepath.Join(f.cache, "variants/0000000000000003.lock"))
 	must(t, err)
 	must(t, unix.Flock(int(building.Fd()), unix.LOCK_EX))
-	want(trimTo(6.5), 1, 4, 5)
+	want(trimTo(8.5), 1, 4, 5)
 	building.Close()
-	// Entries of this run stay, those that were used within the hour, and those that are not ours or incomplete.
+	// Entries of this run stay, those that were used within the hour, those that are not ours, and one that is
+	// being built. What a killed build or reading has left goes.
 	must(t, os.MkdirAll(filepath.Join(f.cache, "variants/.removed.0000000000000010/x"), 0o500))
-	want(trimTo(0.001), 1, 2, 3, 4, 5, 6)
+	must(t, os.WriteFile(filepath.Join(f.cache, "variants/0000000000000007.lock"), nil, 0o644))
+	building, err = os.Open(filepath.Join(f.cache, "variants/0000000000000007.lock"))
+	must(t, err)
+	must(t, unix.Flock(int(building.Fd()), unix.LOCK_EX))
+	want(trimTo(0.001), 1, 3, 4, 5, 6, 9)
+	building.Close()
+	want(trimTo(0.001), 1, 2, 3, 4, 5, 6, 8, 9)
 	wantIn(t, said[0], " stay: 1.0 MB are Go's own, the rest is this run's or was used within the hour; "+
 		"give a larger CACHE_LIMIT")
 	if left := matching(filepath.Join(f.cache, "variants"), ".removed.*"); left != nil {
 		t.Errorf("left: %v", left)
 	}
+	// What an interrupted run has left in scratch counts.
+	must(t, os.MkdirAll(filepath.Join(f.cache, "scratch/data"), 0o700))
+	must(t, os.WriteFile(filepath.Join(f.cache, "scratch/data/part"), make([]byte, 1_000_000), 0o600))
+	want(trimTo(3.5), 1, 2, 3, 4, 5, 6, 8, 9)
+	wantIn(t, strings.Join(said, ""), "the cache takes 4.0 MB with the data of this run")
 	info, err := os.Stat(filepath.Join(f.cache, names[0], usedMark))
 	if err != nil || time.Since(info.ModTime()) > time.Minute {
 		t.Error("what this run uses does not count as used now")

@@ -17,9 +17,10 @@ import (
 
 // Directories of the cache whose entries may be removed, and Go's own caches, which every build needs.
 var (
-	trimmed  = []string{"workload", "tsbs", "variants", "agent", "src"}
-	staying  = []string{"go", "toolchain", "bin"}
-	entryRE  = regexp.MustCompile(`^[0-9a-f]{16}(\.git)?$`)
+	trimmed = []string{"workload", "tsbs", "variants", "agent", "src"}
+	staying = []string{"go", "toolchain", "bin"}
+	// Also what a killed build, or a killed reading of a user's data, has left.
+	entryRE  = regexp.MustCompile(`^([0-9a-f]{16})(\.git|\.partial\..+)?$|^dump\..+\.new$`)
 	usedMark = ".used" // the time of this file in an entry is when the entry was last used
 )
 
@@ -142,13 +143,13 @@ func needs(spec record.Spec) (needed map[string]bool, coming int64) {
 // list returns all entries, the least recently used first.
 func list(cache string) (entries []entry) {
 	for _, kind := range trimmed {
-		// Not through a link: others may use what it leads to. Other names are of incomplete entries, or not ours.
+		// Not through a link: others may use what it leads to. Other names are not ours.
 		if info, err := os.Lstat(filepath.Join(cache, kind)); err != nil || !info.IsDir() {
 			continue
 		}
 		for _, dir := range matching(filepath.Join(cache, kind), "*") {
 			info, err := os.Lstat(dir)
-			if err != nil || !info.IsDir() || !entryRE.MatchString(filepath.Base(dir)) {
+			if err != nil || info.Mode()&os.ModeSymlink != 0 || !entryRE.MatchString(filepath.Base(dir)) {
 				continue
 			}
 			used := info.ModTime()
@@ -170,7 +171,7 @@ func evict(cache, name string) bool {
 	// A build takes the lock of the entry that it makes. Held until the entry is gone.
 	var locks []string
 	if kind != "workload/" {
-		locks = append(locks, strings.TrimSuffix(from, ".git")+".lock")
+		locks = append(locks, filepath.Join(cache, kind, entryRE.FindStringSubmatch(key)[1]+".lock"))
 	}
 	if kind == "src/" { // a build has its work tree from the clone
 		locks = append(locks, matching(filepath.Join(cache, "variants"), "*.lock")...)

@@ -29,7 +29,12 @@ type Shape struct {
 	EscapedPct  float64 `json:"escaped_pct"` // of the values of labels: they need escaping
 	ChurnPct    float64 `json:"churn_pct"`   // of the targets get another pod every ChurnEveryS
 	ChurnEveryS float64 `json:"churn_every_s"`
+
+	pods []pod // of each target
 }
+
+// pod is a target's, after so many turns of churn.
+type pod struct{ turns, generation uint64 }
 
 // bounds are of client_golang's default histogram.
 var bounds = []string{"0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"}
@@ -48,6 +53,7 @@ func MakeShape(ctx context.Context, shape, cache string) (*Dump, error) {
 
 // Write writes the lines in order of time. The same shape always gives the same bytes.
 func (s *Shape) Write(to io.Writer) error {
+	s.pods = make([]pod, s.Targets)
 	w := bufio.NewWriterSize(to, 1<<20)
 	for at := s.Start; at < s.End; at += s.IntervalS {
 		for target := range s.Targets {
@@ -98,16 +104,14 @@ func (s *Shape) scrape(w *bufio.Writer, target int, at int64) error {
 
 // labels writes those of a target at a time. After a churn it has another pod.
 func (s *Shape) labels(target int, at int64) string {
-	generation := 0
-	if s.ChurnEveryS > 0 {
-		for turn := range uint64(float64(at-s.Start) / s.ChurnEveryS) {
-			if float64(s.drawn(4, turn, uint64(target))%10_000) < s.ChurnPct*100 {
-				generation++
-			}
+	pod := &s.pods[target]
+	for ; s.ChurnEveryS > 0 && pod.turns < uint64(float64(at-s.Start)/s.ChurnEveryS); pod.turns++ {
+		if float64(s.drawn(4, pod.turns, uint64(target))%10_000) < s.ChurnPct*100 {
+			pod.generation++
 		}
 	}
 	pairs := []string{"job", "shape", "instance", fmt.Sprintf("host_%d:9100", target), "pod",
-		fmt.Sprintf("app-%d-%d", target, generation)}
+		fmt.Sprintf("app-%d-%d", target, pod.generation)}
 	for i := range s.Labels {
 		pairs = append(pairs, fmt.Sprintf("label_%d", i), s.value(target, i))
 	}

@@ -3,10 +3,12 @@ package workload
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func shaped(change func(*Shape)) Shape {
@@ -87,5 +89,29 @@ func TestTargetsComeAndGoWithChurn(t *testing.T) {
 	}
 	if len(pods) < 100+3*10 || len(pods) > 100+3*30 {
 		t.Error(len(pods))
+	}
+}
+
+// Pods that come and go every second for weeks are drawn once each, and not again for each sample.
+func TestChurnIsDrawnOnce(t *testing.T) {
+	s := shaped(func(s *Shape) {
+		s.Targets, s.Gauges, s.Counters, s.Histograms, s.Labels = 1, 1, 0, 0, 0
+		s.End, s.IntervalS, s.ChurnPct, s.ChurnEveryS = s.Start+20*86400, 20, 50, 1
+	})
+	made := make(chan string, 1)
+	go func() { made <- linesOf(t, s) }()
+	select {
+	case text := <-made:
+		generation := 0
+		for turn := range uint64(s.End - s.IntervalS - s.Start) {
+			if s.drawn(4, turn, 0)%10_000 < 5000 {
+				generation++
+			}
+		}
+		if !strings.Contains(text[len(text)-100:], fmt.Sprintf(`pod="app-0-%d"`, generation)) {
+			t.Errorf("not generation %d: %s", generation, text[len(text)-100:])
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it draws all of them for each sample")
 	}
 }

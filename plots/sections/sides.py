@@ -89,8 +89,6 @@ def machine(source: Source) -> list[list[str]]:
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pins = [(role, pin.get(role)) for role in ("server", "client") if pin.get("server")]
     pinned = ", ".join(f"{role} on CPU {', '.join(map(str, cpus))}" for role, cpus in pins if cpus)
-    if pinned and pin.get("reason"):
-        pinned += f" ({pin['reason']})"
     limit = f", limited to {host['cpu_limit']:g}" if host.get("cpu_limit") else ""
     made = run.of_any_host("workload.json")
     hashes = [
@@ -128,7 +126,8 @@ def _hosts(source: Source) -> str:
         link = facts.get("link") or {}
         away = f"{link['round_trip_ms']:.2g} ms away" if link else ""
         model = f"{facts['cpu_model']}, {facts['cpus']} CPUs" if facts.get("cpu_model") and link else ""
-        about = ", ".join(filter(None, (model, away)))
+        mixed = (facts.get("pin") or {}).get("reason", "") if link else ""
+        about = ", ".join(filter(None, (model, away, mixed)))
         places.append(f"{', '.join(roles)} on {name}{f' ({about})' if about else ''}")
     return "; ".join(places)
 

@@ -23,11 +23,16 @@ def sentences(source: Source) -> list[str]:
     """Return a sentence for each growth, each difference between variants, and what is not judged."""
     slopes = read(source.run.path)
     lines = []
-    if any(slope.verdict == "short" for slope in slopes):
-        hours = min(slope.hours for slope in slopes)
+    short = {(slope.cell, slope.variant): slope for slope in slopes if slope.verdict == "short"}
+    if short:
+        hours = min(slope.hours for slope in short.values())
+        named = " and ".join(dict.fromkeys(_variant(source, slope) for slope in short.values()))
+        what, whose = "No slope is judged", "a variant"
+        if any((slope.cell, slope.variant) not in short for slope in slopes):
+            what, whose = f"Not judged is {named}", "it"
         lines.append(
-            f"**No slope is judged**: {numbers.number(hours, 2)} hours of a variant were sampled, and a slope of "
-            f"less than {LEAST_HOURS:g} is of caches that fill. What stands here is a look: more mixed.seconds."
+            f"**{what}**: {numbers.number(hours, 2)} hours of {whose} were sampled, and a slope of less than "
+            f"{LEAST_HOURS:g} is of caches that fill. What stands here is a look: more mixed.seconds."
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
     lines += [f"{_of(source, slope)} grows by {_change(slope)}{_reached(slope)}." for slope in grown]
@@ -77,9 +82,12 @@ def _row(source: Source, slope: Slope) -> list[str]:
     ]
 
 
+def _variant(source: Source, slope: Slope) -> str:
+    return markup.text(source.labels[slope.variant])
+
+
 def _of(source: Source, slope: Slope) -> str:
-    cell = markup.aside(markup.text(slope.cell))
-    return f"{markup.text(source.labels[slope.variant])}: {NAMES[slope.metric][0]}{cell}"
+    return f"{_variant(source, slope)}: {NAMES[slope.metric][0]}{markup.aside(markup.text(slope.cell))}"
 
 
 def _amount(slope: Slope, value: float | None, *, signed: bool = False) -> str:

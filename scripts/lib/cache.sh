@@ -45,6 +45,18 @@ is_mine() { # PATH: another user could make such a file to mislead us
   [[ -O $1 || $EUID == 0 ]]
 }
 
+refuse_others() { # DIRECTORY: ends with a sentence if it lies in another user's, where all users may write
+  real_path "$1"
+  local path=$REPLY
+  while ((${#path} > 1)); do
+    if [[ -k ${path%/*}/ && -e $path && ! -O $path && $(stat -c %u -- "$path") != 0 ]]; then
+      die "TSDUEL_CACHE: $path belongs to another user, who could change what is built there: name" \
+        "a directory of your own"
+    fi
+    path=${path%/*}
+  done
+}
+
 list_foreign() { # -> FOREIGN, the names in CACHE that are not ours
   local path part
   FOREIGN=()

@@ -52,7 +52,7 @@ def compare(environment: Mapping[str, str]) -> int:
 def new_run(environment: Mapping[str, str], command: str) -> str:
     """Return the name of a new run: the time in UTC, and what is asked."""
     given = environment.get("EXPERIMENT") or ("local" if command in {"plan", "tsbs"} else command)
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]', '-', Path(given).stem)}"
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{re.sub(r'[^A-Za-z0-9._-]', '-', Path(given).stem[:60])}"
 
 
 def bisect() -> int:

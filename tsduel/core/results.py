@@ -8,7 +8,7 @@ from tsduel.core.errors import UserError
 from tsduel.core.wording import did_you_mean
 
 # A run's name is the name of a directory, and part of commands that users copy.
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def home() -> Path:
@@ -20,7 +20,7 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     """Return results/RUN for the name of a run, `latest`, or a path that ends with one of them."""
     run_dir = home() / Path(name).name
     if not RUN_NAME.fullmatch(run_dir.name):
-        raise UserError(f"RUN: {name!r} is no name of a run; use letters, digits, dots, dashes and underscores")
+        raise UserError(f"RUN: {name!r} is no name of a run; use up to 100 letters, digits, dots, dashes, underscores")
     if run_dir.name == "latest" and (lost := lost_latest(run_dir)):
         raise UserError(lost)
     if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():

@@ -46,7 +46,6 @@ def main(run_dir: Path, environment: Mapping[str, str]) -> None:
         if environment.get("KIND") and where["kind"] == "local":
             lock.refuse_if_taken(run_dir, environment["KIND"])
         read = question.read(environment)
-        files.private_directory(cache)
         caches.own(cache, environment)
         plan = resolve(
             read.asked,

@@ -8,8 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from tsduel.core import yamls
 from tsduel.core.errors import UserError
 from tsduel.places import place as places
 from tsduel.workloads.experiment import REVISION, Experiment
@@ -76,8 +75,8 @@ def _value(text: str, where: str) -> Any:
     if text == "-":  # a list with nothing in YAML, and stdin here
         return text
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # the latter for a date like 2025-13-45
+        return yamls.load(text, where)
+    except UserError:
         raise UserError(f"{where}: {text!r} is not a value") from None
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from tsduel.core import yamls
 from tsduel.core.errors import UserError
 from tsduel.question import knobs, matrix, parameters, refusals
 from tsduel.question.experiments import find, unreadable
@@ -108,12 +108,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise unreadable(path, error.strerror) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # the latter for a date like 2025-13-45
-        where = getattr(error, "problem_mark", None)
-        line = f":{where.line + 1}" if where else ""
-        raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}") from None
+    data = yamls.load(text, str(path))
     if not isinstance(data, dict):
         raise UserError(f"{path}: an experiment is a mapping that starts with `name:`")
     return data

@@ -7,12 +7,13 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tsduel.core import caches, defaults
+from tsduel.core import caches, defaults, files
 from tsduel.core.errors import UserError
 from tsduel.core.plan import DataFile, Target
 from tsduel.core.project import PROJECT
@@ -114,7 +115,10 @@ class Dump:
 
 
 def _written(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):  # as where ms are counted in ns
+        return f"the year {1970 + seconds // 31_556_952:,}"
 
 
 def of(workload: WorkloadAsked) -> Dump | None:
@@ -164,13 +168,16 @@ def _known(verb: str, word: str, identity: str, path: str) -> Dump:
     """Ask the agent about data, unless it was asked about these before. Without an identity it is always asked."""
     cache = caches.directory(os.environ)
     known = cache / "workload" / "dumps.json"
-    dumps = json.loads(known.read_text()) if known.exists() else {}
+    dumps: dict[str, Any] = {}
+    with suppress(FileNotFoundError, ValueError):  # half of it is nothing
+        dumps = json.loads(known.read_text())
     found = dumps.get(identity)
     if not found or "numberless" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+        caches.own(cache, os.environ)
         found = json.loads(_agent(verb, word, str(cache.resolve())))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
-            known.write_text(json.dumps({**dumps, identity: found}))
+            files.write(known, json.dumps({**dumps, identity: found}))
     counts = ("lines", "samples", "series", "duplicates", "late", "numberless")
     fields = {name: found[name] for name in ("key", "format", *counts)}
     times = {"start_ms": found["start"], "end_ms": found["end"]}

@@ -8,7 +8,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from tsduel.workloads.own.query import seconds
+from tsduel.workloads.own.query import span
 
 _TOKENS = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)
@@ -124,5 +124,5 @@ def _back(tokens: list[tuple[str, str]]) -> tuple[float, float]:
     spans = [0.0]
     for (_, before), (_, word) in itertools.pairwise(tokens):
         if before.lower() in {"[", "offset"} and _DURATION.fullmatch(word):
-            spans.append(seconds(word, ""))
+            spans.append(span(word))
     return sum(spans), max(spans)

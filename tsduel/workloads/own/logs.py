@@ -5,8 +5,8 @@ latest request of the log, which is moved to the end of the data.
 """
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tsduel.core.errors import UserError
 from tsduel.core.wording import number_of
-from tsduel.workloads.own.query import Asked, Query, Template, read_text, seconds, unique
+from tsduel.workloads.own.query import Asked, Query, Template, read_text, span, unique
 
 MOST = 15
 """Queries of a log with a type of their own."""
@@ -45,16 +45,20 @@ def read(path: str) -> Asked:
     first: dict[str, int] = {}
     whole = _json(text)
     if isinstance(whole, dict) and any(kind in whole for kind in KINDS):
-        found = list(_top(whole))
+        lists = [whole.get(kind) for kind in KINDS]
+        lines = [(1, json.dumps(entry)) for entries in lists if isinstance(entries, list) for entry in entries]
+        read_line = _top
     else:
-        for number, line in enumerate(text.splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                found.append(_line(line.strip(), number))
-            except _RefusedError as why:
-                refused[str(why)] += 1
-                first.setdefault(str(why), number)
+        lines = [(at, line.strip()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+        read_line = _line
+    for number, line in lines:
+        try:
+            found.append(read_line(line, number))
+        except _RefusedError as why:
+            refused[str(why)] += 1
+            first.setdefault(str(why), number)
+    if read_line is _top:  # a query is in several of the lists
+        found = list({(request.text, request.length_s): request for request in reversed(found)}.values())[::-1]
     said = tuple(
         f"{path}:{first[why]}: {number_of(count, 'line')} cannot be replayed: {why}" for why, count in refused.items()
     )
@@ -92,20 +96,17 @@ def _query(name: str, group: list[_Request], path: str, latest: float) -> Query:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _top(whole: dict[str, Any]) -> Iterator[_Request]:
-    """Yield VictoriaMetrics' top queries; a query is in several of its lists."""
-    seen = set()
-    for kind in KINDS:
-        for entry in whole.get(kind) or []:
-            text, length_s = str(entry.get("query", "")), float(entry.get("timeRangeSeconds", 0))
-            if text and (text, length_s) not in seen:
-                seen.add((text, length_s))
-                step_s = max(1.0, length_s // 240)
-                yield _Request(1, text, float("nan"), length_s, step_s, max(1, int(entry.get("count", 1))))
+def _top(line: str, number: int) -> _Request:
+    """Read an entry of VictoriaMetrics' top queries."""
+    entry = _json(line)
+    if not isinstance(entry, dict) or not entry.get("query"):
+        raise _RefusedError("it has no query")
+    length_s, times = _number(entry.get("timeRangeSeconds", 0)), int(_number(entry.get("count", 1)))
+    return _Request(number, str(entry["query"]), math.nan, length_s, max(1.0, length_s // 240), max(1, times))
 
 
 def _line(line: str, number: int) -> _Request:
@@ -118,13 +119,15 @@ def _line(line: str, number: int) -> _Request:
     if not isinstance(params, dict) or not params.get("query"):
         raise _RefusedError("it has no params.query, and is no line of Prometheus' query log")
     begin, end = _time(params.get("start")), _time(params.get("end"))
-    step_s = float(params.get("step") or 0)
-    return _request(number, str(params["query"]), begin, end, step_s)
+    return _request(number, str(params["query"]), begin, end, _number(params.get("step") or 0))
 
 
 def _path(line: str, number: int) -> _Request:
     path = next((word for word in line.replace('"', " ").split() if word.startswith(("/", "http://", "https://"))), "")
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError as error:
+        raise _RefusedError(f"it is no URL ({error})") from None
     if not path or not parts.path.endswith(PATHS):
         kind = parts.path or "no path of a request"
         raise _RefusedError(f"{kind[:60]} is no query of Prometheus' API ({', '.join(PATHS)})")
@@ -145,22 +148,25 @@ def _request(number: int, text: str, begin: float, end: float, step_s: float) ->
     return _Request(number, text, end, length_s, step_s or _STEP_S)
 
 
-def _number(text: str) -> float:
+def _number(value: object) -> float:
     try:
-        return float(text)
+        found = float(str(value))
     except ValueError:
-        return seconds(text, "step")
+        found = span(str(value))
+    if not 0 <= found < math.inf:
+        raise _RefusedError(f"{str(value)[:40]!r} is no number of seconds")
+    return found
 
 
 def _time(value: object) -> float:
     """Return seconds since the epoch of RFC 3339 or a number; nan for nothing."""
-    if value in {None, ""}:
-        return float("nan")
+    if value is None or value == "":
+        return math.nan
     try:
-        return float(str(value))
-    except ValueError:
+        return _number(value)
+    except _RefusedError:
         pass
     try:
         return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise _RefusedError(f"{str(value)[:40]!r} is no time") from None

@@ -1,5 +1,6 @@
 """What a file of queries becomes: named queries, each a list of templates of requests."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tsduel.core import yamls
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN, MIX
 
@@ -54,10 +56,17 @@ class Asked:
 
 
 def seconds(text: object, where: str) -> float:
-    """Return the seconds of 30s, 5m or 1h30m."""
-    found = _DURATION.findall(str(text))
-    if not found or "".join(number + unit for number, unit in found) != str(text):
+    """Return the seconds of 30s, 5m or 1h30m; a UserError unless they are more than 0."""
+    if not 0 < (total := span(str(text))) < math.inf:
         raise UserError(f"{where}: {text!r} is no duration; write it like 30s, 5m or 1h30m")
+    return total
+
+
+def span(text: str) -> float:
+    """Return the seconds of a duration, nan if it is none."""
+    found = _DURATION.findall(text)
+    if not found or "".join(number + unit for number, unit in found) != text:
+        return math.nan
     return sum(float(number) * _UNITS[unit] for number, unit in found)
 
 
@@ -105,12 +114,7 @@ class _Lines(yaml.SafeLoader):
 
 def read_yaml(path: str, text: str) -> Any:
     """Return what a YAML file holds, each mapping with its line under None."""
-    try:
-        return yaml.load(text, _Lines)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+    return yamls.load(text, path, _Lines)
 
 
 def mapping(found: object, path: str, allowed: Sequence[str], what: str) -> dict[Any, Any]:

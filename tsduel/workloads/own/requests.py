@@ -144,7 +144,7 @@ def _filled(text: str, data: Data, draw: random.Random, window: tuple[float, flo
             at = window[0] if name == "start" else window[1]
             return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         values = _values(name, data)
-        if count > len(values):
+        if not 0 < count <= len(values):
             raise _RefusedError(f"wants {count} values of {match[0]}, and there are {len(values)}")
         return "|".join(_drawn(values, count, draw))
 

@@ -1,0 +1,37 @@
+"""YAML as a person writes it: what is none, or would fill the memory, is a sentence with file and line."""
+
+from typing import Any
+
+import yaml
+
+from tsduel.core.errors import UserError
+
+MOST = 1_000_000
+"""Values of a file, each as often as an alias repeats it: a line of aliases of aliases is a billion."""
+
+
+def load(text: str, where: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """Return what a text holds; a UserError names ``where`` with its line."""
+    try:
+        reader = loader(text)
+        node = reader.get_single_node()
+        if node and _size(node, {}) > MOST:
+            raise UserError(f"{where}: its aliases make more than {MOST:,} values of it; write out what is meant")
+        return reader.construct_document(node) if node else None
+    except RecursionError:
+        raise UserError(f"{where}: not YAML: it is nested too deeply; write less") from None
+    except (yaml.YAMLError, ValueError) as error:  # the latter for a date like 2025-13-45
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{where}{line}: not YAML: {getattr(error, 'problem', error)}; mend this line") from None
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node is, with those that its aliases repeat; without end if it is in itself."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = MOST + 1  # as long as it is not counted
+        inner = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, known) for part in inner)
+    return known[id(node)]
