@@ -118,9 +118,9 @@ func (d *duel) keep(queryType string, first int, sides []exchange.Side, result *
 		}
 	}
 	d.record.Types = append(d.record.Types, kept)
-	if x := result.First; x != nil {
-		d.differences = append(d.differences, record.Difference{QueryType: queryType, K: x.K, Query: x.Query,
-			Variants: x.Sides[:], Bodies: x.Bodies[:], What: x.What})
+	if result.First != nil {
+		result.First.QueryType = queryType
+		d.differences = append(d.differences, *result.First)
 	}
 	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
 	if share > bottleneck {

@@ -173,7 +173,7 @@ func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string
 	if err := read(-1); err != nil {
 		return nil, 0, err
 	}
-	if err := sleep(ctx, length); err != nil {
+	if err := record.Sleep(ctx, length); err != nil {
 		return nil, 0, err
 	}
 	seconds = time.Since(begin).Seconds()

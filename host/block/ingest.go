@@ -162,7 +162,7 @@ func (d *duel) drain(ctx context.Context, ended time.Time, samples int64, before
 	if err != nil || d.decided() {
 		return err
 	}
-	if err := sleep(ctx, time.Until(ended.Add(putOff-idleLook))); err != nil {
+	if err := record.Sleep(ctx, time.Until(ended.Add(putOff-idleLook))); err != nil {
 		return err
 	}
 	deadline, seen := ended.Add(record.Seconds(d.Plan.Settle.TimeoutS)), looks{}

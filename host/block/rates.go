@@ -315,9 +315,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 	answered, lines := 0, int64(0)
 	for i, result := range results {
 		stream := request.Streams[i]
-		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Planned: result.Planned,
-			Started: result.Started, Answered: result.Answered, Failed: result.Failed, Unstarted: result.Unstarted,
-			Queued: result.Queued, Late: result.Late, Empty: result.Empty, Failure: result.Failure,
+		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
 			Connections: stream.Connections * request.Of, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}
 		for _, times := range []struct {

@@ -135,7 +135,7 @@ func (d *duel) answersKept(v *variant) error {
 
 // readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
 func (d *duel) readCounters(ctx context.Context) error {
-	if err := sleep(ctx, time.Until(d.countersRead.Add(askAgain))); err != nil {
+	if err := record.Sleep(ctx, time.Until(d.countersRead.Add(askAgain))); err != nil {
 		return err
 	}
 	err := d.all(func(v *variant) error {

@@ -146,7 +146,7 @@ func (a *alone) files() ([]record.DataFile, error) {
 // load loads the files, one a client, lets the database settle, and checks that all samples are stored.
 func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase string) error {
 	l, err := a.loaders(files)
-	defer func() { _ = l.Kill() }()
+	defer func() { _ = l.kill() }()
 	if err != nil {
 		return err
 	}
@@ -167,20 +167,20 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	stopTicks := a.snapshots.Ticks(ctx, nil)
 	endProfile := a.profiler.read(ctx, "load", firstWindow, a.variant)
 	defer endProfile(0)
-	c := client{stallS: a.Plan.Watchdog.LoadStallS}
-	c.progress = func(int) (float64, error) {
+	w := watch{stallS: a.Plan.Watchdog.LoadStallS}
+	w.progress = func() (float64, error) {
 		err := l.bring(".csv", ".stderr")
 		done := acknowledged(l.files(".csv")...)
 		a.Events.Progress(phase, int64(done), planned)
 		return done, err
 	}
-	c.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS,
+	w.stalled = func() error {
+		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
 			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.written()))
 	}
 	s.listen(a.servers...)
 	l.letGo()
-	exit, err := c.watch(ctx, a.variant, l, 0)
+	exit, err := w.untilEnd(ctx, a.variant, l)
 	// The CPU is read before the last tick, which may have to wait for an answer.
 	if now, gone := a.cpu(); gone == nil {
 		a.keepCPU("load", now.since(cpu))
@@ -205,7 +205,7 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 		return err
 	}
 	if len(files) > 1 {
-		a.record.Clients = l.clients()
+		a.record.Clients = l.records()
 		a.record.SkewMS = skew(a.record.Clients)
 		if share, name := busiest(a.record.Clients); share > bottleneck {
 			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
@@ -265,7 +265,7 @@ func samplesSent(csvs ...string) (samples int64, word string) {
 }
 
 // sent checks the loaders' own count and complaints, before the queries take an hour on half the data.
-func (a *alone) sent(l *loaders, planned int64) error {
+func (a *alone) sent(l *clients, planned int64) error {
 	complaints, first := int64(0), ""
 	complain := func(line string) { complaints, first = complaints+1, cmp.Or(first, line) }
 	lines(func(line string) {

@@ -159,7 +159,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 			return faultf("no query was answered with data within %v s of the start: %s; %s",
 				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.front()))
 		}
-		if err := sleep(ctx, readyEvery); err != nil {
+		if err := record.Sleep(ctx, readyEvery); err != nil {
 			return err
 		}
 	}

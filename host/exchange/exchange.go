@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tsduel/host/record"
 )
 
 // Side is one of the servers. The answers of all sides are compared with those of a job's first side.
@@ -87,15 +89,7 @@ type Exchange struct {
 	NS    []int64 // service time of each side, 0 where it did not answer
 }
 
-// Difference is a pair of answers that differ.
-type Difference struct {
-	K      int    // index of the exchange
-	Query  string // the first side's, then the other's if it is another
-	Sides  [2]string
-	Bodies [2]string // their first bodyMost bytes
-	What   string
-}
-
+// bodyMost is how many bytes of a body are kept of two answers that differ.
 const bodyMost = 64 << 10
 
 // Tally is one side's part of a result.
@@ -112,7 +106,7 @@ type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally
 	Differences int // exchanges in which a side differs
-	First       *Difference
+	First       *record.Difference
 	Series      int // of the first side's first answer with data
 	Points      int
 	Elapsed     time.Duration
@@ -421,8 +415,8 @@ func compare(sides []*side, i int, result *Result) {
 			if other != query {
 				query += "\n" + other
 			}
-			result.First = &Difference{K: len(result.Exchanges) - 1, Query: query, Sides: [2]string{first.Name, s.Name},
-				Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
+			result.First = &record.Difference{K: len(result.Exchanges) - 1, Query: query, Variants: []string{first.Name, s.Name},
+				Bodies: []string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
 		}
 	}
 	if differs {

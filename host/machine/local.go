@@ -77,7 +77,7 @@ func (h *Here) Start(c Command, pid *int) error {
 		return err
 	}
 	defer log.Close()
-	p, err := Execute(c, nil, log, log)
+	p, err := execute(c, nil, log, log)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (h *Here) Start(c Command, pid *int) error {
 	return nil
 }
 
-// Execute starts a command on this machine.
-func Execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
+// execute starts a command on this machine.
+func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (h *Here) Run(c Command, said *Said) error {
 		defer file.Close()
 		files[i] = file
 	}
-	p, err := Execute(c, nil, files[0], files[1])
+	p, err := execute(c, nil, files[0], files[1])
 	if err != nil {
 		return err
 	}

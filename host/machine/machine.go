@@ -111,12 +111,11 @@ type (
 		Client int
 		At     int64
 	}
-	// Looped is the results of a client and when it began. It may use CPUs processors.
+	// Looped is the results of a client, which may use CPUs processors.
 	Looped struct {
-		Results            []*openloop.Result
-		Elapsed, ClientCPU time.Duration
-		Began              int64
-		CPUs               int
+		openloop.Totals
+		Results []*openloop.Result
+		CPUs    int
 	}
 	// Piece is a file from an offset on.
 	Piece struct {

@@ -27,6 +27,7 @@ import (
 
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // Stream is operations of one kind.
@@ -53,16 +54,10 @@ type Job struct {
 	Meet func(context.Context) (time.Time, error)
 }
 
-// Result is the result of a stream. Planned = Started + Unstarted, and Started = Answered + Failed.
+// Result is the result of a stream. Response has the waiting times of the operations that were never started.
 type Result struct {
-	Planned, Started, Answered, Failed int
-	// Unstarted had no free connection in time. Response has their waiting times until then.
-	Unstarted int
-	Queued    int    // started later than LateAfter, since no connection was free
-	Late      int    // started later than LateAfter although a connection was free: the client was late
-	Empty     int    // answers without data
-	Lines     int64  // of batches that were answered
-	Failure   string // the first one
+	record.Operations
+	Lines int64 // of batches that were answered
 	// In ns. Response: from the intended start to the end of the answer. Service: from the start to the end of
 	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
 	Response, Service, Lateness *hdrhistogram.Histogram

@@ -5,6 +5,7 @@ package record
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -275,6 +276,16 @@ func LoadBuilds(runDir string, plan *Plan) (*Builds, error) {
 		builds.TSBSBin = t.BinDir
 	}
 	return builds, nil
+}
+
+// Sleep waits for so long, unless ctx ends before.
+func Sleep(ctx context.Context, length time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(length):
+		return nil
+	}
 }
 
 // Seconds converts seconds to a time.Duration.

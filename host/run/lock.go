@@ -192,11 +192,8 @@ func waitForLock(ctx context.Context, f *os.File, patience time.Duration) error 
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		// flock has no time limit.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := record.Sleep(ctx, 50*time.Millisecond); err != nil { // flock has no time limit
+			return err
 		}
 	}
 }

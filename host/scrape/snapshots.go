@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // CacheAge is how long VictoriaMetrics repeats its answer at /metrics: an answer at the end of a phase must
@@ -66,10 +67,8 @@ func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if fresh {
-		select {
-		case <-time.After(time.Until(s.asked.Add(CacheAge))):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := record.Sleep(ctx, time.Until(s.asked.Add(CacheAge))); err != nil {
+			return nil, err
 		}
 	}
 	body := s.body(ctx, true)
