@@ -1,6 +1,7 @@
 """Write the types of what a file's reader reads, from the types of its writer: `.venv/bin/python -m tests.contract`.
 
-Python writes the plan: its pydantic models (tsduel/core/plan.py, sections.py) give host/record/plan_generated.go.
+Python writes the plan: its pydantic models (tsduel/core/plan.py, sections.py) give host/record/plan_generated.go,
+with the fields whose names the host's own code mentions.
 Go writes the record of a block: its structs (host/record) give the middle part of tsduel/core/record.py.
 So a field is typed once, where the file is written. tests/test_contract.py fails where what is generated is stale.
 """
@@ -22,6 +23,9 @@ from tsduel.core import plan, sections
 PROJECT = Path(__file__).parent.parent
 HOST = PROJECT / "host/record"
 GO = HOST / "plan_generated.go"
+HOST_CODE = "".join(
+    path.read_text() for path in sorted(HOST.parent.rglob("*.go")) if path != GO and not path.stem.endswith("_test")
+)
 PYTHON = PROJECT / "tsduel/core/record.py"
 WIDTH = 120
 
@@ -73,10 +77,11 @@ def _add_struct(models: tuple[type[BaseModel], ...], structs: dict[str, str]) ->
     for model in models:
         hints = typing.get_type_hints(model)
         for field in model.model_fields:
-            if field not in embedded_fields and not (model is plan.Plan and field in NOT_FOR_THE_HOST):
-                key = f"{model.__name__}.{field}"
-                kind = _go_type(key, hints[field], structs)
-                rows.append((GO_NAMES.get(key) or _camel(field), kind, f'`json:"{field}"`'))
+            key = f"{model.__name__}.{field}"
+            own = GO_NAMES.get(key) or _camel(field)
+            unread = not re.search(rf"\.{own}\b", HOST_CODE) or (model is plan.Plan and field in NOT_FOR_THE_HOST)
+            if field not in embedded_fields and not unread:
+                rows.append((own, _go_type(key, hints[field], structs), f'`json:"{field}"`'))
     wide, wider = (max(len(row[at]) for row in rows) for at in (0, 1))
     lines = [f"\t{own:<{wide}} {kind:<{wider}} {tag}" for own, kind, tag in rows]
     embedded = [f"\t{_add_struct((sections.Rates,), structs)}"] if embeds else []

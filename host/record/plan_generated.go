@@ -13,15 +13,9 @@ type Plan struct {
 	PlanVersion int               `json:"plan_version"`
 	Run         string            `json:"run"`
 	Name        string            `json:"name"`
-	Question    string            `json:"question"`
 	Kind        string            `json:"kind"`
-	Smoke       bool              `json:"smoke"`
-	Screen      bool              `json:"screen"`
-	AA          bool              `json:"aa"`
-	Created     string            `json:"created"`
 	Place       Place             `json:"place"`
 	Hosts       []string          `json:"hosts"`
-	SpareHosts  []string          `json:"spare_hosts"`
 	Topology    Topology          `json:"topology"`
 	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"`
@@ -44,10 +38,8 @@ type Plan struct {
 
 // Duration: Rough times in whole seconds, for deadlines and prices: to prepare, to make data, a block, all.
 type Duration struct {
-	PrepareS  float64 `json:"prepare_s"`
 	WorkloadS float64 `json:"workload_s"`
 	BlockS    float64 `json:"block_s"`
-	TotalS    float64 `json:"total_s"`
 }
 
 // Estimate: Bytes in the cache and in results/. Each is an upper estimate.
@@ -60,7 +52,6 @@ type Estimate struct {
 
 // GoBench: What is built and run. Without `count`, the warm-up block finds a fixed number of operations.
 type GoBench struct {
-	Module    string            `json:"module"`
 	Package   string            `json:"package"`
 	Bench     string            `json:"bench"`
 	Seconds   float64           `json:"seconds"`
@@ -73,7 +64,6 @@ type GoBench struct {
 	Pivot     *Pivot            `json:"pivot"`
 	Alternate *bool             `json:"alternate"`
 	Profile   []string          `json:"profile"`
-	RoundS    float64           `json:"round_s"`
 }
 
 // Pivot: `key=value` elements of the names as columns: each value of `column` is compared with the first.
@@ -129,22 +119,17 @@ type Limits struct {
 	PressureIOFlagPct     *float64 `json:"pressure_io_flag_pct"`
 	PressureMemoryFlagPct *float64 `json:"pressure_memory_flag_pct"`
 	SwapFlagPages         *float64 `json:"swap_flag_pages"`
-	GCFlagPct             *float64 `json:"gc_flag_pct"`
 	PoolS                 float64  `json:"pool_s"`
 }
 
 // Design: The design with its spare blocks counted.
 type Design struct {
-	Blocks          int                `json:"blocks"`
-	WarmupBlocks    int                `json:"warmup_blocks"`
-	SpareBlocks     int                `json:"spare_blocks"`
-	Seed            int64              `json:"seed"`
-	MaxFailedBlocks int                `json:"max_failed_blocks"`
-	Load            string             `json:"load"`
-	Reload          string             `json:"reload"`
-	StartFrom       string             `json:"start_from"`
-	Judged          string             `json:"judged"`
-	Thresholds      map[string]float64 `json:"thresholds"`
+	Blocks          int    `json:"blocks"`
+	Seed            int64  `json:"seed"`
+	MaxFailedBlocks int    `json:"max_failed_blocks"`
+	Load            string `json:"load"`
+	Reload          string `json:"reload"`
+	StartFrom       string `json:"start_from"`
 }
 
 // Target: What the host has to know of a database beside its adapter. Regular expressions are RE2.
@@ -156,7 +141,6 @@ type Target struct {
 	Answers        string              `json:"answers"`
 	Volatile       string              `json:"volatile"`
 	Trouble        string              `json:"trouble"`
-	RefusedFlags   []string            `json:"refused_flags"`
 	Counters       map[string]Counter  `json:"counters"`
 	Quiet          []string            `json:"quiet"`
 	BeforeMerge    []string            `json:"before_merge"`
@@ -164,9 +148,7 @@ type Target struct {
 	Ticks          string              `json:"ticks"`
 	SamplesPerRow  float64             `json:"samples_per_row"`
 	WritePath      string              `json:"write_path"`
-	OwnPaths       map[string]string   `json:"own_paths"`
 	Immutable      string              `json:"immutable"`
-	Protocol       string              `json:"protocol"`
 	NamePrefix     string              `json:"name_prefix"`
 	Windows        string              `json:"windows"`
 	QueryArguments string              `json:"query_arguments"`
@@ -210,18 +192,13 @@ type Component struct {
 	Role     string            `json:"role"`
 	Program  string            `json:"program"`
 	Source   string            `json:"source"`
-	Ref      string            `json:"ref"`
-	Repo     string            `json:"repo"`
 	Path     string            `json:"path"`
 	Go       string            `json:"go"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
 	Files    map[string]string `json:"files"`
 	Label    string            `json:"label"`
-	Revision string            `json:"revision"`
-	Version  string            `json:"version"`
 	Sum      string            `json:"sum"`
-	Dirty    string            `json:"dirty"`
 	BuildKey string            `json:"build_key"`
 }
 
@@ -287,7 +264,6 @@ type Duel struct {
 type Queries struct {
 	File     string      `json:"file"`
 	Log      string      `json:"log"`
-	Rules    string      `json:"rules"`
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
@@ -298,7 +274,6 @@ type Queries struct {
 	Types    []QueryType `json:"types"`
 	Windowed []QueryType `json:"windowed"`
 	Alike    bool        `json:"alike"`
-	LeftOut  []string    `json:"left_out"`
 }
 
 // QueryType: One query type. `keys`: TSBS format, or FORMAT:FORM for a translation -> key of the file in the cache.
@@ -324,7 +299,6 @@ type Compared struct {
 // WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
 type WorkloadPlan struct {
 	File           string     `json:"file"`
-	Shape          *Shape     `json:"shape"`
 	UseCase        string     `json:"use_case"`
 	Scale          int        `json:"scale"`
 	Start          time.Time  `json:"start"`
@@ -335,8 +309,6 @@ type WorkloadPlan struct {
 	Workers        int        `json:"workers"`
 	BatchSize      int        `json:"batch_size"`
 	Churn          *Churn     `json:"churn"`
-	SoloScale      *int       `json:"solo_scale"`
-	Told           string     `json:"told"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
 	Samples        int64      `json:"samples"`
@@ -368,19 +340,6 @@ type Continued struct {
 type DataKey struct {
 	Format string `json:"format"`
 	Key    string `json:"key"`
-}
-
-// Shape: Data of the kind that agents send, made from workload.seed: each of `scale` targets is scraped every
-// `interval`.
-type Shape struct {
-	Format      string  `json:"format"`
-	Gauges      int     `json:"gauges"`
-	Counters    int     `json:"counters"`
-	Histograms  int     `json:"histograms"`
-	Labels      int     `json:"labels"`
-	ValueLength int     `json:"value_length"`
-	EscapedPct  float64 `json:"escaped_pct"`
-	Churn       *Churn  `json:"churn"`
 }
 
 // Churn: Series that come and go: `pct` of the hosts get another name every `every_s` seconds of data.
