@@ -32,7 +32,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 			break
 		}
 	}
-	err = errors.Join(err, file.close())
+	err = errors.Join(err, file.Close())
 	for v, dir := range loaded {
 		if v.data != dir {
 			err = errors.Join(err, v.empty(false))

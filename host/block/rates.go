@@ -65,7 +65,7 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.histograms.close()) }()
+	defer func() { err = errors.Join(err, r.histograms.Close()) }()
 	s := r.begin(part, "start", "")
 	if equal, _, err := r.equalize(ctx); err != nil || !equal {
 		return errors.Join(err, r.close(true))
@@ -323,7 +323,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 			*hdrhistogram.Histogram
 		}{{"response", result.Response}, {"service", result.Service}, {"lateness", result.Lateness}} {
 			label := strconv.FormatFloat(stream.Rate, 'g', -1, 64) + "," + kept.Operation + "," + times.name
-			if err := openloop.WriteCounts(r.histograms.text, label, times.Histogram); err != nil {
+			if err := openloop.WriteCounts(r.histograms, label, times.Histogram); err != nil {
 				return nil, nil, nil, err
 			}
 		}

@@ -55,13 +55,9 @@ func (a *alone) workOnCopy() error {
 	if a.Plan.Design.Reload != "once" || a.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	pair := machine.Pair{From: a.data, To: a.dataDir("copies", a.Name)}
-	a.data = pair.To
-	err := a.everywhere(func(m machine.Machine) error { return m.Copy(pair, &machine.None{}) })
-	if err != nil {
-		return fmt.Errorf("copy the database of %s: %w", a.Name, err)
-	}
-	return nil
+	paths := machine.Copying{From: a.data, To: a.dataDir("copies", a.Name)}
+	a.data = paths.To
+	return a.everywhere(func(m machine.Machine) error { return m.Copy(paths, &record.CopyRecord{}) })
 }
 
 // fromEmptyDisk starts a variant, loads the first window, and stops the variant.

@@ -278,7 +278,7 @@ func (t *There) Counters(a int, r *proc.Counters) error             { return t.a
 func (t *There) Look(a []int, r *int) error                         { return t.ask("Look", a, r) }
 func (t *There) Canary(a string, r *record.Canary) error            { return t.ask("Canary", a, r) }
 func (t *There) Prepare(a Directories, r *None) error               { return t.ask("Prepare", a, r) }
-func (t *There) Copy(a Pair, r *None) error                         { return t.ask("Copy", a, r) }
+func (t *There) Copy(a Copying, r *record.CopyRecord) error         { return t.ask("Copy", a, r) }
 func (t *There) ReadOnce(a Reading, r *int64) error                 { return t.ask("ReadOnce", a, r) }
 func (t *There) Log(a Piece, r *[]byte) error                       { return t.ask("Log", a, r) }
 func (t *There) Sync(a string, r *None) error                       { return t.ask("Sync", a, r) }

@@ -138,8 +138,15 @@ func TestLentMachine(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(data, "file"), make([]byte, 3<<20), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.Copy(Pair{filepath.Dir(data), copied}, &None{}); err != nil {
-				t.Error(err)
+			for _, c := range []struct {
+				immutable string
+				how       record.CopyRecord
+			}{{"fil.", record.CopyRecord{Linked: 1, Bytes: 3 << 20}}, {"", record.CopyRecord{Copied: 1, Bytes: 3 << 20}}} {
+				var how record.CopyRecord
+				err := m.Copy(Copying{filepath.Dir(data), copied, c.immutable}, &how)
+				if how.Seconds = 0; err != nil || how != c.how {
+					t.Error(how, err)
+				}
 			}
 			if err := m.ReadOnce(Reading{Dir: copied}, &read); err != nil || read != 3<<20 {
 				t.Error(read, err)

@@ -242,24 +242,6 @@ func (h *Here) Prepare(d Directories, _ *None) (err error) {
 	return err
 }
 
-// Copy is of Machine. Copying a database takes minutes, so it ends with ctx.
-func (h *Here) Copy(p Pair, _ *None) error {
-	return errors.Join(record.RemoveTree(p.To), os.CopyFS(p.To, until{h.ctx, os.DirFS(p.From).(fs.ReadLinkFS)}))
-}
-
-// until is a file system that opens no more files once ctx has ended.
-type until struct {
-	ctx context.Context
-	fs.ReadLinkFS
-}
-
-func (u until) Open(name string) (fs.File, error) {
-	if err := u.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return u.ReadLinkFS.Open(name)
-}
-
 // ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages.
 func (h *Here) ReadOnce(r Reading, read *int64) error {
 	if r.Drop {

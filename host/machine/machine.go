@@ -28,7 +28,7 @@ type Machine interface {
 	Since(Span, *record.Noise) error                           // from that edge until now
 	Canary(dir string, c *record.Canary) error                 // writes to dir
 	Prepare(Directories, *None) error                          //
-	Copy(Pair, *None) error                                    // copies a directory
+	Copy(Copying, *record.CopyRecord) error                    // copies a directory of stopped databases
 	ReadOnce(Reading, *int64) error                            // bytes
 	Log(Piece, *[]byte) error                                  // a piece of a file, of 4 MiB at most
 	Sync(dir string, _ *None) error                            // writes out its disk
@@ -89,6 +89,9 @@ type (
 	}
 	// Pair is two paths.
 	Pair struct{ From, To string }
+	// Copying is two paths. Immutable is a pattern of paths below a component's directory: these files become hard
+	// links. Without a pattern none does.
+	Copying struct{ From, To, Immutable string }
 	// Reading reads every file in a directory. With Drop the kernel drops their pages instead.
 	Reading struct {
 		Dir  string
