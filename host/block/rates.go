@@ -100,8 +100,8 @@ func (r *rates) mixed(ctx context.Context) error {
 	if m.WindowS != nil {
 		r.window = record.Seconds(*m.WindowS)
 	}
-	data, ok := r.Workload.MixedFor(r.target.DataFormat)
-	if !ok {
+	data := record.OfFormat(r.Workload.Mixed, r.target.DataFormat)
+	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.target.DataFormat)
 	}
 	query, err := r.queries(m.Queries, m.Queries*m.Seconds)
@@ -109,7 +109,7 @@ func (r *rates) mixed(ctx context.Context) error {
 		return err
 	}
 	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
-	lines := openloop.Lines{File: cmp.Or(data.FeedPath, data.Path), Path: r.target.WritePath, Size: m.BatchSize}
+	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.target.WritePath, Size: m.BatchSize}
 	batch := openloop.AskedStream{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
 	if err := r.leadIn(ctx, query); err != nil {

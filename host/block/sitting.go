@@ -107,7 +107,7 @@ func (d *duel) start(ctx context.Context) error {
 			})
 		},
 		func() error { return d.sync(d.Scratch) },
-		func() error { return d.rest(ctx) },
+		func() error { return d.startEqually(ctx) },
 		d.keepPlaces,
 		func() error { return d.all(d.countInstructions) },
 	)

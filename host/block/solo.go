@@ -119,22 +119,17 @@ func (a *alone) keepCPU(phase string, used usage) {
 	a.byRole(&a.record.CPUNSByRole, phase, used)
 }
 
-// files are the data of the first window, one file a client.
+// files are the data of the first window, one file a client, or the large load of the warm-up block.
 func (a *alone) files() ([]record.DataFile, error) {
+	files, clients := a.Workload.Data, 1
 	if a.loads() {
-		data, ok := a.Workload.AloneFor(a.target.DataFormat)
-		if !ok {
-			return nil, fmt.Errorf("raw/workload.json has no data of workload.solo_scale in format %q", a.target.DataFormat)
-		}
-		return []record.DataFile{data}, nil
+		files = a.Workload.Alone
+	} else if len(a.clients) > 0 {
+		files, clients = a.Workload.Groups, 1+len(a.clients)
 	}
-	files := a.Workload.GroupsFor(a.target.DataFormat)
-	if data, ok := a.Workload.DataFor(a.target.DataFormat); ok && len(a.clients) == 0 {
-		files = []record.DataFile{data}
-	}
-	if len(files) != 1+len(a.clients) {
+	if files = record.OfFormat(files, a.target.DataFormat); len(files) != clients {
 		return nil, fmt.Errorf("raw/workload.json has %d files of data in format %q for %d clients", len(files),
-			a.target.DataFormat, 1+len(a.clients))
+			a.target.DataFormat, clients)
 	}
 	return files, nil
 }

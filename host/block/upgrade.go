@@ -187,8 +187,8 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int,
 
 // ingest loads as much again on top of the first window, alone, until nothing is left to do.
 func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
-	data, ok := u.Workload.ContinuedFor(v.target.DataFormat)
-	if !ok {
+	data := record.OfFormat(u.Workload.Continued, v.target.DataFormat)
+	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data in format %q that continue the first", v.target.DataFormat)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
@@ -198,7 +198,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 		return err
 	}
 	a := &alone{variant: v, record: &rec}
-	if err := a.load(ctx, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
+	if err := a.load(ctx, data, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = v.shutdown(ctx)
