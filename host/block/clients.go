@@ -259,7 +259,7 @@ const (
 )
 
 // runClients runs a phase with all clients, from one instant on. job and totals are this client's.
-func (r *rates) runClients(ctx context.Context, request openloop.Asked, job openloop.Job) (results []*openloop.Result,
+func (r *rates) runClients(ctx context.Context, request openloop.Request, job openloop.Job) (results []*openloop.Result,
 	totals openloop.Totals, clients []record.Client, err error) {
 	type remote struct {
 		number int

@@ -110,7 +110,7 @@ func (r *rates) mixed(ctx context.Context) error {
 	}
 	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
 	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.target.WritePath, Size: m.BatchSize}
-	batch := openloop.AskedStream{Lines: &lines}
+	batch := openloop.StreamRequest{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
 	if err := r.leadIn(ctx, query); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (r *rates) hasData(before, after []byte) error {
 
 // queries are queries of all types in turn at a rate. A block needs count of them, and begins after those of
 // the blocks before as far as the files reach.
-func (r *rates) queries(rate, count float64) (stream openloop.AskedStream, err error) {
+func (r *rates) queries(rate, count float64) (stream openloop.StreamRequest, err error) {
 	stream.Rate = rate
 	each := int(count)/len(r.rule.Types) + 1
 	for _, queryType := range r.rule.Types {
@@ -217,7 +217,7 @@ func (r *rates) queries(rate, count float64) (stream openloop.AskedStream, err e
 	return stream, nil
 }
 
-func operation(stream openloop.AskedStream) string {
+func operation(stream openloop.StreamRequest) string {
 	if stream.Lines != nil {
 		return "batch"
 	}
@@ -225,8 +225,8 @@ func operation(stream openloop.AskedStream) string {
 }
 
 // request is a phase of streams for some clients, each of which sends every clients-th operation.
-func (r *rates) request(length time.Duration, clients int, streams ...openloop.AskedStream) openloop.Asked {
-	request := openloop.Asked{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
+func (r *rates) request(length time.Duration, clients int, streams ...openloop.StreamRequest) openloop.Request {
+	request := openloop.Request{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
 		Patience: ratesPatience, Of: clients}
 	for i, stream := range streams {
 		stream.URL = r.url()
@@ -244,7 +244,7 @@ func (r *rates) request(length time.Duration, clients int, streams ...openloop.A
 }
 
 // leadIn asks fresh processes for a while, unless they are to be cold. Nothing of it is recorded.
-func (r *rates) leadIn(ctx context.Context, stream openloop.AskedStream) error {
+func (r *rates) leadIn(ctx context.Context, stream openloop.StreamRequest) error {
 	if r.Plan.Queries.Cache == "cold" {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (r *rates) leadIn(ctx context.Context, stream openloop.AskedStream) error {
 }
 
 // runPhase runs streams at once. before and after are the counters.
-func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.AskedStream) (phase *record.RatePhase,
+func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.StreamRequest) (phase *record.RatePhase,
 	before, after []byte, err error) {
 	request := r.request(record.Seconds(r.rule.Seconds), 1+len(r.clients), streams...)
 	job, closeAll, err := request.Job()

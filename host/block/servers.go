@@ -93,7 +93,7 @@ func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(na
 func (s *server) ask(ctx context.Context, patience time.Duration, name string, env ...string) (string, error) {
 	call := s.command(verb{name, nil, env})
 	call.Patience = patience
-	var answer machine.Said
+	var answer machine.Output
 	if err := s.on.Run(call, &answer); err != nil || ctx.Err() != nil {
 		return "", cmp.Or(ctx.Err(), err)
 	}

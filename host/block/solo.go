@@ -186,21 +186,8 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
 	s.Begin = record.Epoch(l.agreed)
 	s.close(exit.Code, planned)
-	if err := a.blameServer(ctx, exit.Code); err != nil {
+	if err := cmp.Or(a.ended(ctx, l, exit.Code), missing); err != nil {
 		return err
-	}
-	loader, words := l.words()
-	err = a.equal("load_exit", 0, int64(exit.Code), "%s ended with %s: %s%s", loader, exitWords(exit.Code), words,
-		a.outOfMemory())
-	if err := cmp.Or(err, missing); err != nil {
-		return err
-	}
-	if len(files) > 1 {
-		a.record.Clients = l.records()
-		a.record.SkewMS = skew(a.record.Clients)
-		if share, name := busiest(a.record.Clients); share > bottleneck {
-			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
-		}
 	}
 	if err := a.sent(l, planned); err != nil {
 		return err
@@ -253,6 +240,22 @@ func samplesSent(csvs ...string) (samples int64, word string) {
 		}
 	}, csvs...)
 	return samples, word
+}
+
+// ended checks how the loaders ended, and keeps a record of each if there are several.
+func (a *alone) ended(ctx context.Context, l *clients, code int) error {
+	if err := a.blameServer(ctx, code); err != nil {
+		return err
+	}
+	loader, words := l.words()
+	if len(l.all) > 1 && code == 0 {
+		a.record.Clients = l.records()
+		a.record.SkewMS = skew(a.record.Clients)
+		if share, name := busiest(a.record.Clients); share > bottleneck {
+			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
+		}
+	}
+	return a.equal("load_exit", 0, int64(code), "%s ended with %s: %s%s", loader, exitWords(code), words, a.outOfMemory())
 }
 
 // sent checks the loaders' own count and complaints, before the queries take an hour on half the data.

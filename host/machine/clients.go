@@ -132,7 +132,7 @@ type client struct {
 	err    error
 }
 
-func (h *Here) Prime(part openloop.Asked, number *int) error {
+func (h *Here) Prime(part openloop.Request, number *int) error {
 	job, closeAll, err := part.Job()
 	if err != nil {
 		return err

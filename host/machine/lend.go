@@ -273,7 +273,7 @@ func (t *There) Placed(a Program, r *record.Placed) error           { return t.a
 func (t *There) Start(a Command, r *int) error                      { return t.ask("Start", a, r) }
 func (t *There) Await(a int, r *proc.Exit) error                    { return t.ask("Await", a, r) }
 func (t *There) Kill(a int, r *None) error                          { return t.ask("Kill", a, r) }
-func (t *There) Run(a Command, r *Said) error                       { return t.ask("Run", a, r) }
+func (t *There) Run(a Command, r *Output) error                     { return t.ask("Run", a, r) }
 func (t *There) Listeners(a int, r *map[int][]netip.AddrPort) error { return t.ask("Listeners", a, r) }
 func (t *There) CPU(a int, r *time.Duration) error                  { return t.ask("CPU", a, r) }
 func (t *There) Counters(a int, r *proc.Counters) error             { return t.ask("Counters", a, r) }
@@ -291,7 +291,7 @@ func (t *There) Disk(a string, r *Disk) error                       { return t.a
 func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }
 func (t *There) Sums(a []string, r *map[string]string) error        { return t.ask("Sums", a, r) }
 func (t *There) Workload(a None, r *record.Workload) error          { return t.ask("Workload", a, r) }
-func (t *There) Prime(a openloop.Asked, r *int) error               { return t.ask("Prime", a, r) }
+func (t *There) Prime(a openloop.Request, r *int) error             { return t.ask("Prime", a, r) }
 func (t *There) Loop(a Instant, r *Looped) error                    { return t.ask("Loop", a, r) }
 func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
 func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }

@@ -97,12 +97,12 @@ func TestLentMachine(t *testing.T) {
 			if err := m.Log(Piece{log, 5}, &text); err != nil || string(text) != "b c\n" {
 				t.Errorf("%q %v", text, err)
 			}
-			var said Said
+			var said Output
 			if err := m.Run(Command{Argv: []string{"-c", "echo out; echo err >&2; exit 3"}, Patience: time.Minute},
 				&said); err != nil || said.Code != 3 || string(said.Out)+string(said.Err) != "out\nerr\n" || said.Late {
 				t.Errorf("%+v %v", said, err)
 			}
-			said = Said{}
+			said = Output{}
 			if err := m.Run(Command{Argv: []string{"-c", "sleep 60"}, Patience: 50 * time.Millisecond}, &said); err != nil ||
 				!said.Late {
 				t.Errorf("%+v %v", said, err)

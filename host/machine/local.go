@@ -140,7 +140,7 @@ func (h *Here) Kill(pid int, _ *None) error {
 	return err
 }
 
-func (h *Here) Run(c Command, said *Said) error {
+func (h *Here) Run(c Command, said *Output) error {
 	var files [2]*os.File
 	for i := range files {
 		file, err := memory(filepath.Base(c.Argv[0]))

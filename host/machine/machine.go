@@ -19,7 +19,7 @@ type Machine interface {
 	Start(Command, *int) error                                 // its pid
 	Await(pid int, exit *proc.Exit) error                      // waits for its end
 	Kill(pid int, _ *None) error                               // kills it and what it has started
-	Run(Command, *Said) error                                  // runs a command to its end
+	Run(Command, *Output) error                                // runs a command to its end
 	Listeners(session int, at *map[int][]netip.AddrPort) error // addresses by pid
 	CPU(pid int, used *time.Duration) error                    // since its start
 	Counters(pid int, c *proc.Counters) error                  // since its start
@@ -34,7 +34,7 @@ type Machine interface {
 	Sync(dir string, _ *None) error                            // writes out its disk
 	DropCaches(dir string, _ *None) error                      // needs root
 	OOMKills(_ None, count *float64) error                     // since the start of the machine
-	Prime(openloop.Asked, *int) error                          // makes a client ready to send: its number
+	Prime(openloop.Request, *int) error                        // makes a client ready to send: its number
 	Loop(Instant, *Looped) error                               // the client sends from that instant on, to its end
 	Hold(Held, *int) error                                     // starts a client's command, and stops it at once: its pid
 	LetGo(Instant, *Ran) error                                 // continues it at that instant, and waits for its end
@@ -64,8 +64,8 @@ type (
 		Log       string        // its output is appended there
 		Patience  time.Duration // of Run
 	}
-	// Said is the result of Run. Late means that Patience was over, and the command was killed.
-	Said struct {
+	// Output is the result of Run. Late means that Patience was over, and the command was killed.
+	Output struct {
 		Code     int
 		Out, Err []byte
 		Late     bool

@@ -13,17 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"golang.org/x/sys/unix"
 
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
@@ -108,28 +105,16 @@ type stream struct {
 func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	streams := make([]*stream, len(job.Streams))
+	var streams []*stream
 	var reading sync.WaitGroup
-	for i, planned := range job.Streams {
-		ready := make(chan struct{})
-		s := &stream{Stream: planned, late: job.LateAfter, operations: make(chan exchange.Operation, 256),
-			primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
-		s.result.Planned = len(s.Starts)
-		streams[i], results = s, append(results, newResult())
-		urls := strings.Split(s.URL, ",") // of replicas, which share the connections
-		for i := range s.Connections {
-			c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
-			if err != nil {
-				return nil, totals, err
-			}
-			defer c.Close()
-			s.conns = append(s.conns, c)
+	for _, planned := range job.Streams {
+		s, err := prepare(ctx, planned, &reading)
+		defer s.close()
+		if err != nil {
+			return nil, totals, err
 		}
-		reading.Go(func() { s.read(ctx) })
-		select {
-		case <-ready:
-		case <-ctx.Done():
-		}
+		s.late = job.LateAfter
+		streams, results = append(streams, s), append(results, newResult())
 	}
 	defer reading.Wait()
 	defer cancel()
@@ -192,6 +177,34 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 		}
 	}
 	return results, totals, ctx.Err()
+}
+
+// prepare connects a stream, and reads its first operations. It has to be closed, also after an error.
+func prepare(ctx context.Context, planned Stream, reading *sync.WaitGroup) (*stream, error) {
+	ready := make(chan struct{})
+	s := &stream{Stream: planned, operations: make(chan exchange.Operation, 256),
+		primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
+	s.result.Planned = len(s.Starts)
+	urls := strings.Split(s.URL, ",") // of replicas, which share the connections
+	for i := range s.Connections {
+		c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
+		if err != nil {
+			return s, err
+		}
+		s.conns = append(s.conns, c)
+	}
+	reading.Go(func() { s.read(ctx) })
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
+	return s, nil
+}
+
+func (s *stream) close() {
+	for _, c := range s.conns {
+		c.Close()
+	}
 }
 
 // take returns the result of each stream since the last call.
@@ -354,52 +367,4 @@ func WriteCounts(w io.Writer, prefix string, h *hdrhistogram.Histogram) error {
 		}
 	}
 	return nil
-}
-
-// Schedule is the intended starts of operations.
-type Schedule struct {
-	Rate    float64       // operations a second
-	Length  time.Duration // of the phase
-	Poisson bool          // drawn from Seed, as of independent clients; else at equal distances
-	Seed    uint64
-}
-
-// Starts returns Rate x Length intended starts, ascending, from the begin of the phase. A Poisson process
-// with n events is n independent uniform times, sorted (Ross, Stochastic Processes, 2.3).
-func (s Schedule) Starts() []time.Duration {
-	starts := make([]time.Duration, int(s.Rate*s.Length.Seconds()+1e-9))
-	draw := rand.New(rand.NewPCG(s.Seed, 16))
-	for k := range starts {
-		if s.Poisson {
-			starts[k] = time.Duration(draw.Float64() * float64(s.Length))
-		} else {
-			starts[k] = time.Duration(float64(k) / s.Rate * float64(time.Second))
-		}
-	}
-	slices.Sort(starts)
-	return starts
-}
-
-const (
-	spinFor = 30 * time.Microsecond  // busy waiting before a start: about how late the end of a sleep is
-	napMost = 100 * time.Millisecond // the longest sleep, after which ctx is looked at
-)
-
-// wait waits until a time, or until ctx has ended. spun is the time of busy waiting. Go's own timers may be a
-// millisecond late, since Go waits for the network in whole milliseconds.
-func wait(ctx context.Context, until time.Time) (spun time.Duration) {
-	for ctx.Err() == nil {
-		left := time.Until(until)
-		if left <= spinFor {
-			begin := time.Now()
-			for time.Now().Before(until) {
-			}
-			return time.Since(begin)
-		}
-		// By default the kernel may end a sleep 50 us late. Set it each time, since the thread may be a new one.
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-		nap := unix.NsecToTimespec(int64(min(left-spinFor, napMost)))
-		_ = unix.Nanosleep(&nap, nil)
-	}
-	return 0
 }
