@@ -141,8 +141,7 @@ func (s *server) waitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.process.Ended():
-			var dead *fault
-			if errors.As(s.variant.died(), &dead) {
+			if dead, ok := errors.AsType[*fault](s.variant.died()); ok {
 				dead.unready = true
 				return dead
 			}

@@ -196,8 +196,7 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 		if err := a.arrive(ctx, planned, before); err != nil {
 			return err
 		}
-		took := time.Since(exit.At).Seconds()
-		a.record.ArriveS = &took
+		a.record.ArriveS = new(time.Since(exit.At).Seconds())
 	}
 	drained, err := a.settle(ctx, part, exit.At, func() { endProfile(planned) })
 	if err != nil {

@@ -108,8 +108,7 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	var rec record.UpgradeStart
 	defer func() { u.record.Start[v.Name] = rec }()
 	rec.StartS, err = v.launch(ctx, "", nil)
-	var refused *fault
-	if errors.As(err, &refused) && refused.unready && v != u.baseline {
+	if refused, ok := errors.AsType[*fault](err); ok && refused.unready && v != u.baseline {
 		rec.Refused, v.failed = refused.message, true
 		s.close(1, 0)
 		message := "it does not start on what the baseline has left: " + rec.Refused
@@ -262,8 +261,8 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 	if err := v.forget(ctx); err != nil {
 		return u.blame(candidate, err)
 	}
-	var broken *fault
-	if rec.StartS, err = v.launch(ctx, "downgrade-", nil); errors.As(err, &broken) {
+	rec.StartS, err = v.launch(ctx, "downgrade-", nil)
+	if broken, ok := errors.AsType[*fault](err); ok {
 		rec.Said = broken.message
 		s.close(1, 0)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -19,8 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -118,7 +118,7 @@ type Result struct {
 type side struct {
 	Side
 	tally      *Tally
-	workers    []*conn // those of the next burst, as many as inFlight, come first
+	workers    []*Conn // those of the next burst, as many as inFlight, come first
 	inFlight   int
 	operations []Operation // of this burst
 	bodies     [][]byte
@@ -196,12 +196,9 @@ func readUsed(sides []*side, order []int) ([]Used, error) {
 			s.tally.Failure = err.Error()
 		}
 	}
-	var own unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &own); err != nil {
-		return nil, fmt.Errorf("reading this process's CPU clock: %w", err)
-	}
-	used[len(sides)].CPU = own.Nano()
-	return used, nil
+	own, err := proc.CPU(os.Getpid())
+	used[len(sides)].CPU = int64(own)
+	return used, err
 }
 
 func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst int, begin time.Time) error {
@@ -321,7 +318,7 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 	asking := slices.Clone(s.workers[:s.inFlight])
 	s.workers = append(s.workers[s.inFlight:], asking...)
 	var next atomic.Int64
-	work := func(c *conn) {
+	work := func(c *Conn) {
 		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
 			c.body = s.bodies[i]
 			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i], s.success)

@@ -210,8 +210,7 @@ func (t *There) Since(a Span, r *record.Noise) error {
 	}
 	t.reaching.Lock()
 	defer t.reaching.Unlock()
-	seconds := t.silent.Seconds()
-	r.SilentS = &seconds
+	r.SilentS = new(t.silent.Seconds())
 	return nil
 }
 
@@ -319,9 +318,9 @@ func (s *service) Call(c Call, answer *Answer) error {
 	if err := json.Unmarshal(c.Args, args.Interface()); err != nil {
 		return err
 	}
-	var stop *record.Stop
 	if wrong, failed := method.Call([]reflect.Value{args.Elem(), reply})[0].Interface().(error); failed {
-		if answer.Wrong = wrong.Error(); errors.As(wrong, &stop) {
+		answer.Wrong = wrong.Error()
+		if stop, ok := errors.AsType[*record.Stop](wrong); ok {
 			answer.Code = stop.Code
 		}
 	}

@@ -87,7 +87,7 @@ type stream struct {
 	operations chan exchange.Operation
 	primed     func()
 	broken     error // of the source
-	conns      []exchange.Conn
+	conns      []*exchange.Conn
 
 	turn sync.Mutex // of the worker that waits for the next start
 	next int
@@ -246,7 +246,7 @@ func (s *stream) read(ctx context.Context) {
 }
 
 // work sends operations over one connection, until all are sent or the time is over.
-func (s *stream) work(ctx context.Context, c exchange.Conn) {
+func (s *stream) work(ctx context.Context, c *exchange.Conn) {
 	for {
 		operation, intended, due := s.lead(ctx)
 		if !due {

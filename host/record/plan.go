@@ -179,16 +179,6 @@ type Built struct {
 	Binary string `json:"binary"`
 }
 
-// Variant returns the variant with a name; false if there is none.
-func (p *Plan) Variant(name string) (Variant, bool) {
-	for _, v := range p.Variants {
-		if v.Name == name {
-			return v, true
-		}
-	}
-	return Variant{}, false
-}
-
 // MayBeEmpty says whether answers to a query type, over any window, may have no data.
 func (p *Plan) MayBeEmpty(queryType string) bool {
 	asked := QueryType{Name: queryType}.TSBS()

@@ -274,7 +274,7 @@ func (d *driver) endStrays() {
 
 // leave says why the run ends, ends all processes, and returns the exit code.
 func (d *driver) leave(ctx context.Context, err error) int {
-	var stop *record.Stop
+	stop, _ := errors.AsType[*record.Stop](err)
 	code, status, message := 0, record.OK, ""
 	switch {
 	case err == nil:
@@ -282,7 +282,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		code, status, message = record.ExitInterrupted, "interrupted", "stopped as asked"
 	case ctx.Err() != nil:
 		code, status, message = record.ExitInterrupted, "interrupted", "interrupted"
-	case errors.As(err, &stop) && stop.Code == record.ExitUser:
+	case stop != nil && stop.Code == record.ExitUser:
 		code, status, message = stop.Code, record.Failed, stop.Message
 	default:
 		code, status, message = record.ExitFailed, record.Failed, err.Error()
