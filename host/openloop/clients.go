@@ -54,7 +54,8 @@ func (a Request) Job() (job Job, closeAll func(), err error) {
 		}
 	}
 	for _, whole := range a.Streams {
-		s := Stream{URL: whole.URL, Connections: whole.Connections, Timeout: whole.Timeout}
+		s := Stream{URL: whole.URL, Connections: whole.Connections, Timeout: whole.Timeout, Skip: whole.Skip + a.Part,
+			Step: a.Of}
 		all := whole.Starts()
 		for k := a.Part; k < len(all); k += a.Of {
 			s.Starts = append(s.Starts, all[k])
@@ -77,7 +78,6 @@ func (a Request) Job() (job Job, closeAll func(), err error) {
 			closeAll()
 			return job, nil, err
 		}
-		s.Source = exchange.Every(s.Source, whole.Skip+a.Part, a.Of)
 		job.Streams = append(job.Streams, s)
 	}
 	return job, closeAll, nil

@@ -30,6 +30,7 @@ import (
 // Stream is operations of one kind.
 type Stream struct {
 	Source      exchange.Source // has at least as many operations as there are Starts; Run does not close it
+	Skip, Step  int             // the stream sends every Step-th operation, after the first Skip ones; 0: all
 	Starts      []time.Duration // intended starts, ascending, from the begin of the phase
 	URL         string
 	Connections int
@@ -222,8 +223,13 @@ func take(streams []*stream) (window []*Result) {
 func (s *stream) read(ctx context.Context) {
 	defer s.primed()
 	defer close(s.operations)
+	skip := s.Skip
 	for k := range s.Starts {
 		operation, err := s.Source.Next()
+		for ; err == nil && skip > 0; skip-- {
+			operation, err = s.Source.Next()
+		}
+		skip = s.Step - 1
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("there are no more than %d operations, and %d were planned", k, len(s.Starts))
 		}
