@@ -121,7 +121,7 @@ func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
-		held := machine.Held{Command: a.written().command(call), Feed: feed, Out: next.remote + ".csv"}
+		held := machine.Held{Command: a.writeServer().command(call), Feed: feed, Out: next.remote + ".csv"}
 		if err := l.hold(next, held); err != nil {
 			return l, err
 		}

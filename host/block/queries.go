@@ -145,31 +145,31 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 		return float64(used), nil // no error if the client has just ended
 	}
 	w.stalled = func() error {
-		return faultf("no query was answered for %v s; %s", w.stallS, lastWords(a.front()))
+		return faultf("no query was answered for %v s; %s", w.stallS, lastWords(a.queryServer()))
 	}
 	w.hung = func(quiet time.Duration) bool {
 		now, _ := a.kernel()
 		return quiet >= hangAfter && now.StorageRead == moved.StorageRead && (now.CPU-moved.CPU)*10 < quiet
 	}
 	for run.attempts = 1; run.attempts <= attempts; run.attempts++ {
-		one := &clients{ended: make(chan struct{})}
+		sender := &clients{ended: make(chan struct{})}
 		c = &client{on: a.hosts[""], prefix: prefix, remote: prefix}
-		if err := one.hold(c, machine.Held{Command: a.front().command(call), Out: prefix + ".stdout"}); err != nil {
-			return run, errors.Join(err, one.kill())
+		if err := sender.hold(c, machine.Held{Command: a.queryServer().command(call), Out: prefix + ".stdout"}); err != nil {
+			return run, errors.Join(err, sender.kill())
 		}
 		used = 0
 		moved, _ = a.kernel()
-		one.letGo()
-		run.Exit, err = w.untilEnd(ctx, a.variant, one)
-		if run.began = one.agreed; !errors.Is(err, errHung) {
+		sender.letGo()
+		run.Exit, err = w.untilEnd(ctx, a.variant, sender)
+		if run.began = sender.agreed; !errors.Is(err, errHung) {
 			break
 		}
-		<-one.ended // its files are written to no more
+		<-sender.ended // its files are written to no more
 		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
 		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s",
-			attempts, file.Type, lastWords(a.front()))
+			attempts, file.Type, lastWords(a.queryServer()))
 	}
 	if err != nil {
 		return run, err
@@ -179,7 +179,7 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 	}
 	if run.Code != 0 || purpose == "" {
 		if err := a.equal("query_exit", 0, int64(run.Code), "queries of %s ended with %s: %s; %s", file.Type,
-			exitWords(run.Code), clientWords(prefix+".stderr", prefix+".stdout"), lastWords(a.front())); err != nil {
+			exitWords(run.Code), clientWords(prefix+".stderr", prefix+".stdout"), lastWords(a.queryServer())); err != nil {
 			return run, err
 		}
 	}

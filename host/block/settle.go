@@ -121,7 +121,7 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 				left = v.unread()
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
-				lastWords(v.front()))
+				lastWords(v.queryServer()))
 		}
 		if err := record.Sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
 			return at, err

@@ -238,5 +238,5 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	if err := v.blameServer(ctx, 1); err != nil {
 		return err
 	}
-	return faultf("%s; %s", failure, lastWords(v.front()))
+	return faultf("%s; %s", failure, lastWords(v.queryServer()))
 }

@@ -167,7 +167,7 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	}
 	w.stalled = func() error {
 		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
-			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.written()))
+			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.writeServer()))
 	}
 	s.listen(a.servers...)
 	l.letGo()

@@ -156,7 +156,7 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 		}
 		if time.Now().After(deadline) {
 			return faultf("no query was answered with data within %v s of the start: %s; %s",
-				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.front()))
+				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.queryServer()))
 		}
 		if err := record.Sleep(ctx, readyEvery); err != nil {
 			return err

@@ -309,8 +309,8 @@ func untie(both [2]*answer) {
 		others := lone[1][seconds]
 		if slices.EqualFunc(mine, others, func(a, b tied) bool { return sameValue(a.value, b.value) }) {
 			for n, points := range [2][]tied{mine, others} {
-				for _, of := range points {
-					both[n].drop(of.key, seconds)
+				for _, lone := range points {
+					both[n].drop(lone.key, seconds)
 				}
 			}
 		}
@@ -322,18 +322,18 @@ type tied struct{ key, value string }
 
 // lonePoints returns by time the points of a that b lacks, in the order of their values.
 func lonePoints(a, b *answer) map[float64][]tied {
-	found := map[float64][]tied{}
+	all := map[float64][]tied{}
 	for key, points := range a.series {
 		for _, p := range points {
 			if !slices.ContainsFunc(b.series[key], func(other point) bool { return other.seconds == p.seconds }) {
-				found[p.seconds] = append(found[p.seconds], tied{key, p.value})
+				all[p.seconds] = append(all[p.seconds], tied{key, p.value})
 			}
 		}
 	}
-	for _, points := range found {
+	for _, points := range all {
 		slices.SortFunc(points, func(x, y tied) int { return cmp.Compare(toFloat(x.value), toFloat(y.value)) })
 	}
-	return found
+	return all
 }
 
 func (a *answer) drop(key string, seconds float64) {

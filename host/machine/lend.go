@@ -230,14 +230,14 @@ func (t *There) Release() {
 // one, in seconds. The error of ahead is half the round trip at most (as in NTP, RFC 5905).
 func (t *There) Clock(questions int) (roundTrip, ahead float64, err error) {
 	for range questions {
-		var there int64
+		var theirs int64
 		sent := time.Now()
-		if err := t.ask("Alive", None{}, &there); err != nil {
+		if err := t.ask("Alive", None{}, &theirs); err != nil {
 			return 0, 0, err
 		}
 		if took := time.Since(sent); roundTrip == 0 || took.Seconds() < roundTrip {
 			roundTrip = took.Seconds()
-			ahead = float64(there-sent.UnixNano())/1e9 - roundTrip/2
+			ahead = float64(theirs-sent.UnixNano())/1e9 - roundTrip/2
 		}
 	}
 	return roundTrip, ahead, nil

@@ -140,7 +140,7 @@ func (h *Here) Kill(pid int, _ *None) error {
 	return err
 }
 
-func (h *Here) Run(c Command, said *Output) error {
+func (h *Here) Run(c Command, output *Output) error {
 	var files [2]*os.File
 	for i := range files {
 		file, err := memory(filepath.Base(c.Argv[0]))
@@ -161,13 +161,13 @@ func (h *Here) Run(c Command, said *Output) error {
 		if killed := p.Kill(); killed != nil {
 			return killed
 		}
-		said.Late = true
+		output.Late = true
 		return h.ctx.Err()
 	}
-	said.Code = exit.Code
-	said.Out, err = os.ReadFile(files[0].Name())
+	output.Code = exit.Code
+	output.Out, err = os.ReadFile(files[0].Name())
 	if err == nil {
-		said.Err, err = os.ReadFile(files[1].Name())
+		output.Err, err = os.ReadFile(files[1].Name())
 	}
 	return err
 }

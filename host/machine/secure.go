@@ -52,7 +52,7 @@ func secured(token, self, other string) (*tls.Config, error) {
 		SessionTicketsDisabled: true,
 		InsecureSkipVerify:     true, // the key is compared instead
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if found, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !found.Equal(theirs.Public()) {
+			if public, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !public.Equal(theirs.Public()) {
 				return errStranger
 			}
 			return nil

@@ -181,8 +181,8 @@ type Built struct {
 
 // MayBeEmpty says whether answers to a query type, over any window, may have no data.
 func (p *Plan) MayBeEmpty(queryType string) bool {
-	asked := QueryType{Name: queryType}.TSBS()
-	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && t.MayBeEmpty })
+	name := QueryType{Name: queryType}.TSBS()
+	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == name && t.MayBeEmpty })
 }
 
 // AllMayBeEmpty says whether all answers to a query type may have no data.

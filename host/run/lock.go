@@ -163,8 +163,8 @@ func openLock(path string) (*os.File, error) {
 // isAt says whether an open file is what lies at a path now.
 func isAt(f *os.File, path string) bool {
 	opened, err := f.Stat()
-	there, gone := os.Lstat(path)
-	return err == nil && gone == nil && os.SameFile(opened, there)
+	current, absent := os.Lstat(path)
+	return err == nil && absent == nil && os.SameFile(opened, current)
 }
 
 // lockCache takes the lock of a cache: its holder may end all processes that use its scratch directory.
