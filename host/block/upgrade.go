@@ -76,7 +76,8 @@ func (u *upgrade) copy(_ context.Context, v *variant) (err error) {
 		return err
 	}
 	var how record.CopyRecord
-	if err := u.hosts[""].Copy(machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable}, &how); err != nil {
+	paths := machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable}
+	if err := u.hosts[""].Copy(paths, &how); err != nil {
 		return err
 	}
 	u.record.Copies[v.Name] = how
