@@ -60,9 +60,8 @@ func main() {
 	code, err := command(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tsduel: %v\n", err)
-		var stop *record.Stop
 		code = 1
-		if errors.As(err, &stop) {
+		if stop, ok := errors.AsType[*record.Stop](err); ok {
 			code = stop.Code
 		}
 	}

@@ -3,13 +3,253 @@ package block
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"tsduel/host/machine"
 	"tsduel/host/openloop"
+	"tsduel/host/proc"
 	"tsduel/host/record"
 )
+
+// watchEvery is how often a client and its server are looked at: often enough to see one die, and cheap.
+const watchEvery = time.Second
+
+// watch says how clients of TSBS are watched. progress changes while they work. stalled is the fault if it has
+// not changed for stallS. hung (nil: never) says to start the client again.
+type watch struct {
+	stallS   float64
+	progress func() (float64, error)
+	stalled  func() error
+	hung     func(quiet time.Duration) bool
+}
+
+// errHung says that a client has to be started again.
+var errHung = errors.New("the client hangs")
+
+// untilEnd waits for the end of all clients, or kills them once one of them or a server fails.
+func (w *watch) untilEnd(ctx context.Context, v *variant, c *clients) (exit proc.Exit, err error) {
+	clock := time.NewTicker(watchEvery)
+	defer clock.Stop()
+	for last, moved := -1.0, time.Now(); ; {
+		select {
+		case <-c.ended:
+			return c.exit()
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-clock.C:
+			if err = v.died(); err != nil {
+				break
+			}
+			var now float64
+			if now, err = w.progress(); err != nil {
+				break
+			}
+			if now != last {
+				last, moved = now, time.Now()
+			} else if quiet := time.Since(moved); quiet >= record.Seconds(w.stallS) {
+				err = w.stalled()
+			} else if w.hung != nil && w.hung(quiet) {
+				err = errHung
+			}
+		}
+		if err != nil {
+			return exit, cmp.Or(c.kill(), err)
+		}
+	}
+}
+
+var csvLine = regexp.MustCompile(`^[^,]*,[^,]*,([0-9.eE+]+)[,\n]`)
+
+// acknowledged is how many samples loaders have sent so far: the third field of each CSV's last line.
+func acknowledged(csvs ...string) (samples float64) {
+	for _, csv := range csvs {
+		n, _ := strconv.ParseFloat(lastMatch(csvLine, csv), 64)
+		samples += n
+	}
+	return samples
+}
+
+// clients are commands of TSBS at work: loaders, one a host of a client, or one that sends queries. They are held
+// until one instant.
+type clients struct {
+	all    []*client
+	agreed time.Time     // when they begin
+	ended  chan struct{} // all have
+	failed *client       // the first that did
+}
+
+type client struct {
+	host           string // "" for the only client
+	on             machine.Machine
+	ahead          float64 // by so many seconds is its host's clock
+	prefix, remote string  // its files begin with this, here and on its own host
+	pid            int
+	ran            machine.Ran
+	err            error
+}
+
+// loaders prepares one loader a file. kill has to be called, also after an error.
+func (a *alone) loaders(files []record.DataFile) (*clients, error) {
+	l := &clients{ended: make(chan struct{})}
+	for _, data := range files {
+		next := &client{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load")}
+		if data.Host != "" {
+			next.prefix += "-" + data.Host
+		}
+		next.remote = next.prefix
+		if remote, ok := a.hosts[data.Host].(*machine.There); ok {
+			next.on, next.remote = remote, filepath.Join(a.dataDir("logs", a.Name), filepath.Base(next.prefix))
+			var err error
+			if _, next.ahead, err = remote.Clock(clockQuestions); err != nil {
+				return l, err
+			}
+		}
+		feed := cmp.Or(data.FeedPath, data.Path)
+		path := feed
+		if strings.HasSuffix(path, ".zst") {
+			path = "-" // it is unpacked into stdin
+		}
+		w := a.Plan.Workload
+		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
+			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
+			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
+		held := machine.Held{Command: a.writeServer().command(call), Feed: feed, Out: next.remote + ".csv"}
+		if err := l.hold(next, held); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// hold starts a client, and stops it at once.
+func (l *clients) hold(c *client, held machine.Held) error {
+	l.all = append(l.all, c)
+	held.Complaints = c.remote + ".stderr"
+	return c.on.Hold(held, &c.pid)
+}
+
+// letGo lets all clients begin at one instant. It kills the others if one fails.
+func (l *clients) letGo() {
+	l.agreed = time.Now().Add(leadTime)
+	ended := make(chan *client)
+	for _, c := range l.all {
+		at := machine.Instant{Client: c.pid, At: l.agreed.UnixNano() + int64(c.ahead*1e9)}
+		go func() {
+			c.err = c.on.LetGo(at, &c.ran)
+			ended <- c
+		}()
+	}
+	go func() {
+		for range l.all {
+			if c := <-ended; l.failed == nil && (c.err != nil || c.ran.Exit.Code != 0) {
+				l.failed = c
+				_ = l.kill()
+			}
+		}
+		close(l.ended)
+	}()
+}
+
+// exit is, of clients that have ended, the first failed one's code, the CPU of all, and when the last one ended by
+// this host's clock.
+func (l *clients) exit() (exit proc.Exit, err error) {
+	if l.failed != nil {
+		exit.Code, err = l.failed.ran.Exit.Code, l.failed.err
+	}
+	for _, c := range l.all {
+		exit.User, exit.System = exit.User+c.ran.Exit.User, exit.System+c.ran.Exit.System
+		if at := c.ran.Exit.At.Add(-record.Seconds(c.ahead)); at.After(exit.At) {
+			exit.At = at
+		}
+	}
+	return exit, err
+}
+
+// records are of several loaders that have ended.
+func (l *clients) records() (all []record.Client) {
+	for _, c := range l.all {
+		exit, began := c.ran.Exit, time.Unix(0, c.ran.Began)
+		after := began.Add(-record.Seconds(c.ahead)).Sub(l.agreed)
+		r := clientOf(c.host, after, exit.At.Sub(began), exit.User+exit.System, c.ran.CPUs)
+		r.Samples, _ = samplesSent(c.prefix + ".csv")
+		all = append(all, r)
+	}
+	return all
+}
+
+// files are the local paths of all clients' files with a suffix.
+func (l *clients) files(suffix string) (paths []string) {
+	for _, c := range l.all {
+		paths = append(paths, c.prefix+suffix)
+	}
+	return paths
+}
+
+// bring brings the files of all clients up to date here.
+func (l *clients) bring(suffixes ...string) (err error) {
+	for _, c := range l.all {
+		for _, suffix := range suffixes {
+			err = errors.Join(err, bring(c.on, c.remote+suffix, c.prefix+suffix))
+		}
+	}
+	return err
+}
+
+// words name the loader that failed, with its last words.
+func (l *clients) words() (name, words string) {
+	if l.failed != nil && l.failed.host != "" {
+		return "the loader on " + l.failed.host, clientWords(l.failed.prefix + ".stderr")
+	}
+	return "the loader", clientWords(l.files(".stderr")...)
+}
+
+// kill ends the clients that are held or at work.
+func (l *clients) kill() (err error) {
+	select {
+	case <-l.ended:
+		return nil
+	default:
+	}
+	for _, c := range l.all {
+		if c.pid != 0 {
+			err = errors.Join(err, c.on.Kill(c.pid, &machine.None{}))
+		}
+	}
+	return err
+}
+
+// bring brings the local copy of a remote file up to date. If the paths are equal, the file is local.
+func bring(on machine.Machine, remote, local string) error {
+	if remote == local {
+		return nil
+	}
+	copied, err := os.OpenFile(local, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer copied.Close()
+	for {
+		info, err := copied.Stat()
+		if err != nil {
+			return err
+		}
+		var more []byte
+		if err := on.Log(machine.Piece{Path: remote, From: info.Size()}, &more); err != nil || len(more) == 0 {
+			return err
+		}
+		if _, err := copied.Write(more); err != nil {
+			return err
+		}
+	}
+}
 
 const (
 	// leadTime is from when all clients are ready until they begin: the instant has to reach all of them.
@@ -19,7 +259,7 @@ const (
 )
 
 // runClients runs a phase with all clients, from one instant on. job and totals are this client's.
-func (r *rates) runClients(ctx context.Context, request openloop.Asked, job openloop.Job) (results []*openloop.Result,
+func (r *rates) runClients(ctx context.Context, request openloop.Request, job openloop.Job) (results []*openloop.Result,
 	totals openloop.Totals, clients []record.Client, err error) {
 	type remote struct {
 		number int
@@ -67,7 +307,7 @@ func (r *rates) runClients(ctx context.Context, request openloop.Asked, job open
 		if c.err != nil {
 			return nil, totals, nil, c.err
 		}
-		began := time.Duration(c.looped.Began - agreed.UnixNano() - int64(c.ahead*1e9))
+		began := c.looped.Began.Sub(agreed) - record.Seconds(c.ahead)
 		all = append(all, c.looped.Results)
 		clients = append(clients, clientOf(r.clients[i].Host, began, c.looped.Elapsed, c.looped.ClientCPU, c.looped.CPUs))
 	}

@@ -65,7 +65,7 @@ func (d *duel) whole(ctx context.Context) (err error) {
 		}
 		return d.run(ctx)
 	})
-	if err = errors.Join(err, d.exchanges.close()); err != nil {
+	if err = errors.Join(err, d.exchanges.Close()); err != nil {
 		return err
 	}
 	d.ratios()

@@ -1,12 +1,8 @@
 package block
 
 import (
-	"bufio"
-	"cmp"
-	"compress/gzip"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,29 +12,19 @@ import (
 )
 
 // table is a packed CSV file.
-type table struct {
-	file *os.File
-	pack *gzip.Writer
-	text *bufio.Writer
-}
+type table struct{ *record.Packed }
 
 // createTable begins a file with its columns, and one of ns for each variant.
 func createTable(path, columns string, variants ...record.Variant) (*table, error) {
-	file, err := os.Create(path)
+	packed, err := record.CreatePacked(path)
 	if err != nil {
 		return nil, err
 	}
-	pack, _ := gzip.NewWriterLevel(file, gzip.BestSpeed)
-	t := &table{file, pack, bufio.NewWriterSize(pack, 1<<16)}
 	for _, v := range variants {
 		columns += "," + v.Name + "_ns"
 	}
-	_, err = t.text.WriteString(columns + "\n")
-	return t, err
-}
-
-func (t *table) close() error {
-	return cmp.Or(t.text.Flush(), t.pack.Close(), t.file.Sync(), t.file.Close())
+	_, err = packed.WriteString(columns + "\n")
+	return &table{packed}, err
 }
 
 // add writes the exchanges of a phase. A variant that did not answer has an empty field.
@@ -60,9 +46,9 @@ func (t *table) add(prefix string, from int, sides []exchange.Side, variants []r
 			}
 		}
 		size := max(x.Lines, x.Bytes) // a batch has no answer, a query no lines
-		fmt.Fprintf(t.text, "%s%d,%s,%d,%s\n", prefix, from+k, order, size, strings.Join(ns, ","))
+		fmt.Fprintf(t, "%s%d,%s,%d,%s\n", prefix, from+k, order, size, strings.Join(ns, ","))
 	}
-	return t.text.Flush() // which returns the error of any write
+	return t.Flush()
 }
 
 // typical is the 10 % trimmed mean of ln(time of a side / time of the first side). ok: there is a pair.
@@ -118,9 +104,9 @@ func (d *duel) keep(queryType string, first int, sides []exchange.Side, result *
 		}
 	}
 	d.record.Types = append(d.record.Types, kept)
-	if x := result.First; x != nil {
-		d.differences = append(d.differences, record.Difference{QueryType: queryType, K: x.K, Query: x.Query,
-			Variants: x.Sides[:], Bodies: x.Bodies[:], What: x.What})
+	if result.First != nil {
+		result.First.QueryType = queryType
+		d.differences = append(d.differences, *result.First)
 	}
 	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
 	if share > bottleneck {

@@ -160,8 +160,8 @@ func (f *frame) decided() bool { return f.block.Void != "" || len(f.alive()) < 2
 
 // blame records a variant's fault and ends its servers. It returns any other error as it is.
 func (f *frame) blame(v *variant, err error) error {
-	var broken *fault
-	if !errors.As(err, &broken) {
+	broken, ok := errors.AsType[*fault](err)
+	if !ok {
 		return err
 	}
 	if err := f.lost(); err != nil { // the way to the variant's machine is broken, not the variant

@@ -21,10 +21,10 @@ const (
 // idleLook is how long one look at the use of CPU takes; tests wait less.
 var idleLook = time.Second / 4
 
-// rest waits until all variants are idle and their data lie in as many parts on each side. That number is
+// startEqually waits until all variants are idle and their data lie in as many parts on each side. That number is
 // chance, and one part or two was 20 % for queries that read much (docs/blocks.md). If the duel merges, all
 // are asked again until the numbers are equal: a database ignores the request while another merge runs.
-func (d *duel) rest(ctx context.Context) error {
+func (d *duel) startEqually(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		err := d.steps(
 			func() error {
@@ -90,50 +90,62 @@ func (d *duel) unequalParts() (string, error) {
 
 // awaitIdle waits until no server merges or uses over 1 % of a CPU. Notes name servers that are never idle.
 func (d *duel) awaitIdle(ctx context.Context) error {
-	begin, seen := time.Now(), looks{}
-	for waiting := true; waiting; {
+	return d.untilRest(ctx, time.Now(), d.Plan.Watchdog.IdleTimeoutS, true, func(v *variant, r rest) {
+		side := d.record.Start[v.Name]
+		switch {
+		case side.IdleS > 0:
+			return
+		case !r.rests:
+			side.IdleTimeout = true
+			d.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
+				"like): its exchanges have that beside them", r.seconds, 100*r.share, r.left))
+		case r.share >= idleShare:
+			d.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*r.share))
+		}
+		side.IdleS = r.seconds
+		d.record.Start[v.Name] = side
+	})
+}
+
+// rest is how a variant is at a look: seconds after the begin, its share of a CPU, and what is left to do.
+type rest struct {
+	seconds, share, left float64
+	rests                bool
+}
+
+// untilRest waits until all variants rest at the same look, or for so many seconds. see is called for each that
+// rests, and at the end for the others. Merges and the like count as work only if counted.
+func (d *duel) untilRest(ctx context.Context, begin time.Time, patience float64, counted bool,
+	see func(*variant, rest)) error {
+	for seen := (looks{}); ; {
 		if err := d.addLook(ctx, seen); err != nil || d.decided() {
 			return err
 		}
-		elapsed := time.Since(begin)
-		late := elapsed >= record.Seconds(d.Plan.Watchdog.IdleTimeoutS)
+		elapsed := time.Since(begin).Seconds()
 		busy := slices.ContainsFunc(d.alive(), func(v *variant) bool { return !seen.rests(v.Name) })
-		if busy && !late { // spare the counters, which may be read only once a second
+		if busy && elapsed < patience { // spare the counters, which may be read only once a second
 			continue
 		}
 		if err := d.readCounters(ctx); err != nil {
 			return err
 		}
-		waiting = false
-		err := d.all(func(v *variant) error {
-			side, share := d.record.Start[v.Name], seen.last(v.Name)
-			if side.IdleS > 0 {
-				return nil
+		waiting := false
+		err := d.all(func(v *variant) (err error) {
+			r := rest{seconds: elapsed, share: seen.last(v.Name)}
+			if counted {
+				r.left, _, err = leftToDo(v.target, d.bodies[v.Name], v.target.Quiet)
 			}
-			left, _, err := leftToDo(v.target, d.bodies[v.Name], v.target.Quiet)
-			switch {
-			case err != nil:
-				return err
-			case left == 0 && share < idleShare:
-			case left == 0 && seen.rests(v.Name):
-				d.note(v.Name, "", fmt.Sprintf("it uses %.1f %% of a CPU when nobody asks", 100*share))
-			case late:
-				side.IdleTimeout = true
-				d.note(v.Name, "", fmt.Sprintf("it was not idle within %.0f s (%.1f %% of a CPU, %.0f merges and the "+
-					"like): its exchanges have that beside them", elapsed.Seconds(), 100*share, left))
-			default:
+			if r.rests = r.left == 0 && seen.rests(v.Name); r.rests || elapsed >= patience {
+				see(v, r)
+			} else {
 				waiting = true
-				return nil
 			}
-			side.IdleS = elapsed.Seconds()
-			d.record.Start[v.Name] = side
-			return nil
+			return err
 		})
-		if err != nil || d.decided() {
+		if err != nil || d.decided() || !waiting {
 			return err
 		}
 	}
-	return nil
 }
 
 // looks are the shares of a CPU that each variant has used, one a look.
@@ -173,7 +185,7 @@ func (d *duel) watch(ctx context.Context, length time.Duration) (used map[string
 	if err := read(-1); err != nil {
 		return nil, 0, err
 	}
-	if err := sleep(ctx, length); err != nil {
+	if err := record.Sleep(ctx, length); err != nil {
 		return nil, 0, err
 	}
 	seconds = time.Since(begin).Seconds()

@@ -32,7 +32,7 @@ func (d *duel) ingest(ctx context.Context) (err error) {
 			break
 		}
 	}
-	err = errors.Join(err, file.close())
+	err = errors.Join(err, file.Close())
 	for v, dir := range loaded {
 		if v.data != dir {
 			err = errors.Join(err, v.empty(false))
@@ -162,36 +162,13 @@ func (d *duel) drain(ctx context.Context, ended time.Time, samples int64, before
 	if err != nil || d.decided() {
 		return err
 	}
-	if err := sleep(ctx, time.Until(ended.Add(putOff-idleLook))); err != nil {
+	if err := record.Sleep(ctx, time.Until(ended.Add(putOff-idleLook))); err != nil {
 		return err
 	}
-	deadline, seen := ended.Add(record.Seconds(d.Plan.Settle.TimeoutS)), looks{}
-	for waiting := true; waiting; {
-		err := d.addLook(ctx, seen)
-		if err == nil && d.Plan.Settle.Drain {
-			err = d.readCounters(ctx)
+	return d.untilRest(ctx, ended, d.Plan.Settle.TimeoutS, d.Plan.Settle.Drain, func(v *variant, r rest) {
+		if !r.rests {
+			d.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
+				"%.0f merges and the like)", r.seconds, 100*r.share, r.left))
 		}
-		if err != nil || d.decided() {
-			return err
-		}
-		late := time.Now().After(deadline)
-		waiting = false
-		err = d.all(func(v *variant) (err error) {
-			left := 0.0
-			if d.Plan.Settle.Drain {
-				left, _, err = leftToDo(v.target, d.bodies[v.Name], v.target.Quiet)
-			}
-			rests := seen.rests(v.Name) && left == 0
-			if err == nil && late && !rests {
-				d.note(v.Name, "", fmt.Sprintf("it still had something to do %.0f s after the last batch (%.1f %% of a CPU, "+
-					"%.0f merges and the like)", time.Since(ended).Seconds(), 100*seen.last(v.Name), left))
-			}
-			waiting = waiting || !rests && !late
-			return cmp.Or(err, v.died())
-		})
-		if err != nil || d.decided() {
-			return err
-		}
-	}
-	return d.readCounters(ctx)
+	})
 }

@@ -130,39 +130,46 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 	if purpose != "" {
 		prefix += "." + purpose
 	}
-	c := client{
-		verb: verb{name: "query", env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
-			fmt.Sprintf("QUERY_WORKERS=%d", a.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}},
-		stdout: prefix + ".stdout", stderr: prefix + ".stderr", stallS: a.Plan.Watchdog.QueryStallS,
-	}
+	call := verb{name: "query", env: []string{"QUERY_FILE=" + file.Path, fmt.Sprintf("QUERY_COUNT=%d", count),
+		fmt.Sprintf("QUERY_WORKERS=%d", a.Plan.Queries.Workers), "QUERY_RESULTS=" + prefix + ".json"}}
+	var c *client
 	var used time.Duration
 	var moved proc.Counters // of the servers, when the client last used CPU
-	c.progress = func(pid int) (float64, error) {
+	w := watch{stallS: a.Plan.Watchdog.QueryStallS}
+	w.progress = func() (float64, error) {
 		// In steps of a clock tick: a sleeping client wakes up for its garbage collector.
-		if now, err := proc.CPU(pid); err == nil && now-used >= 10*time.Millisecond {
+		if now, err := proc.CPU(c.pid); err == nil && now-used >= 10*time.Millisecond {
 			used = now
 			moved, _ = a.kernel()
 		}
 		return float64(used), nil // no error if the client has just ended
 	}
-	c.stalled = func() error {
-		return faultf("no query was answered for %v s; %s", c.stallS, lastWords(a.front()))
+	w.stalled = func() error {
+		return faultf("no query was answered for %v s; %s", w.stallS, lastWords(a.queryServer()))
 	}
-	c.hung = func(quiet time.Duration) bool {
+	w.hung = func(quiet time.Duration) bool {
 		now, _ := a.kernel()
 		return quiet >= hangAfter && now.StorageRead == moved.StorageRead && (now.CPU-moved.CPU)*10 < quiet
 	}
 	for run.attempts = 1; run.attempts <= attempts; run.attempts++ {
-		run.began, used = time.Now(), 0
+		sender := &clients{ended: make(chan struct{})}
+		c = &client{on: a.hosts[""], prefix: prefix, remote: prefix}
+		if err := sender.hold(c, machine.Held{Command: a.queryServer().command(call), Out: prefix + ".stdout"}); err != nil {
+			return run, errors.Join(err, sender.kill())
+		}
+		used = 0
 		moved, _ = a.kernel()
-		if run.Exit, err = c.drive(ctx, a.variant); !errors.Is(err, errHung) {
+		sender.letGo()
+		run.Exit, err = w.untilEnd(ctx, a.variant, sender)
+		if run.began = sender.agreed; !errors.Is(err, errHung) {
 			break
 		}
+		<-sender.ended // its files are written to no more
 		a.note(a.Name, file.Type, "run_queries hung at its start (a fault of the client): started again")
 	}
 	if errors.Is(err, errHung) {
 		err = faultf("run_queries was started %d times for %s, and each time neither it nor the server did anything; %s",
-			attempts, file.Type, lastWords(a.front()))
+			attempts, file.Type, lastWords(a.queryServer()))
 	}
 	if err != nil {
 		return run, err
@@ -172,13 +179,13 @@ func (a *alone) send(ctx context.Context, file record.QueryFile, count int, purp
 	}
 	if run.Code != 0 || purpose == "" {
 		if err := a.equal("query_exit", 0, int64(run.Code), "queries of %s ended with %s: %s; %s", file.Type,
-			exitWords(run.Code), clientWords(c.stderr, c.stdout), lastWords(a.front())); err != nil {
+			exitWords(run.Code), clientWords(prefix+".stderr", prefix+".stdout"), lastWords(a.queryServer())); err != nil {
 			return run, err
 		}
 	}
-	_ = os.Remove(c.stderr)
+	_ = os.Remove(prefix + ".stderr")
 	if purpose != "" {
-		_, _ = os.Remove(c.stdout), os.Remove(prefix+".json")
+		_, _ = os.Remove(prefix+".stdout"), os.Remove(prefix+".json")
 	}
 	return run, nil
 }

@@ -65,7 +65,7 @@ func (r *rates) run(ctx context.Context, part string, work func(*rates, context.
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.histograms.close()) }()
+	defer func() { err = errors.Join(err, r.histograms.Close()) }()
 	s := r.begin(part, "start", "")
 	if equal, _, err := r.equalize(ctx); err != nil || !equal {
 		return errors.Join(err, r.close(true))
@@ -100,8 +100,8 @@ func (r *rates) mixed(ctx context.Context) error {
 	if m.WindowS != nil {
 		r.window = record.Seconds(*m.WindowS)
 	}
-	data, ok := r.Workload.MixedFor(r.target.DataFormat)
-	if !ok {
+	data := record.OfFormat(r.Workload.Mixed, r.target.DataFormat)
+	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data of mixed in format %q", r.target.DataFormat)
 	}
 	query, err := r.queries(m.Queries, m.Queries*m.Seconds)
@@ -109,8 +109,8 @@ func (r *rates) mixed(ctx context.Context) error {
 		return err
 	}
 	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
-	lines := openloop.Lines{File: cmp.Or(data.FeedPath, data.Path), Path: r.target.WritePath, Size: m.BatchSize}
-	batch := openloop.AskedStream{Lines: &lines}
+	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.target.WritePath, Size: m.BatchSize}
+	batch := openloop.StreamRequest{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
 	if err := r.leadIn(ctx, query); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (r *rates) hasData(before, after []byte) error {
 
 // queries are queries of all types in turn at a rate. A block needs count of them, and begins after those of
 // the blocks before as far as the files reach.
-func (r *rates) queries(rate, count float64) (stream openloop.AskedStream, err error) {
+func (r *rates) queries(rate, count float64) (stream openloop.StreamRequest, err error) {
 	stream.Rate = rate
 	each := int(count)/len(r.rule.Types) + 1
 	for _, queryType := range r.rule.Types {
@@ -217,7 +217,7 @@ func (r *rates) queries(rate, count float64) (stream openloop.AskedStream, err e
 	return stream, nil
 }
 
-func operation(stream openloop.AskedStream) string {
+func operation(stream openloop.StreamRequest) string {
 	if stream.Lines != nil {
 		return "batch"
 	}
@@ -225,8 +225,8 @@ func operation(stream openloop.AskedStream) string {
 }
 
 // request is a phase of streams for some clients, each of which sends every clients-th operation.
-func (r *rates) request(length time.Duration, clients int, streams ...openloop.AskedStream) openloop.Asked {
-	request := openloop.Asked{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
+func (r *rates) request(length time.Duration, clients int, streams ...openloop.StreamRequest) openloop.Request {
+	request := openloop.Request{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
 		Patience: ratesPatience, Of: clients}
 	for i, stream := range streams {
 		stream.URL = r.url()
@@ -244,7 +244,7 @@ func (r *rates) request(length time.Duration, clients int, streams ...openloop.A
 }
 
 // leadIn asks fresh processes for a while, unless they are to be cold. Nothing of it is recorded.
-func (r *rates) leadIn(ctx context.Context, stream openloop.AskedStream) error {
+func (r *rates) leadIn(ctx context.Context, stream openloop.StreamRequest) error {
 	if r.Plan.Queries.Cache == "cold" {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (r *rates) leadIn(ctx context.Context, stream openloop.AskedStream) error {
 }
 
 // runPhase runs streams at once. before and after are the counters.
-func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.AskedStream) (phase *record.RatePhase,
+func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.StreamRequest) (phase *record.RatePhase,
 	before, after []byte, err error) {
 	request := r.request(record.Seconds(r.rule.Seconds), 1+len(r.clients), streams...)
 	job, closeAll, err := request.Job()
@@ -315,9 +315,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 	answered, lines := 0, int64(0)
 	for i, result := range results {
 		stream := request.Streams[i]
-		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Planned: result.Planned,
-			Started: result.Started, Answered: result.Answered, Failed: result.Failed, Unstarted: result.Unstarted,
-			Queued: result.Queued, Late: result.Late, Empty: result.Empty, Failure: result.Failure,
+		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
 			Connections: stream.Connections * request.Of, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}
 		for _, times := range []struct {
@@ -325,7 +323,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Asked
 			*hdrhistogram.Histogram
 		}{{"response", result.Response}, {"service", result.Service}, {"lateness", result.Lateness}} {
 			label := strconv.FormatFloat(stream.Rate, 'g', -1, 64) + "," + kept.Operation + "," + times.name
-			if err := openloop.WriteCounts(r.histograms.text, label, times.Histogram); err != nil {
+			if err := openloop.WriteCounts(r.histograms, label, times.Histogram); err != nil {
 				return nil, nil, nil, err
 			}
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
-	stream := record.RateStream{Operation: "query", Planned: 1000, Started: 1000, Late: 5, Connections: 64,
+	stream := record.RateStream{Operation: "query", Connections: 64,
+		Operations: record.Operations{Planned: 1000, Started: 1000, Late: 5},
 		LatenessNS: map[string]int64{"p999": 2_500_000}}
 	for _, c := range []struct {
 		name   string

@@ -94,7 +94,7 @@ func variable(name string) string { return strings.ToUpper(strings.ReplaceAll(na
 func (s *server) ask(ctx context.Context, patience time.Duration, name string, env ...string) (string, error) {
 	call := s.command(verb{name, nil, env})
 	call.Patience = patience
-	var answer machine.Said
+	var answer machine.Output
 	if err := s.on.Run(call, &answer); err != nil || ctx.Err() != nil {
 		return "", cmp.Or(ctx.Err(), err)
 	}
@@ -142,8 +142,7 @@ func (s *server) waitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.process.Ended():
-			var dead *fault
-			if errors.As(s.variant.died(), &dead) {
+			if dead, ok := errors.AsType[*fault](s.variant.died()); ok {
 				dead.unready = true
 				return dead
 			}
@@ -250,22 +249,24 @@ func (all servers) replicas() servers {
 
 var replica = regexp.MustCompile(`-[2-9]$`)
 
-func (all servers) urls(of func(*server) string) string {
+func (all servers) urls(address func(*server) string) string {
 	var urls []string
 	for _, s := range all {
 		// A component of another role that takes clients, too, stands behind the first one.
-		if url := of(s); url != "" && (len(urls) == 0 || replica.MatchString(s.role)) {
+		if url := address(s); url != "" && (len(urls) == 0 || replica.MatchString(s.role)) {
 			urls = append(urls, url)
 		}
 	}
 	return strings.Join(urls, ",")
 }
 
-// front is the first server that takes queries.
-func (all servers) front() *server { return all.first(func(s *server) bool { return s.queries != "" }) }
+// queryServer is the first server that takes queries.
+func (all servers) queryServer() *server {
+	return all.first(func(s *server) bool { return s.queries != "" })
+}
 
-// written is the first server that takes data.
-func (all servers) written() *server {
+// writeServer is the first server that takes data.
+func (all servers) writeServer() *server {
 	return all.first(func(s *server) bool { return s.writes != "" })
 }
 

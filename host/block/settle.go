@@ -55,7 +55,7 @@ func (v *variant) arrive(ctx context.Context, samples int64, before []byte) erro
 		if err := v.died(); err != nil {
 			return err
 		}
-		if err := sleep(ctx, arriveEvery); err != nil {
+		if err := record.Sleep(ctx, arriveEvery); err != nil {
 			return err
 		}
 	}
@@ -121,9 +121,9 @@ func (v *variant) waitQuiet(ctx context.Context, counters []string, polls int,
 				left = v.unread()
 			}
 			return at, faultf("the database did not settle within %v s: %s; %s", v.Plan.Settle.TimeoutS, left,
-				lastWords(v.front()))
+				lastWords(v.queryServer()))
 		}
-		if err := sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
+		if err := record.Sleep(ctx, record.Seconds(v.Plan.Settle.PollS)); err != nil {
 			return at, err
 		}
 		body = v.metrics(ctx)

@@ -107,7 +107,7 @@ func (d *duel) start(ctx context.Context) error {
 			})
 		},
 		func() error { return d.sync(d.Scratch) },
-		func() error { return d.rest(ctx) },
+		func() error { return d.startEqually(ctx) },
 		d.keepPlaces,
 		func() error { return d.all(d.countInstructions) },
 	)
@@ -135,7 +135,7 @@ func (d *duel) answersKept(v *variant) error {
 
 // readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
 func (d *duel) readCounters(ctx context.Context) error {
-	if err := sleep(ctx, time.Until(d.countersRead.Add(askAgain))); err != nil {
+	if err := record.Sleep(ctx, time.Until(d.countersRead.Add(askAgain))); err != nil {
 		return err
 	}
 	err := d.all(func(v *variant) error {
@@ -238,5 +238,5 @@ func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
 	if err := v.blameServer(ctx, 1); err != nil {
 		return err
 	}
-	return faultf("%s; %s", failure, lastWords(v.front()))
+	return faultf("%s; %s", failure, lastWords(v.queryServer()))
 }

@@ -55,13 +55,9 @@ func (a *alone) workOnCopy() error {
 	if a.Plan.Design.Reload != "once" || a.Plan.Design.StartFrom == "baseline" {
 		return nil // an upgrade makes its own copies
 	}
-	pair := machine.Pair{From: a.data, To: a.dataDir("copies", a.Name)}
-	a.data = pair.To
-	err := a.everywhere(func(m machine.Machine) error { return m.Copy(pair, &machine.None{}) })
-	if err != nil {
-		return fmt.Errorf("copy the database of %s: %w", a.Name, err)
-	}
-	return nil
+	paths := machine.Copying{From: a.data, To: a.dataDir("copies", a.Name)}
+	a.data = paths.To
+	return a.everywhere(func(m machine.Machine) error { return m.Copy(paths, &record.CopyRecord{}) })
 }
 
 // fromEmptyDisk starts a variant, loads the first window, and stops the variant.
@@ -123,22 +119,17 @@ func (a *alone) keepCPU(phase string, used usage) {
 	a.byRole(&a.record.CPUNSByRole, phase, used)
 }
 
-// files are the data of the first window, one file a client.
+// files are the data of the first window, one file a client, or the large load of the warm-up block.
 func (a *alone) files() ([]record.DataFile, error) {
+	files, clients := a.Workload.Data, 1
 	if a.loads() {
-		data, ok := a.Workload.AloneFor(a.target.DataFormat)
-		if !ok {
-			return nil, fmt.Errorf("raw/workload.json has no data of workload.solo_scale in format %q", a.target.DataFormat)
-		}
-		return []record.DataFile{data}, nil
+		files = a.Workload.Alone
+	} else if len(a.clients) > 0 {
+		files, clients = a.Workload.Groups, 1+len(a.clients)
 	}
-	files := a.Workload.GroupsFor(a.target.DataFormat)
-	if data, ok := a.Workload.DataFor(a.target.DataFormat); ok && len(a.clients) == 0 {
-		files = []record.DataFile{data}
-	}
-	if len(files) != 1+len(a.clients) {
+	if files = record.OfFormat(files, a.target.DataFormat); len(files) != clients {
 		return nil, fmt.Errorf("raw/workload.json has %d files of data in format %q for %d clients", len(files),
-			a.target.DataFormat, 1+len(a.clients))
+			a.target.DataFormat, clients)
 	}
 	return files, nil
 }
@@ -146,7 +137,7 @@ func (a *alone) files() ([]record.DataFile, error) {
 // load loads the files, one a client, lets the database settle, and checks that all samples are stored.
 func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase string) error {
 	l, err := a.loaders(files)
-	defer func() { _ = l.Kill() }()
+	defer func() { _ = l.kill() }()
 	if err != nil {
 		return err
 	}
@@ -167,20 +158,20 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	stopTicks := a.snapshots.Ticks(ctx, nil)
 	endProfile := a.profiler.read(ctx, "load", firstWindow, a.variant)
 	defer endProfile(0)
-	c := client{stallS: a.Plan.Watchdog.LoadStallS}
-	c.progress = func(int) (float64, error) {
+	w := watch{stallS: a.Plan.Watchdog.LoadStallS}
+	w.progress = func() (float64, error) {
 		err := l.bring(".csv", ".stderr")
 		done := acknowledged(l.files(".csv")...)
 		a.Events.Progress(phase, int64(done), planned)
 		return done, err
 	}
-	c.stalled = func() error {
-		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", c.stallS,
-			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.written()))
+	w.stalled = func() error {
+		return faultf("no sample was acknowledged for %v s: the server answers %s; %s", w.stallS,
+			cmp.Or(lastMatch(httpStatus, l.files(".stderr")...), "nothing"), lastWords(a.writeServer()))
 	}
 	s.listen(a.servers...)
 	l.letGo()
-	exit, err := c.watch(ctx, a.variant, l, 0)
+	exit, err := w.untilEnd(ctx, a.variant, l)
 	// The CPU is read before the last tick, which may have to wait for an answer.
 	if now, gone := a.cpu(); gone == nil {
 		a.keepCPU("load", now.since(cpu))
@@ -195,21 +186,8 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 	s.End, s.ClientUserS, s.ClientSystemS = record.Epoch(exit.At), exit.User.Seconds(), exit.System.Seconds()
 	s.Begin = record.Epoch(l.agreed)
 	s.close(exit.Code, planned)
-	if err := a.blameServer(ctx, exit.Code); err != nil {
+	if err := cmp.Or(a.ended(ctx, l, exit.Code), missing); err != nil {
 		return err
-	}
-	loader, words := l.words()
-	err = a.equal("load_exit", 0, int64(exit.Code), "%s ended with %s: %s%s", loader, exitWords(exit.Code), words,
-		a.outOfMemory())
-	if err := cmp.Or(err, missing); err != nil {
-		return err
-	}
-	if len(files) > 1 {
-		a.record.Clients = l.clients()
-		a.record.SkewMS = skew(a.record.Clients)
-		if share, name := busiest(a.record.Clients); share > bottleneck {
-			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
-		}
 	}
 	if err := a.sent(l, planned); err != nil {
 		return err
@@ -218,8 +196,7 @@ func (a *alone) load(ctx context.Context, files []record.DataFile, part, phase s
 		if err := a.arrive(ctx, planned, before); err != nil {
 			return err
 		}
-		took := time.Since(exit.At).Seconds()
-		a.record.ArriveS = &took
+		a.record.ArriveS = new(time.Since(exit.At).Seconds())
 	}
 	drained, err := a.settle(ctx, part, exit.At, func() { endProfile(planned) })
 	if err != nil {
@@ -264,8 +241,24 @@ func samplesSent(csvs ...string) (samples int64, word string) {
 	return samples, word
 }
 
+// ended checks how the loaders ended, and keeps a record of each if there are several.
+func (a *alone) ended(ctx context.Context, l *clients, code int) error {
+	if err := a.blameServer(ctx, code); err != nil {
+		return err
+	}
+	loader, words := l.words()
+	if len(l.all) > 1 && code == 0 {
+		a.record.Clients = l.records()
+		a.record.SkewMS = skew(a.record.Clients)
+		if share, name := busiest(a.record.Clients); share > bottleneck {
+			a.note(a.Name, "", fmt.Sprintf("%s used %.0f %% of its CPUs: it is the bottleneck of the load", name, 100*share))
+		}
+	}
+	return a.equal("load_exit", 0, int64(code), "%s ended with %s: %s%s", loader, exitWords(code), words, a.outOfMemory())
+}
+
 // sent checks the loaders' own count and complaints, before the queries take an hour on half the data.
-func (a *alone) sent(l *loaders, planned int64) error {
+func (a *alone) sent(l *clients, planned int64) error {
 	complaints, first := int64(0), ""
 	complain := func(line string) { complaints, first = complaints+1, cmp.Or(first, line) }
 	lines(func(line string) {

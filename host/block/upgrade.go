@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"tsduel/host/exchange"
+	"tsduel/host/machine"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
 )
@@ -41,7 +39,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 		Ingest: map[string]record.SoloRecord{}, Sizes: map[string]map[string]int64{},
 		Downgrade: map[string]record.Downgrade{}}}
 	f.block.Upgrade = u.record
-	if u.sums, err = checksums(ctx, u.source); err != nil {
+	if u.sums, err = u.checksums(); err != nil {
 		return err
 	}
 	each := func(do func(context.Context, *variant) error) func() error {
@@ -67,27 +65,30 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 	if err := u.downgrades(ctx); err != nil {
 		return err
 	}
-	return u.unchanged(ctx)
+	return u.unchanged()
 }
 
 // copy gives a variant its own directories: a copy of the data, and one for its files.
-func (u *upgrade) copy(ctx context.Context, v *variant) (err error) {
+func (u *upgrade) copy(_ context.Context, v *variant) (err error) {
 	s := v.begin(record.InUpgrade, "copy", "")
 	v.data, v.dir = u.dataDir("copies", v.Name), filepath.Join(v.dir, "upgrade")
 	if err := os.MkdirAll(v.dir, 0o777); err != nil {
 		return err
 	}
-	if u.record.Copies[v.Name], err = duplicate(ctx, u.source, v.data, v.target.Immutable); err != nil {
+	var how record.CopyRecord
+	paths := machine.Copying{From: u.source, To: v.data, Immutable: v.target.Immutable}
+	if err := u.hosts[""].Copy(paths, &how); err != nil {
 		return err
 	}
+	u.record.Copies[v.Name] = how
 	s.close(0, 0)
 	v.snapshots, err = scrape.Create(filepath.Join(v.dir, "metrics.prom.gz"), v.target.Ticks)
 	return err
 }
 
 // unchanged checks that no copy has changed a shared file: then the target's module and the block are wrong.
-func (u *upgrade) unchanged(ctx context.Context) error {
-	now, err := checksums(ctx, u.source)
+func (u *upgrade) unchanged() error {
+	now, err := u.checksums()
 	if err != nil {
 		return err
 	}
@@ -108,8 +109,7 @@ func (u *upgrade) start(ctx context.Context, v *variant) (err error) {
 	var rec record.UpgradeStart
 	defer func() { u.record.Start[v.Name] = rec }()
 	rec.StartS, err = v.launch(ctx, "", nil)
-	var refused *fault
-	if errors.As(err, &refused) && refused.unready && v != u.baseline {
+	if refused, ok := errors.AsType[*fault](err); ok && refused.unready && v != u.baseline {
 		rec.Refused, v.failed = refused.message, true
 		s.close(1, 0)
 		message := "it does not start on what the baseline has left: " + rec.Refused
@@ -157,9 +157,9 @@ func (u *upgrade) firstAnswer(ctx context.Context, v *variant) error {
 		}
 		if time.Now().After(deadline) {
 			return faultf("no query was answered with data within %v s of the start: %s; %s",
-				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.front()))
+				u.Plan.Watchdog.QueryStallS, cmp.Or(side.Failure, "the answers have no data"), lastWords(v.queryServer()))
 		}
-		if err := sleep(ctx, readyEvery); err != nil {
+		if err := record.Sleep(ctx, readyEvery); err != nil {
 			return err
 		}
 	}
@@ -187,8 +187,8 @@ func (u *upgrade) send(ctx context.Context, queryType string, count int,
 
 // ingest loads as much again on top of the first window, alone, until nothing is left to do.
 func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
-	data, ok := u.Workload.ContinuedFor(v.target.DataFormat)
-	if !ok {
+	data := record.OfFormat(u.Workload.Continued, v.target.DataFormat)
+	if len(data) == 0 {
 		return fmt.Errorf("raw/workload.json has no data in format %q that continue the first", v.target.DataFormat)
 	}
 	rec := record.SoloRecord{Sizes: map[string]int64{}, CPUNS: map[string]int64{}}
@@ -198,7 +198,7 @@ func (u *upgrade) ingest(ctx context.Context, v *variant) (err error) {
 		return err
 	}
 	a := &alone{variant: v, record: &rec}
-	if err := a.load(ctx, []record.DataFile{data}, record.InUpgrade, "ingest"); err != nil {
+	if err := a.load(ctx, data, record.InUpgrade, "ingest"); err != nil {
 		return err
 	}
 	rec.StopS, err = v.shutdown(ctx)
@@ -262,8 +262,8 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 	if err := v.forget(ctx); err != nil {
 		return u.blame(candidate, err)
 	}
-	var broken *fault
-	if rec.StartS, err = v.launch(ctx, "downgrade-", nil); errors.As(err, &broken) {
+	rec.StartS, err = v.launch(ctx, "downgrade-", nil)
+	if broken, ok := errors.AsType[*fault](err); ok {
 		rec.Said = broken.message
 		s.close(1, 0)
 		return nil
@@ -307,82 +307,14 @@ func (u *upgrade) downgrade(ctx context.Context, candidate *variant) (err error)
 	return nil
 }
 
-// duplicate copies the directory of a stopped database. immutable is a pattern of paths below a component's
-// directory: these files become hard links.
-func duplicate(ctx context.Context, from, to, immutable string) (how record.CopyRecord, err error) {
-	begin := time.Now()
-	shared, err := regexp.Compile("^(?:" + immutable + ")$")
-	if err != nil {
-		return how, fmt.Errorf("the target's immutable: %w", err)
-	}
-	if err := record.RemoveTree(to); err != nil {
-		return how, err
-	}
-	err = filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil {
-			return err
+// checksums are those of the files of source, by path.
+func (u *upgrade) checksums() (sums map[string]string, err error) {
+	var paths []string
+	err = filepath.WalkDir(u.source, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			paths = append(paths, path)
 		}
-		name, _ := filepath.Rel(from, path)
-		target := filepath.Join(to, name)
-		switch mode := entry.Type(); {
-		case mode.IsDir():
-			return os.MkdirAll(target, 0o777)
-		case mode&fs.ModeSymlink != 0:
-			link, err := os.Readlink(path)
-			return errors.Join(err, os.Symlink(link, target))
-		case !mode.IsRegular():
-			return nil // the database makes its sockets and pipes again
-		}
-		_, below, _ := strings.Cut(name, string(filepath.Separator)) // the first part is the component's role
-		return duplicateFile(path, target, shared.MatchString(below), &how)
-	})
-	how.Seconds = time.Since(begin).Seconds()
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("copy the database in %s: %w", from, err)
-	}
-	return how, err
-}
-
-func duplicateFile(path, target string, shared bool, how *record.CopyRecord) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	how.Bytes += info.Size()
-	if shared && os.Link(path, target) == nil { // links are not possible between disks, and not allowed everywhere
-		how.Linked++
-		return nil
-	}
-	to, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
-	if err != nil {
-		return err
-	}
-	how.Copied++
-	_, err = io.Copy(to, from)
-	return errors.Join(err, to.Close())
-}
-
-// checksums are the size and the CRC-32C of each file below a directory, by path.
-func checksums(ctx context.Context, dir string) (map[string]string, error) {
-	sums, table := map[string]string{}, crc32.MakeTable(crc32.Castagnoli)
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		hash := crc32.New(table)
-		size, err := io.Copy(hash, file)
-		sums[path] = fmt.Sprint(size, hash.Sum32())
 		return err
 	})
-	return sums, err
+	return sums, errors.Join(err, u.hosts[""].Sums(paths, &sums))
 }

@@ -281,5 +281,5 @@ func (v *variant) metrics(ctx context.Context) (all []byte) {
 
 // unread says where metrics got no answer.
 func (v *variant) unread() string {
-	return "its counters cannot be read at " + cmp.Or(cmp.Or(v.silent, v.front()).metrics, v.Target+"/metrics")
+	return "its counters cannot be read at " + cmp.Or(cmp.Or(v.silent, v.queryServer()).metrics, v.Target+"/metrics")
 }

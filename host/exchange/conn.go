@@ -20,12 +20,10 @@ import (
 // quietFor is how long a connection may be idle before it is looked at: no server closes one sooner.
 const quietFor = time.Second
 
-// Conn is one connection to one server, kept open. Two goroutines must not use it at once.
-type Conn = *conn
-
-// net/http's client hands each request to two goroutines and back, which is noise on a pinned CPU. Here the
-// goroutine that measures the time writes and reads itself.
-type conn struct {
+// Conn is one connection to one server, kept open. Two goroutines must not use it at once. net/http's client hands
+// each request to two goroutines and back, which is noise on a pinned CPU. Here the goroutine that measures the time
+// writes and reads itself.
+type Conn struct {
 	host, prefix string
 	timeout      time.Duration
 	socket       net.Conn
@@ -38,7 +36,7 @@ type conn struct {
 }
 
 // Dial connects; the timeout is for one operation. If it fails, the first operation connects again.
-func Dial(ctx context.Context, url string, timeout time.Duration) (Conn, error) {
+func Dial(ctx context.Context, url string, timeout time.Duration) (*Conn, error) {
 	c, err := newConn(url, timeout)
 	if err == nil {
 		_ = c.connect(ctx)
@@ -46,16 +44,16 @@ func Dial(ctx context.Context, url string, timeout time.Duration) (Conn, error) 
 	return c, err
 }
 
-func newConn(address string, timeout time.Duration) (*conn, error) {
+func newConn(address string, timeout time.Duration) (*Conn, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no address of the form http://HOST:PORT", address)
 	}
-	return &conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout,
+	return &Conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout,
 		reader: bufio.NewReaderSize(nil, 1<<16)}, nil
 }
 
-func (c *conn) connect(ctx context.Context) error {
+func (c *Conn) connect(ctx context.Context) error {
 	if c.socket != nil {
 		return nil
 	}
@@ -72,7 +70,7 @@ func (c *conn) connect(ctx context.Context) error {
 }
 
 // Close ends the connection.
-func (c *conn) Close() {
+func (c *Conn) Close() {
 	if c.socket != nil {
 		c.forget()
 		c.socket.Close()
@@ -82,7 +80,7 @@ func (c *conn) Close() {
 
 // Do sends one operation, measures its time (c.ns), and returns the body of its answer, valid until the next
 // one. An answer that is not `success` is an error with the start of its text.
-func (c *conn) Do(ctx context.Context, o *Operation, success func(status int) bool) ([]byte, error) {
+func (c *Conn) Do(ctx context.Context, o *Operation, success func(status int) bool) ([]byte, error) {
 	// No Accept-Encoding: how fast a server packs its answers is not compared.
 	r := fmt.Appendf(c.request[:0], "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tsduel\r\n",
 		o.Method, c.prefix, o.Path, c.host)
@@ -113,7 +111,7 @@ func (c *conn) Do(ctx context.Context, o *Operation, success func(status int) bo
 }
 
 // closedByServer says whether the server has closed a connection over which nothing was sent for a while.
-func (c *conn) closedByServer() (closed bool) {
+func (c *Conn) closedByServer() (closed bool) {
 	if c.socket == nil || time.Since(c.quiet) < quietFor {
 		return false
 	}
@@ -129,7 +127,7 @@ func (c *conn) closedByServer() (closed bool) {
 	return closed || err != nil
 }
 
-func (c *conn) once(ctx context.Context) (status int, err error) {
+func (c *Conn) once(ctx context.Context) (status int, err error) {
 	if err := c.connect(ctx); err != nil {
 		return 0, err
 	}
@@ -149,14 +147,13 @@ func (c *conn) once(ctx context.Context) (status int, err error) {
 	if err != nil || last {
 		c.Close()
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		err = fmt.Errorf("no answer within %s", c.timeout)
 	}
 	return status, err
 }
 
-func (c *conn) receive() (status int, last bool, err error) {
+func (c *Conn) receive() (status int, last bool, err error) {
 	if _, err := c.reader.Peek(1); err != nil {
 		return 0, true, plain(err)
 	}
@@ -175,8 +172,7 @@ func (c *conn) receive() (status int, last bool, err error) {
 
 // plain removes the addresses from a network error, which has them twice.
 func plain(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) && !op.Timeout() {
+	if op, ok := errors.AsType[*net.OpError](err); ok && !op.Timeout() {
 		return op.Err
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -19,7 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // Side is one of the servers. The answers of all sides are compared with those of a job's first side.
@@ -87,15 +89,7 @@ type Exchange struct {
 	NS    []int64 // service time of each side, 0 where it did not answer
 }
 
-// Difference is a pair of answers that differ.
-type Difference struct {
-	K      int    // index of the exchange
-	Query  string // the first side's, then the other's if it is another
-	Sides  [2]string
-	Bodies [2]string // their first bodyMost bytes
-	What   string
-}
-
+// bodyMost is how many bytes of a body are kept of two answers that differ.
 const bodyMost = 64 << 10
 
 // Tally is one side's part of a result.
@@ -112,7 +106,7 @@ type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally
 	Differences int // exchanges in which a side differs
-	First       *Difference
+	First       *record.Difference
 	Series      int // of the first side's first answer with data
 	Points      int
 	Elapsed     time.Duration
@@ -120,45 +114,11 @@ type Result struct {
 	Stopped     string // why the phase ended early, "" if it did not
 }
 
-// orders returns the sequences in which the sides are asked; after the last one follows the first. They are
-// the rows of a Williams square (each side is equally often in each place and before each other side), each
-// row as: row, mirror, mirror, row. For two sides: B C, C B, C B, B C.
-func orders(sides []int) (all [][]int) {
-	rows := len(sides)
-	if rows%2 == 0 {
-		rows /= 2 // the mirrors are the other rows of the square
-	}
-	for shift := range rows {
-		row, mirror := make([]int, len(sides)), make([]int, len(sides))
-		for i := range row {
-			step := (i + 1) / 2 // 0 1 -1 2 -2 ...
-			if i%2 == 0 {
-				step = len(sides) - step
-			}
-			row[i] = sides[(step+shift)%len(sides)]
-			mirror[len(sides)-1-i] = row[i]
-		}
-		all = append(all, row, mirror, mirror, row)
-	}
-	return all
-}
-
-// Cycle returns after how many exchanges each side was asked equally often in each place.
-func Cycle(sides, inFlight int) int { return len(orders(inOrder(nil, sides))) * Burst(inFlight) }
-
-// Burst returns how many operations a side gets before it is the next side's turn.
-func Burst(inFlight int) int {
-	if inFlight > 1 {
-		return 4 * inFlight
-	}
-	return 1
-}
-
 // side is a Side in a phase: its connections, and a slot for each operation of a burst.
 type side struct {
 	Side
 	tally      *Tally
-	workers    []*conn // those of the next burst, as many as inFlight, come first
+	workers    []*Conn // those of the next burst, as many as inFlight, come first
 	inFlight   int
 	operations []Operation // of this burst
 	bodies     [][]byte
@@ -223,14 +183,6 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 	return result, nil
 }
 
-// inOrder returns the order, or 0 1 2 ... if it is nil.
-func inOrder(order []int, sides int) []int {
-	for i := len(order); i < sides; i++ {
-		order = append(order, i)
-	}
-	return order
-}
-
 // readUsed reads what the sides have used, in this order, then this process. An unreadable side is out.
 func readUsed(sides []*side, order []int) ([]Used, error) {
 	used := make([]Used, len(sides)+1)
@@ -244,12 +196,9 @@ func readUsed(sides []*side, order []int) ([]Used, error) {
 			s.tally.Failure = err.Error()
 		}
 	}
-	var own unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &own); err != nil {
-		return nil, fmt.Errorf("reading this process's CPU clock: %w", err)
-	}
-	used[len(sides)].CPU = own.Nano()
-	return used, nil
+	own, err := proc.CPU(os.Getpid())
+	used[len(sides)].CPU = int64(own)
+	return used, err
 }
 
 func (job *Job) run(ctx context.Context, sides []*side, result *Result, burst int, begin time.Time) error {
@@ -369,7 +318,7 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 	asking := slices.Clone(s.workers[:s.inFlight])
 	s.workers = append(s.workers[s.inFlight:], asking...)
 	var next atomic.Int64
-	work := func(c *conn) {
+	work := func(c *Conn) {
 		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
 			c.body = s.bodies[i]
 			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i], s.success)
@@ -421,8 +370,8 @@ func compare(sides []*side, i int, result *Result) {
 			if other != query {
 				query += "\n" + other
 			}
-			result.First = &Difference{K: len(result.Exchanges) - 1, Query: query, Sides: [2]string{first.Name, s.Name},
-				Bodies: [2]string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
+			result.First = &record.Difference{K: len(result.Exchanges) - 1, Query: query, Variants: []string{first.Name, s.Name},
+				Bodies: []string{cut(first.bodies[i]), cut(s.bodies[i])}, What: what}
 		}
 	}
 	if differs {

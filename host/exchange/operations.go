@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -32,31 +33,55 @@ type queries struct {
 	io.Closer
 	decoder         *gob.Decoder
 	path, arguments string
+	again           bool // after the last query follows the first
 }
 
 // OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) and skips its first queries.
 // It adds the arguments to the path of each, as TSBS's own client does for some databases.
 func OpenQueries(path string, skip int, arguments string) (Source, error) {
-	file, err := open(path)
-	if err != nil {
+	return openQueries(path, skip, arguments, false)
+}
+
+// Around is OpenQueries, but after the last query follows the first.
+func Around(path string, skip int, arguments string) (Source, error) {
+	return openQueries(path, skip, arguments, true)
+}
+
+func openQueries(path string, skip int, arguments string, again bool) (Source, error) {
+	q := &queries{path: path, arguments: arguments}
+	if err := q.open(); err != nil {
 		return nil, err
 	}
-	q := &queries{file, gob.NewDecoder(bufio.NewReaderSize(file, 1<<20)), path, arguments}
 	for n := range skip {
 		if _, err := q.Next(); err != nil {
-			file.Close()
+			q.Close()
 			if errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%s ends after %d queries, and the first asked for is number %d", path, n, skip+1)
 			}
 			return nil, err
 		}
 	}
+	q.again = again
 	return q, nil
+}
+
+func (q *queries) open() error {
+	file, err := open(q.path)
+	if err == nil {
+		q.Closer, q.decoder = file, gob.NewDecoder(bufio.NewReaderSize(file, 1<<20))
+	}
+	return err
 }
 
 func (q *queries) Next() (Operation, error) {
 	var request query.HTTP // a new one each time: gob does not reset fields that the stream lacks
-	switch err := q.decoder.Decode(&request); {
+	err := q.decoder.Decode(&request)
+	if errors.Is(err, io.EOF) && q.again {
+		if err = cmp.Or(q.Close(), q.open()); err == nil {
+			err = q.decoder.Decode(&request)
+		}
+	}
+	switch {
 	case errors.Is(err, io.EOF):
 		return Operation{}, io.EOF
 	case err != nil:
@@ -67,30 +92,6 @@ func (q *queries) Next() (Operation, error) {
 		path += "?" + string(request.RawQuery)
 	}
 	return Operation{Method: string(request.Method), Path: path + q.arguments, Body: request.Body}, nil
-}
-
-// Around gives the queries of a file from number `first` on; after the last query follows the first.
-func Around(path string, first int, arguments string) (Source, error) {
-	source, err := OpenQueries(path, first, arguments)
-	return &around{source, path, arguments}, err
-}
-
-type around struct {
-	Source
-	path, arguments string
-}
-
-func (a *around) Next() (Operation, error) {
-	operation, err := a.Source.Next()
-	if !errors.Is(err, io.EOF) {
-		return operation, err
-	}
-	again, err := OpenQueries(a.path, 0, a.arguments)
-	if err != nil {
-		return operation, err
-	}
-	_, a.Source = a.Close(), again
-	return a.Source.Next()
 }
 
 // Turns gives one operation of each source in turn, and ends with the first source that ends.
@@ -112,24 +113,6 @@ func (t *turns) Close() (err error) {
 		err = errors.Join(err, source.Close())
 	}
 	return err
-}
-
-// Every skips the first operations of a source, and then gives every step-th.
-func Every(source Source, first, step int) Source { return &every{source, first, step} }
-
-type every struct {
-	Source
-	skip, step int
-}
-
-func (e *every) Next() (Operation, error) {
-	for range e.skip {
-		if operation, err := e.Source.Next(); err != nil {
-			return operation, err
-		}
-	}
-	e.skip = e.step - 1
-	return e.Source.Next()
 }
 
 type batches struct {

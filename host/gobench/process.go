@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,7 +42,8 @@ type side struct {
 
 // open opens a variant's files in dir.
 func open(spec *record.Spec, name, dir string) (s *side, err error) {
-	variant, _ := spec.Plan.Variant(name)
+	at := slices.IndexFunc(spec.Plan.Variants, func(v record.Variant) bool { return v.Name == name })
+	variant := spec.Plan.Variants[at]
 	s = &side{name: name, binary: spec.Builds.Variants[name].Binary, pattern: variant.Bench, spec: spec,
 		cpu: cpus(spec.Plan), dir: filepath.Join(spec.Scratch, "bench", filepath.Join("/", variant.Package)),
 		env: []string{"TMPDIR=" + filepath.Join(spec.Scratch, "bench", ".tmp")}}

@@ -102,8 +102,8 @@ func (b *block) run(ctx context.Context) error {
 
 // failing records the failure of a benchmark, and returns any other error.
 func (b *block) failing(variant, phase, row string, err error) error {
-	var own failure
-	if !errors.As(err, &own) {
+	own, ok := errors.AsType[failure](err)
+	if !ok {
 		return err
 	}
 	b.out[variant] = true

@@ -18,8 +18,8 @@ import (
 	"tsduel/host/record"
 )
 
-// Unpacked unpacks FILE.zst into a pipe; wait closes it and returns the error. For other files feed is nil.
-func Unpacked(path string) (feed *os.File, wait func() error, err error) {
+// unpacked unpacks FILE.zst into a pipe; wait closes it and returns the error. For other files feed is nil.
+func unpacked(path string) (feed *os.File, wait func() error, err error) {
 	if !strings.HasSuffix(path, ".zst") {
 		return nil, func() error { return nil }, nil
 	}
@@ -77,7 +77,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 	out, err := os.Create(c.Out)
 	complaints, noComplaints := os.Create(c.Complaints)
 	output, stdout, noPipe := os.Pipe()
-	feed, fed, noFeed := Unpacked(c.Feed)
+	feed, fed, noFeed := unpacked(c.Feed)
 	defer func() { _, _, _ = complaints.Close(), stdout.Close(), feed.Close() }() // the command has its own
 	if err := errors.Join(err, noComplaints, noPipe, noFeed); err != nil {
 		_, _ = out.Close(), output.Close()
@@ -95,7 +95,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 	}()
 	name := c.Argv[0]
 	c.Argv = append([]string{"-c", `kill -STOP $$; exec "$BASH" "$0" "$@"`}, c.Argv...)
-	if client.Process, err = Execute(c.Command, feed, stdout, complaints); err != nil {
+	if client.Process, err = execute(c.Command, feed, stdout, complaints); err != nil {
 		return err
 	}
 	h.mutex.Lock()
@@ -126,10 +126,8 @@ func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(time.Until(begin)):
-	case <-h.ctx.Done():
-		return h.ctx.Err()
+	if err := record.Sleep(h.ctx, time.Until(begin)); err != nil {
+		return err
 	}
 	_ = unix.Kill(client.Pid, unix.SIGCONT) // it may have been killed meanwhile
 	if ran.Exit, err = client.Wait(h.ctx); err != nil {
@@ -151,7 +149,7 @@ type client struct {
 	err    error
 }
 
-func (h *Here) Prime(part openloop.Asked, number *int) error {
+func (h *Here) Prime(part openloop.Request, number *int) error {
 	job, closeAll, err := part.Job()
 	if err != nil {
 		return err
@@ -170,10 +168,8 @@ func (h *Here) Prime(part openloop.Asked, number *int) error {
 	go func() {
 		defer close(c.ended)
 		defer closeAll()
-		var totals openloop.Totals
-		c.looped.Results, totals, c.err = openloop.Run(h.ctx, job)
-		c.looped.Elapsed, c.looped.ClientCPU = totals.Elapsed, totals.ClientCPU
-		c.looped.Began, c.looped.CPUs = totals.Began.UnixNano(), len(proc.Allowed())
+		c.looped.CPUs = len(proc.Allowed())
+		c.looped.Results, c.looped.Totals, c.err = openloop.Run(h.ctx, job)
 	}()
 	select {
 	case <-ready:

@@ -48,10 +48,8 @@ func drop(ctx context.Context, dir string) error {
 				"the kernel was asked to drop them (%s): point TSDUEL_CACHE to a disk (not tmpfs), end what has these files "+
 				"open, or choose another state with SET=\"queries.cache=as-loaded\"", left, total, worst)
 		}
-		select {
-		case <-time.After(dropAgain):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := record.Sleep(ctx, dropAgain); err != nil {
+			return err
 		}
 	}
 }

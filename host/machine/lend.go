@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"net/rpc"
 	"net/rpc/jsonrpc"
 	"os"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -208,8 +210,7 @@ func (t *There) Since(a Span, r *record.Noise) error {
 	}
 	t.reaching.Lock()
 	defer t.reaching.Unlock()
-	seconds := t.silent.Seconds()
-	r.SilentS = &seconds
+	r.SilentS = new(t.silent.Seconds())
 	return nil
 }
 
@@ -229,14 +230,14 @@ func (t *There) Release() {
 // one, in seconds. The error of ahead is half the round trip at most (as in NTP, RFC 5905).
 func (t *There) Clock(questions int) (roundTrip, ahead float64, err error) {
 	for range questions {
-		var there int64
+		var theirs int64
 		sent := time.Now()
-		if err := t.ask("Alive", None{}, &there); err != nil {
+		if err := t.ask("Alive", None{}, &theirs); err != nil {
 			return 0, 0, err
 		}
 		if took := time.Since(sent); roundTrip == 0 || took.Seconds() < roundTrip {
 			roundTrip = took.Seconds()
-			ahead = float64(there-sent.UnixNano())/1e9 - roundTrip/2
+			ahead = float64(theirs-sent.UnixNano())/1e9 - roundTrip/2
 		}
 	}
 	return roundTrip, ahead, nil
@@ -271,14 +272,14 @@ func (t *There) Placed(a Program, r *record.Placed) error           { return t.a
 func (t *There) Start(a Command, r *int) error                      { return t.ask("Start", a, r) }
 func (t *There) Await(a int, r *proc.Exit) error                    { return t.ask("Await", a, r) }
 func (t *There) Kill(a int, r *None) error                          { return t.ask("Kill", a, r) }
-func (t *There) Run(a Command, r *Said) error                       { return t.ask("Run", a, r) }
+func (t *There) Run(a Command, r *Output) error                     { return t.ask("Run", a, r) }
 func (t *There) Listeners(a int, r *map[int][]netip.AddrPort) error { return t.ask("Listeners", a, r) }
 func (t *There) CPU(a int, r *time.Duration) error                  { return t.ask("CPU", a, r) }
 func (t *There) Counters(a int, r *proc.Counters) error             { return t.ask("Counters", a, r) }
 func (t *There) Look(a []int, r *int) error                         { return t.ask("Look", a, r) }
 func (t *There) Canary(a string, r *record.Canary) error            { return t.ask("Canary", a, r) }
 func (t *There) Prepare(a Directories, r *None) error               { return t.ask("Prepare", a, r) }
-func (t *There) Copy(a Pair, r *None) error                         { return t.ask("Copy", a, r) }
+func (t *There) Copy(a Copying, r *record.CopyRecord) error         { return t.ask("Copy", a, r) }
 func (t *There) ReadOnce(a Reading, r *int64) error                 { return t.ask("ReadOnce", a, r) }
 func (t *There) Log(a Piece, r *[]byte) error                       { return t.ask("Log", a, r) }
 func (t *There) Sync(a string, r *None) error                       { return t.ask("Sync", a, r) }
@@ -289,7 +290,52 @@ func (t *There) Disk(a string, r *Disk) error                       { return t.a
 func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }
 func (t *There) Sums(a []string, r *map[string]string) error        { return t.ask("Sums", a, r) }
 func (t *There) Workload(a None, r *record.Workload) error          { return t.ask("Workload", a, r) }
-func (t *There) Prime(a openloop.Asked, r *int) error               { return t.ask("Prime", a, r) }
+func (t *There) Prime(a openloop.Request, r *int) error             { return t.ask("Prime", a, r) }
 func (t *There) Loop(a Instant, r *Looped) error                    { return t.ask("Loop", a, r) }
 func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
 func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }
+
+// Call is a call of a method of Machine on a lent machine.
+type Call struct {
+	Method string
+	Args   json.RawMessage
+}
+
+// Answer is what it returned. net/rpc keeps only the text of an error; Code is that of a record.Stop, else 0.
+type Answer struct {
+	Reply json.RawMessage
+	Wrong string
+	Code  int
+}
+
+// Call calls a method of the service, or of its machine.
+func (s *service) Call(c Call, answer *Answer) error {
+	method := reflect.ValueOf(s).MethodByName(c.Method)
+	if !method.IsValid() {
+		return fmt.Errorf("there is no method %s here", c.Method)
+	}
+	args, reply := reflect.New(method.Type().In(0)), reflect.New(method.Type().In(1).Elem())
+	if err := json.Unmarshal(c.Args, args.Interface()); err != nil {
+		return err
+	}
+	if wrong, failed := method.Call([]reflect.Value{args.Elem(), reply})[0].Interface().(error); failed {
+		answer.Wrong = wrong.Error()
+		if stop, ok := errors.AsType[*record.Stop](wrong); ok {
+			answer.Code = stop.Code
+		}
+	}
+	var err error
+	answer.Reply, err = json.Marshal(reply.Interface())
+	return err
+}
+
+// unpack gives the reply, or the error of a host with its exit code.
+func (a *Answer) unpack(host string, reply any) error {
+	switch {
+	case a.Code != 0:
+		return &record.Stop{Code: a.Code, Message: host + ": " + a.Wrong}
+	case a.Wrong != "":
+		return fmt.Errorf("%s: %s", host, a.Wrong)
+	}
+	return json.Unmarshal(a.Reply, reply)
+}

@@ -97,12 +97,12 @@ func TestLentMachine(t *testing.T) {
 			if err := m.Log(Piece{log, 5}, &text); err != nil || string(text) != "b c\n" {
 				t.Errorf("%q %v", text, err)
 			}
-			var said Said
+			var said Output
 			if err := m.Run(Command{Argv: []string{"-c", "echo out; echo err >&2; exit 3"}, Patience: time.Minute},
 				&said); err != nil || said.Code != 3 || string(said.Out)+string(said.Err) != "out\nerr\n" || said.Late {
 				t.Errorf("%+v %v", said, err)
 			}
-			said = Said{}
+			said = Output{}
 			if err := m.Run(Command{Argv: []string{"-c", "sleep 60"}, Patience: 50 * time.Millisecond}, &said); err != nil ||
 				!said.Late {
 				t.Errorf("%+v %v", said, err)
@@ -138,8 +138,15 @@ func TestLentMachine(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(data, "file"), make([]byte, 3<<20), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := m.Copy(Pair{filepath.Dir(data), copied}, &None{}); err != nil {
-				t.Error(err)
+			for _, c := range []struct {
+				immutable string
+				how       record.CopyRecord
+			}{{"fil.", record.CopyRecord{Linked: 1, Bytes: 3 << 20}}, {"", record.CopyRecord{Copied: 1, Bytes: 3 << 20}}} {
+				var how record.CopyRecord
+				err := m.Copy(Copying{filepath.Dir(data), copied, c.immutable}, &how)
+				if how.Seconds = 0; err != nil || how != c.how {
+					t.Error(how, err)
+				}
 			}
 			if err := m.ReadOnce(Reading{Dir: copied}, &read); err != nil || read != 3<<20 {
 				t.Error(read, err)

@@ -77,7 +77,7 @@ func (h *Here) Start(c Command, pid *int) error {
 		return err
 	}
 	defer log.Close()
-	p, err := Execute(c, nil, log, log)
+	p, err := execute(c, nil, log, log)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (h *Here) Start(c Command, pid *int) error {
 	return nil
 }
 
-// Execute starts a command on this machine.
-func Execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
+// execute starts a command on this machine.
+func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (h *Here) Kill(pid int, _ *None) error {
 	return err
 }
 
-func (h *Here) Run(c Command, said *Said) error {
+func (h *Here) Run(c Command, output *Output) error {
 	var files [2]*os.File
 	for i := range files {
 		file, err := memory(filepath.Base(c.Argv[0]))
@@ -150,7 +150,7 @@ func (h *Here) Run(c Command, said *Said) error {
 		defer file.Close()
 		files[i] = file
 	}
-	p, err := Execute(c, nil, files[0], files[1])
+	p, err := execute(c, nil, files[0], files[1])
 	if err != nil {
 		return err
 	}
@@ -161,13 +161,13 @@ func (h *Here) Run(c Command, said *Said) error {
 		if killed := p.Kill(); killed != nil {
 			return killed
 		}
-		said.Late = true
+		output.Late = true
 		return h.ctx.Err()
 	}
-	said.Code = exit.Code
-	said.Out, err = os.ReadFile(files[0].Name())
+	output.Code = exit.Code
+	output.Out, err = os.ReadFile(files[0].Name())
 	if err == nil {
-		said.Err, err = os.ReadFile(files[1].Name())
+		output.Err, err = os.ReadFile(files[1].Name())
 	}
 	return err
 }
@@ -240,24 +240,6 @@ func (h *Here) Prepare(d Directories, _ *None) (err error) {
 		err = errors.Join(err, os.MkdirAll(dir, 0o777))
 	}
 	return err
-}
-
-// Copy is of Machine. Copying a database takes minutes, so it ends with ctx.
-func (h *Here) Copy(p Pair, _ *None) error {
-	return errors.Join(record.RemoveTree(p.To), os.CopyFS(p.To, until{h.ctx, os.DirFS(p.From).(fs.ReadLinkFS)}))
-}
-
-// until is a file system that opens no more files once ctx has ended.
-type until struct {
-	ctx context.Context
-	fs.ReadLinkFS
-}
-
-func (u until) Open(name string) (fs.File, error) {
-	if err := u.ctx.Err(); err != nil {
-		return nil, err
-	}
-	return u.ReadLinkFS.Open(name)
 }
 
 // ReadOnce reads every file in a directory into the page cache, or lets the kernel drop their pages.

@@ -19,7 +19,7 @@ type Machine interface {
 	Start(Command, *int) error                                 // its pid
 	Await(pid int, exit *proc.Exit) error                      // waits for its end
 	Kill(pid int, _ *None) error                               // kills it and what it has started
-	Run(Command, *Said) error                                  // runs a command to its end
+	Run(Command, *Output) error                                // runs a command to its end
 	Listeners(session int, at *map[int][]netip.AddrPort) error // addresses by pid
 	CPU(pid int, used *time.Duration) error                    // since its start
 	Counters(pid int, c *proc.Counters) error                  // since its start
@@ -28,13 +28,13 @@ type Machine interface {
 	Since(Span, *record.Noise) error                           // from that edge until now
 	Canary(dir string, c *record.Canary) error                 // writes to dir
 	Prepare(Directories, *None) error                          //
-	Copy(Pair, *None) error                                    // copies a directory
+	Copy(Copying, *record.CopyRecord) error                    // copies a directory of stopped databases
 	ReadOnce(Reading, *int64) error                            // bytes
 	Log(Piece, *[]byte) error                                  // a piece of a file, of 4 MiB at most
 	Sync(dir string, _ *None) error                            // writes out its disk
 	DropCaches(dir string, _ *None) error                      // needs root
 	OOMKills(_ None, count *float64) error                     // since the start of the machine
-	Prime(openloop.Asked, *int) error                          // makes a client ready to send: its number
+	Prime(openloop.Request, *int) error                        // makes a client ready to send: its number
 	Loop(Instant, *Looped) error                               // the client sends from that instant on, to its end
 	Hold(Held, *int) error                                     // starts a client's command, and stops it at once: its pid
 	LetGo(Instant, *Ran) error                                 // continues it at that instant, and waits for its end
@@ -64,8 +64,8 @@ type (
 		Log       string        // its output is appended there
 		Patience  time.Duration // of Run
 	}
-	// Said is the result of Run. Late means that Patience was over, and the command was killed.
-	Said struct {
+	// Output is the result of Run. Late means that Patience was over, and the command was killed.
+	Output struct {
 		Code     int
 		Out, Err []byte
 		Late     bool
@@ -89,6 +89,9 @@ type (
 	}
 	// Pair is two paths.
 	Pair struct{ From, To string }
+	// Copying is two paths. Immutable is a pattern of paths below a component's directory: these files become hard
+	// links. Without a pattern none does.
+	Copying struct{ From, To, Immutable string }
 	// Reading reads every file in a directory. With Drop the kernel drops their pages instead.
 	Reading struct {
 		Dir  string
@@ -111,12 +114,11 @@ type (
 		Client int
 		At     int64
 	}
-	// Looped is the results of a client and when it began. It may use CPUs processors.
+	// Looped is the results of a client, which may use CPUs processors.
 	Looped struct {
-		Results            []*openloop.Result
-		Elapsed, ClientCPU time.Duration
-		Began              int64
-		CPUs               int
+		openloop.Totals
+		Results []*openloop.Result
+		CPUs    int
 	}
 	// Piece is a file from an offset on.
 	Piece struct {

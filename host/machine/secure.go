@@ -52,7 +52,7 @@ func secured(token, self, other string) (*tls.Config, error) {
 		SessionTicketsDisabled: true,
 		InsecureSkipVerify:     true, // the key is compared instead
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if found, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !found.Equal(theirs.Public()) {
+			if public, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !public.Equal(theirs.Public()) {
 				return errStranger
 			}
 			return nil
@@ -62,8 +62,7 @@ func secured(token, self, other string) (*tls.Config, error) {
 
 // isStranger says whether a handshake failed because the other side is not of this run.
 func isStranger(err error) bool {
-	var refused *net.OpError
-	var noTLS tls.RecordHeaderError
-	return errors.Is(err, errStranger) || errors.As(err, &noTLS) ||
-		errors.As(err, &refused) && refused.Op == "remote error"
+	refused, isRefused := errors.AsType[*net.OpError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	return errors.Is(err, errStranger) || noTLS || isRefused && refused.Op == "remote error"
 }

@@ -74,7 +74,7 @@ func take(used *ours) Edge {
 	for _, pattern := range []string{"class/thermal/thermal_zone*/temp", "class/hwmon/hwmon*/temp*_input"} {
 		for _, file := range proc.Glob(proc.SysRoot(), pattern) {
 			if milli, err := strconv.ParseFloat(proc.Text(file), 64); err == nil {
-				e.temperature = hotter(e.temperature, ptr(milli/1000))
+				e.temperature = hotter(e.temperature, new(milli/1000))
 			}
 		}
 	}
@@ -96,17 +96,17 @@ func Between(from, to Edge) *record.Noise {
 	}
 	seconds := to.uptime - from.uptime
 	n := &record.Noise{
-		Seconds: round(seconds), ClockStepS: ptr(round(to.at - from.at - seconds)), CPUs: to.cpus,
+		Seconds: round(seconds), ClockStepS: new(round(to.at - from.at - seconds)), CPUs: to.cpus,
 		BusyS: round(to.busy - from.busy), StealS: round(to.steal - from.steal), IowaitS: round(to.iowait - from.iowait),
-		KernelS: ptr(round(kernel)), ContextSwitches: int64(to.switches - from.switches),
+		KernelS: new(round(kernel)), ContextSwitches: int64(to.switches - from.switches),
 		SwapPages: int64(to.swapped - from.swapped), TemperatureC: hotter(from.temperature, to.temperature),
 		PressureS: map[string]float64{},
 	}
 	if from.ours != nil && to.ours != nil {
 		server, own := (to.ours.server - from.ours.server).Seconds(), (to.ours.own - from.ours.own).Seconds()
-		n.ServerS, n.OwnS = ptr(round(server)), ptr(round(own))
+		n.ServerS, n.OwnS = new(round(server)), new(round(own))
 		// The kernel counts processes and the machine in two ways, so the rest may be a tick below 0.
-		n.ForeignS = ptr(round(max(0, to.busy-from.busy-server-own-kernel)))
+		n.ForeignS = new(round(max(0, to.busy-from.busy-server-own-kernel)))
 	}
 	for resource, waited := range to.pressure {
 		if before, ok := from.pressure[resource]; ok {
@@ -122,7 +122,5 @@ func hotter(a, b *float64) *float64 {
 	}
 	return a
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }

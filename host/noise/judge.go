@@ -229,7 +229,7 @@ func (j *judge) wholeBlock() {
 			j.add(none, "clock_step_s", *step, "s", j.ClockStepS, nil, "the clock was set by %.3g s %s%s", *step, during, where)
 		}
 		if silent := n.SilentS; silent != nil {
-			j.add(none, "silent_s", *silent, "s", ptr(mostSilentS), nil, "no answer came for %s s%s %s", short(*silent), where,
+			j.add(none, "silent_s", *silent, "s", new(mostSilentS), nil, "no answer came for %s s%s %s", short(*silent), where,
 				during)
 		}
 		j.add(none, "swap_pages", float64(n.SwapPages), "pages", nil, j.SwapFlagPages,
@@ -245,6 +245,6 @@ func (j *judge) wholeBlock() {
 		}
 	}
 	if m := j.Maintenance; m != "" && m != "NONE" {
-		j.add(none, "maintenance", 1, "", ptr(1.0), nil, "the host was under maintenance (%s) %s", m, during)
+		j.add(none, "maintenance", 1, "", new(1.0), nil, "the host was under maintenance (%s) %s", m, during)
 	}
 }

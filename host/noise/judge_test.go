@@ -9,16 +9,16 @@ import (
 )
 
 func limits() *record.Limits {
-	return &record.Limits{StealPct: ptr(5.0), ForeignCPUPct: ptr(5.0), CanaryPct: ptr(10.0), ClockStepS: ptr(0.2),
-		StealFlagPct: ptr(1.0), ForeignCPUFlagPct: ptr(2.0),
-		CanaryFlagPct: ptr(5.0), CanaryFsyncFlagPct: ptr(50.0), PressureIOFlagPct: ptr(20.0), PressureMemoryFlagPct: ptr(1.0),
-		SwapFlagPages: ptr(1.0), PoolS: 5}
+	return &record.Limits{StealPct: new(5.0), ForeignCPUPct: new(5.0), CanaryPct: new(10.0), ClockStepS: new(0.2),
+		StealFlagPct: new(1.0), ForeignCPUFlagPct: new(2.0),
+		CanaryFlagPct: new(5.0), CanaryFsyncFlagPct: new(50.0), PressureIOFlagPct: new(20.0), PressureMemoryFlagPct: new(1.0),
+		SwapFlagPages: new(1.0), PoolS: 5}
 }
 
 // phase is a phase on a quiet machine, changed by change.
 func phase(name, queryType string, change func(*record.Noise)) record.Phase {
-	n := &record.Noise{Seconds: 20, ClockStepS: ptr(0.001), CPUs: 2, BusyS: 30, IowaitS: 0.1, ServerS: ptr(20.0),
-		OwnS: ptr(10.0), KernelS: ptr(0.1), ForeignS: ptr(0.1),
+	n := &record.Noise{Seconds: 20, ClockStepS: new(0.001), CPUs: 2, BusyS: 30, IowaitS: 0.1, ServerS: new(20.0),
+		OwnS: new(10.0), KernelS: new(0.1), ForeignS: new(0.1),
 		ContextSwitches: 100, PressureS: map[string]float64{"cpu": 19, "io": 0.1, "memory": 0}}
 	if change != nil {
 		change(n)
@@ -63,12 +63,12 @@ func TestCauses(t *testing.T) {
 		return b
 	}
 	step, maintenance, duel, elsewhere, frozen := block(1), block(1), block(1), block(1), block(1)
-	frozen.Hosts = map[string]*record.Noise{"host2": phase("", "", func(n *record.Noise) { n.SilentS = ptr(7.04) }).Noise}
+	frozen.Hosts = map[string]*record.Noise{"host2": phase("", "", func(n *record.Noise) { n.SilentS = new(7.04) }).Noise}
 	elsewhere.Hosts = map[string]*record.Noise{
-		"host2": phase("", "", func(n *record.Noise) { n.ClockStepS = ptr(60.0) }).Noise}
-	step.Noise, maintenance.Maintenance = phase("", "", func(n *record.Noise) { n.ClockStepS = ptr(-3.25) }).Noise,
+		"host2": phase("", "", func(n *record.Noise) { n.ClockStepS = new(60.0) }).Noise}
+	step.Noise, maintenance.Maintenance = phase("", "", func(n *record.Noise) { n.ClockStepS = new(-3.25) }).Noise,
 		"MIGRATE_ON_HOST_MAINTENANCE"
-	duel.Phases = []record.Phase{phase("exchange", "cpu-max-all-1", func(n *record.Noise) { n.ForeignS = ptr(20.84) })}
+	duel.Phases = []record.Phase{phase("exchange", "cpu-max-all-1", func(n *record.Noise) { n.ForeignS = new(20.84) })}
 	duel.Phases[0].Variant = ""
 	for _, c := range []struct {
 		block    *record.Block
@@ -97,11 +97,11 @@ func TestCauses(t *testing.T) {
 // Nothing that a version does spoils a block: ten times the time, all the CPU, the disk and swap.
 func TestVersionsSpoilNothing(t *testing.T) {
 	b := block(2, phase("load", "", func(n *record.Noise) {
-		n.Seconds, n.BusyS, n.ServerS, n.OwnS, n.ContextSwitches, n.IowaitS, n.ForeignS = 200, 398, ptr(390.0), ptr(7.5), 1e7,
-			90, ptr(0.4)
+		n.Seconds, n.BusyS, n.ServerS, n.OwnS, n.ContextSwitches, n.IowaitS, n.ForeignS = 200, 398, new(390.0), new(7.5), 1e7,
+			90, new(0.4)
 		n.PressureS = map[string]float64{"cpu": 200, "io": 150, "memory": 100}
 	}))
-	b.Noise = phase("", "", func(n *record.Noise) { n.SwapPages, n.TemperatureC = 1e6, ptr(99.0) }).Noise
+	b.Noise = phase("", "", func(n *record.Noise) { n.SwapPages, n.TemperatureC = 1e6, new(99.0) }).Noise
 	states, _, flags := judged(limits(), block(1), b)
 	if states[2] != record.Valid || !slices.Equal(flags, []string{
 		"somebody waited for io during 75 % of load of candidate in block 2, limit 20 %",
@@ -114,7 +114,7 @@ func TestVersionsSpoilNothing(t *testing.T) {
 
 // A value at its flag is reported, and the block stays valid. A limit of nil is never reached.
 func TestFlags(t *testing.T) {
-	b := block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 0.5, ptr(1.0) }))
+	b := block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 0.5, new(1.0) }))
 	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 1.06, MemoryS: 0.5, FsyncS: 0.18}}
 	states, _, flags := judged(limits(), b, block(2))
 	if states[1] != record.Valid || !slices.Equal(flags, []string{
@@ -127,7 +127,7 @@ func TestFlags(t *testing.T) {
 	}
 	l := limits()
 	l.StealPct, l.ForeignCPUPct, l.CanaryPct = nil, nil, nil
-	b = block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 20, ptr(20.0) }))
+	b = block(1, phase("load", "", func(n *record.Noise) { n.StealS, n.ForeignS = 20, new(20.0) }))
 	b.Solo["candidate"] = record.SoloRecord{Canary: &record.Canary{CPUS: 9}}
 	// The last two flags are of the rest of the canary.
 	if states, _, flags := judged(l, b, block(2)); states[1] != record.Valid || len(flags) != 5 {
@@ -141,16 +141,16 @@ func TestPooled(t *testing.T) {
 		var phases []record.Phase
 		for i := range 9 {
 			phases = append(phases, phase("query", string(rune('a'+i)), func(n *record.Noise) {
-				n.Seconds, n.ForeignS = 0.9, ptr(0.0)
+				n.Seconds, n.ForeignS = 0.9, new(0.0)
 				if i == 8 {
-					n.ForeignS = ptr(last)
+					n.ForeignS = new(last)
 				}
 			}))
 		}
 		return block(number, phases...)
 	}
 	l := limits()
-	l.ForeignCPUPct = ptr(15.0)
+	l.ForeignCPUPct = new(15.0)
 	states, causes, _ := judged(l, brief(1, 1.62), brief(2, 2.7))
 	const sentence = "foreign CPU 16.7 % of the machine during the short phases of candidate in block 2, limit 15 %"
 	if states[1] != record.Valid || states[2] != record.Invalid || !slices.Equal(causes, []string{sentence}) {
@@ -160,7 +160,7 @@ func TestPooled(t *testing.T) {
 
 // A failed block is failed, and not invalid. The warm-up has signals, but no judgement.
 func TestStates(t *testing.T) {
-	foreign := phase("load", "", func(n *record.Noise) { n.ForeignS = ptr(30.0) })
+	foreign := phase("load", "", func(n *record.Noise) { n.ForeignS = new(30.0) })
 	warmup, failed := block(0, foreign), block(1, foreign)
 	warmup.Kind, failed.Status = "warmup", record.Failed
 	states, _, flags := judged(limits(), warmup, failed)

@@ -12,16 +12,16 @@ import (
 	"tsduel/host/exchange"
 )
 
-// Asked is a job of several clients: this one sends every Of-th operation from Part on. Together they send
+// Request is a job of several clients: this one sends every Of-th operation from Part on. Together they send
 // the same operations, at the same times, as one client would.
-type Asked struct {
-	Streams             []AskedStream
+type Request struct {
+	Streams             []StreamRequest
 	LateAfter, Patience time.Duration
 	Part, Of            int
 }
 
-// AskedStream is queries from several files in turn, or batches of lines, without the first Skip operations.
-type AskedStream struct {
+// StreamRequest is queries from several files in turn, or batches of lines, without the first Skip operations.
+type StreamRequest struct {
 	Schedule
 	Queries     []Queries
 	Lines       *Lines
@@ -46,7 +46,7 @@ type Lines struct {
 }
 
 // Job returns this client's part, and a function that closes its sources.
-func (a Asked) Job() (job Job, closeAll func(), err error) {
+func (a Request) Job() (job Job, closeAll func(), err error) {
 	job = Job{LateAfter: a.LateAfter, Patience: a.Patience}
 	closeAll = func() {
 		for _, s := range job.Streams {
@@ -54,7 +54,8 @@ func (a Asked) Job() (job Job, closeAll func(), err error) {
 		}
 	}
 	for _, whole := range a.Streams {
-		s := Stream{URL: whole.URL, Connections: whole.Connections, Timeout: whole.Timeout}
+		s := Stream{URL: whole.URL, Connections: whole.Connections, Timeout: whole.Timeout, Skip: whole.Skip + a.Part,
+			Step: a.Of}
 		all := whole.Starts()
 		for k := a.Part; k < len(all); k += a.Of {
 			s.Starts = append(s.Starts, all[k])
@@ -77,7 +78,6 @@ func (a Asked) Job() (job Job, closeAll func(), err error) {
 			closeAll()
 			return job, nil, err
 		}
-		s.Source = exchange.Every(s.Source, whole.Skip+a.Part, a.Of)
 		job.Streams = append(job.Streams, s)
 	}
 	return job, closeAll, nil

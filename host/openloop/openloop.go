@@ -13,25 +13,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"golang.org/x/sys/unix"
 
 	"tsduel/host/exchange"
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // Stream is operations of one kind.
 type Stream struct {
 	Source      exchange.Source // has at least as many operations as there are Starts; Run does not close it
+	Skip, Step  int             // the stream sends every Step-th operation, after the first Skip ones; 0: all
 	Starts      []time.Duration // intended starts, ascending, from the begin of the phase
 	URL         string
 	Connections int
@@ -53,16 +52,10 @@ type Job struct {
 	Meet func(context.Context) (time.Time, error)
 }
 
-// Result is the result of a stream. Planned = Started + Unstarted, and Started = Answered + Failed.
+// Result is the result of a stream. Response has the waiting times of the operations that were never started.
 type Result struct {
-	Planned, Started, Answered, Failed int
-	// Unstarted had no free connection in time. Response has their waiting times until then.
-	Unstarted int
-	Queued    int    // started later than LateAfter, since no connection was free
-	Late      int    // started later than LateAfter although a connection was free: the client was late
-	Empty     int    // answers without data
-	Lines     int64  // of batches that were answered
-	Failure   string // the first one
+	record.Operations
+	Lines int64 // of batches that were answered
 	// In ns. Response: from the intended start to the end of the answer. Service: from the start to the end of
 	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
 	Response, Service, Lateness *hdrhistogram.Histogram
@@ -95,7 +88,7 @@ type stream struct {
 	operations chan exchange.Operation
 	primed     func()
 	broken     error // of the source
-	conns      []exchange.Conn
+	conns      []*exchange.Conn
 
 	turn sync.Mutex // of the worker that waits for the next start
 	next int
@@ -113,28 +106,16 @@ type stream struct {
 func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	streams := make([]*stream, len(job.Streams))
+	var streams []*stream
 	var reading sync.WaitGroup
-	for i, planned := range job.Streams {
-		ready := make(chan struct{})
-		s := &stream{Stream: planned, late: job.LateAfter, operations: make(chan exchange.Operation, 256),
-			primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
-		s.result.Planned = len(s.Starts)
-		streams[i], results = s, append(results, newResult())
-		urls := strings.Split(s.URL, ",") // of replicas, which share the connections
-		for i := range s.Connections {
-			c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
-			if err != nil {
-				return nil, totals, err
-			}
-			defer c.Close()
-			s.conns = append(s.conns, c)
+	for _, planned := range job.Streams {
+		s, err := prepare(ctx, planned, &reading)
+		defer s.close()
+		if err != nil {
+			return nil, totals, err
 		}
-		reading.Go(func() { s.read(ctx) })
-		select {
-		case <-ready:
-		case <-ctx.Done():
-		}
+		s.late = job.LateAfter
+		streams, results = append(streams, s), append(results, newResult())
 	}
 	defer reading.Wait()
 	defer cancel()
@@ -199,6 +180,34 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	return results, totals, ctx.Err()
 }
 
+// prepare connects a stream, and reads its first operations. It has to be closed, also after an error.
+func prepare(ctx context.Context, planned Stream, reading *sync.WaitGroup) (*stream, error) {
+	ready := make(chan struct{})
+	s := &stream{Stream: planned, operations: make(chan exchange.Operation, 256),
+		primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
+	s.result.Planned = len(s.Starts)
+	urls := strings.Split(s.URL, ",") // of replicas, which share the connections
+	for i := range s.Connections {
+		c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
+		if err != nil {
+			return s, err
+		}
+		s.conns = append(s.conns, c)
+	}
+	reading.Go(func() { s.read(ctx) })
+	select {
+	case <-ready:
+	case <-ctx.Done():
+	}
+	return s, nil
+}
+
+func (s *stream) close() {
+	for _, c := range s.conns {
+		c.Close()
+	}
+}
+
 // take returns the result of each stream since the last call.
 func take(streams []*stream) (window []*Result) {
 	for _, s := range streams {
@@ -214,8 +223,13 @@ func take(streams []*stream) (window []*Result) {
 func (s *stream) read(ctx context.Context) {
 	defer s.primed()
 	defer close(s.operations)
+	skip := s.Skip
 	for k := range s.Starts {
 		operation, err := s.Source.Next()
+		for ; err == nil && skip > 0; skip-- {
+			operation, err = s.Source.Next()
+		}
+		skip = s.Step - 1
 		if errors.Is(err, io.EOF) {
 			err = fmt.Errorf("there are no more than %d operations, and %d were planned", k, len(s.Starts))
 		}
@@ -238,7 +252,7 @@ func (s *stream) read(ctx context.Context) {
 }
 
 // work sends operations over one connection, until all are sent or the time is over.
-func (s *stream) work(ctx context.Context, c exchange.Conn) {
+func (s *stream) work(ctx context.Context, c *exchange.Conn) {
 	for {
 		operation, intended, due := s.lead(ctx)
 		if !due {
@@ -359,52 +373,4 @@ func WriteCounts(w io.Writer, prefix string, h *hdrhistogram.Histogram) error {
 		}
 	}
 	return nil
-}
-
-// Schedule is the intended starts of operations.
-type Schedule struct {
-	Rate    float64       // operations a second
-	Length  time.Duration // of the phase
-	Poisson bool          // drawn from Seed, as of independent clients; else at equal distances
-	Seed    uint64
-}
-
-// Starts returns Rate x Length intended starts, ascending, from the begin of the phase. A Poisson process
-// with n events is n independent uniform times, sorted (Ross, Stochastic Processes, 2.3).
-func (s Schedule) Starts() []time.Duration {
-	starts := make([]time.Duration, int(s.Rate*s.Length.Seconds()+1e-9))
-	draw := rand.New(rand.NewPCG(s.Seed, 16))
-	for k := range starts {
-		if s.Poisson {
-			starts[k] = time.Duration(draw.Float64() * float64(s.Length))
-		} else {
-			starts[k] = time.Duration(float64(k) / s.Rate * float64(time.Second))
-		}
-	}
-	slices.Sort(starts)
-	return starts
-}
-
-const (
-	spinFor = 30 * time.Microsecond  // busy waiting before a start: about how late the end of a sleep is
-	napMost = 100 * time.Millisecond // the longest sleep, after which ctx is looked at
-)
-
-// wait waits until a time, or until ctx has ended. spun is the time of busy waiting. Go's own timers may be a
-// millisecond late, since Go waits for the network in whole milliseconds.
-func wait(ctx context.Context, until time.Time) (spun time.Duration) {
-	for ctx.Err() == nil {
-		left := time.Until(until)
-		if left <= spinFor {
-			begin := time.Now()
-			for time.Now().Before(until) {
-			}
-			return time.Since(begin)
-		}
-		// By default the kernel may end a sleep 50 us late. Set it each time, since the thread may be a new one.
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-		nap := unix.NsecToTimespec(int64(min(left-spinFor, napMost)))
-		_ = unix.Nanosleep(&nap, nil)
-	}
-	return 0
 }

@@ -326,21 +326,26 @@ type Client struct {
 // the start. Lateness is from the intended start, or from when a connection was free if that is later, to the
 // start. Operations that were never started count in the response times with how long they had waited.
 type RateStream struct {
-	Operation   string           `json:"operation"` // query or batch
-	Rate        float64          `json:"rate"`      // a second, as planned
-	Planned     int              `json:"planned"`
-	Started     int              `json:"started"`
-	Answered    int              `json:"answered"`
-	Failed      int              `json:"failed"`
-	Unstarted   int              `json:"unstarted"`
-	Queued      int              `json:"queued"` // started late, without a free connection
-	Late        int              `json:"late"`   // started late, although a connection was free
-	Empty       int              `json:"empty"`
-	Failure     string           `json:"failure"` // the first failure
+	Operation string  `json:"operation"` // query or batch
+	Rate      float64 `json:"rate"`      // a second, as planned
+	Operations
 	ResponseNS  map[string]int64 `json:"response_ns"`
 	ServiceNS   map[string]int64 `json:"service_ns"`
 	LatenessNS  map[string]int64 `json:"lateness_ns"`
 	Connections int              `json:"connections"`
+}
+
+// Operations counts those of a stream.
+type Operations struct {
+	Planned   int    `json:"planned"`
+	Started   int    `json:"started"`
+	Answered  int    `json:"answered"`
+	Failed    int    `json:"failed"`
+	Unstarted int    `json:"unstarted"`
+	Queued    int    `json:"queued"` // started late, without a free connection
+	Late      int    `json:"late"`   // started late, although a connection was free
+	Empty     int    `json:"empty"`
+	Failure   string `json:"failure"` // the first failure
 }
 
 // Ratios are logs of candidate / baseline by metric, for the forecast; unknown ones are missing.
@@ -361,7 +366,7 @@ func (b *Block) Ratio(candidate, metric string, log float64) {
 type Difference struct {
 	QueryType string   `json:"query_type"`
 	K         int      `json:"k"`
-	Query     string   `json:"query"`
+	Query     string   `json:"query"` // the baseline's, then the other's if it is another
 	Variants  []string `json:"variants"`
 	Bodies    []string `json:"bodies"` // cut at 64 KiB
 	What      string   `json:"what"`

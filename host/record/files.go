@@ -1,6 +1,9 @@
 package record
 
 import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +76,28 @@ func WriteFile(path string, text []byte) error {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// Packed is a gzip file that is written. Flush, and Close, return the first error of any write.
+type Packed struct {
+	*bufio.Writer
+	pack *gzip.Writer
+	file *os.File
+}
+
+// CreatePacked makes the file.
+func CreatePacked(path string) (*Packed, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	pack, err := gzip.NewWriterLevel(file, gzip.BestSpeed)
+	return &Packed{bufio.NewWriterSize(pack, 1<<16), pack, file}, err
+}
+
+// Close writes the rest to the disk.
+func (p *Packed) Close() error {
+	return cmp.Or(p.Flush(), p.pack.Close(), p.file.Sync(), p.file.Close())
 }
 
 // Publish gives a file or directory its final name once it is on the disk: the name says that it is whole.

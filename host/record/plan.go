@@ -5,6 +5,7 @@ package record
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -178,16 +179,6 @@ type Built struct {
 	Binary string `json:"binary"`
 }
 
-// Variant returns the variant with a name; false if there is none.
-func (p *Plan) Variant(name string) (Variant, bool) {
-	for _, v := range p.Variants {
-		if v.Name == name {
-			return v, true
-		}
-	}
-	return Variant{}, false
-}
-
 // MayBeEmpty says whether answers to a query type, over any window, may have no data.
 func (p *Plan) MayBeEmpty(queryType string) bool {
 	return p.has(queryType, func(t QueryType) bool { return t.MayBeEmpty })
@@ -279,6 +270,16 @@ func LoadBuilds(runDir string, plan *Plan) (*Builds, error) {
 		builds.TSBSBin = t.BinDir
 	}
 	return builds, nil
+}
+
+// Sleep waits for so long, unless ctx ends before.
+func Sleep(ctx context.Context, length time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(length):
+		return nil
+	}
 }
 
 // Seconds converts seconds to a time.Duration.

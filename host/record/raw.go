@@ -128,29 +128,14 @@ func (w *Workload) In(cell string) *Workload {
 }
 
 // DataFor returns the loaded data in a format.
-func (w *Workload) DataFor(format string) (DataFile, bool) { return ofFormat(w.Data, format) }
-
-// ContinuedFor returns the data that an upgrade ingests on top.
-func (w *Workload) ContinuedFor(format string) (DataFile, bool) { return ofFormat(w.Continued, format) }
-
-// AloneFor returns the data of the large load of the warm-up block.
-func (w *Workload) AloneFor(format string) (DataFile, bool) { return ofFormat(w.Alone, format) }
-
-// MixedFor returns the data of the window after the loaded one.
-func (w *Workload) MixedFor(format string) (DataFile, bool) { return ofFormat(w.Mixed, format) }
-
-// GroupsFor returns the groups of all clients in a format; none if there is one client.
-func (w *Workload) GroupsFor(format string) []DataFile {
-	return slices.DeleteFunc(slices.Clone(w.Groups), func(f DataFile) bool { return f.Format != format })
+func (w *Workload) DataFor(format string) (DataFile, bool) {
+	files := OfFormat(w.Data, format)
+	return append(files, DataFile{})[0], len(files) > 0
 }
 
-func ofFormat(files []DataFile, format string) (DataFile, bool) {
-	for _, f := range files {
-		if f.Format == format {
-			return f, true
-		}
-	}
-	return DataFile{}, false
+// OfFormat returns the data in a format.
+func OfFormat(files []DataFile, format string) []DataFile {
+	return slices.DeleteFunc(slices.Clone(files), func(f DataFile) bool { return f.Format != format })
 }
 
 // QueriesFor returns the queries of a type in the format and form of a target.

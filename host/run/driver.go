@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
 
 	"tsduel/host/noise"
 	"tsduel/host/proc"
@@ -269,144 +268,6 @@ func (d *driver) judge() error {
 	return record.WriteJSON(d.raw("noise.json"), d.report)
 }
 
-// causes returns what spoilt a block from outside, by the last judgement.
-func (d *driver) causes(block int) []string {
-	if d.report != nil {
-		for _, judged := range d.report.Blocks {
-			if judged.Block == block {
-				return judged.Causes
-			}
-		}
-	}
-	return nil
-}
-
-// replaceSpoilt runs spare blocks of the same cell in place of blocks that were spoilt from outside. A failed
-// block is not replaced: the variant is to blame.
-func (d *driver) replaceSpoilt(ctx context.Context) error {
-	if err := d.judge(); err != nil {
-		return err
-	}
-	for _, cell := range d.Plan.CellNames() {
-		var counted, spares []record.BlockRow
-		for _, row := range slices.Concat(d.lost, d.rows) {
-			if row.Cell == cell && row.Kind != "warmup" {
-				counted = append(counted, row)
-				if row.Kind == "spare" && row.Host == d.share.Host {
-					spares = append(spares, row)
-				}
-			}
-		}
-		for i := 0; i < len(counted); i++ {
-			row := counted[i]
-			causes := d.spoilt(row.Block)
-			if causes == "" || slices.ContainsFunc(spares, func(spare record.BlockRow) bool {
-				b := d.blocks[spare.Block]
-				return b != nil && b.Replaces == row.Block
-			}) {
-				continue
-			}
-			next := slices.IndexFunc(spares, func(spare record.BlockRow) bool { return d.blocks[spare.Block] == nil })
-			if next < 0 {
-				d.Events.Note(row.Block, "", "", "it does not count, and no spare block is left: "+causes)
-				continue
-			}
-			// The coins of the spoilt block keep the design balanced. If it is a spare itself, its record has them.
-			spare := spares[next]
-			spare.Replaces, spare.Coins = row.Block, row.Coins
-			if b := d.blocks[row.Block]; b != nil {
-				spare.Coins = b.Coins
-			}
-			d.Events.Emit("block-replaced", record.Fields{"block": row.Block, "spare": spare.Block, "message": causes})
-			if err := d.block(ctx, spare); err != nil {
-				return err
-			}
-			i = -1 // look at all blocks again: the new one is spoilt, perhaps, and the others are judged anew
-		}
-	}
-	return nil
-}
-
-// spoilt says why a block does not count although it has not failed; "" if it counts or has failed.
-func (d *driver) spoilt(block int) string {
-	if slices.Contains(d.share.Lost, block) {
-		return "the host that was to run it was lost"
-	}
-	b := d.blocks[block]
-	if b == nil || b.Status != record.OK {
-		return ""
-	}
-	causes := d.causes(block)
-	if b.Void != "" {
-		causes = append([]string{b.Void}, causes...)
-	}
-	if len(causes) > 2 {
-		return fmt.Sprintf("%s; %s; and %d more", causes[0], causes[1], len(causes)-2)
-	}
-	return strings.Join(causes, "; ")
-}
-
-// emitRunStart tells all that a view needs to know of the plan, so that the view needs only the events.
-func (d *driver) emitRunStart() {
-	finished, rows := 0, map[string]int{} // rows by kind
-	for _, row := range d.rows {
-		rows[row.Kind]++
-		if d.blocks[row.Block] != nil {
-			finished++
-		}
-	}
-	price, since := 0.0, 0.0
-	if d.Plan.Place.Price != nil {
-		price = d.Plan.Place.Price.Hour
-	}
-	if stat, err := proc.FS().Stat(); err == nil {
-		since = float64(stat.BootTime) // a rented machine is paid for since then
-	}
-	d.Events.Emit("run-start", record.Fields{"run": d.Plan.Run, "kind": d.Plan.Kind, "cells": len(d.Plan.CellNames()),
-		"blocks": rows["measured"], "variants": len(d.Plan.Variants),
-		"planned": len(d.rows) - rows["spare"], "finished": finished,
-		"block_s": d.Plan.Duration.BlockS, "workload_s": d.Plan.Duration.WorkloadS,
-		"place": d.Plan.Place.Kind, "price_h": price, "machine_since": since})
-}
-
-// phases returns how many phases a block will have: a view's progress bar needs it.
-func (d *driver) phases(row record.BlockRow) int {
-	variants, types, warmup := len(row.Order), len(row.QueryTypes), row.Kind == "warmup"
-	plan := d.Plan.In(row.Cell)
-	switch {
-	case plan.Kind != "tsbs" && (d.Calibration == nil || warmup):
-		return variants
-	case plan.Kind != "tsbs":
-		return variants * len(d.Calibration.Rows)
-	case plan.Design.StartFrom == "baseline":
-		// The load; copy, start, ingest, settle, and a candidate's downgrade; two duels, one over two windows.
-		return 5 + 5*variants - 1 + 2*4 + 3*types
-	}
-	phases, sittings, loads := 0, max(1, plan.Duel.Sittings), max(1, plan.Duel.LoadSittings)
-	if warmup {
-		sittings, loads = 1, 1
-	}
-	if plan.Design.Load != record.InDuel || warmup && plan.Workload.Alone != nil {
-		phases += variants * 5 // canary, start, load, settle, stop
-		if plan.Queries.Solo {
-			phases += variants * types
-		}
-	}
-	if plan.Duel.Enabled {
-		phases += 2 + sittings*(2+types) // idle twice; start, stop
-		if plan.Duel.Load {
-			phases += 4 * loads // start, exchange, settle, stop
-		}
-	}
-	if plan.Mixed != nil {
-		phases += 3 * variants // start, mixed, stop
-	}
-	if plan.Capacity != nil {
-		phases += (2 + len(plan.Capacity.Ladder)) * variants
-	}
-	return phases
-}
-
 func (d *driver) endStrays() {
 	count, err := proc.EndStrays(d.Scratch)
 	if count > 0 {
@@ -419,7 +280,7 @@ func (d *driver) endStrays() {
 
 // leave says why the run ends, ends all processes, and returns the exit code.
 func (d *driver) leave(ctx context.Context, err error) int {
-	var stop *record.Stop
+	stop, _ := errors.AsType[*record.Stop](err)
 	code, status, message := 0, record.OK, ""
 	switch {
 	case err == nil:
@@ -427,7 +288,7 @@ func (d *driver) leave(ctx context.Context, err error) int {
 		code, status, message = record.ExitInterrupted, "interrupted", "stopped as asked"
 	case ctx.Err() != nil:
 		code, status, message = record.ExitInterrupted, "interrupted", "interrupted"
-	case errors.As(err, &stop) && stop.Code == record.ExitUser:
+	case stop != nil && stop.Code == record.ExitUser:
 		code, status, message = stop.Code, record.Failed, stop.Message
 	default:
 		code, status, message = record.ExitFailed, record.Failed, err.Error()

@@ -77,7 +77,7 @@ func (d *Detached) launch(verb string) error {
 
 // endsWithTheSession says whether logind kills the processes of a session that ends.
 func endsWithTheSession() bool {
-	said, _ := exec.Command("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
+	answer, _ := exec.Command("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
 		"org.freedesktop.login1.Manager", "KillUserProcesses").Output()
-	return exists(systemd) && strings.TrimSpace(string(said)) == "b true"
+	return exists(systemd) && strings.TrimSpace(string(answer)) == "b true"
 }

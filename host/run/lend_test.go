@@ -74,7 +74,7 @@ func fills(mib int, path string) func(context.Context, record.Spec) (*record.Blo
 		script := fmt.Sprintf(`mkdir -p "${1%%/*}"; head -c %dM /dev/zero >"$1"`, mib)
 		argv := []string{"-c", script, "fill", filepath.Join(spec.Cache, path)}
 		b.Fail(record.Failure{Message: "the server died"})
-		return b, there.Run(machine.Command{Argv: argv, Patience: startPatience}, &machine.Said{})
+		return b, there.Run(machine.Command{Argv: argv, Patience: startPatience}, &machine.Output{})
 	}
 }
 

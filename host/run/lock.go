@@ -163,8 +163,8 @@ func openLock(path string) (*os.File, error) {
 // isAt says whether an open file is what lies at a path now.
 func isAt(f *os.File, path string) bool {
 	opened, err := f.Stat()
-	there, gone := os.Lstat(path)
-	return err == nil && gone == nil && os.SameFile(opened, there)
+	current, absent := os.Lstat(path)
+	return err == nil && absent == nil && os.SameFile(opened, current)
 }
 
 // lockCache takes the lock of a cache: its holder may end all processes that use its scratch directory.
@@ -192,11 +192,8 @@ func waitForLock(ctx context.Context, f *os.File, patience time.Duration) error 
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		// flock has no time limit.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := record.Sleep(ctx, 50*time.Millisecond); err != nil { // flock has no time limit
+			return err
 		}
 	}
 }

@@ -546,6 +546,19 @@ func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 	}
 }
 
+// All data of a run stay in the cache.
+func TestWhatARunNeedsOfTheCache(t *testing.T) {
+	keys := func(key string) []record.DataKey { return []record.DataKey{{Key: key}} }
+	plan := &record.Plan{Mixed: &record.Mixed{Data: keys("mixed")}, Workload: &record.WorkloadPlan{Data: keys("loaded"),
+		Continued: &record.Continued{Data: keys("continued")}, Alone: &record.Alone{Data: keys("alone")}}}
+	needed, _ := needs(record.Spec{Plan: plan, Cache: t.TempDir(), Builds: &record.Builds{}})
+	for _, key := range []string{"loaded", "mixed", "continued", "alone"} {
+		if !needed["workload/"+key] {
+			t.Errorf("the data %s may be removed", key)
+		}
+	}
+}
+
 func TestTheCacheIsTrimmed(t *testing.T) {
 	f := newFixture(t, 0, 0)
 	f.write()

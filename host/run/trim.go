@@ -125,6 +125,9 @@ func needs(spec record.Spec) (needed map[string]bool, coming int64) {
 		if plan.Workload.Continued != nil {
 			files = slices.Concat(files, plan.Workload.Continued.Data)
 		}
+		if plan.Workload.Alone != nil {
+			files = slices.Concat(files, plan.Workload.Alone.Data)
+		}
 		for _, data := range files {
 			needed["workload/"+data.Key] = true
 			if made, _ := filepath.Glob(filepath.Join(spec.Cache, "workload", data.Key, "data*.zst.json")); len(made) == 0 {

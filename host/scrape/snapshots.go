@@ -2,11 +2,8 @@ package scrape
 
 import (
 	"bytes"
-	"cmp"
-	"compress/gzip"
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // CacheAge is how long VictoriaMetrics repeats its answer at /metrics: an answer at the end of a phase must
@@ -31,13 +29,11 @@ type Source struct {
 // Snapshots writes a metrics.prom.gz: the kernel's counters of the processes, then their own.
 type Snapshots struct {
 	Sources []Source // exchanged at a restart
-	file    *os.File
-	pack    *gzip.Writer
+	packed  *record.Packed
 	keep    *regexp.Regexp
 	known   map[string]bool // name -> whether keep matches it, since matching costs more than the rest of a tick
 	asked   time.Time
 	mutex   sync.Mutex
-	err     error
 }
 
 // Create makes the file. ticks is a pattern of the names that a tick keeps of the processes' own counters.
@@ -46,19 +42,18 @@ func Create(path, ticks string) (*Snapshots, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the target's ticks: %w", err)
 	}
-	file, err := os.Create(path)
+	packed, err := record.CreatePacked(path)
 	if err != nil {
 		return nil, err
 	}
-	pack, _ := gzip.NewWriterLevel(file, gzip.BestSpeed)
-	return &Snapshots{file: file, pack: pack, keep: keep, known: map[string]bool{}}, nil
+	return &Snapshots{packed: packed, keep: keep, known: map[string]bool{}}, nil
 }
 
 // Mark begins a snapshot at an edge (begin, end) of a phase with the kernel's counters. Body has to follow.
 func (s *Snapshots) Mark(phase, edge, queryType string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.write(s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType))))
+	_, _ = s.packed.Write(s.head(strings.TrimSpace(fmt.Sprintf("edge %s %s %s", phase, edge, queryType))))
 }
 
 // Body ends a snapshot with the processes' own counters, and returns them; fresh ones are not cached.
@@ -66,15 +61,13 @@ func (s *Snapshots) Body(ctx context.Context, fresh bool) ([]byte, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if fresh {
-		select {
-		case <-time.After(time.Until(s.asked.Add(CacheAge))):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := record.Sleep(ctx, time.Until(s.asked.Add(CacheAge))); err != nil {
+			return nil, err
 		}
 	}
 	body := s.body(ctx, true)
-	s.write(body)
-	return body, s.err
+	_, _ = s.packed.Write(body)
+	return body, s.packed.Flush() // which has the first error of any write
 }
 
 // Edge is Mark, then Body, which is fresh at an end.
@@ -87,7 +80,7 @@ func (s *Snapshots) Edge(ctx context.Context, phase, edge, queryType string) ([]
 func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.write(s.head("tick"))
+	_, _ = s.packed.Write(s.head("tick"))
 	for line := range bytes.Lines(s.body(ctx, false)) {
 		name := line[:max(0, bytes.IndexAny(line, "{ "))]
 		wanted, known := s.known[string(name)]
@@ -99,7 +92,7 @@ func (s *Snapshots) tick(ctx context.Context) (kept []byte) {
 			kept = append(kept, line...)
 		}
 	}
-	s.write(kept)
+	_, _ = s.packed.Write(kept)
 	return kept
 }
 
@@ -123,17 +116,7 @@ func (s *Snapshots) Ticks(ctx context.Context, see func([]byte)) (stop func()) {
 }
 
 // Close writes the rest, and returns the first error of any write.
-func (s *Snapshots) Close() error {
-	for _, end := range []func() error{s.pack.Close, s.file.Sync, s.file.Close} {
-		s.err = cmp.Or(s.err, end())
-	}
-	return s.err
-}
-
-func (s *Snapshots) write(text []byte) {
-	_, err := s.pack.Write(text)
-	s.err = cmp.Or(s.err, err)
-}
+func (s *Snapshots) Close() error { return s.packed.Close() }
 
 func (s *Snapshots) body(ctx context.Context, slow bool) (all []byte) {
 	for _, source := range s.Sources {

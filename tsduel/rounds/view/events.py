@@ -40,7 +40,7 @@ class Event:
         return value if isinstance(value, kind) else kind()
 
     def line(self, host: str = "") -> str:
-        """Return a plain line with the sentence from host/record/lines.go, or "". `host`: of a fleet."""
+        """Return a plain line with the sentence from host/record/events.go, or "". `host`: of a fleet."""
         text = self.text("line")
         return f"{clock(self.t)} {f'{host} ' if host else ''}{text}" if text else ""
 

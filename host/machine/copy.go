@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"tsduel/host/record"
+)
+
+// Copy is of Machine. It takes minutes for a large database, so it ends with ctx.
+func (h *Here) Copy(c Copying, how *record.CopyRecord) error {
+	begin := time.Now()
+	shared, err := regexp.Compile("^(?:" + c.Immutable + ")$")
+	if err != nil {
+		return fmt.Errorf("the target's immutable: %w", err)
+	}
+	if err := record.RemoveTree(c.To); err != nil {
+		return err
+	}
+	err = filepath.WalkDir(c.From, func(path string, entry fs.DirEntry, err error) error {
+		if err = cmp.Or(h.ctx.Err(), err); err != nil {
+			return err
+		}
+		name, _ := filepath.Rel(c.From, path)
+		target := filepath.Join(c.To, name)
+		switch mode := entry.Type(); {
+		case mode.IsDir():
+			return os.MkdirAll(target, 0o777)
+		case mode&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			return errors.Join(err, os.Symlink(link, target))
+		case !mode.IsRegular():
+			return nil // the database makes its sockets and pipes again
+		}
+		_, below, _ := strings.Cut(name, string(filepath.Separator)) // the first part is the component's role
+		return copyFile(path, target, c.Immutable != "" && shared.MatchString(below), how)
+	})
+	how.Seconds = time.Since(begin).Seconds()
+	if err != nil && h.ctx.Err() == nil {
+		err = fmt.Errorf("copy the database in %s: %w", c.From, err)
+	}
+	return err
+}
+
+func copyFile(path, target string, shared bool, how *record.CopyRecord) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	how.Bytes += info.Size()
+	if shared && os.Link(path, target) == nil { // links are not possible between disks, and not allowed everywhere
+		how.Linked++
+		return nil
+	}
+	to, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
+	if err != nil {
+		return err
+	}
+	how.Copied++
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
