@@ -83,15 +83,15 @@ def caption(bars: Sequence[Change]) -> str:
     what = "every doubling is as wide" if ratio else "the figures have the metric's own sign"
     parts = [
         (f"Worse is always to the right; {what}.", True),
-        ("The pale band is the metric's threshold both ways.", any(bar.threshold for bar in bars)),
+        ("The pale band is the metric's threshold on both sides.", any(bar.threshold for bar in bars)),
         (
-            "The dark band is what as many blocks show here of a binary against itself (95 %).",
+            "In the dark band, as many blocks of a binary against itself stay on this machine (95 %).",
             any(b.floor for b in bars),
         ),
-        ("A filled mark is more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
-        ("A hollow mark may be chance.", not all(bar.sure for bar in bars)),
-        ("An arrow is an interval that goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
-        ("Dotted lines are the range of fewer than six blocks.", any(b.screen and b.low is not None for b in bars)),
+        ("A filled mark: more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
+        ("A hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
+        ("An arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
+        ("A dotted line: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
     ]
     return " ".join(text for text, drawn in parts if drawn)
 
@@ -130,14 +130,15 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
     figure = headed(title, handles, width, height)
     axes = figure.add_subplot()
-    limit = _limit(bars)
+    limit, named = _limit(bars), set[float]()
     for bar in bars:
         middle = order[bar.group, bar.name]
         _band(axes, bar, middle, limit)
         shift = (candidates.index(bar.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
         _bar(axes, bar, middle + (0.62 * shift + 0.2 if narrow else shift), limit, drawn[bar.candidate])
         if narrow:
-            _above(axes, bar, middle, figure=len(candidates) == 1)
+            _above(axes, "" if middle in named else bar.name, _figure(bar) if len(candidates) == 1 else "", middle)
+            named.add(middle)
         elif len(candidates) == 1:
             axes.annotate(
                 _figure(bar), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
@@ -213,8 +214,8 @@ def _bar(axes: Axes, bar: Change, at: float, limit: float, look: Look) -> None:
     hover(axes.add_patch(Rectangle((-limit, at - 0.35), 2 * limit, 0.7, color="white", alpha=0, zorder=6)), [bar.hint])
 
 
-def _above(axes: Axes, bar: Change, middle: float, *, figure: bool) -> None:
-    for at, align, text in ((0.0, "left", literal(bar.name, _LONGEST)), (1.0, "right", _figure(bar) if figure else "")):
+def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
+    for at, align, text in ((0.0, "left", literal(name, _LONGEST)), (1.0, "right", figure)):
         axes.annotate(
             text, (at, middle - 0.22), xytext=(-4 if at else 4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha=align, va="center", fontsize=7.5, zorder=5,

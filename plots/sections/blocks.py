@@ -16,9 +16,9 @@ from tsduel.plan.forecast.spread import advise
 from tsduel.workloads.checks import FINISHED
 
 LEVELS = (
-    "Standard deviations of the log ratio: what the exchanges of a block alone make of it, one sitting from the next "
-    "in a block, one block from the next. A block has the mean of its sittings. CPU is one figure a sitting, so that "
-    "what exchanges do is in that of sittings."
+    "Standard deviations of the log ratio: between the exchanges of a block, between its sittings, and between blocks. "
+    "The ratio of a block is the mean of its sittings. CPU is one figure for each sitting, so the spread of its "
+    "exchanges is a part of the spread between sittings."
 )
 
 
@@ -28,8 +28,9 @@ def section(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         pictures.show(
             "blocks", "block by block", f"Primary metrics block by block: {source.names}",
-            "Left the values of each side, right the change in each block with the estimate and its 95 % interval. "
-            "What slopes on the left is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
+            "On the left are the values of each side, on the right the change in each block, with the estimate and its "
+            "95 % interval. A common slope on the left is drift of the machine; it does not change the right side. The "
+            "axes do not begin at 0.",
             _figure(source),
         ),
         markup.items(dict.fromkeys(line for side in source.comparisons for line in left_out(side)))
