@@ -1,6 +1,7 @@
 """The change of every metric with its interval: a forest plot."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,7 +15,7 @@ from matplotlib.patches import Rectangle
 from plots import numbers
 from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, readable, styled
 
-_ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
+_ROW_IN, _DODGE, _LONGEST, _LINE = 0.21, 0.62, 40, 30
 _NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
 MOST_ROWS = 44
 _SURE = {"regression", "improvement", "worse", "better", "negligible"}
@@ -127,6 +128,9 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     bands = (("threshold", PALE, any(b.threshold for b in bars)), ("A/A here", DARK_BAND, any(b.floor for b in bars)))
     handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour, known in bands if known]
     row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
+    names = [literal(name, 2 * _LINE) for _, name in order]
+    if not narrow and max(map(len, names)) > _LONGEST:
+        row_in, names = _NARROW_ROW_IN, [textwrap.fill(name, _LINE) if len(name) > _LONGEST else name for name in names]
     height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
     figure = headed(title, handles, width, height)
     axes = figure.add_subplot()
@@ -149,8 +153,7 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     axes.set_ylim(max(order.values()) + 0.6, -0.6)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
-    names = [literal(name, _LONGEST) for _, name in order]
-    axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names)
+    axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names, linespacing=0.95)
     axes.spines["left"].set_visible(not narrow)
     _directions(axes, ratio=all(bar.ratio for bar in bars))
     if len(candidates) == 1 and not narrow:
@@ -215,7 +218,8 @@ def _bar(axes: Axes, bar: Change, at: float, limit: float, look: Look) -> None:
 
 
 def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
-    for at, align, text in ((0.0, "left", literal(name, _LONGEST)), (1.0, "right", figure)):
+    short = name.removesuffix(", all types") if len(name) > _LONGEST else name
+    for at, align, text in ((0.0, "left", literal(short, _LONGEST + 4)), (1.0, "right", figure)):
         axes.annotate(
             text, (at, middle - 0.22), xytext=(-4 if at else 4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha=align, va="center", fontsize=7.5, zorder=5,

@@ -125,7 +125,7 @@ def growth(source: Source) -> list[str]:
             powers: dict[str, list[str]] = {}
             for variant, fit in fits.items():
                 powers.setdefault(_power(line["name"], fit), []).append(markup.text(source.labels[variant]))
-            each = "; ".join(f"{text} ({', '.join(names)})" for text, names in powers.items())
+            each = "; ".join(f"{text} for {' and '.join(names)}" for text, names in powers.items())
             parts += [f"**{markup.text(title)}** {_verb(list(fits.values()))} {each}"] if fits else []
         beside = markup.aside(markup.text(line["beside"]))
         paragraphs.append(markup.titled(f"How it grows by {line['name']}{beside}:", markup.items(parts)))
@@ -135,13 +135,13 @@ def growth(source: Source) -> list[str]:
 def _verb(fits: Sequence[Fit]) -> str:
     if all(fit["lo"] is not None and fit["lo"] > 0 for fit in fits):
         return "grows as"
-    return "falls as" if all(fit["hi"] is not None and fit["hi"] < 0 for fit in fits) else "goes as"
+    return "falls as" if all(fit["hi"] is not None and fit["hi"] < 0 for fit in fits) else "changes as"
 
 
 def _power(axis: str, fit: Fit) -> str:
-    """Return an exponent with its interval: scale^0.12, 0.09 to 0.15; a bent line has the exponents of both ends."""
+    """Return an exponent with its interval: scale^0.12 (0.09 to 0.15); a bent line has the exponents of both ends."""
     bent = f"; bent: ^{_two(fit['first'])} at first, ^{_two(fit['last'])} at the end" if fit["bent"] else ""
-    return f"{axis}^{_two(fit['exponent'])}, {_interval(fit) or 'no interval'}{bent}"
+    return f"{axis}^{_two(fit['exponent'])} ({_interval(fit) or 'no interval'}{bent})"
 
 
 def _two(value: float) -> str:
@@ -242,8 +242,8 @@ def section(source: Source, pictures: Pictures) -> str:
     candidates, figures = source.run.variants[1:], _figures(source)
     return markup.paragraphs(
         *(_by_cell(source, name, figures) for name in candidates),
-        "A cell of the table is the baseline's value → the candidate's (change) and its mark. Per sample: divided by "
-        "the samples that the cell stores.",
+        "A cell of the table has the baseline's value → the candidate's value (the change) and the mark. Per sample: "
+        "divided by the samples that the cell stores.",
         *(_pictures(source, pictures, types, "scaling-types") if types else ()),
         markup.folded("Query time of each query type", *(_by_cell(source, c, types) for c in candidates if types)),
         markup.folded("Exponents", *_exponents(source)),

@@ -121,7 +121,7 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
         total, same = sum(answer.asked for answer in mine), sum(answer.same for answer in mine)
         what = next((answer.what for answer in mine if answer.what), "")
         if total or what:
-            differs = f" (e.g. {markup.code(what)})" if what else ""
+            differs = f" (e.g. {markup.code(what)})" if what and "e.g." not in "".join(parts) else ""
             parts.append(f"of queries over {title} {same} of {total} are answered the same{differs}")
     words = next((downgrade.said for downgrade in starts if downgrade.said), "")
     complaint = f" It says: {markup.code(words)}" if words else ""
