@@ -264,7 +264,7 @@ def test_a_caption_says_what_is_drawn():
     all_of_it = caption([
         replace(CHANGE, floor=1.0), replace(CHANGE, sure=False, screen=True), replace(CHANGE, low=-90.0, high=900.0),
     ])  # fmt: skip
-    for said in ("In the dark band", "A hollow mark", "An arrow", "A dotted line"):
+    for said in ("The dark band", "A hollow mark", "An arrow", "A dotted line"):
         assert said in all_of_it
 
 

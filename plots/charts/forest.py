@@ -86,7 +86,7 @@ def caption(bars: Sequence[Change]) -> str:
         (f"Worse is always to the right; {what}.", True),
         ("The pale band is the metric's threshold on both sides.", any(bar.threshold for bar in bars)),
         (
-            "In the dark band, as many blocks of a binary against itself stay on this machine (95 %).",
+            "The dark band is the noise here: as many blocks of a binary against itself stay in it (95 %).",
             any(b.floor for b in bars),
         ),
         ("A filled mark: more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
