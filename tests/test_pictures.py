@@ -48,9 +48,9 @@ def test_all_pictures_of_several_candidates(tmp_path):
 
 @pytest.mark.parametrize("blocks", [1, 24])
 def test_few_and_many_blocks(tmp_path, blocks):
-    """One block has pictures without intervals, and many blocks make no page that nobody can open."""
+    """One block has pictures without intervals and none of blocks; of many blocks the page can still be opened."""
     run = made(tmp_path, blocks=blocks, load_s=30.0)
-    assert drawn(run) == ALL
+    assert drawn(run) == (ALL if blocks > 1 else ALL - {"blocks"})
     assert (run / "report.html").stat().st_size < 3_000_000
 
 

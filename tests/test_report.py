@@ -114,7 +114,7 @@ def test_several_clients_that_loaded_are_added_and_named(tmp_path):
     for said in (
         "2 clients (host1, host2) loaded a part of the simulated hosts each and began within 3.5 ms of each other",
         "at most; their curves are added. The busiest used 93 % of its CPUs.",
-        "The load client on host2 used up to 93% of 4 CPUs: it may be the bottleneck.",
+        "The load client on host2 used up to 93 % of 4 CPUs: it may be the bottleneck.",
         "with 4 workers on each of 2 clients (mean rate",
         "Load: 4 workers on each of 2 clients, batches",
         "sha256 of the data (victoriametrics, host2)",
@@ -381,7 +381,7 @@ def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     assert "Ingestion time of a batch" in section
     assert "CPU of an ingested sample, until acknowledged" in section
     assert "loaded 21,600,000 samples of 1,500 hosts alone on the machine" in section
-    assert "This is one load of each, for a picture: it is not judged." in section
+    assert "That is one load of each, for the picture: it is not judged." in section
     assert re.search(r"v1.133.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", section)
     assert "**Ingestion time of a batch**" in found
     assert re.search(r"Checked ([\d,]+) of \1, none failed", found)
@@ -401,7 +401,7 @@ def test_places_and_the_environment_are_told(tmp_path):
     found = text(made(tmp_path))
     assert "in memory each copy lay in 40 to 41 pieces." in found
     assert "the environment of servers: `HOME`, `LANG`, `PATH`" in found
-    assert "where that lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
+    assert "where it lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from plots import markup, numbers
 from plots.charts.blocks import Lane, by_block
+from plots.charts.style import LEAST
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.sections import heading
@@ -101,7 +102,7 @@ def _advice(row: Row, source: Source) -> str:
 
 
 def _figure(source: Source) -> Figure | None:
-    """Draw the rows of the primary family, values left and changes right."""
+    """Draw the rows of the primary family that have enough blocks, values left and changes right."""
     lanes, values, changes = [], [], []
     rows = [(side, row) for side in source.comparisons for row in side.primary]
     for comparison, row in rows:
@@ -109,6 +110,8 @@ def _figure(source: Source) -> Figure | None:
         if not comparison.row(metric.name, row["query_type"]):
             continue
         known = values_of(source, metric.name, row["query_type"], comparison.cell)
+        if known["block"].nunique() < LEAST:
+            continue
         name = comparison.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
         # The warm-up blocks of several hosts do not stand at the beginning: leave them out.
