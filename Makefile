@@ -63,4 +63,8 @@ ifneq ($(GIVEN),)
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs$(OR)
 endif
 
+# What is no target, with the nearest one.
+.DEFAULT:
+	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
+
 .PHONY: help doctor look test bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

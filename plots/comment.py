@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from plots import markup, sentences
-from plots.sections import checks, sides, summary, sweep
+from plots.sections import checks, sides, summary, sweep, tables
 from plots.source import open_source, write
 from tsduel.core.wording import number_of
 
@@ -30,7 +30,7 @@ def main(run_dir: Path) -> str:
         *(
             sweep.answers(source)
             if sweeps
-            else [summary.sides_of_all(source), markup.table(*summary.matrix(source))]
+            else [summary.sides_of_all(source), markup.table(*summary.matrix(source)), tables.MARKS]
             if source.many
             else (f"**{side.title}** ({side.blocks}): {sentences.headline(side)}" for side in source.comparisons)
         ),

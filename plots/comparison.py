@@ -57,8 +57,14 @@ class Comparison:
 
     @property
     def blocks(self) -> str:
-        """The number of blocks that count: "1 block"."""
-        return number_of(len(self.valid), "block")
+        """The number of blocks that count, and of hosts: "8 blocks on 4 hosts"."""
+        return f"{number_of(len(self.valid), 'block')}{self.on_hosts}"
+
+    @property
+    def on_hosts(self) -> str:
+        """The number of hosts, " on 4 hosts"; empty for one host."""
+        hosts = max((row.get("hosts") or 1 for row in self.rows), default=1)
+        return f" on {hosts} hosts" if hosts > 1 else ""
 
     def of(self, metric: str) -> list[Row]:
         """Return the rows of a metric that have a value on either side."""

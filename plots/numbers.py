@@ -23,20 +23,23 @@ _STEPS: Mapping[str, tuple[tuple[str, float], ...]] = {
 _THOUSANDS = (("", 1.0), ("k", 1e4), ("M", 1e6), ("G", 1e9))
 
 
-def number(value: float | None, digits: int = DIGITS) -> str:
-    """Print with significant digits and thousands separators: 1716771.07 -> 1,717,000; 0.0123456 -> 0.01235."""
+def number(value: float | None, digits: int = DIGITS, *, whole: bool = True) -> str:
+    """Print with significant digits and thousands separators: 1716771.07 -> 1,717,000; 0.0123456 -> 0.01235.
+
+    `whole`: a whole number has no decimals.
+    """
     if value is None:
         return MISSING
     if value == 0:
         return "0"
     rounded = float(f"{value:.{digits}g}")
-    if value == int(value) and abs(value) < 10**digits:
+    if whole and value == int(value) and abs(value) < 10**digits:
         return f"{value:,.0f}"
-    whole = len(f"{int(abs(rounded))}") if abs(rounded) >= 1 else 0
-    if whole >= digits:
+    before = len(f"{int(abs(rounded))}") if abs(rounded) >= 1 else 0
+    if before >= digits:
         return f"{rounded:,.0f}"
-    if whole:
-        return f"{rounded:.{digits - whole}f}"
+    if before:
+        return f"{rounded:.{digits - before}f}"
     zeros = -math.floor(math.log10(abs(rounded))) - 1
     return f"{rounded:.{digits + zeros}f}" if zeros <= DIGITS else f"{rounded:.{digits}g}"
 
@@ -95,7 +98,10 @@ def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Print both pseudomedians of a row of comparison.json in one unit: ("GB", ["1.441", "1.246"])."""
     values, precise = [row["baseline_pseudomedian"], row["candidate_pseudomedian"]], row_digits(row)
     unit, factor = scaled(row["unit"], max((abs(value) for value in values if value is not None), default=0.0))
-    return unit, [number(None if value is None else value / factor, precise) for value in values]
+    known = [None if value is None else value / factor for value in values]
+    # 2 -> 2.2 has as many digits on both sides.
+    whole = all(value is None or value == int(value) for value in known)
+    return unit, [number(value, precise, whole=whole) for value in known]
 
 
 def by_ratio(row: Mapping[str, Any]) -> bool:
@@ -119,7 +125,7 @@ def ratio(row: Mapping[str, Any], *, inverse: bool = False) -> tuple[str, str]:
 
 def effect(row: Mapping[str, Any]) -> str:
     """Print the change of a row with its unit: +4.2 %, or of different databases the ratio."""
-    return changed(row) if by_ratio(row) else f"{changed(row)} %"
+    return changed(row) if by_ratio(row) or row.get("native") else f"{changed(row)} %"
 
 
 def reach(low: float, high: float) -> str:
@@ -139,6 +145,8 @@ def deciding(row: Mapping[str, Any]) -> tuple[float | None, float | None, int]:
 
 def interval(row: Mapping[str, Any]) -> str:
     """Print the interval that decided: +2.6 to +5.5, -0.4 to +1.9 (90 %), of databases 3.0 to 3.2; a dash for none."""
+    if row.get("native"):
+        return _native(row, "lo", "hi")
     low, high, level = deciding(row)
     if low is None or high is None:
         return MISSING
@@ -147,8 +155,26 @@ def interval(row: Mapping[str, Any]) -> str:
     return reach(low, high) + (f" ({level} %)" if level == 90 else "")  # noqa: PLR2004 - the other level is in the head
 
 
+def _native(row: Mapping[str, Any], *ends: str) -> str:
+    """Print a difference in the metric's own unit, or its interval: +0.1 ms/s, -0.4 to +0.6 ms/s."""
+    native, values = row["native"], (row["baseline_pseudomedian"], row["candidate_pseudomedian"])
+    unit, factor = scaled(row["unit"], max(map(abs, values)))
+    known = [native[end] and native[end] / factor for end in ends]
+    if None in known:
+        return MISSING
+    if native["lo"] is None or native["lo"] == native["hi"]:
+        return f"{' to '.join(map(signed, known))} {unit}"
+    places = decimals(native["lo"] / factor, native["hi"] / factor)
+    return f"{' to '.join(change(value, places) for value in known)} {unit}"
+
+
 def changed(row: Mapping[str, Any]) -> str:
-    """Print the change of a row: +4.2, or of different databases the ratio after a times sign."""
+    """Print the change of a row: +4.2, or of different databases the ratio after a times sign.
+
+    A row that is compared in its own unit has its difference: +0.1 ms/s.
+    """
+    if row.get("native"):
+        return _native(row, "difference")
     if by_ratio(row):
         return MISSING if row["change_pct"] is None else f"{TIMES}{ratio(row)[0]}"
     return change(row["change_pct"])

@@ -23,7 +23,7 @@ HEADLINES = {
     NOT_CONFIRMED: ("? not confirmed", True),
     "inconclusive": ("? inconclusive", False),
     "inconclusive: environment": ("? inconclusive, too noisy", False),
-    "inconclusive (n < 6)": ("? a screen, no verdict", True),
+    "inconclusive (n < 6)": ("? a first look, no verdict", True),
     ONE_EACH: ("? one run each, no verdict", True),
     "not comparable": ("not comparable", False),
 }
@@ -118,7 +118,7 @@ def sentence(row: Row, metric: Metric) -> str:
         NOT_CONFIRMED: f"{sized}, not confirmed ({_evidence(row, metric)}){_more(row)}",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
-        "inconclusive (n < 6)": f"{sized} in {blocks}, a screen: {verdict}",
+        "inconclusive (n < 6)": f"{sized} in {blocks}, a first look: {verdict}",
         ONE_EACH: f"{sized}, one run each: no verdict",
     }
     if known := sentences.get(_verdict(row)):
@@ -158,7 +158,7 @@ def size(row: Row, metric: Metric) -> str:
         ratio = numbers.ratio(row, inverse=_inverse(row, metric))[0]
         return f"{ratio} times as {_TIMES.get(_way(row, metric), 'much')}"
     text = numbers.size(row["change_pct"])
-    return f"{text} % {_way(row, metric)}" if float(text.replace(",", "")) else "0 % in the estimate"
+    return f"{text} % {_way(row, metric)}" if float(text.replace(",", "")) else "estimate 0.0 %"
 
 
 def _way(row: Row, metric: Metric) -> str:

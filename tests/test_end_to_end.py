@@ -76,7 +76,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", "This is not a result", f"Checked {len(checks)} of {len(checks)}, none"):
         assert expected in report
-    assert headings(report)[:3] == ["What differs", "Queries, asked of both in turn", "Load"]
+    assert headings(report)[:3] == ["What differs", "Queries, asked in turn", "Load"]
     assert not re.search(r"\bnan\b|\bNone\b", report)
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link
@@ -128,4 +128,4 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
     assert f"Report: results/{RUN}/report.md" in said
     assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in said
     assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory", "blocks"}
-    assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a screen" in checkout.make("comment", f"RUN={RUN}")
+    assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a first look" in checkout.make("comment", f"RUN={RUN}")

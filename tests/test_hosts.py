@@ -235,5 +235,5 @@ def test_hosts_with_one_block_each_are_as_many_as_they_are(tmp_path):
     assert {row["hosts"] for row in rows if row["blocks"]} == {3}
     source = open_source(run)
     assert section(source, Pictures(run)).startswith(
-        "v1.133.0 against v1.132.0: 3 hosts with a block that counts; how far hosts differ takes two"
+        "v1.133.0 against v1.132.0: 3 hosts with a block that counts. How far hosts differ is known from two"
     )

@@ -59,6 +59,14 @@ def test_a_variable_that_is_no_knob_is_refused():
     assert said == "tsduel: CANDIDTE is no knob; did you mean CANDIDATE?\n"
 
 
+def test_a_target_that_is_none_is_refused():
+    """The sentence has the nearest target, or says how to see all."""
+    assert refused(make("tsbss")) == "tsduel: 'tsbss' is no target; did you mean tsbs?\n"
+    assert refused(make("xyzzy", "CANDIDATE=v1")) == "tsduel: 'xyzzy' is no target; `make` alone lists them\n"
+    for typed in ("a;touch pwned", "`touch pwned`", "'; touch pwned; '"):
+        assert "is no target" in refused(make(typed))
+
+
 def refused(done):
     """Return what a refused make printed on stderr; nothing was executed, and no run was made."""
     assert done.returncode == 1

@@ -57,7 +57,7 @@ def test_same_data_same_bytes(tmp_path):
 
 
 SECTIONS = (
-    "What differs", "What moved with it", "Queries, asked of both in turn", "Load",
+    "What differs", "What moved with it", "Queries, asked in turn", "Load",
     "The server's process and its database",
     "Queries of several workers", "Block by block", "Noise", "Checks", "How it was measured", "How to reproduce",
     "Limitations",
@@ -116,8 +116,8 @@ def test_several_clients_that_loaded_are_added_and_named(tmp_path):
     found = text(run)
     for said in (
         "2 clients (host1, host2) loaded a part of the simulated hosts each and began within 3.5 ms of each other",
-        "at most; their curves are added. The busiest used 93% of its CPUs.",
-        "The load client on host2 used up to 93% of 4 CPUs: it may be the bottleneck.",
+        "at most; their curves are added. The busiest used 93 % of its CPUs.",
+        "The load client on host2 used up to 93 % of 4 CPUs: it may be the bottleneck.",
         "with 4 workers on each of 2 clients (mean rate",
         "Load: 4 workers on each of 2 clients, batches",
         "sha256 of the data (victoriametrics, host2)",
@@ -132,8 +132,8 @@ def test_smoke_screen_and_aa_say_so(tmp_path, capsys):
     """A smoke run is no result, under 6 blocks is a screen, and the same binary twice has two names."""
     run = made(tmp_path / "smoke", blocks=2, smoke=True)
     assert "This is not a result" in text(run)
-    assert "a screen, not a result:** 2 valid blocks" in text(run)
-    assert "): ? a screen, no verdict: Query time, all types (" in comment.main(run).splitlines()[2]
+    assert "a first look, not a result:** 2 valid blocks" in text(run)
+    assert "): ? a first look, no verdict: Query time, all types (" in comment.main(run).splitlines()[2]
 
     def same(run):
         def alike(plan):
@@ -145,7 +145,7 @@ def test_smoke_screen_and_aa_say_so(tmp_path, capsys):
         shutil.copy(run / "build/baseline.json", run / "build/candidate.json")
 
     found = made(tmp_path / "aa", same, aa=True, factors={})
-    assert "a screen, not a result" not in text(found)
+    assert "a first look, not a result" not in text(found)
     for said in (
         "the same binary",
         "v1.132.0 (baseline)",
@@ -325,7 +325,7 @@ def test_blocks_on_kept_data_lack_no_check_of_a_load(tmp_path):
 
     said = text(made(tmp_path / "b", killed, reload="once"))
     assert re.search(r"samples sent = .*\| checked 2 of 2 +\| ✓ +\|", said)
-    assert "What was not made belongs to 1 block of the plan that did not run, or not to its end." in said
+    assert "The missing checks belong to 1 block of the plan that did not run to the end." in said
 
 
 def test_only_a_warmup_block(tmp_path):
@@ -381,7 +381,7 @@ def test_sittings_that_scatter_ask_for_more_of_them(tmp_path):
     found = text(made(tmp_path, exchanges=200, within=0.01, sitting=0.08, between=0.0, factors={}))
     table = found.split("Where the noise is")[1].split("\n\n")[0]
     assert re.search(r"Query time, double-groupby-1 .*\| more sittings", table)
-    assert "what the exchanges of a block alone make of it" in found
+    assert "between the exchanges of a block, between its sittings, and between blocks" in found
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -391,8 +391,8 @@ def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     section = found.split("\n## Load\n")[1].split("\n## ")[0]
     assert "Ingestion time of a batch" in section
     assert "CPU of an ingested sample, until acknowledged" in section
-    assert "loaded 21,600,000 samples of 1,500 hosts alone, in the warm-up block" in section
-    assert "This is one load of each, for a picture: it is not judged." in section
+    assert "loaded 21,600,000 samples of 1,500 hosts alone on the machine" in section
+    assert "That is one load of each, for the picture: it is not judged." in section
     assert re.search(r"v1.133.0: 2\d\.\d+ s \(mean rate [\d,]+ samples/s\)", section)
     assert "**Ingestion time of a batch**" in found
     assert re.search(r"Checked ([\d,]+) of \1, none failed", found)
@@ -410,9 +410,9 @@ def test_places_and_the_environment_are_told(tmp_path):
             synthetic.edit(path, duel=duel | {"places": places})
 
     found = text(made(tmp_path))
-    assert "in memory each lay in 40 to 41 runs of frames." in found
+    assert "in memory each copy lay in 40 to 41 pieces." in found
     assert "the environment of servers: `HOME`, `LANG`, `PATH`" in found
-    assert "where that lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
+    assert "where it lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -449,8 +449,8 @@ def test_a_metric_is_in_the_report_once_the_registry_has_it(tmp_path, monkeypatc
     report.main(run)
     parts = dict(part.split("\n", 1) for part in text(run).split("\n## ")[1:])
     assert re.search(r"\| Compactions +\|.*\| +4\.\d+ +\| +5\.\d+ \|", parts["The server's process and its database"])
-    assert "**p75**" in parts["Queries, asked of both in turn"]
-    assert "shift at p75, ms (95 % CI)" in parts["Queries, asked of both in turn"]
+    assert "**p75**" in parts["Queries, asked in turn"]
+    assert "shift at p75, ms (95 % CI)" in parts["Queries, asked in turn"]
     assert "Compactions 4.00" in parts["What moved with it"]
 
 
@@ -576,7 +576,7 @@ def test_digits_follow_the_interval(low, high, sides, change, interval):
         ("sec/op", (745.1e-6, 9e-5), ("µs/op", ["745.1", "90.00"])),
         ("B/op", (5985272.0, None), ("MiB/op", ["5.708", "–"])),  # noqa: RUF001 - numbers.MISSING
         ("allocs/op", (11450.0, 900.0), ("k allocs/op", ["11.45", "0.9000"])),
-        ("us", (12.5, 13.0), ("µs", ["12.50", "13"])),
+        ("us", (12.5, 13.0), ("µs", ["12.50", "13.00"])),
     ],
 )
 def test_both_sides_share_a_unit(unit, values, printed):
@@ -607,7 +607,7 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.001, "lo_pct": -0.4, "hi_pct": 0.4},
-            "0 % in the estimate (95 % CI -0.4 to +0.4 %): no difference larger than 2 % (equivalent)",
+            "estimate 0.0 % (95 % CI -0.4 to +0.4 %): no difference larger than 2 % (equivalent)",
         ),
         (
             {"verdict": "equivalent", "change_pct": 0.7, "lo_pct": -0.9, "hi_pct": 2.2},
@@ -638,7 +638,10 @@ def test_both_sides_share_a_unit(unit, values, printed):
             "inconclusive, 3 of 10 blocks lack a value",
         ),
         ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.0 % slower, one run each: no verdict"),
-        ({"verdict": "inconclusive (n < 6)", "blocks": 2}, "2.0 % slower in 2 blocks, a screen: inconclusive (n < 6)"),
+        (
+            {"verdict": "inconclusive (n < 6)", "blocks": 2},
+            "2.0 % slower in 2 blocks, a first look: inconclusive (n < 6)",
+        ),
         (
             {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"},
             "not comparable, candidate never has it",

@@ -95,7 +95,7 @@ def test_what_is_not_judged_is_named_beside_what_is(tmp_path):
     (tmp_path / soak.FILE).write_text(json.dumps([asdict(slope) for slope in soak.slopes(table)]))
     labels = {"baseline": "v1", "candidate": "v2"}
     lines = section.sentences(SimpleNamespace(run=SimpleNamespace(path=tmp_path), labels=labels, baseline="baseline"))
-    assert lines[0].startswith("**Not judged is v2**: 0.90 hours of it were sampled, and a slope of less than 4 is of ")
+    assert lines[0].startswith("**v2 is not judged**: it was sampled for 0.90 hours, and in less than 4 hours ")
     assert lines[1].startswith("v1: memory grows by ")
     assert len(lines) == 2
 

@@ -306,8 +306,8 @@ class TestReport:
         (one,) = [o for o in document["begins"] if (o["metric"], o["query_type"]) == ("duel_typical_ms", "geomean")]
         assert (one["cell"], one["verdict"]) == ("scale=1000", REGRESSION)
         text = (run / "report.md").read_text()
-        assert "**✗ worse**: from scale=1000 on Query time, all types (5." in text
-        assert "**✗ worse**: from scale=1000 on Query time, all types (5." in comment.main(run)
+        assert "**✗ worse** from scale=1000 on: Query time, all types (5." in text
+        assert "**✗ worse** from scale=1000 on: Query time, all types (5." in comment.main(run)
 
     def test_growth_is_told_as_a_power(self, run):
         """Of each variant, per sample where that is what grows."""

@@ -126,4 +126,4 @@ def test_a_way_back_on_which_nothing_was_answered_is_not_open():
         ([good], "is open", f"1 of 1 block; {of} 8 of 8 are answered the same."),
     ):
         found = upgrade._downgrade([Downgrade.model_validate(one) for one in down], "a", "b")
-        assert found == f"**The way back {how}**: a starts on what b leaves, in {said}"
+        assert found == f"**The way back {how}**: a starts on the data that b leaves, in {said}"

@@ -64,7 +64,9 @@ def by_block(values: pd.DataFrame, changes: pd.DataFrame, lanes: list[Lane], lab
         for axes in (left, right):
             axes.margins(y=0.15)
             readable(axes, most=4)
+    first, last = values["block"].min(), values["block"].max()
     for axes in grid[-1]:
+        axes.set_xlim(first - 0.5, last + 0.5)
         axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=10, integer=True))
         axes.set_xlabel("block")
     if (values["block"] <= 0).any():

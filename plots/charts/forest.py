@@ -1,6 +1,7 @@
 """The change of every metric with its interval: a forest plot."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,7 +15,7 @@ from matplotlib.patches import Rectangle
 from plots import numbers
 from plots.charts.style import DARK_BAND, GREY, PALE, Look, headed, hover, key, literal, looks, readable, styled
 
-_ROW_IN, _DODGE, _LONGEST = 0.21, 0.62, 40
+_ROW_IN, _DODGE, _LONGEST, _LINE = 0.21, 0.62, 40, 30
 _NARROW_ROW_IN, _NARROW_IN = 0.27, 3.7
 MOST_ROWS = 44
 _SURE = {"regression", "improvement", "worse", "better", "negligible"}
@@ -83,15 +84,15 @@ def caption(bars: Sequence[Change]) -> str:
     what = "every doubling is as wide" if ratio else "the figures have the metric's own sign"
     parts = [
         (f"Worse is always to the right; {what}.", True),
-        ("The pale band is the metric's threshold both ways.", any(bar.threshold for bar in bars)),
+        ("The pale band is the metric's threshold on both sides.", any(bar.threshold for bar in bars)),
         (
-            "The dark band is what as many blocks show here of a binary against itself (95 %).",
+            "The dark band is the noise here: as many blocks of a binary against itself stay in it (95 %).",
             any(b.floor for b in bars),
         ),
-        ("A filled mark is more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
-        ("A hollow mark may be chance.", not all(bar.sure for bar in bars)),
-        ("An arrow is an interval that goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
-        ("Dotted lines are the range of fewer than six blocks.", any(b.screen and b.low is not None for b in bars)),
+        ("A filled mark: more than chance (adjusted p of at most 0.05).", any(bar.sure for bar in bars)),
+        ("A hollow mark: it may be chance.", not all(bar.sure for bar in bars)),
+        ("An arrow: the interval goes on.", any(abs(e) > limit for b in bars for e in (b.low, b.high) if e)),
+        ("A dotted line: the range of fewer than six blocks.", any(b.screen and b.low != b.high for b in bars)),
     ]
     return " ".join(text for text, drawn in parts if drawn)
 
@@ -127,17 +128,21 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     bands = (("threshold", PALE, any(b.threshold for b in bars)), ("A/A here", DARK_BAND, any(b.floor for b in bars)))
     handles += [Line2D([], [], color=colour, linewidth=6, label=name) for name, colour, known in bands if known]
     row_in, width = (_NARROW_ROW_IN, _NARROW_IN) if narrow else (_ROW_IN, 6.5)
+    names = [literal(name, 2 * _LINE) for _, name in order]
+    if not narrow and max(map(len, names)) > _LONGEST:
+        row_in, names = _NARROW_ROW_IN, [textwrap.fill(name, _LINE) if len(name) > _LONGEST else name for name in names]
     height = 0.75 + row_in * (max(order.values()) + 1) * max(1.0, 0.65 * len(candidates))
     figure = headed(title, handles, width, height)
     axes = figure.add_subplot()
-    limit = _limit(bars)
+    limit, named = _limit(bars), set[float]()
     for bar in bars:
         middle = order[bar.group, bar.name]
         _band(axes, bar, middle, limit)
         shift = (candidates.index(bar.candidate) - (len(candidates) - 1) / 2) / max(len(candidates), 1) * _DODGE
         _bar(axes, bar, middle + (0.62 * shift + 0.2 if narrow else shift), limit, drawn[bar.candidate])
         if narrow:
-            _above(axes, bar, middle, figure=len(candidates) == 1)
+            _above(axes, "" if middle in named else bar.name, _figure(bar) if len(candidates) == 1 else "", middle)
+            named.add(middle)
         elif len(candidates) == 1:
             axes.annotate(
                 _figure(bar), (1.0, middle), xytext=(9, 0), xycoords=("axes fraction", "data"),
@@ -148,8 +153,7 @@ def forest(bars: Sequence[Change], labels: Mapping[str, str], title: str, *, nar
     axes.set_ylim(max(order.values()) + 0.6, -0.6)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
-    names = [literal(name, _LONGEST) for _, name in order]
-    axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names)
+    axes.set_yticks([] if narrow else list(order.values()), [] if narrow else names, linespacing=0.95)
     axes.spines["left"].set_visible(not narrow)
     _directions(axes, ratio=all(bar.ratio for bar in bars))
     if len(candidates) == 1 and not narrow:
@@ -213,8 +217,9 @@ def _bar(axes: Axes, bar: Change, at: float, limit: float, look: Look) -> None:
     hover(axes.add_patch(Rectangle((-limit, at - 0.35), 2 * limit, 0.7, color="white", alpha=0, zorder=6)), [bar.hint])
 
 
-def _above(axes: Axes, bar: Change, middle: float, *, figure: bool) -> None:
-    for at, align, text in ((0.0, "left", literal(bar.name, _LONGEST)), (1.0, "right", _figure(bar) if figure else "")):
+def _above(axes: Axes, name: str, figure: str, middle: float) -> None:
+    short = name.removesuffix(", all types") if len(name) > _LONGEST else name
+    for at, align, text in ((0.0, "left", literal(short, _LONGEST + 4)), (1.0, "right", figure)):
         axes.annotate(
             text, (at, middle - 0.22), xytext=(-4 if at else 4, 0), xycoords=("axes fraction", "data"),
             textcoords="offset points", ha=align, va="center", fontsize=7.5, zorder=5,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from plots import numbers
 from plots.charts.style import dots, headed, key, literal, looks, panel_title, panels, styled
 
-_COLUMNS, _LONGEST, _APART = 2, 46, 0.03
+_COLUMNS, _LONGEST, _APART, _LETTERS = 2, 46, 0.03, 36
 _FEW, _NARROW, _DECADES = 5, 0.6, 2.0
 """Number of ticks; fewest decades of logarithmic ticks; decades above which ticks stand at whole decades only."""
 
@@ -33,20 +33,23 @@ class Panel:
 
 @styled
 def scaling(
-    figures: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures"
-) -> Figure:
+    figures: Sequence[Panel], axis: str, cells: Mapping[float, str], labels: Mapping[str, str], what: str = "Figures",
+    *, narrow: bool = False,
+) -> Figure:  # fmt: skip
     """Draw all blocks as points, their medians as a line, a colour a variant; exponents stand in their panels.
 
     `axis` is the x axis's label; without one, cells are not numeric and stand side by side under their names.
     `cells`: place on the axis -> the cell's name; `labels`: variant -> name for people, baseline first;
-    `what` begins the title.
+    `what` begins the title. The `narrow` form, for a phone, has one panel in a row.
     """
     drawn = looks(labels)
     handles = [key(labels[name], look, marker=look.marker, linewidth=1.4) for name, look in drawn.items()]
-    rows = -(-len(figures) // _COLUMNS)
-    title = f"{what} by {axis}, both axes logarithmic" if axis else f"{what} by cell"
-    figure = headed(f"{title}: blocks and medians", handles, 6.5, 0.45 + 1.95 * rows)
-    for axes, panel in zip(panels(figure, len(figures), _COLUMNS), figures, strict=True):
+    columns, width, height = (1, 3.7, 1.6) if narrow else (_COLUMNS, 6.5, 1.95)
+    title = f"{what} by {axis or 'cell'}"
+    if not narrow:
+        title += f"{', both axes logarithmic' if axis else ''}: blocks and medians"
+    figure = headed(title, handles, width, 0.45 + height * -(-len(figures) // columns))
+    for axes, panel in zip(panels(figure, len(figures), columns), figures, strict=True):
         _panel(axes, panel, cells, labels, numeric=bool(axis))
     figure.supxlabel(axis, fontsize=9)
     return figure
@@ -92,7 +95,9 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
     else:
         # If only one key is swept, leave its name out.
         values = [cells[at] if cells[at].count("=") > 1 else cells[at].partition("=")[2] or cells[at] for at in places]
-        axes.set_xticks(places, [literal(value, 18) for value in values], rotation=20, ha="right", fontsize=7)
+        upright = len(values) * max(map(len, values)) > _LETTERS
+        turned = {"rotation": 20, "ha": "right"} if upright else {}
+        axes.set_xticks(places, [literal(value, 18) for value in values], fontsize=7, **turned)
         axes.set_xlim(places[0] - 0.6, places[-1] + 0.6)
 
 

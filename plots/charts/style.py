@@ -170,8 +170,13 @@ def _with_titles(svg: str) -> str:
     """Replace the ids that `hover` has set by <title> elements."""
     head, *parts = svg.split(f'<g id="{_HINT}')
     for part in parts:
-        escaped, _, rest = part.partition('">')
-        lines = escaped.split("&#10;")
+        escaped, _, rest = part.partition('"')
+        # A group in which nothing is drawn closes itself.
+        if rest.startswith("/>"):
+            head += f"<g{rest}"
+            continue
+        # Matplotlib escapes the ends of lines, or leaves them.
+        lines, rest = escaped.replace("&#10;", "\n").split("\n"), rest[1:]
         if len(lines) == 1:
             head += f"<g><title>{lines[0]}</title>{rest}"
             continue

@@ -27,7 +27,7 @@ def benchmarks(source: Source, pictures: Pictures) -> str:
     ]  # fmt: skip
     return markup.paragraphs(
         *tables.of_types(source, heads, title="Benchmark"),
-        "A cell is the baseline's value → the candidate's (change) and its mark.",
+        "A cell has the baseline's value → the candidate's value (the change) and the mark.",
         pictures.show(
             "change-in-memory", "change in memory and allocations",
             f"Change of bytes, allocations and own metrics of each benchmark with its 95 % interval: {source.names}",

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from plots import markup, numbers
 from plots.charts.blocks import Lane, by_block
+from plots.charts.style import LEAST
 from plots.comparison import Comparison, Row
 from plots.pictures import Pictures
 from plots.sections import heading
@@ -16,9 +17,9 @@ from tsduel.plan.forecast.spread import advise
 from tsduel.workloads.checks import FINISHED
 
 LEVELS = (
-    "Standard deviations of the log ratio: what the exchanges of a block alone make of it, one sitting from the next "
-    "in a block, one block from the next. A block has the mean of its sittings. CPU is one figure a sitting, so that "
-    "what exchanges do is in that of sittings."
+    "Standard deviations of the log ratio: between the exchanges of a block, between its sittings, and between blocks. "
+    "The ratio of a block is the mean of its sittings. CPU is one figure for each sitting, so the spread of its "
+    "exchanges is a part of the spread between sittings."
 )
 
 
@@ -28,8 +29,9 @@ def section(source: Source, pictures: Pictures) -> str:
     return markup.paragraphs(
         pictures.show(
             "blocks", "block by block", f"Primary metrics block by block: {source.names}",
-            "Left the values of each side, right the change in each block with the estimate and its 95 % interval. "
-            "What slopes on the left is drift of the machine; blocks compare neighbours. The axes do not begin at 0.",
+            "On the left are the values of each side, on the right the change in each block, with the estimate and its "
+            "95 % interval. A common slope on the left is drift of the machine; it does not change the right side. The "
+            "axes do not begin at 0.",
             _figure(source),
         ),
         markup.items(dict.fromkeys(line for side in source.comparisons for line in left_out(side)))
@@ -100,7 +102,7 @@ def _advice(row: Row, source: Source) -> str:
 
 
 def _figure(source: Source) -> Figure | None:
-    """Draw the rows of the primary family, values left and changes right."""
+    """Draw the rows of the primary family that have enough blocks, values left and changes right."""
     lanes, values, changes = [], [], []
     rows = [(side, row) for side in source.comparisons for row in side.primary]
     for comparison, row in rows:
@@ -108,6 +110,8 @@ def _figure(source: Source) -> Figure | None:
         if not comparison.row(metric.name, row["query_type"]):
             continue
         known = values_of(source, metric.name, row["query_type"], comparison.cell)
+        if known["block"].nunique() < LEAST:
+            continue
         name = comparison.named(row, brief=True)
         lanes.append(Lane(name, metric.unit, metric.better == "higher", numbers.by_ratio(row)))
         # The warm-up blocks of several hosts do not stand at the beginning: leave them out.

@@ -1,5 +1,6 @@
 """Checks: how many were made, which failed, and warnings about figures."""
 
+import math
 from collections import Counter
 from statistics import median_low
 
@@ -137,7 +138,7 @@ def _not_made(source: Source) -> str:
     if made >= wanted or not rest:
         return ""
     blocks = number_of(len(rest), "block")
-    return f" What was not made belongs to {blocks} of the plan that did not run, or not to its end."
+    return f" The missing checks belong to {blocks} of the plan that did not run to the end."
 
 
 def failures(source: Source) -> list[str]:
@@ -160,14 +161,17 @@ def warnings(source: Source) -> list[str]:
     if len(set(filter(None, toolchains.values()))) > 1:
         named = ", ".join(f"{name} {version}" for name, version in toolchains.items())
         lines.append(f"The toolchains differ ({named}): a difference may be the compiler's.")
+    short = dict[str, float]()
     for comparison in source.comparisons:
-        cell = f"{markup.text(comparison.cell)}: " if comparison.cell else ""
-        lines += [f"{cell}{doubt}" for doubt in _doubts(comparison)]
-    return list(dict.fromkeys(lines + _busy_client(source)))
+        label = comparison.labels[1] if source.run.variants[2:] else ""
+        where = markup.text(", ".join(filter(None, [label, comparison.cell])))
+        lines += [f"{where}: {doubt}" if where else doubt for doubt in _doubts(comparison, short)]
+    return list(dict.fromkeys([*lines, *short_phases(short), *_busy_client(source)]))
 
 
-def _doubts(comparison: Comparison) -> list[str]:
-    lines, short, only_in = [], dict[str, float](), dict[str, list[str]]()
+def _doubts(comparison: Comparison, short: dict[str, float]) -> list[str]:
+    """Return the warnings of a comparison; add its short phases to `short`."""
+    lines, only_in = [], dict[str, list[str]]()
     for row in comparison.rows:
         sides = [row["baseline_median"], row["candidate_median"]]
         known = [side for side in sides if side is not None]
@@ -183,9 +187,10 @@ def _doubts(comparison: Comparison) -> list[str]:
             else:
                 lines.append(f"{what} exists in {only} only: it is shown, and not compared.")
         if row["metric"] in {"load_seconds", "query_seconds"} and known and min(known) < SHORT_PHASE_S:
-            short[row["query_type"] or "the load"] = min(known)
+            name = f"{row['query_type'] or 'the load'}{markup.aside(comparison.cell)}"
+            short[name] = min(short.get(name, math.inf), *known)
     lines += [f"Only {only} has {'; '.join(what)}: shown, and not compared." for only, what in only_in.items()]
-    return [*lines, *short_phases(short)]
+    return lines
 
 
 def _busy_client(source: Source) -> list[str]:
@@ -207,7 +212,7 @@ def _busy_client(source: Source) -> list[str]:
         if {own_cpu, seconds} <= set(table.columns):
             clients.append((f"{what} client", table[own_cpu] / table[seconds], min(cpus, workers)))
     return [
-        f"The {client} used up to {used.max() / budget:.0%} of {budget:g} CPUs: it may be the bottleneck."
+        f"The {client} used up to {100 * used.max() / budget:.0f} % of {budget:g} CPUs: it may be the bottleneck."
         for client, used, budget in clients
         if used.max() > CLIENT_BUDGET * budget
     ]

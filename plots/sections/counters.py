@@ -12,7 +12,10 @@ from tsduel.stats.power import FEWEST_BLOCKS
 
 MOST = 4
 """Most counters of a line, most query types."""
-NOTE = "The database's own counters whose 95 % interval (not adjusted) leaves zero: seen together, not proven cause."
+NOTE = (
+    "These are the database's own counters whose 95 % interval (not adjusted) excludes zero. They moved together with "
+    "the metric; that does not prove a cause."
+)
 _CONFIRMED = {"regression", "improvement"}
 
 
@@ -20,7 +23,8 @@ _CONFIRMED = {"regression", "improvement"}
 def section(source: Source, _: Pictures) -> str:
     """Return a line for each confirmed row; nothing without confirmed rows or counters."""
     lines = [line for comparison in source.comparisons for line in _lines(comparison, source)]
-    return markup.paragraphs(markup.items(lines), NOTE) if lines else ""
+    listed = markup.items(lines)
+    return markup.paragraphs(markup.folded("Of each variant", listed) if source.many else listed, NOTE) if lines else ""
 
 
 def _lines(comparison: Comparison, source: Source) -> list[str]:
@@ -38,7 +42,7 @@ def _lines(comparison: Comparison, source: Source) -> list[str]:
         # A counter that was zero has no percent, and is first.
         moved = sorted(filter(_has_moved, read), key=lambda counter: -abs(counter["change_pct"] or math.inf))[:MOST]
         if read:
-            name = f"**{title}{markup.text(comparison.named(row))}** ({numbers.changed(row)} %)"
+            name = f"**{title}{markup.text(comparison.named(row))}** ({numbers.effect(row)})"
             values = "; ".join(_values(counter, comparison) for counter in moved) or "none of the counters moved"
             lines.append(f"{name}: {values}")
     return lines

@@ -11,10 +11,10 @@ OPEN = ("duel_typical_ms", "duel_total_ms", "duel_cpu_us")
 """Columns of the first table; the others are shown with their intervals and as shifts."""
 SPREAD = {"duel_total_ms": "mean", "duel_stddev_ms": "stddev", "duel_min_ms": "min", "duel_max_ms": "max"}
 NOTE = (
-    "A cell is the baseline's value → the candidate's (change) and its mark. Typical: the 10 % "
-    "trimmed mean of the ratios of paired exchanges, blind to what happens rarely; total: the ratio of the "
-    "sums, with every stall in it; CPU: of the server's process, an operation. What a server does in the "
-    "background delays both sides: it shows in its CPU and in the parts where it is alone."
+    "A cell has the baseline's value → the candidate's value (the change) and the mark. Typical is the 10 % trimmed "
+    "mean of the ratios of paired exchanges: it does not see rare events. Total is the ratio of the sums: every stall "
+    "is in it. CPU is that of the server's process, for one operation. Work that a server does in the background "
+    "delays both sides: it shows in that server's CPU, and in the parts where the server is alone."
 )
 
 
@@ -24,7 +24,7 @@ def percentiles(source: Source) -> dict[str, str]:
     return heads | (SPREAD if source.dwells_on_shift else {})
 
 
-@heading("Queries, asked of both in turn", 40, "tsbs")
+@heading("Queries, asked in turn", 40, "tsbs")
 def section(source: Source, pictures: Pictures) -> str:
     """Return the tables and the picture; nothing without a duel."""
     heads = tables.columns(source, DUEL, *OPEN)
@@ -38,14 +38,14 @@ def section(source: Source, pictures: Pictures) -> str:
         pictures.show(
             "distributions", "distributions of service times",
             f"Distribution of the service times of each query type: {source.names}",
-            "All exchanges of the blocks that count. The axes are logarithmic: an equal ratio is an equal distance. "
-            "Marks are p50, p95 and p99.", figure,
+            "All exchanges of the blocks that count. The time axis is logarithmic: equal distances are equal ratios. "
+            "The marks are p50, p95 and p99.", figure,
         ),
-        *tables.each(source, lambda side: tables.shifts(side, source, percentiles(source)), titled=False),
+        *tables.each(source, lambda side: tables.shifts(side, source, percentiles(source)), "shifts"),
         markup.folded(
-            "How to read these, and what was beside the queries", NOTE,
+            "How to read this, and what else was measured beside the queries", NOTE,
             "A shift is the Hodges-Lehmann estimate of the difference within blocks. The shift at p99 is not the p99 "
-            "of what was added to a query: the slowest queries of both need not be the same ones.",
+            "of the extra time of a query: the slowest queries of the two sides need not be the same queries.",
             _conditions(source),
             tables.by_metric(source, beside),
         ),
@@ -68,7 +68,7 @@ def _conditions(source: Source) -> str:
     table = source.table("measurements")
     used = table["value"][table["metric"] == "duel_client_cpu_ratio"]
     if len(used):
-        lines.append(f"The client used {used.min():.0%} to {used.max():.0%} of one CPU.")
+        lines.append(f"The client used {100 * used.min():.0f} to {100 * used.max():.0f} % of one CPU.")
     if source.run.host.get("instructions") is False:
         why = markup.text(source.run.host.get("instructions_why") or "no hardware counters here")
         lines.append(f"Instructions were not counted: {why}.")

@@ -34,8 +34,8 @@ def standing(source: Source) -> list[str]:
             )
     if 1 < min(map(len, by_cell.values()), default=0) < FEWEST_HOSTS:
         lines.append(
-            "Two hosts say little of others: intervals are over blocks, and true of these two machines. From three "
-            "hosts on they are over hosts."
+            "Two hosts say little about other machines: the intervals are over blocks, and hold for these two. From "
+            "three hosts on, intervals are over hosts."
         )
     return lines
 
@@ -62,30 +62,37 @@ def _differences(source: Source) -> Iterator[tuple[Difference, Comparison]]:
 
 
 def between_types(source: Source) -> str:
-    """Return a line a subject and pair of machine types: the difference of their changes. Empty for one type."""
-    lines = [
-        f"{comparison.named(row)}: {_difference(source, difference)}"
-        for difference, comparison in _differences(source)
-        for row in sentences.subjects(comparison)
-        if (row["metric"], row["query_type"]) == (difference["metric"], difference["query_type"])
-    ]
+    """Return a line for each difference between two types of machines, and one for all that is not seen to differ."""
+    lines, alike = [], dict[str, list[str]]()
+    for difference, comparison in _differences(source):
+        for row in sentences.subjects(comparison):
+            if (row["metric"], row["query_type"]) == (difference["metric"], difference["query_type"]):
+                seen, words = _difference(source, difference)
+                if seen:
+                    lines.append(f"{comparison.named(row)}: {seen} ({words})")
+                else:
+                    pair = " and ".join(_short_cell(difference[name]) for name in ("cell", "than"))
+                    alike.setdefault(pair, []).append(f"{comparison.named(row)} ({words})")
+    lines += [f"no difference between {pair} is seen in {', '.join(names)}" for pair, names in alike.items()]
     shown = markup.most(lines, MOST_LINES, "and {} more: see *Host by host*")
     return markup.titled("**Between machines:**", markup.items(shown))
 
 
-def _difference(source: Source, difference: Difference) -> str:
-    """Return a difference in words: on e2-standard-8 1.9 points worse than on n2-standard-8 (0.7 to 3.1)."""
+def _difference(source: Source, difference: Difference) -> tuple[str, str]:
+    """Return a difference in words, and its interval: ("on e2 1.9 points worse than on n2", "0.7 to 3.1").
+
+    The words are empty where the interval has 0 in it.
+    """
     first, second = (_short_cell(difference[name]) for name in ("cell", "than"))
     sign = 1 if source.metrics[difference["metric"]].better == "lower" else -1
     worse, (low, high) = sign * difference["points"], sorted((sign * difference["lo"], sign * difference["hi"]))
     several = f" for {markup.text(source.labels[difference['candidate']])}" if source.run.variants[2:] else ""
     alone = "; one host each, so it may be the host" if difference["one_host"] else ""
     if low <= 0 <= high:
-        reach = f"{numbers.reach(low, high)} points worse"
-        return f"{first} and {second} are not told apart{several} (on the first {reach}{alone})"
+        return "", f"{numbers.reach(low, high)} points worse on the first{several}{alone}"
     word, (inner, outer) = ("worse", (low, high)) if worse > 0 else ("better", (-high, -low))
     reach = f"{numbers.size(inner)} to {numbers.size(outer)}"
-    return f"on {first} {numbers.size(worse)} points {word} than on {second}{several} ({reach}{alone})"
+    return f"on {first} {numbers.size(worse)} points {word} than on {second}{several}", f"{reach}{alone}"
 
 
 @heading("Host by host", 25, "sweep")
@@ -118,7 +125,7 @@ def _spread(comparison: Comparison, source: Source) -> str:
     rows = [row for row in comparison.primary if row.get("by_host")]
     if not rows:
         hosts = number_of(len(_by_cell(source).get(comparison.cell, ())), "host")
-        return f"{hosts} with a block that counts; how far hosts differ takes two, and a second block on one of them."
+        return f"{hosts} with a block that counts. How far hosts differ is known from two hosts and three blocks on."
     spreads = [(comparison.named(row), row["hosts_pct"]) for row in rows if row["hosts_pct"] is not None]
     known = ", ".join(f"{name} {numbers.number(spread, 2)} %" for name, spread in spreads)
     text = (
@@ -129,11 +136,11 @@ def _spread(comparison: Comparison, source: Source) -> str:
     disagree = [comparison.named(row) for row in tested if row["hosts_p"] <= DISAGREE]
     if disagree:
         return (
-            f"{text} **They disagree** in {', '.join(disagree)}: what holds on one does not on another, and more hosts "
+            f"{text} **The hosts disagree** in {', '.join(disagree)}: the change depends on the host. More hosts "
             "narrow the interval, more blocks do not."
         )
     why = f"adjusted p above {DISAGREE:g}" if tested else "not tested"
-    return f"{text} That they differ by more than blocks do is not seen ({why})."
+    return f"{text} The hosts do not visibly differ by more than their blocks ({why})."
 
 
 def _table(comparison: Comparison) -> str:

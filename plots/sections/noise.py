@@ -13,8 +13,9 @@ from tsduel.core.tables import COINS
 MOST_FLAGS = 10
 FLAG, INVALID = "flag", "invalid"
 SECOND = (
-    "How much more the candidate has where it came second than in the mean, and p. The first columns compare blocks, "
-    "the last one the sittings of a block. All of it is balanced, so that the change has none of it."
+    "How far the change is higher in the blocks in which the candidate was second than on average, and p. The first "
+    "columns compare blocks, the last column compares the sittings of a block. The order is balanced, so these effects "
+    "cancel out in the change."
 )
 # Signal -> its name in the table; in this order.
 TITLES = {
@@ -41,15 +42,15 @@ def section(source: Source, _: Pictures) -> str:
     """Return the spoilt blocks by variant, the flags, the effects of being second, and the table of signals."""
     noise = source.table("noise")
     if noise.empty:
-        return markup.paragraphs("Nothing of it was recorded in this run.", _coins(source))
+        return markup.paragraphs("This run recorded no signals of noise.", _coins(source))
     counted = noise[~noise["block"].isin(source.run.warmups)]
     flags = [markup.text(str(message)) for message in counted["message"][counted["effect"] == FLAG]]
     more = f" and {len(flags) - MOST_FLAGS} more, see `tidy/noise.csv`" if len(flags) > MOST_FLAGS else ""
     return markup.paragraphs(
         _spoilt(source, counted),
-        f"Flags (seen, and kept): {'; '.join(flags[:MOST_FLAGS])}{more}." if flags else "",
+        f"Flags (seen; the blocks count all the same): {'; '.join(flags[:MOST_FLAGS])}{more}." if flags else "",
         _coins(source),
-        markup.folded("Signals", _signals(counted), "All of it on this machine: one virtual machine is one host."),
+        markup.folded("Signals", _signals(counted), "Of this machine; a virtual machine does not see its host."),
     )
 
 
@@ -73,7 +74,7 @@ def _spoilt(source: Source, noise: pd.DataFrame) -> str:
     """Return the spoilt blocks, and the causes by variant: chance favours no variant."""
     causes = noise[noise["effect"] == INVALID]
     if causes.empty:
-        return "No block was spoilt from outside."
+        return "Nothing from outside spoilt a block."
     by_variant = []
     for variant in [*source.run.variants, ""]:
         own = causes[causes["variant"] == variant]
@@ -100,7 +101,7 @@ def _coins(source: Source) -> str:
                 rows.append([name, *(_effect(effects.get(coin)) for coin in COINS), last])
     heads = ["", "loaded second", "started second", "read second", "asked second", "started second, of sittings"]
     table = markup.table(heads, rows, range(1, len(heads)))
-    return markup.paragraphs(table and markup.folded("What coming second does", table, SECOND), _places(source))
+    return markup.paragraphs(table and markup.folded("The effect of being second", table, SECOND), _places(source))
 
 
 def _effect(effect: dict[str, float] | None) -> str:
@@ -114,9 +115,9 @@ def _places(source: Source) -> str:
     frames = [place.frames for duel in duels for place in duel.places]
     known = [runs for runs in frames if runs >= 0]
     if not known:
-        unknown = "Every start had its executable written anew; where that lay in memory cannot be read here."
+        unknown = "Every start had a fresh copy of its executable; where it lay in memory cannot be read here."
         return unknown if frames else ""
     return (
-        "Every start had its executable written anew: in memory each lay in "
-        f"{numbers.count(min(known))} to {numbers.count(max(known))} runs of frames."
+        "Every start had a fresh copy of its executable: in memory each copy lay in "
+        f"{numbers.count(min(known))} to {numbers.count(max(known))} pieces."
     )

@@ -144,10 +144,11 @@ def section(source: Source, pictures: Pictures) -> str:
     ]
     apart = "Profiles of different databases are kept, and not compared." if source.plan.crosses else ""
     intro = (
-        "From one more block behind the measured ones: both sides did the same work once more while they were read, so "
-        "that what a function costs can be compared, and not only its share. It is one profile a side, so it has no "
-        "interval and gives no verdict: it says where a difference is that the blocks have shown. The *own* cost of a "
-        "function is that of its code and of what it calls of Go's own library. All functions: "
+        "The profiles are of one more block, after the measured ones. In it both sides did the same work once more "
+        "while they were profiled, so the cost of a function can be compared, and not only its share. There is one "
+        "profile of each side, so there is no interval and no verdict: a profile says where in the code a difference "
+        "lies that the blocks have shown. The *own* cost of a function is the cost of its code and of the functions of "
+        "Go's own library that it calls. All functions: "
         f"{markup.code('tidy/profiles.csv')}; files: "
         f"{markup.code('raw/HOST/profiles/')}{', which are added up' * (len(source.plan.every_host) > 1)}."
     )
@@ -192,7 +193,7 @@ def _total(pair: Pair) -> str:
     chance = numbers.size(100 * whole.chance / whole.baseline)
     where = f"profiles of {pair.hosts} hosts" if pair.hosts > 1 else "profile"
     text = f"{sides} {unit} ({percent} %, by chance up to {chance}) in the {where}."
-    return f"{text} It is part of, in the measured blocks: {'; '.join(metrics)}." if metrics else text
+    return f"{text} In the measured blocks it is part of: {'; '.join(metrics)}." if metrics else text
 
 
 def _functions(pair: Pair) -> str:
@@ -241,9 +242,10 @@ def _graph(pair: Pair, pictures: Pictures) -> str:
     return pictures.keep(
         "-".join(filter(None, parts)).replace("_", "-"),
         f"Flame graph of both sides: {markup.text(pair.title)}, {pair.comparison.title}",
-        "Who calls is above, what is called below; a frame is as wide as what both sides together spend in it. ▲ and "
-        "orange: the candidate spends more, an operation; ▼ and blue: less; the stronger, the more of the whole. Grey: "
-        "no more than chance. A click on a frame of report.html makes it as wide as the picture, on the top one all.",
+        "Callers are above, called functions below. A frame is as wide as its cost on both sides together. ▲ and "
+        "orange: the candidate spends more on an operation; ▼ and blue: less. A strong colour is a large share of the "
+        "whole. Grey: no more than chance. In report.html, a click on a frame makes it as wide as the picture; a click "
+        "on the top frame shows all again.",
         flame.drawn(flame.tree((sides[0], sides[1])), label, partial(_chance, pair.steps)),
     )
 
@@ -286,7 +288,7 @@ def _changed(source: Source, candidate: str, role: str, packages: list[str]) -> 
     head = f"**{markup.text(new.label)} against {markup.text(old.label)}**{f', {role}' if plan.roles else ''}"
     where = f"in {', '.join(markup.code(name) for name in packages)}"
     if history.why:
-        return f"{head}: what changed cannot be said: {markup.text(history.why)}."
+        return f"{head}: the changes are not known: {markup.text(history.why)}."
     lines = [
         f"{markup.code(commit.revision[:12])} {commit.day} {markup.text(commit.subject)}"
         f"{' (in the baseline only)' if commit.taken_back else ''}"

@@ -21,10 +21,11 @@ _SHOWN = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 1.0: "largest"}
 _ACROSS = (("query", 0.5), ("query", 0.99), ("query", 0.999), ("batch", 0.99))
 _QUANTILE = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 NOTE = (
-    "Response time counts from when an operation was meant to start, whether or not the server had answered those "
-    "before it; service time from when it was sent. While all connections wait for the server, operations wait, "
-    "and that wait is theirs (to leave it out is coordinated omission). Percentiles over blocks are of all operations "
-    "together, by adding histograms (0.1 %); verdicts compare block with block."
+    "Response time counts from the moment when an operation was meant to start, also if the server had not answered "
+    "the operations before it; service time counts from the moment when it was sent. While all connections wait for "
+    "the server, further operations wait, too, and their response time contains that wait (to leave it out is called "
+    "coordinated omission). Percentiles over blocks are of all operations together, by adding histograms (0.1 %); "
+    "verdicts compare block with block."
 )
 MOST_PICTURES = 6
 """Cells of a sweep that have a picture; all have tables."""
@@ -124,7 +125,7 @@ def _mixed(cell: Cell, pictures: Pictures) -> str:
         _percentiles(cell),
         cell.file and pictures.show(
             cell.file, "response times at a fixed rate", f"Response times by percentile: {cell.title}",
-            "All operations of the blocks that count; the thin lines are service times.",
+            "All operations of the blocks that count. The thin lines are service times.",
             responses(cell.responses, cell.source.labels),
         ),
         *cell.verdicts(),
@@ -149,7 +150,7 @@ def _capacity(cell: Cell, pictures: Pictures) -> str:
         *_unknown(cell, ladder),
         cell.file and pictures.show(
             cell.file, "response time against rate", f"{percentile} of response times against the rate: {cell.title}",
-            "Thin lines are blocks, thick ones all of their operations together; the dotted line is the bound.",
+            "Thin lines are blocks, thick lines are all operations together. The dotted line is the bound.",
             against_rate(blocks, pooled, cell.source.labels, percentile, ladder.within_ms),
         ),
         markup.folded(
@@ -173,7 +174,7 @@ def _void(cell: Cell) -> Iterator[str]:
             where = f" at {phase.rate:,g} queries/s" if phase.rate else ""
             yield (
                 f"**Void: {markup.text(label)} in {number_of(len(void), 'phase')}**, first in block "
-                f"{block.block}{where}: {markup.text(phase.void)}. What is void is in no figure here."
+                f"{block.block}{where}: {markup.text(phase.void)}. Void phases are in no figure here."
             )
 
 
@@ -188,7 +189,8 @@ def _unsent(cell: Cell, rates: Mixed) -> Iterator[str]:
                 yield (
                     f"**{markup.text(label)} did not keep this rate**: {left:,} of {planned:,} {name} "
                     f"were never sent, since all {rates.connections} connections waited for it until the end. They "
-                    "stand in the response times with what they had waited by then, so percentiles are lower bounds."
+                    "count in the response times with the time that they had waited by then: percentiles "
+                    "are lower bounds."
                 )
 
 
@@ -224,7 +226,7 @@ def _kept(cell: Cell) -> str:
     together = sentences.together(phases, "shared the operations", "histograms")
     client, used = "busiest client" if phases[0].clients else "client", max(phase.client_share for phase in phases)
     return (
-        f"{together}The {client} used {used:.0%} of its CPUs at most. Of {started:,} "
+        f"{together}The {client} used {100 * used:.0f} % of its CPUs at most. Of {started:,} "
         f"operations it began {late:,} late by its own doing (p99.9 of lateness {numbers.number(worst, 2)} ms in the "
         f"worst phase); {queued:,} had to wait until a connection was free."
     )
@@ -241,7 +243,7 @@ def _unknown(cell: Cell, ladder: CapacityAsked) -> Iterator[str]:
             elif rungs[-1] and len(rungs) == len(ladder.rates):
                 why[f"held all of the ladder: its capacity is {ladder.rates[-1]:,g} queries/s or more"] += 1
         for reason, count in why.items():
-            yield f"{markup.text(label)} {reason} in {number_of(count, 'block')}, without a value of it."
+            yield f"{markup.text(label)} {reason} in {number_of(count, 'block')}: no value."
 
 
 def _rungs(cell: Cell, pooled: pd.DataFrame, percentile: str) -> str:

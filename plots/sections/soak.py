@@ -12,8 +12,8 @@ from tsduel.stats.soak import LEAST_HOURS, Slope, difference, read
 
 READ = (
     "A slope is the median over all pairs of sixteenths of a start of the servers, without its first tenth, in which "
-    "caches fill (Theil and Sen; docs/soak.md). It says what these hours were like; it does not know what comes behind "
-    "them. Data grow on disk as long as somebody writes."
+    "caches fill (Theil and Sen; docs/soak.md). It describes these hours, and not the hours after them. Data on disk "
+    "grow as long as somebody writes."
 )
 _ENDS = {"grows": "grows", "falls": "falls", "none": "no trend", "short": "not judged"}
 _DAY_H = 24
@@ -29,10 +29,10 @@ def sentences(source: Source) -> list[str]:
         named = " and ".join(dict.fromkeys(_variant(source, slope) for slope in short.values()))
         what, whose = "No slope is judged", "a variant"
         if any((slope.cell, slope.variant) not in short for slope in slopes):
-            what, whose = f"Not judged is {named}", "it"
+            what, whose = f"{named} is not judged", "it"
         lines.append(
-            f"**{what}**: {numbers.number(hours, 2)} hours of {whose} were sampled, and a slope of less than "
-            f"{LEAST_HOURS:g} is of caches that fill. What stands here is a look: more mixed.seconds."
+            f"**{what}**: {whose} was sampled for {numbers.number(hours, 2)} hours, and in less than {LEAST_HOURS:g} "
+            "hours caches still fill. These figures are a first look; a longer `mixed.seconds` gives a verdict."
         )
     grown = (slope for slope in slopes if slope.verdict == "grows" and slope.metric != "disk_bytes")
     lines += [f"{_of(source, slope)} grows by {_change(slope)}{_reached(slope)}." for slope in grown]

@@ -48,7 +48,7 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     """Return the metrics of loading in turn and, if the plan has one, the large load of each variant alone."""
     names = [name for name in tables.measured(source, DUEL) if name.startswith("duel_load_")]
     both = markup.paragraphs(
-        "All data went to both in batches, one after the other, and CPU is counted until nothing was left to do.",
+        "All data went to both versions in batches, in turn. CPU is counted until a server has nothing left to do.",
         tables.by_metric(source, names),
     )
     alone = source.plan.workload and source.plan.workload.alone
@@ -58,8 +58,9 @@ def _in_turn(source: Source, pictures: Pictures, rates: pd.DataFrame) -> str:
     first = source.table("measurements").groupby(["metric", "variant"])["value"].first().map(numbers.number).to_dict()
     return markup.paragraphs(
         both,
-        f"Beside that each loaded {numbers.count(alone.samples)} samples of {numbers.count(alone.scale)} hosts alone, "
-        "in the warm-up block. This is one load of each, for a picture: it is not judged.",
+        f"In the warm-up block each version also loaded {numbers.count(alone.samples)} samples of "
+        f"{numbers.count(alone.scale)} hosts alone on the machine. That is one load of each, for the picture: it is "
+        "not judged.",
         _picture(
             source, pictures, enough(rates[rates["block"] == rates["block"].min()]),
             "One load of each, not judged; a bar marks its end.",
@@ -77,7 +78,7 @@ def _clients(source: Source) -> str:
     parts = [part for block in blocks for part in block.solo.values() if part.clients]
     words = sentences.together(parts, "loaded a part of the simulated hosts each", "curves")
     used = max((client.share for part in parts for client in part.clients), default=0.0)
-    return f"{words}The busiest used {used:.0%} of its CPUs." if words else ""
+    return f"{words}The busiest used {100 * used:.0f} % of its CPUs." if words else ""
 
 
 def _load_lines(source: Source) -> list[str]:
@@ -106,7 +107,7 @@ def _load_sentence(comparison: Comparison) -> str:
     if row is None or row["verdict"] not in {"failed", "regression", "improvement", "negligible", "worse", "better"}:
         return ""
     if row["verdict"] == "failed":
-        return "A check of the load failed: these figures are of no use."
+        return "A check of the load failed: do not use these figures."
     size, label = sentences.size(row, comparison.metrics["load_rate"]), markup.text(comparison.labels[1])
     return f"I.e. {label} was {size}{markup.aside(comparison.note(row))} (estimate over {comparison.blocks})."
 
@@ -119,7 +120,7 @@ def server(source: Source, pictures: Pictures) -> str:
         return tables.by_metric(source, [m for m in tables.measured(source, SOLO, *phases) if m not in RATES])
 
     if source.plan.loads_in_turn:
-        return table("stop")
+        return table("", "stop")
     return markup.paragraphs(
         pictures.show(
             "server", "the server over time", f"CPU, RSS, bytes written and bytes kept over time: {source.names}",
@@ -166,5 +167,5 @@ def queries(source: Source, _: Pictures) -> str:
     # A duel shows shifts more precisely.
     times = {name: head.removesuffix(", ms") for name, head in heads.items() if head.endswith(", ms")}
     dwells = source.dwells_on_shift and not source.plan.duels
-    shifts = tables.each(source, lambda side: tables.shifts(side, source, times), titled=False) if dwells else []
+    shifts = tables.each(source, lambda side: tables.shifts(side, source, times), "shifts") if dwells else []
     return markup.folded("Tables", *parts, note, *shifts)

@@ -24,10 +24,10 @@ def section(source: Source, pictures: Pictures) -> str:
     picture, answers = _picture(source, pictures), tables.each(source, lambda s: markup.items(sentences.answer(s)))
     if source.many:
         own, fold = markup.table(*matrix(source)), markup.folded("Picture, and each in words", picture, *answers)
-        return markup.paragraphs(*question(source), sides_of_all(source), own, worth(source), fold)
+        return markup.paragraphs(*question(source), sides_of_all(source), own, tables.MARKS, worth(source), fold)
     words = (
         f"**Answer.** {comparison.title}, over {number_of(len(comparison.valid), 'valid block')} of "
-        f"{source.plan.design.blocks}: {sentences.headline(comparison)}."
+        f"{source.plan.design.blocks}{comparison.on_hosts}: {sentences.headline(comparison)}."
         for comparison in source.comparisons
     )
     return markup.paragraphs(*question(source), *words, picture, *answers, worth(source))
@@ -75,7 +75,7 @@ def standing(source: Source) -> list[str]:
         lines.append("**This is not a result.** A smoke run shows that the machinery works; its figures mean nothing.")
     if blocks < FEWEST_BLOCKS:
         few = number_of(blocks, "valid block")
-        lines.append(f"**This is a screen, not a result:** {few}, and {FEWEST_BLOCKS} is the fewest for one.")
+        lines.append(f"**This is a first look, not a result:** {few}; a result needs at least {FEWEST_BLOCKS}.")
     if source.plan.aa:
         lines.append("Both sides are **the same binary** (A/A): every difference below is noise of this machine.")
         verdict = source.document["aa"]

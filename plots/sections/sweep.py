@@ -31,6 +31,7 @@ def screen(source: Source, pictures: Pictures) -> str:
         hosts.between_types(source),
         *_pictures(source, pictures, _figures(source), "scaling"),
         *(changes(source, name) for name in source.run.variants[1:]),
+        tables.MARKS,
         *growth(source),
         summary.worth(source),
     )
@@ -49,12 +50,13 @@ def answers(source: Source) -> list[str]:
         counted = f"{few[0]} to {few[-1]} valid blocks" if len(few) > 1 else number_of(few[0], "valid block")
         title = f"{markup.text(source.labels[name])} against {markup.text(source.labels[source.baseline])}"
         verdicts = ". ".join(_verdicts(source, comparisons)) or "? nothing was measured"
-        lines.append(f"**Answer.** {title} in {len(comparisons)} cells ({_keys(source)}), {counted} each: {verdicts}.")
+        cells = f"{len(comparisons)} cells ({_keys(source)})"
+        lines.append(f"**Answer.** {title} in {cells}, {counted}{comparisons[0].on_hosts} each: {verdicts}.")
     return lines
 
 
 def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield e.g. "**✗ worse**: from scale=1000 on queries (1.9 to 4.1 % slower)", those without a difference last."""
+    """Yield e.g. "**✗ worse** from scale=1000 on: Query time (1.9 to 4.1 % slower)"; without a difference last."""
     by_verdict: dict[str, dict[str, list[str]]] = {}
     for metric, query_type in sentences.keys(comparisons):
         rows = {side.cell: row for side in comparisons if (row := side.row(metric, query_type))}
@@ -66,8 +68,8 @@ def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str
             where = _where(source, cells, len(comparisons))
             by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{named.named(query_type)}{size}")
     for verdict in sentences.in_order(by_verdict):
-        parts = [f"{where} {'; '.join(named)}" for where, named in by_verdict[verdict].items()]
-        yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]}: {' and '.join(parts)}"
+        for where, named in by_verdict[verdict].items():
+            yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]} {where}: {'; '.join(named)}"
 
 
 def _where(source: Source, cells: Sequence[str], total: int) -> str:
@@ -76,7 +78,7 @@ def _where(source: Source, cells: Sequence[str], total: int) -> str:
     for line in source.sweep["lines"]:
         if set(cells) == set(line["cells"][-len(cells) :]) and len(cells) > 1:
             return f"from {markup.text(line['cells'][-len(cells)])} on"
-    return f"in {markup.text(', '.join(cells)) if len(cells) <= MOST_NAMED else f'{len(cells)} of {total} cells'}"
+    return f"at {markup.text(', '.join(cells))}" if len(cells) <= MOST_NAMED else f"in {len(cells)} of {total} cells"
 
 
 def _keys(source: Source) -> str:
@@ -123,7 +125,7 @@ def growth(source: Source) -> list[str]:
             powers: dict[str, list[str]] = {}
             for variant, fit in fits.items():
                 powers.setdefault(_power(line["name"], fit), []).append(markup.text(source.labels[variant]))
-            each = "; ".join(f"{text} ({', '.join(names)})" for text, names in powers.items())
+            each = "; ".join(f"{text} for {' and '.join(names)}" for text, names in powers.items())
             parts += [f"**{markup.text(title)}** {_verb(list(fits.values()))} {each}"] if fits else []
         beside = markup.aside(markup.text(line["beside"]))
         paragraphs.append(markup.titled(f"How it grows by {line['name']}{beside}:", markup.items(parts)))
@@ -133,13 +135,13 @@ def growth(source: Source) -> list[str]:
 def _verb(fits: Sequence[Fit]) -> str:
     if all(fit["lo"] is not None and fit["lo"] > 0 for fit in fits):
         return "grows as"
-    return "falls as" if all(fit["hi"] is not None and fit["hi"] < 0 for fit in fits) else "goes as"
+    return "falls as" if all(fit["hi"] is not None and fit["hi"] < 0 for fit in fits) else "changes as"
 
 
 def _power(axis: str, fit: Fit) -> str:
-    """Return an exponent with its interval: scale^0.12, 0.09 to 0.15; a bent line has the exponents of both ends."""
+    """Return an exponent with its interval: scale^0.12 (0.09 to 0.15); a bent line has the exponents of both ends."""
     bent = f"; bent: ^{_two(fit['first'])} at first, ^{_two(fit['last'])} at the end" if fit["bent"] else ""
-    return f"{axis}^{_two(fit['exponent'])}, {_interval(fit) or 'no interval'}{bent}"
+    return f"{axis}^{_two(fit['exponent'])} ({_interval(fit) or 'no interval'}{bent})"
 
 
 def _two(value: float) -> str:
@@ -194,19 +196,20 @@ def _pictures(source: Source, pictures: Pictures, figures: Figures, file: str) -
                 fits = _fits(source, at, name, query_type) if lines else {}
                 words = {variant: _drawn(line["name"], fit) for variant, fit in fits.items()}
                 panels.append(Panel(title, _unit(metric, 1)[0], metric.better, words, values))
-        figure = None
-        if panels:
-            cells = dict(zip(line["at"], line["cells"], strict=True))
-            of_types = all(metric == "duel_typical_ms" and t != GEOMEAN for metric, t in figures)
-            what = "Query time" if of_types else "Figures"
-            figure = scaling(panels, line["name"], cells, source.labels, what)
+        cells = dict(zip(line["at"], line["cells"], strict=True))
+        of_types = all(metric == "duel_typical_ms" and t != GEOMEAN for metric, t in figures)
+        what = "Query time" if of_types else "Figures"
+        wide, narrow = (
+            scaling(panels, line["name"], cells, source.labels, what, narrow=narrow) if panels else None
+            for narrow in (False, True)
+        )
         by = f"by {line['name']}{markup.aside(markup.text(line['beside']))}" if line["name"] else "by cell"
         yield pictures.show(
             f"{file}-{at + 1}" if len(lines) > 1 else file, f"figures {by}", f"Figures {by}: {source.names}",
-            "A point is a block, a line joins the medians. On these axes a power law is a straight line; exponents are "
-            "with their 95 % intervals."
-            if lines else "A point is a block, a bar the median of a cell.",
-            figure,
+            "A point is a block, a line joins the medians. On these axes a power law is a straight line. An exponent "
+            "has its 95 % interval beside it."
+            if lines else "A point is a block, a bar is the median of a cell.",
+            wide, narrow=narrow,
         )  # fmt: skip
 
 
@@ -239,8 +242,8 @@ def section(source: Source, pictures: Pictures) -> str:
     candidates, figures = source.run.variants[1:], _figures(source)
     return markup.paragraphs(
         *(_by_cell(source, name, figures) for name in candidates),
-        "A cell of the table is the baseline's value → the candidate's (change) and its mark. Per sample: divided by "
-        "the samples that the cell stores.",
+        "A cell of the table has the baseline's value → the candidate's value (the change) and the mark. Per sample: "
+        "divided by the samples that the cell stores.",
         *(_pictures(source, pictures, types, "scaling-types") if types else ()),
         markup.folded("Query time of each query type", *(_by_cell(source, c, types) for c in candidates if types)),
         markup.folded("Exponents", *_exponents(source)),

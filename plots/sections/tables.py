@@ -9,6 +9,7 @@ from tsduel.core.metrics import ALL, GEOMEAN
 
 Heads = Mapping[str, str]
 """Metric -> the head of its column."""
+MARKS = '✗ worse, ✓ better, ≈ real but too small to matter, = equivalent, ? inconclusive (which is not "no change").'
 MOST_OPEN = 30
 """Most rows of a table that is not folded."""
 
@@ -34,12 +35,13 @@ def matrix(
     return heads, rows, range(1, len(heads))
 
 
-def each(source: Source, make: Callable[[Comparison], str], *, titled: bool = True) -> list[str]:
-    """Return a text for each comparison below its title (or `titled` by itself), folded where there are many."""
+def each(source: Source, make: Callable[[Comparison], str], what: str = "") -> list[str]:
+    """Return a text for each comparison below its title, folded where there are many; `what` has a title of its own."""
     texts = [(comparison, make(comparison)) for comparison in source.comparisons]
     if source.many:
-        return [markup.folded(f"{side.labels[1]}{markup.aside(side.cell)}", text) for side, text in texts]
-    return [markup.titled(f"{side.title}:" if source.several and titled else "", text) for side, text in texts]
+        tail = f": {what}" if what else ""
+        return [markup.folded(f"{side.labels[1]}{markup.aside(side.cell)}{tail}", text) for side, text in texts]
+    return [markup.titled(f"{side.title}:" if source.several and not what else "", text) for side, text in texts]
 
 
 def measured(source: Source, part: str, *phases: str) -> list[str]:
@@ -79,7 +81,7 @@ def of_types(source: Source, heads: Heads, shown: Heads | None = None, title: st
         table = by_type(side, shown or heads, types, f"{title}, {side.title}")
         return table and markup.paragraphs(table, intervals(side, heads, types))
 
-    return list(filter(None, each(source, tables, titled=False)))
+    return list(filter(None, each(source, tables, title.lower() + "s")))
 
 
 def intervals(comparison: Comparison, heads: Heads, query_types: Sequence[str]) -> str:

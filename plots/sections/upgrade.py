@@ -28,8 +28,8 @@ OPEN = "The way back is open"
 WINDOWS = {"old": "the old data", "half": "half old, half new data", "new": "only new data"}
 STARTED = ("start_seconds", "first_answer_seconds", "quiet_seconds", "migration_cpu_seconds", "migration_written_bytes")
 READ = (
-    "Left of each arrow is the baseline, as it would be without an upgrade, right of it the candidate; both on copies "
-    "of one directory, asked in turn. Old data were loaded by the baseline, new data by each variant on top of them."
+    "Left of each arrow is the baseline, as without an upgrade, right of it the candidate. Both run on copies of one "
+    "directory and are asked in turn. The baseline loaded the old data; each variant loaded the new data on top."
 )
 
 
@@ -113,7 +113,7 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
     """Return whether the baseline starts on the data that the candidate leaves, and whether it answers as before."""
     starts = [downgrade for downgrade in down if downgrade.starts]
     if not starts:
-        return f"**No way back**: {old} does not start on what {new} leaves: {markup.code(down[0].said)}"
+        return f"**No way back**: {old} does not start on the data that {new} leaves: {markup.code(down[0].said)}"
     answers = [answer for downgrade in starts for answer in downgrade.answers]
     parts = []
     for window, title in WINDOWS.items():
@@ -121,7 +121,7 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
         total, same = sum(answer.asked for answer in mine), sum(answer.same for answer in mine)
         what = next((answer.what for answer in mine if answer.what), "")
         if total or what:
-            differs = f" (e.g. {markup.code(what)})" if what else ""
+            differs = f" (e.g. {markup.code(what)})" if what and "e.g." not in "".join(parts) else ""
             parts.append(f"of queries over {title} {same} of {total} are answered the same{differs}")
     words = next((downgrade.said for downgrade in starts if downgrade.said), "")
     complaint = f" It says: {markup.code(words)}" if words else ""
@@ -129,6 +129,6 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
     whole = bool(parts) and all(answer.same == answer.asked and not answer.what for answer in answers)
     how = OPEN if len(starts) == len(down) else "The way back fails at times"
     return (
-        f"**{how if whole else 'The way back loses answers'}**: {old} starts on what {new} leaves, in {len(starts)} of "
-        f"{number_of(len(down), 'block')}; {'; '.join(parts) or 'no query was answered'}.{complaint}"
+        f"**{how if whole else 'The way back loses answers'}**: {old} starts on the data that {new} leaves, in "
+        f"{len(starts)} of {number_of(len(down), 'block')}; {'; '.join(parts) or 'no query was answered'}.{complaint}"
     )

@@ -173,6 +173,8 @@ def _here(name: str) -> click.Command:
         click.Option(["--full"], is_flag=True, help="the default experiment in place of quick"),
         *_options(list(COMMANDS["plan"].knobs)),
     ]
+    if name == HERE[0]:
+        parameters.append(_VERSION)
 
     def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
         from tsduel.cli import inside
@@ -213,8 +215,7 @@ def main() -> int:
         refuse_unknown(os.environ.get("TSDUEL_GIVEN", "").split())
         home.keep_out_of_home(os.environ)
         app = Tsduel("tsduel", help=ABOUT, epilog=CODES, context_settings=SETTINGS)
-        app.params.append(click.Option(["--version"], is_flag=True, is_eager=True, expose_value=False,
-                                       callback=_version, help="print the version"))  # fmt: skip
+        app.params.append(_VERSION)
         code: Any = app.main(prog_name="tsduel", standalone_mode=False)
     except UserError as error:
         _say(str(error))
@@ -241,6 +242,12 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # no
 
         click.echo(f"tsduel {tsduel.__version__}")
         ctx.exit()
+
+
+# Of `here`, too, which gets what is mistyped.
+_VERSION = click.Option(
+    ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="print the version"
+)
 
 
 def _say(text: str) -> None:

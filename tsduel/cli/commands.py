@@ -1,6 +1,7 @@
 """Every command: its topic, its sentence, the module that does it, and the knobs that it takes. No library is needed.
 
-`python -m tsduel.cli.commands` prints what `make` alone says, also on a fresh clone.
+`python -m tsduel.cli.commands` prints what `make` alone says, also on a fresh clone; with a word that is no target of
+make, the nearest one.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tsduel.cli.knobs import KNOBS
+from tsduel.core.wording import did_you_mean
 
 Call = Callable[[Any, Path, int], int | None]
 RUN, RESULTS, WHOLE = "of one run", "of all runs", "several stages"
@@ -228,6 +230,9 @@ def by_topic() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 
 if __name__ == "__main__":
+    for typed in sys.argv[1:]:
+        near = did_you_mean(typed, [*COMMANDS, "test", "bench", "help"])
+        sys.exit(f"tsduel: {typed!r} is no target{near or '; `make` alone lists them'}")
     for heading, listed in by_topic():
         sys.stdout.write(f"\n{heading}\n" + "".join(f"  make {name:14} {text}\n" for name, text in listed))
     sys.stdout.write("""

@@ -26,7 +26,8 @@ def run_directory(name: str, *, must_exist: bool) -> Path:
     if (must_exist or run_dir.name == "latest") and not (run_dir / "plan" / "experiment.json").exists():
         runs = sorted({path.name for path in _planned()} - {"latest"})
         there = f"there are: {', '.join(runs[-5:]) or 'none yet (make tsbs)'}"
-        raise UserError(f"{run_dir}: no such run; {there}{did_you_mean(run_dir.name, [*runs, 'latest'])}")
+        near = did_you_mean(run_dir.name, [*runs, "latest"]) if run_dir.name != "latest" else ""
+        raise UserError(f"{run_dir}: no such run; {there}{near}")
     return run_dir.resolve() if run_dir.name == "latest" else run_dir
 
 

@@ -22,12 +22,10 @@ from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
 from tsduel.plan import cells as swept
 from tsduel.plan import order, sources, topology
-from tsduel.plan.forecast import estimate
 from tsduel.question import knobs
 from tsduel.question import read as question
 from tsduel.question.experiments import find
 from tsduel.question.matrix import AskedCell
-from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.targets.database import Program
 from tsduel.workloads import WORKLOADS, experiment, workload_of
 
@@ -138,7 +136,7 @@ def resolve(
         {
             **{name: getattr(asked, name) for name in same},
             "run": run,
-            "screen": asked.design.blocks < FEWEST_BLOCKS,
+            "screen": asked.design.blocks < defaults.FEWEST_BLOCKS,
             "aa": aa,
             "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "own": Own(version=tsduel.__version__, commit=own_commit()),
@@ -255,6 +253,8 @@ def own_commit() -> str:
 
 def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
     """Write RUN/plan/, only for its user, since env and logs may have secrets (docs/operating.md)."""
+    from tsduel.plan.forecast import estimate  # noqa: PLC0415 - what is mistyped is refused before scipy is loaded
+
     files.private_directory(run_dir)
     directory = run_dir / "plan"
     directory.mkdir(parents=True, exist_ok=True)
@@ -281,6 +281,8 @@ def write(run_dir: Path, plan: Plan, *, cache: Path) -> None:
 
 
 def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
+    from tsduel.plan.forecast import estimate  # noqa: PLC0415 - as in `write`
+
     design = plan.design
     if plan.sweeps:
         print(swept.described(plan, len(Run(run_dir, plan).due)))

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import nctdtr, stdtr, stdtrit
 
+from tsduel.core import defaults
+
 POWER = 0.8
 ALPHA = 0.05
-FEWEST_BLOCKS = 6
+FEWEST_BLOCKS = defaults.FEWEST_BLOCKS
 MOST_NEEDED = 9_999
 _CLOSE = 1e-9
 _CERTAIN = 40.0
