@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -350,4 +351,31 @@ func TestMachineLost(t *testing.T) {
 		t.Error(err, p.Alive())
 	}
 	soon(t, "it still runs", func() bool { return gone(p.Pid) })
+}
+
+// So does a machine that says nothing.
+func TestMachineSilent(t *testing.T) {
+	before := silence
+	silence = 500 * time.Millisecond
+	defer func() { silence = before }()
+	lent := &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host2": "127.0.0.2"}}
+	l, err := Listen(lent, "host2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	lent.Port = l.Addr().(*net.TCPAddr).Port
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			defer conn.Close()
+			_, _ = conn.Write([]byte{0}) // lent; nothing follows
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}()
+	_, ctx := borrow(t, lent)
+	<-ctx.Done()
+	if cause := context.Cause(ctx).Error(); !strings.HasPrefix(cause, "host2 does not answer any more (") ||
+		!strings.Contains(cause, "i/o timeout") {
+		t.Error(cause)
+	}
 }
