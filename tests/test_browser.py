@@ -10,7 +10,7 @@ import profiled
 import pytest
 import synthetic
 from browser import CHROMIUM, Browser
-from reports import made
+from reports import drawn, made
 
 from plots.sections import profiles
 from tsduel.plan import changes
@@ -30,7 +30,7 @@ def report(tmp_path_factory):
     plain = {"blocks": 8, "query_types": synthetic.QUERY_TYPES, "solo_s": 0.0, "exchanges": 300}
     made(path, **plain, aa=True, factors={}).rename(path / "aa-run")
     assert "calibration" in aa.keep(path / "aa-run")
-    return made(path, **plain) / "report.html"
+    return drawn(path, **plain) / "report.html"
 
 
 @pytest.fixture(scope="module")
