@@ -16,7 +16,6 @@ from barehost import STANDINS, USERS, BareHost, our_go, require
 from checkout import CACHE, QUIET, Checkout, build
 from fakeproject import FAKES, wait_for
 from network import network
-from test_components_real import STORAGE
 
 from tsduel.core.plan import Plan
 from tsduel.question import knobs
@@ -26,6 +25,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
 OURS = f"/var/tmp/tsduel-{USERS[0]}"  # noqa: S108 - in a tree of the test's own
 PORT = 18300
 SIDES = ("baseline", "candidate")
+# The single-node server, which listens where vminsert and vmselect look for a storage.
+STORAGE = """#!/usr/bin/env bash
+words=()
+for word; do
+  case $word in
+    -vminsertAddr=* | -vmselectAddr=*) words+=("-httpListenAddr=${{word#*=}}") ;;
+    *) words+=("$word") ;;
+  esac
+done
+exec {binary} "${{words[@]}}"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +173,10 @@ def test_a_client_apart_and_a_slow_link(hosts, checkout, tmp_path):
 
 
 def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
-    """A cluster of stand-ins, each on a host of its own beside the client's: one variant, counted where it runs."""
+    """A cluster of stand-ins, each on a host of its own beside the client's: counted where it runs.
+
+    Three roles, addresses with paths, ports by name, rows that are answered before they are stored.
+    """
     single = json.loads((checkout.results("here") / "build/candidate.json").read_text())["binary"]
     storage = tmp_path / "vmstorage"
     storage.write_text(STORAGE.format(binary=f"{OURS}/cache/variants/{single.split('/')[-2]}/binary"))
@@ -171,18 +184,26 @@ def test_three_components_over_three_hosts(hosts, checkout, tmp_path):
     paths = {"vmstorage": storage, "vminsert": FAKES / "proxy", "vmselect": FAKES / "proxy"}
     components = [{"role": role, "source": "binary", "path": str(path)} for role, path in paths.items()]
     cluster = {"target": "victoriametrics-cluster", "components": components}
+    smoke = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
     path = asked(
         checkout, "three", variants={"baseline": cluster, "candidate": cluster},
         hosts=["client", "vmselect", "vminsert", "vmstorage"],
+        workload=smoke["workload"] | {"batch_size": 500}, duel=smoke["duel"] | {"load": True},
     )  # fmt: skip
     run_dir = checkout.results("three")
-    checkout.make("tsbs", *words_for(hosts, 4, "three", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1"))
-    checks_of(run_dir)
+    words = words_for(hosts, 4, "three", EXPERIMENT=path, SET=f"host.port={PORT} {QUIET}", BLOCKS="1")
+    checkout.make("plan", "provision", "build", "run", "give-back", "tidy", *words)
+    stored = [float(check["actual"]) for check in checks_of(run_dir) if check["check"] == "samples_stored"]
+    # Of each variant alone, and exchanged in two sittings.
+    assert len(stored) == 2 * 3
+    assert min(stored) > 0
     block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     for one in block["duel"]["types"]:
         assert one["compared"] == one["exchanges"] > 0
         assert one["cpu_ns_by_role"]["candidate"]["vmselect"] > 0
         assert one["cpu_ns_by_role"]["candidate"]["vmstorage"] > 0
+    assert set(block["duel"]["load"][0]["cpu_ns_by_role"]["candidate"]) == {"vmselect", "vminsert", "vmstorage"}
+    assert block["solo"]["candidate"]["arrive_s"] is not None
     assert {name for phase in block["phases"] for name in phase.get("hosts", {})} == {"host2", "host3", "host4"}
     assert sorted(path.name for path in (run_dir / "raw").glob("host*.json")) == [f"host{n}.json" for n in range(1, 5)]
     assert [left(host) for host in hosts.hosts] == [[]] * 4

@@ -499,27 +499,3 @@ def test_the_pinned_wheel_is_a_go_that_builds(tmp_path):
     command = [done.stdout.strip(), "run", source]
     ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     assert ran.stderr == "built\n"
-
-
-@pytest.mark.slow
-def test_released_versions_and_the_projects_own_build_really_build(run, tmp_path):
-    """Module: says its version. Git: `make victoria-metrics` on a repository made of the module's files."""
-    run.add("baseline", "module", ref="v1.132.0")
-    code, text = run.build("baseline")
-    assert code == 0, text
-    module = run.cache / "go/mod/github.com/!victoria!metrics/!victoria!metrics@v1.132.0"
-    source = tmp_path / "vm"
-    shutil.copytree(module, source)
-    repository = Repository(source)
-    revision = repository.commit_all("v1.132.0")
-    repository.git("tag", "v1.132.0")
-    run.add("candidate", "git", ref="v1.132.0", repo=str(source))
-    code, text = run.build("candidate")
-    assert code == 0, text
-    module_record, git_record = run.record("baseline"), run.record("candidate")
-    assert git_record["revision"] == revision
-    assert git_record["cgo_enabled"] is module_record["cgo_enabled"] is True
-    for record, version in ((module_record, "metrics-v1.132.0"), (git_record, "-tags-v1.132.0-")):
-        command = [str(record["binary"]), "-version"]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        assert version in said

@@ -1,4 +1,4 @@
-"""Real components: VictoriaMetrics behind vmauth and vmagent; the cluster, real and with stand-ins of its parts."""
+"""Real components: VictoriaMetrics behind vmauth and vmagent, and its cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import history
 import pytest
 import yaml
 from checkout import PROJECT, QUIET, Checkout
-from fakeproject import FAKES, free_port
+from fakeproject import free_port
 
 from tsduel.targets import databases
 from tsduel.targets.database import replicated
@@ -19,17 +19,6 @@ from tsduel.targets.database import replicated
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
 SERVER = {"role": "server", "ref": "v1.133.0"}
-# The single-node server, which listens where vminsert and vmselect look for a storage.
-STORAGE = """#!/usr/bin/env bash
-words=()
-for word; do
-  case $word in
-    -vminsertAddr=* | -vmselectAddr=*) words+=("-httpListenAddr=${{word#*=}}") ;;
-    *) words+=("$word") ;;
-  esac
-done
-exec {binary} "${{words[@]}}"
-"""
 
 
 @pytest.fixture
@@ -89,35 +78,18 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
         assert expected in report
 
 
-def test_the_clusters_adapter_with_stand_ins(checkout, tmp_path):
-    """Three roles, addresses with paths, ports by name, rows that are answered before they are stored."""
-    checkout.make("plan", "provision", "build", "RUN=single", "EXPERIMENT=experiments/smoke.yml")
-    single = json.loads((checkout.results("single") / "build/candidate.json").read_text())["binary"]
-    storage = tmp_path / "vmstorage"
-    storage.write_text(STORAGE.format(binary=single))
-    storage.chmod(0o755)
-    paths = {"vmstorage": storage, "vminsert": FAKES / "proxy", "vmselect": FAKES / "proxy"}
-    components = [{"role": role, "source": "binary", "path": str(path)} for role, path in paths.items()]
-    cluster = {"target": "victoriametrics-cluster", "components": components}
-    run_dir = make(checkout, {"baseline": cluster, "candidate": cluster})
-    assert set(by_role(run_dir, "duel_load_role_cpu_us")) == {"vmselect", "vminsert", "vmstorage"}
-    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
-    assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
-    assert block["solo"]["candidate"]["arrive_s"] is not None
-
-
 @history.needed
 def test_the_real_cluster_with_replicas(checkout):
-    """Of experiments/cluster.yml's two versions: counters by the names that we read, one against several of a role."""
+    """Of experiments/cluster.yml's newer version: counters by the names that we read, one against several of a role."""
     checkout.environment |= history.rewritten()
-    written = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]
-    source = {name: value for name, value in written["candidate"].items() if name != "target"}
+    one = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]["candidate"]
+    source = {name: value for name, value in one.items() if name != "target"}
     several = [
         {"role": role, "replicas": count, **source}
         for role, count in (("vmselect", 1), ("vminsert", 2), ("vmstorage", 2))
     ]
     many = {"target": "victoriametrics-cluster", "components": several}
-    run_dir = make(checkout, {"baseline": written["baseline"], "candidate": many})
+    run_dir = make(checkout, {"baseline": one, "candidate": many})
     used = by_role(run_dir, "duel_load_role_cpu_us")
     assert set(used) == {"vmselect", "vminsert", "vminsert-2", "vmstorage", "vmstorage-2"}
     # Batches go to both vminserts in turn, and each vmstorage has a part of the series.
