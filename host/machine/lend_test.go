@@ -280,9 +280,8 @@ func TestBorrowIsGivenUp(t *testing.T) {
 	lent := &record.Lent{Token: "a", Port: l.Addr().(*net.TCPAddr).Port, Hosts: map[string]string{"host2": "127.0.0.2"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
-	if _, _, err := Borrow(ctx, lent, "host2"); err == nil || time.Since(begin) > 20*time.Second {
-		t.Error(time.Since(begin), err)
+	if _, _, err := Borrow(ctx, lent, "host2"); err == nil {
+		t.Error("a machine that nobody lends was borrowed")
 	}
 }
 
@@ -365,11 +364,14 @@ func TestMachineSilent(t *testing.T) {
 	}
 	defer l.Close()
 	lent.Port = l.Addr().(*net.TCPAddr).Port
+	config, err := secured(lent.Token, l.Addr().String(), driver)
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		if conn, err := l.Accept(); err == nil {
-			defer conn.Close()
-			_, _ = conn.Write([]byte{0}) // lent; nothing follows
+		if conn, err := l.Accept(); err == nil && admit(tls.Server(conn, config)) {
 			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
 		}
 	}()
 	_, ctx := borrow(t, lent)
