@@ -210,9 +210,9 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
     assert "## Host by host" in report
     assert "e2-standard-8" in report
 
-    # Everything is at home: the same command once more rents nothing.
+    # Everything is at home: the same stages once more rent nothing.
     before = len(google.requests)
-    checkout.make("tsbs", f"RUN={name}")
+    checkout.make("provision", "build", "run", "give-back", f"RUN={name}")
     assert len(google.requests) == before
 
 
