@@ -30,7 +30,7 @@ def checkout(tmp_path):
 def make(checkout, variants, **parts):
     """Run two small blocks of these variants to the report; return the run."""
     asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
-    asked |= {"name": "parts", "variants": variants} | parts
+    asked |= {"name": "parts", "smoke": False, "variants": variants} | parts
     asked["workload"]["batch_size"] = 500
     asked["duel"]["load"] = True
     (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))
@@ -60,13 +60,16 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     front = {"role": "vmauth", "ref": "v1.133.0"}
     variants = {"baseline": {"ref": "v1.133.0"}, "candidate": {"components": [SERVER, agent, front]}}
     run_dir = make(checkout, variants)
-    for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us"):
+    of_loads = ("duel_load_role_cpu_us", "load_role_cpu_us", "disk_role_bytes", "duel_role_rss_bytes")
+    for metric in ("duel_role_cpu_us", *of_loads):
         found = by_role(run_dir, metric)
         assert float(found["server"][0]) > 0, metric
         # No query comes by the agent: it may have slept through all of them.
         busy = ("server", "vmauth") if metric == "duel_role_cpu_us" else ("server", "vmagent", "vmauth")
         assert all(float(found[role][1]) > 0 for role in busy), (metric, found)
         assert found["vmauth"][0] == found["vmagent"][0] == ""
+    whole = float(by_role(run_dir, "duel_cpu_us")["all"][1])
+    assert sum(float(of[1]) for of in by_role(run_dir, "duel_role_cpu_us").values()) == pytest.approx(whole)
     built = json.loads((run_dir / "build/candidate.json").read_text())["components"]
     assert [(part["role"], part["program"]) for part in built] == [
         ("vmauth", "vmauth"), ("vmagent", "vmagent"), ("server", "victoria-metrics"),
@@ -74,8 +77,20 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     log = (run_dir / "raw/host1/001/candidate/vmagent.log").read_text()
     assert "loaded relabel configs" in log or "relabel" in log
     report = (run_dir / "report.md").read_text()
-    for expected in ("## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)"):
+    for expected in (
+        "## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)", "stddev, ms",
+        "vmagent: files", "vmagent acknowledges samples before",
+    ):  # fmt: skip
         assert expected in report
+    # Who tracks it gets both sides' percentiles, the shift and the change.
+    exported = json.loads((run_dir / "exports/smaller-is-better.json").read_text())
+    values = {entry["name"]: (entry["unit"], entry["value"]) for entry in exported}
+    assert len(values) == len(exported)
+    metric = "duel_p50_ms/single-groupby-1-1-1"
+    baseline, candidate = (values[f"screen/parts/{side}/{metric}"] for side in ("baseline", "candidate"))
+    assert baseline[0] == candidate[0] == "ms"
+    assert values[f"screen/parts/candidate/{metric}/shift"][1] == pytest.approx(candidate[1] - baseline[1])
+    assert values[f"screen/parts/candidate/{metric}/change"][0] == "%"
 
 
 @history.needed
