@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def project(tmp_path):
     project = Project(tmp_path)
     yield project
     project.clean_up()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_pictures():
+    """Leave pictures empty unless a test draws them (`reports.drawing`): they take longer than the rest of a report."""
+    with pytest.MonkeyPatch.context() as patch:
+        if reports := sys.modules.get("reports"):
+            patch.setattr("plots.charts.style.save", reports.sketch)
+        yield
 
 
 @pytest.fixture

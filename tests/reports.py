@@ -1,16 +1,36 @@
 """Runs taken all the way to their report, for several test files."""
 
+import contextlib
 import json
 from dataclasses import replace
 
+import pytest
 import synthetic
 
 from plots import report
+from plots.charts import style
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy
 
 SPEC = synthetic.Spec(blocks=6, query_types=synthetic.TWO_TYPES, solo_s=0.5)
 NAME = "20261120T140000Z-synthetic"
+DRAW = style.save
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
+
+
+def sketch(_figure, path):
+    """Write an empty picture."""
+    path.parent.mkdir(exist_ok=True)
+    path.with_suffix(".svg").write_text(EMPTY)
+    path.with_suffix(".png").touch()
+
+
+@contextlib.contextmanager
+def drawing():
+    """Have the pictures of reports drawn, which conftest.py leaves empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "save", DRAW)
+        yield
 
 
 def compared(path, edit=None, **spec):
@@ -28,6 +48,12 @@ def made(path, edit=None, **spec):
     run = compared(path, edit, **spec)
     report.main(run)
     return run
+
+
+def drawn(path, edit=None, **spec):
+    """Take a run all the way to its report, with its pictures."""
+    with drawing():
+        return made(path, edit, **spec)
 
 
 def edit_plan(run, change):

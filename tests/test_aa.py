@@ -138,6 +138,7 @@ class TestKeeping:
         synthetic.edit(later / "raw/host1.json", cpu_model="another")
         assert kept(later) is None
 
+    @pytest.mark.long
     def test_what_never_replaces_a_good_one(self, tmp_path):
         """A smoke run, a screen, an older run compared again, one that has failed, and one that was no A/A run."""
         good = made(tmp_path / "good", changes={"created": "2026-11-20T15:00:00Z"})

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
@@ -25,13 +27,39 @@ VM = "module github.com/VictoriaMetrics/VictoriaMetrics\n"
 
 
 def tsduel(*words, cwd, **more):
-    """Type `tsduel` in a directory, with a home of its own."""
+    """Type `tsduel` in a directory, with a home of its own: in a fork, which has all libraries already."""
     clean = {k: v for k, v in os.environ.items() if k not in KNOBS and not k.startswith(("XDG_", "TSDUEL_"))}
-    environment = clean | {"PYTHONPATH": str(PROJECT), "HOME": str(cwd / "home")} | more
-    return subprocess.run(
-        [sys.executable, "-m", "tsduel.cli.app", *words], cwd=cwd, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        pid = os.fork()
+        if not pid:
+            _type(words, cwd, clean | {"HOME": str(cwd / "home")} | more, (out, err))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said = []
+        for stream in (out, err):
+            stream.seek(0)
+            said.append(stream.read())
+    return subprocess.CompletedProcess(words, code, *said)
+
+
+def _type(words, cwd, environment, streams):
+    """Be the program, and end as it does."""
+    code = 99
+    try:
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(environment)
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream.fileno(), number)
+        sys.argv, sys.stdout, sys.stderr = ["tsduel", *words], *(open(n, "w", closefd=False) for n in (1, 2))  # noqa: SIM115
+        sys.exit(app.installed())
+    except SystemExit as ended:
+        code = ended.code or 0
+    except BaseException:  # noqa: BLE001 - as the interpreter itself does
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
 
 
 @pytest.fixture

@@ -1,20 +1,13 @@
-"""Variants of several components: what may be asked, how they are called, and the way from a run to its report."""
+"""Variants of several components: what may be asked, and how they are called."""
 
 from __future__ import annotations
-
-import csv
-import json
 
 import pytest
 from asking import FAKES, planned, written
 
-from plots import report
-from plots.exports import main as export
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Counter
 from tsduel.question import read
-from tsduel.stats import compare
-from tsduel.tidy import tables as tidy
 from tsduel.workloads.tsbs.exposition import parse_snapshots
 
 DIRECT = {"source": "binary", "path": str(FAKES / "database")}
@@ -93,60 +86,3 @@ def test_a_counter_of_a_role_is_read_there_alone():
     text += '# snapshot 2.0 tick\na{tsduel_role="vmauth"} 3\na{tsduel_role="server",x="y"} 4\n'
     wanted = {"all": Counter(name="a"), "one": Counter(name="a", role="vmauth"), "none": Counter(name="a", role="x")}
     assert [one.values for one in parse_snapshots(text, wanted)] == [{"all": 3, "one": 1}, {"all": 7, "one": 3}]
-
-
-def test_a_proxy_goes_the_whole_way_to_the_report(project):
-    """Both sides' percentiles, the shift, what each component took; and the same for who tracks it."""
-    plan = project.plan(
-        variants={
-            "baseline": DIRECT,
-            "candidate": parts(server=DIRECT, vmauth=PROXY, vmagent=PROXY | {"files": {"relabel.yml": "[]\n"}}),
-        },
-        duel={"load": True},
-        settle={"mode": "natural", "drain": False},
-        queries={"max_count": 400},
-    )
-    project.run()
-    (failures,) = [project.block(name)["failures"] for name in project.blocks()]
-    assert failures == []
-    tidy.main(project.run_dir)
-    compare.main(project.run_dir)
-    report.main(project.run_dir)
-    assert export(project.run_dir)
-    with (project.run_dir / "stats/comparison.csv").open(newline="") as stream:
-        rows = {(row["metric"], row["query_type"]): row for row in csv.DictReader(stream)}
-    for metric in (
-        "duel_role_cpu_us",
-        "duel_load_role_cpu_us",
-        "load_role_cpu_us",
-        "disk_role_bytes",
-        "duel_role_rss_bytes",
-    ):
-        assert float(rows[metric, "server"]["baseline_median"]) > 0, metric
-        # No query comes by the agent.
-        for role in ("server", "vmauth", *(["vmagent"] if metric != "duel_role_cpu_us" else [])):
-            assert float(rows[metric, role]["candidate_median"]) > 0, (metric, role)
-        assert rows[metric, "vmauth"]["baseline_median"] == ""
-    whole = float(rows["duel_cpu_us", "all"]["candidate_median"])
-    by_role = [float(rows["duel_role_cpu_us", role]["candidate_median"]) for role in plan.roles]
-    assert sum(by_role) == pytest.approx(whole)
-    text = (project.run_dir / "report.md").read_text()
-    kind = plan.query_types[0]
-    for expected in (
-        "## By component",
-        f"{kind}, shift (95 % CI)",
-        "stddev, ms",
-        "vmagent: files",
-        "vmagent acknowledges samples before",
-    ):
-        assert expected in text, expected
-    found = json.loads((project.run_dir / "exports/smaller-is-better.json").read_text())
-    values = {entry["name"]: (entry["unit"], entry["value"]) for entry in found}
-    assert len(values) == len(found)
-    for name in ("baseline", "candidate"):
-        assert values[f"screen/fake/{name}/duel_p50_ms/{kind}"][0] == "ms"
-    shift = values[f"screen/fake/candidate/duel_p50_ms/{kind}/shift"][1]
-    assert shift == pytest.approx(
-        values[f"screen/fake/candidate/duel_p50_ms/{kind}"][1] - values[f"screen/fake/baseline/duel_p50_ms/{kind}"][1]
-    )
-    assert values[f"screen/fake/candidate/duel_p50_ms/{kind}/change"][0] == "%"

@@ -1,4 +1,4 @@
-"""Real components: VictoriaMetrics behind vmauth and vmagent; the cluster, real and with stand-ins of its parts."""
+"""Real components: VictoriaMetrics behind vmauth and vmagent, and its cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import history
 import pytest
 import yaml
 from checkout import PROJECT, QUIET, Checkout
-from fakeproject import FAKES, free_port
+from fakeproject import free_port
 
 from tsduel.targets import databases
 from tsduel.targets.database import replicated
@@ -19,17 +19,6 @@ from tsduel.targets.database import replicated
 # One after the other: they load the machine.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("databases")]
 SERVER = {"role": "server", "ref": "v1.133.0"}
-# The single-node server, which listens where vminsert and vmselect look for a storage.
-STORAGE = """#!/usr/bin/env bash
-words=()
-for word; do
-  case $word in
-    -vminsertAddr=* | -vmselectAddr=*) words+=("-httpListenAddr=${{word#*=}}") ;;
-    *) words+=("$word") ;;
-  esac
-done
-exec {binary} "${{words[@]}}"
-"""
 
 
 @pytest.fixture
@@ -41,7 +30,7 @@ def checkout(tmp_path):
 def make(checkout, variants, **parts):
     """Run two small blocks of these variants to the report; return the run."""
     asked = yaml.safe_load((checkout.path / "experiments/smoke.yml").read_text())
-    asked |= {"name": "parts", "variants": variants} | parts
+    asked |= {"name": "parts", "smoke": False, "variants": variants} | parts
     asked["workload"]["batch_size"] = 500
     asked["duel"]["load"] = True
     (checkout.path / "experiments/parts.yml").write_text(yaml.safe_dump(asked))
@@ -71,13 +60,16 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     front = {"role": "vmauth", "ref": "v1.133.0"}
     variants = {"baseline": {"ref": "v1.133.0"}, "candidate": {"components": [SERVER, agent, front]}}
     run_dir = make(checkout, variants)
-    for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us"):
+    of_loads = ("duel_load_role_cpu_us", "load_role_cpu_us", "disk_role_bytes", "duel_role_rss_bytes")
+    for metric in ("duel_role_cpu_us", *of_loads):
         found = by_role(run_dir, metric)
         assert float(found["server"][0]) > 0, metric
         # No query comes by the agent: it may have slept through all of them.
         busy = ("server", "vmauth") if metric == "duel_role_cpu_us" else ("server", "vmagent", "vmauth")
         assert all(float(found[role][1]) > 0 for role in busy), (metric, found)
         assert found["vmauth"][0] == found["vmagent"][0] == ""
+    whole = float(by_role(run_dir, "duel_cpu_us")["all"][1])
+    assert sum(float(of[1]) for of in by_role(run_dir, "duel_role_cpu_us").values()) == pytest.approx(whole)
     built = json.loads((run_dir / "build/candidate.json").read_text())["components"]
     assert [(part["role"], part["program"]) for part in built] == [
         ("vmauth", "vmauth"), ("vmagent", "vmagent"), ("server", "victoria-metrics"),
@@ -85,39 +77,34 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     log = (run_dir / "raw/host1/001/candidate/vmagent.log").read_text()
     assert "loaded relabel configs" in log or "relabel" in log
     report = (run_dir / "report.md").read_text()
-    for expected in ("## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)"):
+    for expected in (
+        "## By component", "vmauth: version", "v1.133.0 + vmagent + vmauth", "shift (95 % CI)", "stddev, ms",
+        "vmagent: files", "vmagent acknowledges samples before",
+    ):  # fmt: skip
         assert expected in report
-
-
-def test_the_clusters_adapter_with_stand_ins(checkout, tmp_path):
-    """Three roles, addresses with paths, ports by name, rows that are answered before they are stored."""
-    checkout.make("plan", "provision", "build", "RUN=single", "EXPERIMENT=experiments/smoke.yml")
-    single = json.loads((checkout.results("single") / "build/candidate.json").read_text())["binary"]
-    storage = tmp_path / "vmstorage"
-    storage.write_text(STORAGE.format(binary=single))
-    storage.chmod(0o755)
-    paths = {"vmstorage": storage, "vminsert": FAKES / "proxy", "vmselect": FAKES / "proxy"}
-    components = [{"role": role, "source": "binary", "path": str(path)} for role, path in paths.items()]
-    cluster = {"target": "victoriametrics-cluster", "components": components}
-    run_dir = make(checkout, {"baseline": cluster, "candidate": cluster})
-    assert set(by_role(run_dir, "duel_load_role_cpu_us")) == {"vmselect", "vminsert", "vmstorage"}
-    block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
-    assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
-    assert block["solo"]["candidate"]["arrive_s"] is not None
+    # Who tracks it gets both sides' percentiles, the shift and the change.
+    exported = json.loads((run_dir / "exports/smaller-is-better.json").read_text())
+    values = {entry["name"]: (entry["unit"], entry["value"]) for entry in exported}
+    assert len(values) == len(exported)
+    metric = "duel_p50_ms/single-groupby-1-1-1"
+    baseline, candidate = (values[f"screen/parts/{side}/{metric}"] for side in ("baseline", "candidate"))
+    assert baseline[0] == candidate[0] == "ms"
+    assert values[f"screen/parts/candidate/{metric}/shift"][1] == pytest.approx(candidate[1] - baseline[1])
+    assert values[f"screen/parts/candidate/{metric}/change"][0] == "%"
 
 
 @history.needed
 def test_the_real_cluster_with_replicas(checkout):
-    """Of experiments/cluster.yml's two versions: counters by the names that we read, one against several of a role."""
+    """Of experiments/cluster.yml's newer version: counters by the names that we read, one against several of a role."""
     checkout.environment |= history.rewritten()
-    written = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]
-    source = {name: value for name, value in written["candidate"].items() if name != "target"}
+    one = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]["candidate"]
+    source = {name: value for name, value in one.items() if name != "target"}
     several = [
         {"role": role, "replicas": count, **source}
         for role, count in (("vmselect", 1), ("vminsert", 2), ("vmstorage", 2))
     ]
     many = {"target": "victoriametrics-cluster", "components": several}
-    run_dir = make(checkout, {"baseline": written["baseline"], "candidate": many})
+    run_dir = make(checkout, {"baseline": one, "candidate": many})
     used = by_role(run_dir, "duel_load_role_cpu_us")
     assert set(used) == {"vmselect", "vminsert", "vminsert-2", "vmstorage", "vmstorage-2"}
     # Batches go to both vminserts in turn, and each vmstorage has a part of the series.

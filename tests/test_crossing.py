@@ -234,7 +234,7 @@ def apart(run):
 
 def test_a_whole_report_of_different_databases(tmp_path):
     """Ratios on the first screen, in the tables and in the comment; the load says beside its figures what it is not."""
-    run = reports.made(tmp_path, apart, factors=FACTORS)
+    run = reports.drawn(tmp_path, apart, factors=FACTORS)
     text = reports.text(run)
     screen = text[: text.index("\n## ")]
     assert "Query time, all types (3.09 times as slow)" in screen

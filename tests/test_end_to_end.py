@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
 
 import pytest
 from checkout import QUIET, Checkout
@@ -72,6 +73,12 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     ):
         assert float(figures[metric]["baseline_median"]) > 0, metric
         assert float(figures[metric]["candidate_median"]) > 0, metric
+
+    for side, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0")):
+        built = json.loads((run_dir / f"build/{side}.json").read_text())
+        assert built["cgo_enabled"] is True
+        printed = subprocess.run([built["binary"], "-version"], check=True, capture_output=True, text=True).stdout
+        assert f"metrics-{version}" in printed
 
     report = (run_dir / "report.md").read_text()
     for expected in ("v1.132.0", "v1.133.0", "This is not a result", f"Checked {len(checks)} of {len(checks)}, none"):

@@ -37,7 +37,6 @@ class Machines:
     def __init__(self, directory):
         self.directory = directory
         self.hosts = {}
-        self.prepared = "true"
         self.seeds = ()
         # A bare host ends with the thread that started it, and that of a request is soon over.
         self.thread = ThreadPoolExecutor(max_workers=1)
@@ -67,7 +66,7 @@ class Machines:
     def _make_account(self, host, metadata):
         user, _, key = next(item["value"] for item in metadata if item["key"] == "ssh-keys").partition(":")
         for line in (
-            self.prepared,
+            STANDINS,
             f"useradd --create-home --shell /bin/bash {user}",
             f"printf '%s ALL=(ALL) NOPASSWD: ALL\\n' {user} >/etc/sudoers.d/{user}",
             f"umask 077; mkdir -p {DIRECTORY}/cache && cp -r /seed/* {DIRECTORY}/cache",
@@ -148,61 +147,50 @@ KNOBS = (
 )
 
 
-def test_make_tsbs_rents_measures_and_gives_back(google, rented, tmp_path):
-    """`make tsbs TARGET=gcp` ends with a report at home and nothing at Google's; once the connection breaks."""
-    checkout, name = rented
-    run_dir, log = checkout.results(name), tmp_path / "log"
-    asked = (*KNOBS, "YES=1", "MAX_COST=1", f"SET=host.port={free_port()} {QUIET}")
-    with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
-        events = run_dir / "raw/host1/events.jsonl"
-        deadline = time.monotonic() + 1500
-        while not (events.exists() and "block-start" in events.read_text()):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        (host,) = google.machines.hosts.values()
-        assert host.kill_connections() > 0
-        assert process.wait(timeout=1800) == 0, log.read_text()
+def waited(process, log, condition):
+    """Wait until the condition holds, while `make` runs."""
+    deadline = time.monotonic() + 1500
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
-    said = log.read_text()
-    assert "Google deletes it after 2.0 h, whatever becomes of you" in said
-    assert "trying again in" in said
-    place = json.loads((run_dir / "plan/experiment.json").read_text())["place"]
-    assert f"nothing of {place['name']} is left" in said
-    assert google.names() == []
-    assert not Path(f"/proc/{host.init}").exists()
 
-    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
-    assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
-    with (run_dir / "tidy" / "checks.csv").open(newline="") as stream:
+def blocks(run_dir):
+    """Return the records of the blocks that have come home, in order."""
+    return [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/[0-9]*/block.json"))]
+
+
+def checked(run_dir):
+    """Return all checks, of which none has failed."""
+    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
         checks = list(csv.DictReader(stream))
-    assert len(checks) > 30
     assert [check for check in checks if check["ok"] != "true"] == []
-    assert "e2-standard-8" in (run_dir / "report.md").read_text()
-
-    # Everything is at home: the same command once more rents nothing.
-    asked_before = len(google.requests)
-    checkout.make("tsbs", f"RUN={name}")
-    assert len(google.requests) == asked_before
+    return checks
 
 
 def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
-    """The others' blocks come home and are the run; the report says what is lacking, and nothing is left."""
+    """The whole way to the report, over a connection that breaks; one machine's blocks are lacking, nothing is left."""
     checkout, name = rented
-    google.machines.prepared = STANDINS
     run_dir, log = checkout.results(name), tmp_path / "log"
     asked = (*KNOBS, "HOSTS=2", "BLOCKS=4", "YES=1", "MAX_COST=2", f"SET=host.port={free_port()} {QUIET}")
+
+    def begun():
+        events = run_dir / "raw/host1/events.jsonl"
+        return events.exists() and "block-start" in events.read_text()
+
     with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
-        deadline = time.monotonic() + 1500
-        while "host2" not in {json.loads(path.read_text())["host"] for path in run_dir.glob("raw/*/[0-9]*/block.json")}:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        waited(process, log, begun)
+        first = next(host for name, host in google.machines.hosts.items() if name.endswith("-host1"))
+        assert first.kill_connections() > 0
+        waited(process, log, lambda: "host2" in {block["host"] for block in blocks(run_dir)})
         google.preempt("host2")
         assert process.wait(timeout=1800) == 0, log.read_text()
 
     said = log.read_text()
     assert "machine   2 x e2-standard-8 in us-central1-a" in said
+    assert "Google deletes it after 2.0 h, whatever becomes of you" in said
+    assert "trying again in" in said
     assert "tsduel: host2 is lost: the machine tsduel-rented-" in said
     lost = re.search(r"it has: (\d) blocks were not run \((\d) of host2\), and the report says so\n", said)
     assert lost, said
@@ -217,29 +205,28 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
         *[("host2", "false", "missing")] * int(lost[1]),
         *[("host2", "true", "")] * (2 - int(lost[1])),
     ]
-    assert "## Host by host" in (run_dir / "report.md").read_text()
+    assert len(checked(run_dir)) > 30
+    report = (run_dir / "report.md").read_text()
+    assert "## Host by host" in report
+    assert "e2-standard-8" in report
+
+    # Everything is at home: the same stages once more rent nothing.
     before = len(google.requests)
-    checkout.make("tsbs", f"RUN={name}")
+    checkout.make("provision", "build", "run", "give-back", f"RUN={name}")
     assert len(google.requests) == before
 
 
 def test_a_client_and_a_server_apart(google, rented, tmp_path):
     """Two machines make each block, by private addresses and the ports that are open for it; stopped, and gone on."""
     checkout, name = rented
-    google.machines.prepared = STANDINS
     run_dir, log, port = checkout.results(name), tmp_path / "log", free_port()
     asked = (*KNOBS, "YES=1", "MAX_COST=2", f"SET=hosts=[client,server] host.port={port} {QUIET}")
     heard = set()
     with checkout.making(log, "tsbs", f"RUN={name}", *asked) as process:
-        deadline = time.monotonic() + 1500
+        waited(process, log, (run_dir / "raw/host1/events.jsonl").exists)
+        client, server = (host for _, host in sorted(google.machines.hosts.items()))
         # The program that lends the host, and a database.
-        while len(heard) < 2:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-            if (run_dir / "raw/host1/events.jsonl").exists():
-                client, server = (host for _, host in sorted(google.machines.hosts.items()))
-                heard |= google.machines.listening(server)
+        waited(process, log, lambda: heard.update(google.machines.listening(server)) or len(heard) >= 2)
         rules = {rule["name"]: rule for rule in google.of_kind("firewalls")}
         assert "finishes block 1 on tsduel@" in checkout.make("stop", f"RUN={name}")
         while process.poll() is None:
@@ -266,8 +253,6 @@ def test_a_client_and_a_server_apart(google, rented, tmp_path):
     assert [host.init for host in (client, server) if Path(f"/proc/{host.init}").exists()] == []
     assert not (run_dir / "host/lent.json").exists()
     assert not list(run_dir.glob("raw-of-lost-machine-*"))
-    blocks = [json.loads(path.read_text()) for path in sorted(run_dir.glob("raw/*/*/block.json"))]
-    assert [(block["block"], block["status"]) for block in blocks] == [(1, "ok"), (2, "ok")]
-    with (run_dir / "tidy/checks.csv").open(newline="") as stream:
-        assert [check for check in csv.DictReader(stream) if check["ok"] != "true"] == []
+    assert [(block["block"], block["status"]) for block in blocks(run_dir)] == [(1, "ok"), (2, "ok")]
+    checked(run_dir)
     assert json.loads((run_dir / "raw/host2.json").read_text())["link"]["address"] in private.values()

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import ssl
+import time
 import urllib.error
 import urllib.request
 from io import BytesIO
@@ -173,6 +174,7 @@ def killed(google, tmp_path):
     process = run.start()
     while not google.of_kind("instances"):
         assert process.poll() is None
+        time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     google.stuck = lambda _: False

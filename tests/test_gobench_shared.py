@@ -117,14 +117,6 @@ def test_names_that_another_tool_allows():
     assert safe({word: word for word in reversed(words)}, "-") == found
 
 
-@pytest.mark.parametrize(("changes", "why"), [({"smoke": True}, "a smoke run"), ({"aa": True}, "an A/A run")])
-def test_what_is_no_result_feeds_no_alert(tmp_path, changes, why):
-    """As of a database."""
-    run = made(tmp_path, **changes)
-    assert f"(without those that feed alerts: {why}" in exports.main(run)
-    assert {file.name for file in (run / "exports").iterdir()} == ALWAYS
-
-
 def test_keys_as_columns_are_exported_as_one_revision(tmp_path):
     """A pivot has no candidate that a tracker could follow; its columns are variants to OpenMetrics."""
     run = made(tmp_path, PIVOT)

@@ -283,6 +283,7 @@ def tsduel(*words, cwd, **more):
     )
 
 
+@pytest.mark.long
 def test_a_hundred_runs_are_listed_into_a_pipe(results):
     """As plain text, also for a pipe that takes only ASCII."""
     first = run(results, "20261101T000000Z-ä")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from reports import edit_plan, made, text
+from reports import drawing, drawn, edit_plan, text
 
 from plots import comment, markup, page, report
 from tsduel.stats import compare
@@ -59,7 +59,7 @@ def named(plan):
 @pytest.fixture(scope="module")
 def nasty(tmp_path_factory):
     """Make a run whose names mean something to Markdown and to HTML."""
-    return made(tmp_path_factory.mktemp("nasty"), lambda run: edit_plan(run, named))
+    return drawn(tmp_path_factory.mktemp("nasty"), lambda run: edit_plan(run, named))
 
 
 def test_the_page_stands_alone(nasty):
@@ -72,10 +72,10 @@ def test_the_page_stands_alone(nasty):
     assert not any(name.startswith("on") for _, attributes in found.found for name in attributes)
     assert not re.findall(r"url\((?!#)|@import|src=\"(?!data:)|href=\"(?!#)", html)
     assert "default-src 'none'" in html
-    pictures = [one for one in found.all("svg") if one["role"] == "img"]
-    assert len(pictures) == 1 + len(re.findall(r"^\[!\[", text(nasty), re.MULTILINE)) == 6
-    assert [one["class"] for one in pictures[:2]] == ["wide", "narrow"]
-    assert all(NASTY[:7] in one["aria-label"] for one in pictures)
+    shown = [one for one in found.all("svg") if one["role"] == "img"]
+    assert len(shown) == 1 + len(re.findall(r"^\[!\[", text(nasty), re.MULTILINE)) == 6
+    assert [one["class"] for one in shown[:2]] == ["wide", "narrow"]
+    assert all(NASTY[:7] in one["aria-label"] for one in shown)
     names = re.findall(r'\bid="([^"]+)"', html)
     assert len(names) == len(set(names)) > 100
     assert len(html) < 1_500_000
@@ -126,9 +126,9 @@ def test_large_pictures_are_put_in_as_png(nasty, monkeypatch):
     monkeypatch.setattr(page, "LARGEST_SVG", 1000)
     html = page.render(text(nasty), "t", nasty)
     assert "<svg" not in html
-    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    assert len(pictures) == 6
-    assert all(base64.b64decode(data).startswith(b"\x89PNG") for data in pictures)
+    shown = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    assert len(shown) == 6
+    assert all(base64.b64decode(data).startswith(b"\x89PNG") for data in shown)
 
 
 @given(st.text())
@@ -176,11 +176,12 @@ def test_the_example_is_made_from_its_tables(tmp_path, capsys):
     for path in [copy / "report.md", copy / "comment.md", *copy.glob("plots/*")]:
         path.unlink()
     compare.main(copy)
-    report.main(copy)
+    with drawing():
+        report.main(copy)
     assert comment.main(copy) == (EXAMPLE / "comment.md").read_text()
-    drawn = [path.relative_to(copy) for path in copy.glob("plots/*.svg")]
-    assert len(drawn) >= 4
-    for name in ("report.md", *drawn):
+    files = [path.relative_to(copy) for path in copy.glob("plots/*.svg")]
+    assert len(files) >= 4
+    for name in ("report.md", *files):
         assert (copy / name).read_bytes() == (EXAMPLE / name).read_bytes(), name
     report.print_summary(copy)
     said = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}

@@ -94,6 +94,7 @@ def test_few_blocks_where_little_scatters():
     assert posterior.blocks_for(replace(found, change=0.02), posterior.MOST - 2) == 2
 
 
+@pytest.mark.long
 def test_nine_of_ten_simulated_searches_find_the_commits():
     """Of one step and of two, with measured spreads; `make bench` has more, and tests whether the chances are right."""
     right, steps_taken, _ = simulation.found(40)
@@ -104,6 +105,7 @@ def test_nine_of_ten_simulated_searches_find_the_commits():
     assert steps_taken < 18
 
 
+@pytest.mark.long
 def test_an_answer_given_with_95_percent_is_right_about_as_often():
     """In simulated ranges, of which as many have several steps as the model assumes."""
     answers = simulation.calibrated(60)

@@ -23,14 +23,14 @@ def checkout(tmp_path_factory):
     return Checkout(tmp_path_factory.mktemp("prometheus") / "checkout", ansible=False)
 
 
-def ask(checkout, run, *flags, expect=0, **parts):
-    """Type `make tsbs` of the project's experiment, as a comparison of one version without and with flags."""
+def ask(checkout, run, *flags, stages=("tsbs",), expect=0, **parts):
+    """Type `make tsbs`, or some stages, for one version without and with flags."""
     data = yaml.safe_load((checkout.path / "experiments/prometheus.yml").read_text()) | parts
     side = {"target": "prometheus", "ref": VERSION}
     data |= {"name": "flags", "variants": {"baseline": side, "candidate": side | {"flags": list(flags)}}}
     (checkout.path / "flags.yml").write_text(yaml.safe_dump(data))
     setting = f"SET=host.port={free_port()} {QUIET}"
-    return checkout.make("tsbs", f"RUN={run}", "EXPERIMENT=flags.yml", setting, expect=expect)
+    return checkout.make(*stages, f"RUN={run}", "EXPERIMENT=flags.yml", setting, expect=expect)
 
 
 def test_prometheus_goes_from_an_experiment_to_a_report(checkout):
@@ -64,7 +64,8 @@ def test_prometheus_goes_from_an_experiment_to_a_report(checkout):
 
 def test_a_flag_that_prometheus_does_not_know(checkout):
     """The block fails at once with Prometheus' own words."""
-    ask(checkout, "unknown", "--no-such.flag", design=ONE_BLOCK, queries={"types": TYPES[:1]}, expect=2)
+    stages = ("plan", "provision", "build", "run")
+    ask(checkout, "unknown", "--no-such.flag", stages=stages, design=ONE_BLOCK, queries={"types": TYPES[:1]}, expect=2)
     block = json.loads((checkout.results("unknown") / "raw/host1/001/block.json").read_text())
     (failure,) = block["failures"]
     assert (failure["variant"], failure["phase"]) == ("candidate", "start")

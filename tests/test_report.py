@@ -11,9 +11,9 @@ import synthetic
 from goldens import golden
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import NAME, compared, edit_plan, made, text
+from reports import NAME, compared, drawn, edit_plan, made, text
 
-from plots import comment, markup, numbers, pictures, report, sections
+from plots import comment, markup, numbers, report, sections
 from plots.sections.blocks import values_of
 from plots.sentences import sentence
 from plots.source import open_source
@@ -22,12 +22,6 @@ from tsduel.core.metrics import METRICS, Metric
 from tsduel.stats import compare
 from tsduel.stats.verdict import VERDICTS
 from tsduel.tidy.read import read_table
-
-
-@pytest.fixture
-def no_pictures(monkeypatch):
-    """Leave the pictures out where a test is about words: they take longer than all the rest."""
-    monkeypatch.setattr(pictures.Pictures, "show", lambda *_, **__: "")
 
 
 def test_report_summary_and_comment_are_as_recorded(tmp_path, capsys):
@@ -43,10 +37,10 @@ def test_report_summary_and_comment_are_as_recorded(tmp_path, capsys):
 
 def test_same_data_same_bytes(tmp_path):
     """The same data gives the same report, page and pictures, byte for byte, and no date is in them."""
-    one, two = made(tmp_path / "a"), made(tmp_path / "b")
-    drawn = sorted(path.relative_to(one) for path in one.glob("plots/*"))
-    assert len(drawn) == 2 * 6
-    for name in ("report.md", "report.html", *drawn):
+    one, two = drawn(tmp_path / "a"), drawn(tmp_path / "b")
+    files = sorted(path.relative_to(one) for path in one.glob("plots/*"))
+    assert len(files) == 2 * 6
+    for name in ("report.md", "report.html", *files):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert not any("<dc:date>" in path.read_text() for path in one.glob("plots/*.svg"))
     links = re.findall(r"\]\(([^)]+)\)", text(one))
@@ -104,7 +98,6 @@ def two_clients(run):
     path.write_text(json.dumps(made | {"data": [], "groups": [made["data"][0] | {"host": "host2"}]}))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_several_clients_that_loaded_are_added_and_named(tmp_path):
     """Twice the rate in the time of one; who loaded, how well they began together, and who was busy."""
     alone, run = made(tmp_path / "one"), made(tmp_path / "two", two_clients)
@@ -127,7 +120,6 @@ def test_several_clients_that_loaded_are_added_and_named(tmp_path):
         assert said not in text(alone)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_smoke_screen_and_aa_say_so(tmp_path, capsys):
     """A smoke run is no result, under 6 blocks is a screen, and the same binary twice has two names."""
     run = made(tmp_path / "smoke", blocks=2, smoke=True)
@@ -158,7 +150,6 @@ def test_smoke_screen_and_aa_say_so(tmp_path, capsys):
     assert "**" not in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_what_differs_is_short_and_in_full_below(tmp_path):
     """Flags, environment and hashes stand side by side; what is the same is said once, in a fold."""
 
@@ -184,7 +175,6 @@ def test_what_differs_is_short_and_in_full_below(tmp_path):
     assert "make tsbs EXPERIMENT=experiments/local.yml BLOCKS=6 'SET=workload.scale=9 design.seed=2'\n" in found
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_marks_follow_the_metrics_direction(tmp_path):
     """More of what should be less is worse; below the threshold it is negligible; digits follow the interval."""
     factors = {"candidate": {"rate": 1.2, "service": 1.25, "bytes": 1.02, "rss": 1.3}}
@@ -195,7 +185,6 @@ def test_marks_follow_the_metrics_direction(tmp_path):
     assert "I.e. v1.133.0 was 20.0 % faster" in found
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_failures_are_sentences(tmp_path):
     """A crash, a failed check, an answer that differed and a spoilt block are told; the report is made all the same."""
     run = made(
@@ -216,7 +205,6 @@ def test_failures_are_sentences(tmp_path):
     assert comment.main(run).splitlines()[2].split("): ")[1].startswith("**✗ a check failed**: ")
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_others(tmp_path):
     """Of two such, whose first types differ, no type is in every block: means are drawn of the whole blocks."""
 
@@ -237,11 +225,10 @@ def test_blocks_that_failed_at_their_first_query_type_leave_the_picture_of_the_o
 
     run = made(tmp_path, died, blocks=8)
     assert "over 6 valid blocks of 8" in text(run)
-    drawn = values_of(open_source(run), "duel_typical_ms", "geomean", "")
-    assert set(drawn["block"]) == {0, 3, 4, 5, 6, 7, 8}
+    values = values_of(open_source(run), "duel_typical_ms", "geomean", "")
+    assert set(values["block"]) == {0, 3, 4, 5, 6, 7, 8}
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_that_all_blocks_failed_is_an_answer(tmp_path):
     """The first screen and the comment say of what."""
     died = dict.fromkeys((1, 2), ("candidate", "solo", "it died <x>"))
@@ -250,7 +237,6 @@ def test_that_all_blocks_failed_is_an_answer(tmp_path):
         assert ": ? nothing was measured (block 1: candidate failed: it died &lt;x&gt;)" in said
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_counters_that_do_not_scatter_have_moved_as_well(tmp_path):
     """From none to some, which is no percent, and by the same in every block, which has no interval."""
 
@@ -269,7 +255,6 @@ def test_counters_that_do_not_scatter_have_moved_as_well(tmp_path):
     assert "Index searches a query 3 → 6 searches (+100 %)" in moved
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_an_estimate_of_nothing_is_a_sentence(tmp_path):
     """Both loads take the same time: nobody says that one was slower."""
 
@@ -288,7 +273,6 @@ def test_a_terminal_shows_what_markdown_means():
     assert report.plain(said) == "a*b_c [::1] <nil> & $5 is x"
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_killed_run_has_a_report(tmp_path, capsys):
     """After one block there is a report that says how far it came."""
 
@@ -303,7 +287,6 @@ def test_a_killed_run_has_a_report(tmp_path, capsys):
     assert "1 valid of 6" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_blocks_on_kept_data_lack_no_check_of_a_load(tmp_path):
     """With `reload: once` the first block loads, and one before which the data were lost: no other owes its checks."""
 
@@ -341,7 +324,6 @@ def test_only_a_warmup_block(tmp_path):
     assert "![" not in found
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_missing_host_and_builds_are_left_out(tmp_path):
     """What was not recorded is not invented."""
 
@@ -359,14 +341,12 @@ def test_report_before_compare_is_a_sentence(tmp_path):
         report.main(run)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_spare_block_that_was_not_needed_lacks_nothing(tmp_path):
     """It is in the plan, was not run, and no check of it is missing."""
     found = text(made(tmp_path, blocks=8, spare_blocks=2))
     assert re.search(r"Checked (\d+) of \1, none failed", found)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_where_the_noise_is_has_advice(tmp_path):
     """An inconclusive row says whether longer phases or more blocks help, and what that costs."""
     found = text(made(tmp_path, exchanges=40, within=0.15, between=0.0, noise=0.03, factors={}))
@@ -375,7 +355,6 @@ def test_where_the_noise_is_has_advice(tmp_path):
     assert re.search(r"Ingestion rate .*BLOCKS=\d+", table)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_sittings_that_scatter_ask_for_more_of_them(tmp_path):
     """The spread has three levels, and what would help most is the largest of them."""
     found = text(made(tmp_path, exchanges=200, within=0.01, sitting=0.08, between=0.0, factors={}))
@@ -384,7 +363,6 @@ def test_sittings_that_scatter_ask_for_more_of_them(tmp_path):
     assert "between the exchanges of a block, between its sittings, and between blocks" in found
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     """design.load: duel: ingestion in turn answers, and the large load is told with its rate."""
     found = text(made(tmp_path, load="duel", alone_s=20.0))
@@ -399,7 +377,6 @@ def test_loads_in_turn_have_one_load_alone_that_is_not_judged(tmp_path):
     assert "load rate over time" not in text(made(tmp_path / "other", load="duel")).split("Left out, since")[-1]
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_places_and_the_environment_are_told(tmp_path):
     """In a sentence each; where nobody can read frames, that is said."""
 
@@ -415,7 +392,6 @@ def test_places_and_the_environment_are_told(tmp_path):
     assert "where it lay in memory cannot be read here." in text(made(tmp_path / "unknown", unknown))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_many_candidates_have_a_table_each(tmp_path):
     """With its evidence; few candidates have an answer each, many share one."""
     for count, answers in ((2, 2), (4, 1)):
@@ -433,7 +409,6 @@ NEW = {
 }
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_metric_is_in_the_report_once_the_registry_has_it(tmp_path, monkeypatch):
     """A row of its phase, a column of query types, a counter beside what a verdict confirms: a line in the registry."""
     run = compared(tmp_path)
@@ -467,7 +442,6 @@ def of_others(source, pictures):
 """
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
     """It stands where it says, with tables of the registry, and in the reports that it names."""
     run = made(tmp_path)
@@ -481,7 +455,6 @@ def test_a_section_is_in_the_report_once_a_module_has_it(tmp_path, monkeypatch):
     assert "| Drain time after the load " in text(run).partition("## Settling")[2].partition("\n## ")[0]
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_without_a_duel_the_closed_loop_has_the_shift(tmp_path):
     """One build with other flags, alone only: the shift at each percentile in ms, the difference within blocks."""
 
@@ -662,7 +635,6 @@ def test_the_interval_that_decided_is_the_one_shown():
     assert numbers.interval(wide | {"verdict": "regression"}) == "-0.9 to +2.2"
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_what_leaves_zero_without_a_verdict_is_not_confirmed(tmp_path):
     """By its adjusted p: in the table, the sentence and the first line; and nobody says that it was slower."""
     run = compared(tmp_path)
@@ -682,7 +654,7 @@ def test_what_leaves_zero_without_a_verdict_is_not_confirmed(tmp_path):
 
 def test_rows_have_one_order_and_one_name(tmp_path, capsys):
     """Those of the terminal's table, of the picture, of the lines below the answer, and of the tables further down."""
-    run = made(tmp_path)
+    run = drawn(tmp_path)
     report.print_summary(run)
     table, lines = capsys.readouterr().out.split("──\n")[1].split("\n\n")[:2]
     first, rest = text(run).split("\n## ", 1)
@@ -690,8 +662,8 @@ def test_rows_have_one_order_and_one_name(tmp_path, capsys):
     assert named[0] == "Query time, all types"
     assert [line[2:].split(":")[0] for line in lines.splitlines() if line[1] == " "] == named
     assert [line.split("  ")[0] for line in table.splitlines()][: len(named)] == named
-    drawn = (run / "plots/change.svg").read_text()
-    places = [drawn.index(f"<!-- {name} -->") for name in named]
+    picture = (run / "plots/change.svg").read_text()
+    places = [picture.index(f"<!-- {name} -->") for name in named]
     assert sorted(places) == places
     assert all(f"| {name} " in rest or "all types" in name for name in named)
 

@@ -65,6 +65,7 @@ def test_what_grows_is_found_and_what_does_not_grow_is_not():
     assert next(soak.slopes(windows(6, 1e6, limit=None))).reached_h is None
 
 
+@pytest.mark.long
 def test_intervals_hold_what_they_promise():
     """Of 200 soaks without a slope few are said to have one, though each window is much like the one before."""
     wrong = sum(next(soak.slopes(windows(6, 0, seed=seed))).verdict != "none" for seed in range(200))

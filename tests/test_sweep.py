@@ -15,6 +15,7 @@ import sweeps
 from asking import written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reports import drawing
 
 from plots import comment, exports, report
 from plots.sections import sweep as sections_sweep
@@ -282,7 +283,8 @@ def run(tmp_path_factory):
     run = sweeps.write(tmp_path_factory.mktemp("sweep"), written_cells, spec)
     tidy.main(run)
     compare.main(run)
-    report.main(run)
+    with drawing():
+        report.main(run)
     return run
 
 

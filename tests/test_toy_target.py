@@ -65,7 +65,7 @@ def test_what_it_cannot_do_is_refused(tmp_path, monkeypatch):
 @pytest.mark.xdist_group("real")
 def test_the_page_is_followed_to_a_report(tmp_path):
     """Every file is saved, every command is typed: the toy is loaded, asked in turn, and reported like any database."""
-    checkout = Checkout(tmp_path / "checkout")
+    checkout = Checkout(tmp_path / "checkout", ansible=False)
     save(checkout.path)
     settings = f"SET=host.port={free_port()} {QUIET}"
     for line in COMMANDS.splitlines():

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from checkout import BUILDS, PROJECT, QUIET, share
 from fakeproject import free_port
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
 
@@ -20,16 +23,37 @@ def said(command, **more):
     return done.stdout
 
 
+def depended(names, found):
+    """Add the distributions of .venv with these names to those that are found, and all that they depend on."""
+    for name in set(map(canonicalize_name, names)) - set(found):
+        found[name] = metadata.distribution(name)
+        asked = map(Requirement, found[name].requires or ())
+        depended([one.name for one in asked if not one.marker or one.marker.evaluate({"extra": ""})], found)
+    return found.values()
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Return the programs of an environment that has the wheel and what it depends on."""
+    """Return the programs of an environment that has the wheel and what it depends on.
+
+    To install that again would take a minute, so the files of .venv are linked.
+    """
     home = tmp_path_factory.mktemp("wheel")
     pip = ("-m", "pip", "--quiet", "--disable-pip-version-check")
     said([sys.executable, *pip, "wheel", "--no-deps", "--wheel-dir", home, PROJECT])
     said([sys.executable, "-m", "venv", home / "venv"])
+    programs = home / "venv/bin"
     (wheel,) = home.glob("*.whl")
-    said([home / "venv/bin/python", *pip, "install", wheel])
-    return home / "venv/bin"
+    said([programs / "python", *pip, "install", "--no-deps", wheel])
+    (packages,) = home.glob("venv/lib/python*/site-packages")
+    (ours,) = metadata.distributions(name="tsduel", path=[str(packages)])
+    needed = depended([Requirement(line).name for line in ours.requires], {})
+    linked = {one.locate_file(file.parts[0]) for one in needed for file in one.files}
+    for path in linked:
+        if path.name not in {"..", "__pycache__"}:
+            (packages / path.name).symlink_to(path)
+    (programs / "ansible-playbook").symlink_to(PROJECT / ".venv/bin/ansible-playbook")
+    return programs
 
 
 def test_an_installed_tsduel_runs_the_smoke_experiment_from_an_empty_directory(installed, tmp_path):

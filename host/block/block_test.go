@@ -382,7 +382,6 @@ func TestMisbehaviour(t *testing.T) {
 			if c.change != nil {
 				c.change(spec.Plan)
 			}
-			begin := time.Now()
 			b := run(t, spec)
 			if len(b.Failures) != 1 || b.Status != record.Failed {
 				t.Fatalf("%s: %+v", b.Status, b.Failures)
@@ -391,9 +390,6 @@ func TestMisbehaviour(t *testing.T) {
 			if f.Variant != "candidate" || f.Part != record.Solo || f.Phase != c.phase ||
 				!strings.Contains(f.Message, c.sentence) || strings.Contains(f.Message, ".partial") {
 				t.Errorf("%+v", f)
-			}
-			if took := time.Since(begin); took > 100*time.Second {
-				t.Errorf("took %v", took)
 			}
 			// The baseline, whose turn would have come, is not tried.
 			if _, tried := b.Solo["baseline"]; tried {
@@ -508,22 +504,32 @@ func TestReloadOnce(t *testing.T) {
 	}
 }
 
-// A block that is interrupted ends at once, leaves nothing, and has no record.
+// A block that is interrupted ends without waiting for what it has started, leaves nothing, and has no record.
 func TestInterrupted(t *testing.T) {
-	for _, moment := range []time.Duration{50 * time.Millisecond, 2 * time.Second, 2600 * time.Millisecond} {
-		spec, _ := fakes(t)
-		t.Setenv("FAKE_LOAD_S", "2")
-		spec.Row.Order = []string{"baseline", "candidate"}
-		ctx, cancel := context.WithTimeout(t.Context(), moment)
-		begin := time.Now()
-		if b, err := Run(ctx, spec); b != nil || err == nil {
-			t.Errorf("%v %v", b, err)
-		}
-		cancel()
-		if took := time.Since(begin) - moment; took > 30*time.Second {
-			t.Errorf("took %v", took)
-		}
-		nothingLeft(t, spec)
+	for _, phase := range []string{"start", "load", "query"} {
+		t.Run(phase, func(t *testing.T) {
+			spec, _ := fakes(t)
+			does(spec, "baseline", "hang-query")
+			if phase == "load" {
+				t.Setenv("FAKE_LOAD_S", "86400")
+			}
+			spec.Plan.Watchdog.LoadStallS, spec.Plan.Watchdog.QueryStallS = 86400, 86400
+			spec.Row.Order = []string{"baseline", "candidate"}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				defer cancel()
+				for begun := []byte(`"phase":"` + phase + `"`); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+					if events, _ := os.ReadFile(filepath.Join(spec.Raw, "events.jsonl")); bytes.Contains(events, begun) {
+						return
+					}
+				}
+			}()
+			if b, err := Run(ctx, spec); b != nil || err == nil {
+				t.Errorf("%v %v", b, err)
+			}
+			cancel()
+			nothingLeft(t, spec)
+		})
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"tsduel/host/machine"
 	"tsduel/host/record"
@@ -111,10 +110,9 @@ func TestComponentsMisbehave(t *testing.T) {
 			if c.change != nil {
 				c.change(spec.Plan)
 			}
-			begin := time.Now()
 			b := run(t, spec)
-			if len(b.Failures) != 1 || time.Since(begin) > 100*time.Second {
-				t.Fatalf("%v: %+v", time.Since(begin), b.Failures)
+			if len(b.Failures) != 1 {
+				t.Fatalf("%+v", b.Failures)
 			}
 			if f := b.Failures[0]; f.Variant != "candidate" || f.Part != c.part || f.Phase != c.phase ||
 				!strings.Contains(f.Message, c.sentence) {

@@ -256,7 +256,7 @@ func TestOneOfTwoLoadersFails(t *testing.T) {
 	for sentence, damage := range map[string]func(*testing.T, *record.Spec){
 		"the loader on host3 ended with exit code 1": func(t *testing.T, spec *record.Spec) {
 			spec.Workload.Groups[1].FeedPath = filepath.Join(spec.RunDir, "none")
-			t.Setenv("FAKE_LOAD_S", "120")
+			t.Setenv("FAKE_LOAD_S", "86400") // far longer than a test may take
 		},
 		"the loaders of 2 clients say they sent 478 samples together, and the plan has 480": func(t *testing.T,
 			_ *record.Spec) {
@@ -268,11 +268,9 @@ func TestOneOfTwoLoadersFails(t *testing.T) {
 			groups(t, &spec)
 			apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
 			damage(t, &spec)
-			begin := time.Now()
 			b := run(t, spec)
-			if len(b.Failures) != 1 || b.Failures[0].Phase != "load" || !strings.Contains(b.Failures[0].Message, sentence) ||
-				time.Since(begin) > 100*time.Second {
-				t.Errorf("%+v after %v", b.Failures, time.Since(begin))
+			if len(b.Failures) != 1 || b.Failures[0].Phase != "load" || !strings.Contains(b.Failures[0].Message, sentence) {
+				t.Errorf("%+v", b.Failures)
 			}
 		})
 	}
@@ -283,7 +281,7 @@ func TestClientLostInALoad(t *testing.T) {
 	spec, _ := fakes(t)
 	spec.Row.Order = []string{"candidate", "baseline"}
 	groups(t, &spec)
-	t.Setenv("FAKE_LOAD_S", "120")
+	t.Setenv("FAKE_LOAD_S", "86400") // far longer than a test may take
 	dies := apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
 	go func() {
 		for { // until both have begun
@@ -294,9 +292,7 @@ func TestClientLostInALoad(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	begin := time.Now()
-	if b, err := Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), " does not answer any more") ||
-		time.Since(begin) > 100*time.Second {
+	if b, err := Run(t.Context(), spec); err == nil || !strings.Contains(err.Error(), " does not answer any more") {
 		t.Errorf("%v %+v", err, b)
 	}
 	nothingLeft(t, spec)
