@@ -312,7 +312,7 @@ def test_requests_that_never_change_are_written_once(tmp_path):
 
 def dumped(**fields):
     """Return what the agent says of a dump."""
-    of = {"key": "k", "format": "json", "lines": 9, "samples": 90, "series": 30}
+    of = {"key": "k", "format": "json", "plain": False, "lines": 9, "samples": 90, "series": 30, "labels": {}}
     of |= {"duplicates": 0, "late": 0, "numberless": 0}
     times = {"start_ms": 1749513600000, "end_ms": 1749517200500}
     return dump.Dump("d.gz", names=("up",), **of | times | fields)
@@ -320,7 +320,7 @@ def dumped(**fields):
 
 def refused_dump(found, target=TARGET, flags=(), against=(), **how):
     """Return the sentences that a dump is refused with."""
-    return list(found.refused(target, list(flags), list(against), **{"in_turn": True, "own_queries": True} | how))
+    return list(found.refused(target, list(flags), list(against), **{"own_queries": True} | how))
 
 
 def test_a_dump_decides_the_window_and_says_what_is_double():
@@ -331,28 +331,28 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
     }  # fmt: skip
     assert found.told.startswith("d.gz: 90 samples of 30 series in 9 lines (json); 2 duplicates, 1 sample older than")
     assert dumped(numberless=1).told.endswith("(json); 1 value like NaN, which no database keeps")
-    counted, targets = found.planned(TARGET)
-    assert (counted["lines"], counted["samples"], counted["data"][0].key) == (9, 90, "k")
-    assert targets["victoriametrics"].write_path == "/api/v1/import"
+    counted, target = found.planned(TARGET)
+    assert (counted["lines"], counted["samples"], counted["data"][0].key, counted["loader"]) == (9, 90, "k", "own")
+    assert (target.data_format, target.write_path) == ("json", "/api/v1/import")
 
 
 def test_a_dump_that_a_database_does_not_keep_is_refused():
     """In the future, or before its retention; without the flag the adapter keeps a hundred years."""
     assert refused_dump(dumped()) == []
     (future,) = refused_dump(dumped(end_ms=4102444800000))
-    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps"
+    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future: nobody keeps these"
     (old,) = refused_dump(dumped(), flags=["-retentionPeriod=1d"])
     assert "samples from 2025-06-10T00:00:00Z on lie outside -retentionPeriod=1d, which keeps those from " in old
     assert refused_dump(dumped(), flags=["-retentionPeriod=100y"]) == []
 
 
 def test_what_a_dump_does_not_go_with_is_refused_in_a_sentence():
-    """Another format than the database takes, a load of each alone, TSBS's queries, mixed."""
+    """Another format than the database takes, TSBS's queries, another kind of TSBS's data."""
     (fault,) = refused_dump(dumped(), target=databases()["influxdb"].target)
     assert fault == "workload.file: influxdb does not take lines of the format json; allowed: influx"
-    faults = refused_dump(dumped(), against=["mixed"], in_turn=False, own_queries=False)
+    faults = refused_dump(dumped(), against=["hosts"], own_queries=False)
     assert [fault.rpartition(": ")[2] for fault in faults] == [
-        "leave out mixed", "duel", "give your own (queries.file, log or rules)"
+        "leave out hosts", "give your own (queries.file, log or rules)"
     ]  # fmt: skip
 
 

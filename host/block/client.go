@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -129,9 +130,24 @@ type loader struct {
 	err            error
 }
 
+// samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
+func (v *variant) samplesOf(file string, lines int64) (int64, error) {
+	w := v.Plan.Workload
+	if w.Told == "" || lines == w.Lines {
+		return lines * w.Samples / max(1, w.Lines), nil
+	}
+	return formats.Count(file, v.target.DataFormat, lines)
+}
+
+// ownLoader is the command of the loader of lines that TSBS's loader cannot send; a test has another.
+var ownLoader = func() ([]string, error) {
+	self, err := os.Executable()
+	return []string{self, "load"}, err
+}
+
 // loaders prepares one loader a file, and holds it. Kill has to be called, also after an error.
-func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
-	l := &loaders{ended: make(chan struct{})}
+func (a *alone) loaders(files []record.DataFile) (l *loaders, err error) {
+	l = &loaders{ended: make(chan struct{})}
 	for _, data := range files {
 		next := &loader{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load")}
 		if data.Host != "" {
@@ -140,7 +156,6 @@ func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
 		next.remote = next.prefix
 		if remote, ok := a.hosts[data.Host].(*machine.There); ok {
 			next.on, next.remote = remote, filepath.Join(a.dataDir("logs", a.Name), filepath.Base(next.prefix))
-			var err error
 			if _, next.ahead, err = remote.Clock(clockQuestions); err != nil {
 				return l, err
 			}
@@ -154,7 +169,15 @@ func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
 		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
-		held := machine.Held{Command: a.written().command(call), Feed: feed, Out: next.remote + ".csv",
+		command := a.written().command(call)
+		if w.Loader == "own" {
+			if command.Argv, err = ownLoader(); err != nil {
+				return l, err
+			}
+			command.Env = append(command.Env, "LOAD_FORMAT="+a.target.DataFormat, "LOAD_PATH="+a.target.WritePath,
+				fmt.Sprintf("LOAD_TIMEOUT_S=%g", a.Plan.Watchdog.LoadStallS))
+		}
+		held := machine.Held{Command: command, Feed: feed, Out: next.remote + ".csv",
 			Complaints: next.remote + ".stderr"}
 		if err := next.on.Hold(held, &next.pid); err != nil {
 			return l, err

@@ -321,7 +321,7 @@ type Compared struct {
 	Why   string `json:"why"`
 }
 
-// WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
+// WorkloadPlan: The data, counted; `told`: what the user's own data have, in a sentence.
 type WorkloadPlan struct {
 	File           string     `json:"file"`
 	Shape          *Shape     `json:"shape"`
@@ -337,6 +337,7 @@ type WorkloadPlan struct {
 	Churn          *Churn     `json:"churn"`
 	SoloScale      *int       `json:"solo_scale"`
 	Told           string     `json:"told"`
+	Loader         string     `json:"loader"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
 	Samples        int64      `json:"samples"`
