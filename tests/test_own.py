@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests import plans
+from tests import owndump, plans
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Queries
 from tsduel.core.sections import QuerySettings, Shape, WorkloadAsked
@@ -318,6 +318,13 @@ def dumped(**fields):
     return dump.Dump("d.gz", names=("up",), **of | times | fields)
 
 
+def test_the_example_of_a_dump_can_be_written_again():
+    """`python -m tests.owndump` writes what is in the checkout, in under 60 kB."""
+    packed = owndump.PATH.read_bytes()
+    assert gzip.decompress(packed).decode() == "".join(owndump.lines())
+    assert len(packed) < 60_000
+
+
 def refused_dump(found, target=TARGET, flags=(), against=(), **how):
     """Return the sentences that a dump is refused with."""
     return list(found.refused(target, list(flags), list(against), **{"own_queries": True} | how))
@@ -340,7 +347,7 @@ def test_a_dump_that_a_database_does_not_keep_is_refused():
     """In the future, or before its retention; without the flag the adapter keeps a hundred years."""
     assert refused_dump(dumped()) == []
     (future,) = refused_dump(dumped(end_ms=4102444800000))
-    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future: nobody keeps these"
+    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps"
     (old,) = refused_dump(dumped(), flags=["-retentionPeriod=1d"])
     assert "samples from 2025-06-10T00:00:00Z on lie outside -retentionPeriod=1d, which keeps those from " in old
     assert refused_dump(dumped(), flags=["-retentionPeriod=100y"]) == []
