@@ -161,7 +161,7 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 		return err
 	}
 	if code != 0 || data.entries != j.entries {
-		return record.FailedError("%d %s of data were written instead of %d (exit code %d)%s; nothing was kept",
+		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept",
 			data.entries, shape.unit, j.entries, code, firstError(complaints, data.last()))
 	}
 	sum, err := frameChecksum(partial)

@@ -79,7 +79,7 @@ class Dump:
         """The data in a sentence."""
         extra = [
             number_of(count, what)
-            for count, what in ((self.duplicates, "duplicate"), (self.late, "sample older than one before it"))
+            for count, what in ((self.duplicates, "duplicate"), (self.late, "out-of-order sample"))
             if count
         ]
         return (
@@ -130,14 +130,18 @@ class Dump:
         if (last_ms := self.end_ms + more_s * 1000) > now_ms + AHEAD_MS:
             later = " with those that continue them" if more_s else ""
             return (
-                f"{self.path}: samples up to {_written(last_ms // 1000)}{later} lie in the future, which nobody keeps"
+                f"{self.path}: samples up to {_written(last_ms // 1000)}{later} lie in the future, which nobody "
+                "keeps: give them older times"
             )
         for flag in flags:
             if match := _RETENTION.fullmatch(flag):
                 begin_ms = now_ms - float(match[1]) * _UNITS_MS[match[2]]
                 if self.start_ms < begin_ms:
                     first, kept = _written(self.start_ms // 1000), _written(int(begin_ms // 1000))
-                    return f"{self.path}: samples from {first} on lie outside {flag}, which keeps those from {kept} on"
+                    return (
+                        f"{self.path}: samples from {first} on lie outside {flag}, which keeps those from {kept} on: "
+                        "give a longer one in flags, or newer data"
+                    )
         return ""
 
 
@@ -224,7 +228,7 @@ def _known(verb: str, word: str, identity: str, path: str, feed: Sequence[str] =
 
 def _go(module: str) -> list[str]:
     """Return the command that runs a program of a module of ours, which Go builds if it has changed."""
-    run = ("go", "run", "-C", str(PROJECT / module), "-mod=readonly")
+    run = ("env", "CGO_ENABLED=0", "go", "run", "-C", str(PROJECT / module), "-mod=readonly")
     return [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", *run]
 
 

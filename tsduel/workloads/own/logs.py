@@ -18,7 +18,6 @@ from tsduel.workloads.own.query import Asked, Query, Template, read_text, second
 
 MOST = 15
 """Queries of a log with a type of their own."""
-KINDS = ("topByCount", "topBySumDuration", "topByAvgDuration")
 PATHS = ("/api/v1/query", "/api/v1/query_range")
 _STEP_S = 60.0
 
@@ -44,8 +43,8 @@ def read(path: str) -> Asked:
     refused: Counter[str] = Counter()
     first: dict[str, int] = {}
     whole = _json(text)
-    if isinstance(whole, dict) and any(kind in whole for kind in KINDS):
-        found = list(_top(whole))
+    if isinstance(whole, dict) and (lists := [whole[kind] for kind in whole if kind.startswith("topBy")]):
+        found = list(_top(lists, path))
     else:
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
@@ -96,16 +95,21 @@ def _json(text: str) -> Any:
         return None
 
 
-def _top(whole: dict[str, Any]) -> Iterator[_Request]:
+def _top(lists: list[Any], path: str) -> Iterator[_Request]:
     """Yield VictoriaMetrics' top queries; a query is in several of its lists."""
     seen = set()
-    for kind in KINDS:
-        for entry in whole.get(kind) or []:
-            text, length_s = str(entry.get("query", "")), float(entry.get("timeRangeSeconds", 0))
-            if text and (text, length_s) not in seen:
-                seen.add((text, length_s))
-                step_s = max(1.0, length_s // 240)
-                yield _Request(1, text, float("nan"), length_s, step_s, max(1, int(entry.get("count", 1))))
+    for entry in (entry for entries in lists for entry in entries or ()):
+        try:
+            text, length_s = str(entry["query"]), float(entry.get("timeRangeSeconds", 0))
+            times = max(1, int(entry.get("count", 1)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise UserError(
+                f"{path}: an entry of its lists has no query, timeRangeSeconds and count, as VictoriaMetrics writes "
+                f"them: {str(entry)[:80]}; fetch /api/v1/status/top_queries again"
+            ) from None
+        if (text, length_s) not in seen:
+            seen.add((text, length_s))
+            yield _Request(1, text, float("nan"), length_s, max(1.0, length_s // 240), times)
 
 
 def _line(line: str, number: int) -> _Request:
@@ -118,7 +122,7 @@ def _line(line: str, number: int) -> _Request:
     if not isinstance(params, dict) or not params.get("query"):
         raise _RefusedError("it has no params.query, and is no line of Prometheus' query log")
     begin, end = _time(params.get("start")), _time(params.get("end"))
-    step_s = float(params.get("step") or 0)
+    step_s = _number(params.get("step") or 0)
     return _request(number, str(params["query"]), begin, end, step_s)
 
 
@@ -145,16 +149,20 @@ def _request(number: int, text: str, begin: float, end: float, step_s: float) ->
     return _Request(number, text, end, length_s, step_s or _STEP_S)
 
 
-def _number(text: str) -> float:
+def _number(value: Any) -> float:
     try:
-        return float(text)
-    except ValueError:
-        return seconds(text, "step")
+        return float(value)
+    except (TypeError, ValueError):
+        pass
+    try:
+        return seconds(value, "step")
+    except UserError:
+        raise _RefusedError(f"its step {str(value)[:40]!r} is no number of seconds, and no duration") from None
 
 
 def _time(value: object) -> float:
     """Return seconds since the epoch of RFC 3339 or a number; nan for nothing."""
-    if value in {None, ""}:
+    if value is None or value == "":
         return float("nan")
     try:
         return float(str(value))
