@@ -22,7 +22,7 @@ import (
 // Sink counts the samples of lines. Numberless are values like NaN and null, which no database keeps.
 type Sink struct {
 	Samples, Numberless int64
-	Each                func(Sample) error // nil: it only counts
+	Each                func(*Sample) error // nil: it only counts
 }
 
 // Sample is one sample; nothing of it is valid beyond the call that gets it.
@@ -62,7 +62,7 @@ func FormatOf(line []byte) string {
 	}
 	for _, format := range []string{"influx", "exposition"} {
 		parse, _ := Of(format)
-		untimed := func(s Sample) error { return s.timed() }
+		untimed := func(s *Sample) error { return s.timed() }
 		if err := parse(&Sink{Each: untimed}, line); err == nil || errors.Is(err, ErrUntimed) {
 			return format
 		}
@@ -102,14 +102,14 @@ func Count(path, format string, lines int64) (int64, error) {
 	return sink.Samples, nil
 }
 
-func (s Sample) timed() error {
+func (s *Sample) timed() error {
 	if s.MS <= 0 {
 		return ErrUntimed
 	}
 	return nil
 }
 
-func (to *Sink) add(s Sample) error {
+func (to *Sink) add(s *Sample) error {
 	to.Samples++
 	if to.Each == nil {
 		return nil
@@ -148,7 +148,7 @@ func influxed() Parser {
 		series := maphash.Bytes(seed, line[:end])
 		for _, field := range row.Fields {
 			s.Field, s.Series = field.Key, series^maphash.String(seed, field.Key)
-			if err := to.add(s); err != nil {
+			if err := to.add(&s); err != nil {
 				return err
 			}
 		}
@@ -200,7 +200,7 @@ func exposed() Parser {
 				}
 			}
 		}
-		return to.add(s)
+		return to.add(&s)
 	}
 }
 
@@ -247,7 +247,7 @@ func exported() Parser {
 				continue
 			}
 			s.MS = ms
-			if err := to.add(s); err != nil {
+			if err := to.add(&s); err != nil {
 				return err
 			}
 		}

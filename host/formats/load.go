@@ -39,8 +39,8 @@ func LoadOf(variable func(string) string) (l Load, err error) {
 		}
 		return n
 	}
-	l = Load{File: variable("LOAD_FILE"), Format: variable("LOAD_FORMAT"), URLs: strings.Split(variable("DB_WRITE_URL"), ","),
-		Path: variable("LOAD_PATH"), Results: variable("LOAD_RESULTS"), Workers: number("LOAD_WORKERS"),
+	l = Load{File: variable("LOAD_FILE"), Format: variable("LOAD_FORMAT"), Path: variable("LOAD_PATH"),
+		URLs: strings.Split(variable("DB_WRITE_URL"), ","), Results: variable("LOAD_RESULTS"), Workers: number("LOAD_WORKERS"),
 		Size: number("LOAD_BATCH_SIZE"), Timeout: time.Duration(number("LOAD_TIMEOUT_S")) * time.Second}
 	return l, err
 }
@@ -95,7 +95,8 @@ func (l Load) Run(ctx context.Context, out io.Writer) error {
 	return l.summary(out, took, samples.Load(), rows.Load())
 }
 
-func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Operation, samples, rows *atomic.Int64) error {
+func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Operation,
+	samples, rows *atomic.Int64) error {
 	parse, err := Of(l.Format)
 	if err != nil {
 		return err

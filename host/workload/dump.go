@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -104,12 +102,11 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 
 type dumpReader struct {
 	Dump
-	path    string
-	number  int64 // of the line
-	sink    formats.Sink
-	last    map[uint64]int64
-	names   map[string]bool
-	content [sha256.Size]byte
+	path   string
+	number int64 // of the line
+	sink   formats.Sink
+	last   map[uint64]int64
+	names  map[string]bool
 }
 
 func newReader(path string) *dumpReader {
@@ -138,8 +135,7 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		return err
 	}
 	defer packed.Close()
-	hash := sha256.New()
-	to := bufio.NewWriterSize(io.MultiWriter(packed, hash), 1<<20)
+	to := bufio.NewWriterSize(packed, 1<<20)
 	scanned := bufio.NewScanner(text)
 	scanned.Buffer(make([]byte, 1<<20), lineMost)
 	var parse formats.Parser
@@ -181,11 +177,7 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	if r.sink.Samples == 0 {
 		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)
 	}
-	if err := errors.Join(to.Flush(), packed.Close()); err != nil {
-		return err
-	}
-	hash.Sum(r.content[:0])
-	return nil
+	return errors.Join(to.Flush(), packed.Close())
 }
 
 // unpacked looks at the first bytes: gzip, zstd, or plain text.
@@ -201,7 +193,7 @@ func unpacked(in *bufio.Reader) (io.Reader, error) {
 }
 
 // add notes a sample.
-func (r *dumpReader) add(s formats.Sample) error {
+func (r *dumpReader) add(s *formats.Sample) error {
 	r.Start, r.End = min(r.Start, s.MS), max(r.End, s.MS)
 	last, known := r.last[s.Series]
 	switch {
@@ -221,7 +213,7 @@ func (r *dumpReader) add(s formats.Sample) error {
 }
 
 // describe keeps the name and the labels of a new series. The line's bytes are not kept.
-func (r *dumpReader) describe(s formats.Sample) {
+func (r *dumpReader) describe(s *formats.Sample) {
 	name := s.Metric
 	if s.Field != "" {
 		name += "_" + s.Field
@@ -240,10 +232,13 @@ func (r *dumpReader) describe(s formats.Sample) {
 	}
 }
 
-// publish puts the lines into the cache under the hash of format and content.
+// publish puts the lines into the cache under their hash: packed, since the same lines are packed alike.
 func (r *dumpReader) publish(partial, dir string) error {
-	identity := sha256.Sum256(append([]byte(r.Format+"\n"), r.content[:]...))
-	r.Key = hex.EncodeToString(identity[:8])
+	identity, _, err := sumOf(partial)
+	if err != nil {
+		return err
+	}
+	r.Key = identity[:16]
 	j := &job{path: filepath.Join(dir, r.Key, "data.zst"), entries: r.Lines}
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
 		return err
