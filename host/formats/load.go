@@ -40,8 +40,9 @@ func LoadOf(variable func(string) string) (l Load, err error) {
 		return n
 	}
 	l = Load{File: variable("LOAD_FILE"), Format: variable("LOAD_FORMAT"), Path: variable("LOAD_PATH"),
-		URLs: strings.Split(variable("DB_WRITE_URL"), ","), Results: variable("LOAD_RESULTS"), Workers: number("LOAD_WORKERS"),
-		Size: number("LOAD_BATCH_SIZE"), Timeout: time.Duration(number("LOAD_TIMEOUT_S")) * time.Second}
+		URLs: strings.Split(variable("DB_WRITE_URL"), ","), Results: variable("LOAD_RESULTS"),
+		Workers: number("LOAD_WORKERS"), Size: number("LOAD_BATCH_SIZE"),
+		Timeout: time.Duration(number("LOAD_TIMEOUT_S")) * time.Second}
 	return l, err
 }
 

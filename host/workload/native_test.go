@@ -40,7 +40,8 @@ func TestANativeExportIsReadAsLinesOfJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Format != "json" || d.Samples != 4 || d.Series != 2 || d.Lines != 2 || strings.Join(d.Names, "") != "queue_length" {
+		if d.Format != "json" || d.Samples != 4 || d.Series != 2 || d.Lines != 2 ||
+			strings.Join(d.Names, "") != "queue_length" {
 			t.Errorf("%+v", d)
 		}
 		var lines bytes.Buffer
