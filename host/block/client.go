@@ -142,7 +142,7 @@ func (v *variant) samplesOf(file string, lines int64) (int64, error) {
 // ownLoader is the command of the loader of lines that TSBS's loader cannot send; a test has another.
 var ownLoader = func() ([]string, error) {
 	self, err := os.Executable()
-	return []string{self, "load"}, err
+	return []string{"-c", `exec "$0" load`, self}, err // a held command is one of bash
 }
 
 // loaders prepares one loader a file, and holds it. Kill has to be called, also after an error.

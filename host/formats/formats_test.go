@@ -74,7 +74,8 @@ func TestTheFormatOfALineIsToldAndItsSamplesAreCounted(t *testing.T) {
 // The same series, fields and values, all of them later; what has no number stays as it is.
 func TestALineThatIsMovedIsTheSameLater(t *testing.T) {
 	coarse := strings.Replace(plain, "600000", "600", 1) // in seconds
-	for _, line := range []string{escaped, plain, coarse, text, seconds, traced, export} {
+	spaced := strings.NewReplacer(":[", ": [", ",17", ", 17").Replace(export)
+	for _, line := range []string{escaped, plain, coarse, text, seconds, traced, export, spaced} {
 		format := FormatOf([]byte(line))
 		moved, err := Moved(nil, []byte(line), format, 7_000)
 		if err != nil {

@@ -3,6 +3,7 @@ package formats
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strconv"
 
 	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/prometheus"
@@ -61,14 +62,16 @@ func movedText(to, line []byte, ms int64) ([]byte, error) {
 	return strconv.AppendInt(to, row.Timestamp+ms, 10), nil
 }
 
+// In a label the quotes have a backslash each.
+var timesOfJSON = regexp.MustCompile(`"timestamps"\s*:\s*\[([^\]]*)\]`)
+
 func movedJSON(to, line []byte, ms int64) ([]byte, error) {
-	begin, times, _ := bytes.Cut(line, []byte(`"timestamps":[`))
-	times, rest, closed := bytes.Cut(times, []byte{']'})
-	if !closed {
+	at := timesOfJSON.FindSubmatchIndex(line)
+	if at == nil {
 		return to, fmt.Errorf("no \"timestamps\":[ in %.100s", line)
 	}
-	to = append(append(to, begin...), `"timestamps":[`...)
-	for i, text := range bytes.Split(times, []byte{','}) {
+	to = append(to, line[:at[2]]...)
+	for i, text := range bytes.Split(line[at[2]:at[3]], []byte{','}) {
 		at, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 		if err != nil {
 			return to, err
@@ -78,5 +81,5 @@ func movedJSON(to, line []byte, ms int64) ([]byte, error) {
 		}
 		to = strconv.AppendInt(to, at+ms, 10)
 	}
-	return append(append(to, ']'), rest...), nil
+	return append(to, line[at[3]:]...), nil
 }
