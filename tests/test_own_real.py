@@ -177,7 +177,9 @@ def test_own_queries_have_profiles_and_a_capacity(block, project):
     """Of the part that asks them; the ladder's rates ask the mix."""
     ladder = {"rates": [5, 10], "seconds": 1, "within_ms": 1000}
     record = block("dashboard", capacity=ladder, profile=["cpu"], duel={"seconds": 0.2})
-    assert all(len(record["capacity"][name]["phases"]) == 2 for name in ("baseline", "candidate"))
+    for name in ("baseline", "candidate"):
+        (stream,) = record["capacity"][name]["phases"][0]["streams"]
+        assert stream["failed"] == 0 < stream["answered"]
     kept = json.loads((project.run_dir / "raw/host1/profiles/profiles.json").read_text())
     assert {("baseline", "cpu"), ("candidate", "cpu")} <= {(of["variant"], of["kind"]) for of in kept["profiles"]}
 

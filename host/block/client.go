@@ -139,15 +139,9 @@ func (v *variant) samplesOf(file string, lines int64) (int64, error) {
 	return formats.Count(file, v.target.DataFormat, lines)
 }
 
-// ownLoader is the command of the loader of lines that TSBS's loader cannot send; a test has another.
-var ownLoader = func() ([]string, error) {
-	self, err := os.Executable()
-	return []string{"-c", `exec "$0" load`, self}, err // a held command is one of bash
-}
-
 // loaders prepares one loader a file, and holds it. Kill has to be called, also after an error.
-func (a *alone) loaders(files []record.DataFile) (l *loaders, err error) {
-	l = &loaders{ended: make(chan struct{})}
+func (a *alone) loaders(files []record.DataFile) (*loaders, error) {
+	l := &loaders{ended: make(chan struct{})}
 	for _, data := range files {
 		next := &loader{host: data.Host, on: a.hosts[""], prefix: filepath.Join(a.dir, "load")}
 		if data.Host != "" {
@@ -156,6 +150,7 @@ func (a *alone) loaders(files []record.DataFile) (l *loaders, err error) {
 		next.remote = next.prefix
 		if remote, ok := a.hosts[data.Host].(*machine.There); ok {
 			next.on, next.remote = remote, filepath.Join(a.dataDir("logs", a.Name), filepath.Base(next.prefix))
+			var err error
 			if _, next.ahead, err = remote.Clock(clockQuestions); err != nil {
 				return l, err
 			}
@@ -170,10 +165,12 @@ func (a *alone) loaders(files []record.DataFile) (l *loaders, err error) {
 			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
 		command := a.written().command(call)
-		if w.Loader == "own" {
-			if command.Argv, err = ownLoader(); err != nil {
+		if w.Loader == "own" { // TSBS's cannot send these lines
+			self, err := os.Executable()
+			if err != nil {
 				return l, err
 			}
+			command.Argv = []string{"-c", `exec "$0" load`, self} // a held command is one of bash
 			command.Env = append(command.Env, "LOAD_FORMAT="+a.target.DataFormat, "LOAD_PATH="+a.target.WritePath,
 				fmt.Sprintf("LOAD_TIMEOUT_S=%g", a.Plan.Watchdog.LoadStallS))
 		}
