@@ -429,6 +429,10 @@ def test_what_a_dump_does_not_go_with_is_refused_in_a_sentence():
     """Another format than the database takes, TSBS's queries, another kind of TSBS's data."""
     (fault,) = refused_dump(dumped(), target=databases()["influxdb"].target)
     assert fault == "workload.file: influxdb does not take lines of the format json; allowed: influx"
+    (fault,) = refused_dump(dumped(), target=databases()["victoriametrics-cluster"].target)
+    assert fault.endswith("does not take lines of the format json; allowed: influx")
+    (fault,) = refused_dump(dumped(format="influx", plain=True), target=databases()["prometheus"].target)
+    assert fault == "workload.file: prometheus does not take lines of the format influx; allowed: none"
     faults = refused_dump(dumped(), against=["hosts"], own_queries=False)
     assert [fault.rpartition(": ")[2] for fault in faults] == [
         "leave out hosts", "give your own (queries.file, log or rules)"
