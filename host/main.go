@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"tsduel/host/block"
+	"tsduel/host/formats"
 	"tsduel/host/gobench"
 	"tsduel/host/noise"
 	"tsduel/host/proc"
@@ -34,6 +35,7 @@ var errUsage = record.UserError("%s", `usage: tsduel-host COMMAND
     lend: have this machine run components, as HOST, for the driver of a run on another
   stop RUN_DIR HOST PID            ask the driver of a run to stop: after the block that is running, asked again at once
   dump FILE CACHE                  read a user's data (- is stdin) into the cache, and print what it has
+  load                             load the user's data, as the verb load of an adapter
   get [--timeout SECONDS] URL      print what a server answers
   expvar [--timeout SECONDS] URL   the same of Go's expvar JSON, as exposition text
   describe DIR                     print what this machine is, with the disk of DIR`)
@@ -110,6 +112,12 @@ func command(ctx context.Context, args []string) (code int, err error) {
 			return 0, err
 		}
 		return 0, json.NewEncoder(os.Stdout).Encode(dump)
+	case name == "load" && len(args) == 0:
+		load, err := formats.LoadOf(os.Getenv)
+		if err != nil {
+			return 0, err
+		}
+		return 0, load.Run(ctx, os.Stdout)
 	case name == "get" || name == "expvar":
 		return 0, get(ctx, name, args)
 	case name == "describe" && len(args) == 1:

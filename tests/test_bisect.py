@@ -176,6 +176,10 @@ def test_what_is_followed():
         ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "a, b"}, "TYPE: unknown query type 'a, b'; allowed: single-groupby-1-1-1"),
         ({"GOOD": "a", "BAD": "b", "TYPE": "cpu-max-all-32-24"}, "queries.types: cpu-max-all-32-24 reads 24 h"),
+        (
+            {"GOOD": "a", "BAD": "b", "EXPERIMENT": "experiments/own-dashboard.yml", "TYPE": "cpu-max-all-8"},
+            "TYPE: unknown query 'cpu-max-all-8'; allowed: mix, busy-cpu, one-host",
+        ),
         ({"GOOD": "a", "BAD": "b", "ROLE": "vmauth"}, "ROLE: has no effect: no variant of this experiment is a list"),
         ({"GOOD": "a", "BAD": "b", "EXPERIMENT": "experiments/scaling.yml"}, "scaling.yml is a sweep, and one setting"),
     ],
@@ -417,6 +421,14 @@ def test_ingestion_is_followed_in_turn(search, capsys):
     ):
         search.given = begun | given
         assert search.step(capsys)["SET"].split()[-1] == f"design.thresholds.{metric}"
+
+
+def test_the_users_own_queries_are_followed_by_their_names(search, capsys):
+    """All are asked, as in any run: TYPE says which row of the report is followed."""
+    search.given |= {"EXPERIMENT": "experiments/own-dashboard.yml", "METRIC": "time", "TYPE": "mix"}
+    assert search.step(capsys)["SET"] == "host.port=18400 design.thresholds.duel_typical_ms=2"
+    begun = Bisection.load(search.results / "bisect/s")
+    assert (begun.followed.metric, begun.followed.query_type) == ("duel_typical_ms", "mix")
 
 
 def test_the_revisions_of_a_component_are_searched(search, capsys):

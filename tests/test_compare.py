@@ -416,3 +416,12 @@ def test_every_candidate_against_the_baseline(tmp_path):
     both = [(row["p_adj"], first[name]["p_adj"]) for name, row in alone.items() if row["p_adj"]]
     assert all(float(one) <= float(joint) + 1e-12 for one, joint in both)
     assert any(float(one) < float(joint) for one, joint in both)
+
+
+def test_a_mix_of_the_users_queries_is_what_is_judged_of_all_types(tmp_path):
+    """Its figure stands for all in place of the geometric mean; each query keeps a row of its own."""
+    run = write(tmp_path, query_types=("mix", "busy"))
+    mixed = rows(run)
+    together, mix, busy = (mixed["duel_typical_ms", name]["change_pct"] for name in ("geomean", "mix", "busy"))
+    assert together == mix != busy
+    assert row_of(run, "duel_typical_ms", "geomean")["family"] == "primary"

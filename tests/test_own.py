@@ -6,12 +6,13 @@ import collections
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests import plans
+from tests import owndump, plans
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Queries
 from tsduel.core.sections import QuerySettings, Shape, WorkloadAsked
@@ -240,9 +241,36 @@ def test_victoriametrics_top_queries_are_a_log(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_query_log_of_rules_and_of_requests_by_path_is_read(tmp_path):
+    """A rule's evaluation has no request; steps may be durations; a proxy's line has its path between other words."""
+    rule = {"params": LOGGED["params"] | {"end": LOGGED["params"]["start"], "step": 0}, "ruleGroup": {"name": "cpu"}}
+    path = "/select/0/prometheus/api/v1/query_range?query=cpu_usage_idle&start=1762000000&end=1762003600&step=5m"
+    text = json.dumps(rule) + f'\n10.0.0.1 - - [01/Nov/2026] "GET {path} HTTP/1.1" 200 17\n'
+    found = {query.name: query.templates[0] for query in asked_of(tmp_path / "log", text, "log").queries}
+    assert found["log-sum-cpu_usage_user"].length_s == 0
+    assert (found["log-cpu_usage_idle"].length_s, found["log-cpu_usage_idle"].step_s) == (3600, 300)
+
+
+def test_lines_with_odd_values_are_counted_and_never_end_the_plan(tmp_path):
+    """A step or a time that is none, an end before its start, no query."""
+    odd = [
+        logged(step="soon"),
+        logged(step=[1]),
+        logged(end="yesterday"),
+        logged(end="2026-11-02T07:00:00Z"),
+        logged(query=""),
+    ]
+    odd += ["/api/v1/query_range?query=up&start=1&end=2&step=x\n", "/api/v1/query?time=3\n", "[1, 2]\n", "{}\n"]
+    asked = asked_of(tmp_path / "log", logged() + "".join(odd), "log")
+    assert [query.name for query in asked.queries] == ["log-sum-cpu_usage_user"]
+    assert sum(int(sentence.partition(": ")[2].split()[0]) for sentence in asked.left_out) == len(odd)
+    assert any("'soon' is no number of seconds" in sentence for sentence in asked.left_out)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ('{"topByCount": [{"count": 3}]}', "1 line cannot be replayed: it has no query"),
         ("", "it is empty; queries.log needs at least one query"),
         ('GET /query?db=x&q=SELECT+1\n"POST /write"\n', "none of its requests can be replayed"),
         ("/api/v1/query?query=up\n", "no query is left that this data can be asked"),
@@ -342,15 +370,22 @@ def test_requests_that_never_change_are_written_once(tmp_path):
 
 def dumped(**fields):
     """Return what the agent says of a dump."""
-    of = {"key": "k", "format": "json", "lines": 9, "samples": 90, "series": 30}
+    of = {"key": "k", "format": "json", "plain": False, "lines": 9, "samples": 90, "series": 30, "labels": {}}
     of |= {"duplicates": 0, "late": 0, "numberless": 0}
     times = {"start_ms": 1749513600000, "end_ms": 1749517200500}
     return dump.Dump("d.gz", names=("up",), **of | times | fields)
 
 
+def test_the_example_of_a_dump_can_be_written_again():
+    """`python -m tests.owndump` writes what is in the checkout, in under 60 kB."""
+    packed = owndump.PATH.read_bytes()
+    assert gzip.decompress(packed).decode() == "".join(owndump.lines())
+    assert len(packed) < 60_000
+
+
 def refused_dump(found, target=TARGET, flags=(), against=(), **how):
     """Return the sentences that a dump is refused with."""
-    return list(found.refused(target, list(flags), list(against), **{"in_turn": True, "own_queries": True} | how))
+    return list(found.refused(target, list(flags), list(against), **{"own_queries": True} | how))
 
 
 def test_a_dump_decides_the_window_and_says_what_is_double():
@@ -359,11 +394,13 @@ def test_a_dump_decides_the_window_and_says_what_is_double():
     assert found.window == {
         "start": "2025-06-10T00:00:00Z", "end": "2025-06-10T01:00:01Z", "interval": "1s", "scale": 3
     }  # fmt: skip
-    assert found.told.startswith("d.gz: 90 samples of 30 series in 9 lines (json); 2 duplicates, 1 sample older than")
+    assert found.told.startswith(
+        "d.gz: 90 samples of 30 series in 9 lines (json); 2 duplicates, 1 out-of-order sample:"
+    )
     assert dumped(numberless=1).told.endswith("(json); 1 value like NaN, which no database keeps")
-    counted, targets = found.planned(TARGET)
-    assert (counted["lines"], counted["samples"], counted["data"][0].key) == (9, 90, "k")
-    assert targets["victoriametrics"].write_path == "/api/v1/import"
+    counted, target = found.planned(TARGET)
+    assert (counted["lines"], counted["samples"], counted["data"][0].key, counted["loader"]) == (9, 90, "k", "own")
+    assert (target.data_format, target.write_path) == ("json", "/api/v1/import")
 
 
 def test_what_is_known_of_data_survives_a_kill(tmp_path, monkeypatch):
@@ -395,21 +432,67 @@ def test_a_dump_that_a_database_does_not_keep_is_refused():
     """In the future, or before its retention; without the flag the adapter keeps a hundred years."""
     assert refused_dump(dumped()) == []
     (future,) = refused_dump(dumped(end_ms=4102444800000))
-    assert future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps"
+    assert (
+        future == "workload.file: d.gz: samples up to 2100-01-01T00:00:00Z lie in the future, which nobody keeps: "
+        "give them older times"
+    )
     (nanoseconds,) = refused_dump(dumped(end_ms=1749517200500 * 10**6))
     assert "samples up to the year 55,441,963 lie in the future" in nanoseconds
+    later = dumped(end_ms=time.time() * 1000)
+    assert refused_dump(later) == []
+    (behind,) = refused_dump(later, more_s=3 * 86_400)
+    assert "with those that continue them lie in the future" in behind
     (old,) = refused_dump(dumped(), flags=["-retentionPeriod=1d"])
     assert "samples from 2025-06-10T00:00:00Z on lie outside -retentionPeriod=1d, which keeps those from " in old
     assert refused_dump(dumped(), flags=["-retentionPeriod=100y"]) == []
 
 
+def test_lines_that_tsbs_can_send_are_sent_by_tsbs():
+    """In the format that its loader for this database takes; others by ours, to the path of their format."""
+    plain = dumped(format="influx", plain=True)
+    for name, of, path in (
+        ("victoriametrics", "victoriametrics", "/write"),
+        ("influxdb", "influx", "/write?db=benchmark"),
+    ):
+        counted, target = plain.planned(databases()[name].target)
+        assert (counted["loader"], counted["data"][0].format, target.data_format) == ("tsbs", of, of)
+        assert target.write_path == path
+    counted, _ = dumped(format="influx").planned(TARGET)
+    assert (counted["loader"], counted["data"][0].format) == ("own", "influx")
+
+
+def test_lines_that_continue_a_dump_have_a_key_of_their_own():
+    """Of the same content, later: as many lines as a rate needs, with the dump's samples a line."""
+    found = dumped()
+    one, other = found.later(20, 3601, TARGET), found.later(21, 3601, TARGET)
+    assert (one["lines"], one["samples"]) == (20, 200)
+    assert len({found.key, one["data"][0].key, other["data"][0].key, found.later(20, 60, TARGET)["data"][0].key}) == 4
+
+
+def test_placeholders_take_values_that_the_users_data_have(tmp_path):
+    """Of the label of that name; {{host}} of hostname, host or instance; what a query must escape is left out."""
+    labels = {"host": ("a", "b", 'c"'), "path": ("x y",)}
+    data = requests.Data(START, END, "prometheus", metrics=("up", "down"), labels=labels)
+    text = yaml_of('{{metric}}{host=~"{{hosts:2}}",path="{{path}}"}')
+    asked = asked_of(tmp_path / "q.yml", text, data=data)
+    (made,) = own.types(asked, lambda _: data, 1, 50)
+    filled = {parse_qs(urlsplit(request).query)["query"][0] for request in made.requests}
+    assert filled == {f'{name}{{host=~"{hosts}",path="x y"}}' for name in ("up", "down") for hosts in ("a|b", "b|a")}
+    sentence = refused(tmp_path / "q.yml", yaml_of('up{host=~"{{hosts:3}}"}'), data=data)
+    assert "q.yml:2: a wants 3 values of {{hosts:3}}, and there are 2" in sentence
+
+
 def test_what_a_dump_does_not_go_with_is_refused_in_a_sentence():
-    """Another format than the database takes, a load of each alone, TSBS's queries, mixed."""
+    """Another format than the database takes, TSBS's queries, another kind of TSBS's data."""
     (fault,) = refused_dump(dumped(), target=databases()["influxdb"].target)
     assert fault == "workload.file: influxdb does not take lines of the format json; allowed: influx"
-    faults = refused_dump(dumped(), against=["mixed"], in_turn=False, own_queries=False)
+    (fault,) = refused_dump(dumped(), target=databases()["victoriametrics-cluster"].target)
+    assert fault.endswith("does not take lines of the format json; allowed: influx")
+    (fault,) = refused_dump(dumped(format="influx", plain=True), target=databases()["prometheus"].target)
+    assert fault == "workload.file: prometheus does not take lines of the format influx; allowed: none"
+    faults = refused_dump(dumped(), against=["hosts"], own_queries=False)
     assert [fault.rpartition(": ")[2] for fault in faults] == [
-        "leave out mixed", "duel", "give your own (queries.file, log or rules)"
+        "leave out hosts", "give your own (queries.file, log or rules)"
     ]  # fmt: skip
 
 

@@ -11,9 +11,11 @@ import sys
 import urllib.request
 
 import pytest
-from checkout import CACHE, PROJECT, build
+from checkout import BUILDS, CACHE, PROJECT, QUIET, build, share
 from fakeproject import UNJUDGED, free_port, wait_for
 
+from tests import owndump
+from tsduel.doctor import queries
 from tsduel.plan import resolve
 from tsduel.question import read
 from tsduel.workloads.own import dump
@@ -37,12 +39,16 @@ def block(project, monkeypatch):
         if "file" not in data["workload"]:
             data["workload"] |= {"scale": 40}
         for section, fields in changes.items():
-            data[section] = data.get(section, {}) | fields
-        plan = resolve.resolve(read.validate(data, "test"), run="r")
+            data[section] = data.get(section, {}) | fields if isinstance(fields, dict) else fields
+        cells = read.expand(data, "test")
+        plan = resolve.resolve(cells[0].asked, cells=cells, run="r")
         resolve.write(project.run_dir, plan, cache=CACHE)
         build(project.run_dir, plan)
-        for data in plan.workload.data if plan.workload.told else ():
-            shutil.copytree(CACHE / "workload" / data.key, project.cache / "workload" / data.key)
+        for cell in plan.cells:
+            load = plan.at(cell.name).workload
+            for data in load.data if load.told else ():
+                source, target = (cache / "workload" / data.key for cache in (CACHE, project.cache))
+                shutil.copytree(source, target, dirs_exist_ok=True)
         process = project.start()
         said = project.end(process)
         assert process.returncode == code, said
@@ -76,10 +82,114 @@ def test_rules_come_at_their_own_rate_while_data_comes_in(block):
 def test_a_dump_with_escaped_tags_is_stored_as_it_was_sent(block):
     """All samples are stored, and queries of escaped values have data."""
     record = block("dump")
-    assert [load["samples"] for load in record["duel"]["load"]] == [86_400]
+    assert [load["samples"] for load in record["duel"]["load"]] == [owndump.SAMPLES]
     stored = [check for check in record["checks"] if check["check"] == "samples_stored"]
     assert [check["ok"] for check in stored] == [True, True]
     assert {kind["query_type"] for kind in record["duel"]["types"]} == {"mix", "fullest", "one-path", "inodes"}
+
+
+HOURS = {"start": "2025-06-10T00:00:00Z", "end": "2025-06-10T02:00:00Z", "interval": "60s"}
+ALONE = {"load": "solo"}
+OPEN_METRICS = """# TYPE up gauge
+up{instance="a b",path="x\\\\y"} 1 %d.5
+# TYPE seconds histogram
+seconds_bucket{le="+Inf"} %d %d.5 # {trace_id="KOO5S4vxi0o"} 0.67
+# EOF
+"""
+
+
+def stored(record):
+    """Return the samples that each variant was found to have stored."""
+    return [check["actual"] for check in record["checks"] if check["check"] == "samples_stored" and check["ok"]]
+
+
+def written_dump(path, kind):
+    """Write an hour of data of a kind, and queries of them; return their sections of an experiment."""
+    times = [1749513600 + 30 * n for n in range(121)]
+    if kind == "openmetrics":
+        text = "".join(OPEN_METRICS % (at, n, at) for n, at in enumerate(times))
+    elif kind == "json":
+        series = {"metric": {"__name__": "up", "job": 'a "b"'}, "values": [1, None] * 60}
+        text = json.dumps(series | {"timestamps": [at * 1000 for at in times[:120]]}) + "\n"
+        text += json.dumps({"metric": {"__name__": "up", "job": "c"}, "values": [1], "timestamps": [times[0] * 1000]})
+    else:
+        text = "".join(f"up,host=a value={n},load={n / 7} {at}000000000\n" for n, at in enumerate(times))
+    (path / "data").write_text(text)
+    name = "up_load" if kind == "plain" else "up"
+    (path / "q.yml").write_text(f"queries:\n  - {{name: a, query: 'count_over_time({name}[5m])', window: any 10m}}\n")
+    return {"workload": {"file": str(path / "data")}, "queries": {"file": str(path / "q.yml")}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "samples"), [("escaped", owndump.SAMPLES), ("plain", 242), ("openmetrics", 242), ("json", 61)]
+)
+def test_each_variant_alone_loads_the_users_data(block, tmp_path, kind, samples):
+    """By TSBS's loader where it can send the lines, else by ours; all samples are sent and stored, and can be asked."""
+    sections = {} if kind == "escaped" else written_dump(tmp_path, kind)
+    sections = {name: {"batch_size": 100} | of if name == "workload" else of for name, of in sections.items()}
+    record = block("dump", **sections, design=ALONE)
+    sent = [check["actual"] for check in record["checks"] if check["check"] == "samples_sent"]
+    assert sent == stored(record) == [samples, samples]
+    assert all(of["differences"] == of["errors"] == 0 < of["points"] for of in record["duel"]["types"])
+
+
+@pytest.mark.parametrize("kind", ["escaped", "openmetrics", "json"])
+def test_at_a_rate_the_users_lines_continue_the_data(block, tmp_path, kind):
+    """The same lines later by whole windows, so that all samples are new; as many are stored as were sent."""
+    sections = {} if kind == "escaped" else written_dump(tmp_path, kind)
+    rates = {"ingest": 200, "queries": 5, "seconds": 4, "batch_size": 1 if kind == "json" else 10}
+    record = block("dump", **sections, mixed=rates)
+    for variant in ("baseline", "candidate"):
+        (phase,) = record["mixed"][variant]["phases"]
+        assert phase["samples"] > 400
+        assert [stream["failed"] for stream in phase["streams"]] == [0, 0]
+
+
+def test_an_upgrade_is_asked_and_loaded_with_the_users_own(block):
+    """Both start on what the baseline has loaded, load as much again, and are asked over old and new data."""
+    record = block("dump", design={"load": "solo", "start_from": "baseline"})
+    upgrade = record["upgrade"]
+    types = upgrade["before"]["types"] + upgrade["after"]["types"]
+    assert {"mix", "fullest", "mix@half", "fullest@new"} <= {of["query_type"] for of in types}
+    assert all(of["differences"] == of["errors"] == 0 < of["points"] for of in types)
+    assert stored(record).count(owndump.SAMPLES) >= 3
+
+
+@pytest.mark.parametrize("case", ["devops", "iot"])
+def test_other_data_of_tsbs_are_read_as_a_file_is(block, tmp_path, case):
+    """All lines are TSBS's, and its loader loads them."""
+    query = {"devops": "avg(nginx_requests)", "iot": "sum by (fleet) (readings_velocity)"}[case]
+    (tmp_path / "q.yml").write_text(f"queries:\n  - {{name: a, query: {query}, window: any 30m}}\n")
+    sections = {"workload": HOURS | {"use_case": case, "scale": 5, "shape": None}, "design": ALONE}
+    record = block("shape", **sections, queries={"file": str(tmp_path / "q.yml")})
+    (one, other) = stored(record)
+    assert one == other > 5 * 120 * 10
+    assert all(of["differences"] == of["errors"] == 0 < of["points"] for of in record["duel"]["types"])
+
+
+def test_a_sweep_over_the_users_data_has_its_own_data_in_each_cell(block):
+    """Data with three labels and with ten."""
+    matrix = {"workload.shape.labels": [3, 10]}
+    record = block("shape", workload={"scale": 5, "solo_scale": None}, matrix=matrix)
+    assert stored(record) == [5 * 48 * 240] * 2
+
+
+def test_own_queries_have_profiles_and_a_capacity(block, project):
+    """Of the part that asks them; the ladder's rates ask the mix."""
+    ladder = {"rates": [5, 10], "seconds": 1, "within_ms": 1000}
+    record = block("dashboard", capacity=ladder, profile=["cpu"], duel={"seconds": 0.2})
+    for name in ("baseline", "candidate"):
+        (stream,) = record["capacity"][name]["phases"][0]["streams"]
+        assert stream["failed"] == 0 < stream["answered"]
+    kept = json.loads((project.run_dir / "raw/host1/profiles/profiles.json").read_text())
+    assert {("baseline", "cpu"), ("candidate", "cpu")} <= {(of["variant"], of["kind"]) for of in kept["profiles"]}
+
+
+def test_tsbs_asks_own_queries_in_its_closed_loop(block):
+    """queries.solo: all types of the user's are asked by TSBS's own client."""
+    record = block("dump", design=ALONE, queries={"solo": True, "count": 20, "workers": 2})
+    assert all(of["status"] == "ok" for of in (record,))
+    assert {of["query_type"] for of in record["duel"]["types"]} == {"mix", "fullest", "one-path", "inodes"}
 
 
 def test_a_shape_is_stored_and_asked_as_a_file_of_data_is(block):
@@ -99,7 +209,7 @@ def test_data_come_by_stdin(tmp_path):
         [sys.executable, "-m", "tsduel", "plan", "r"], cwd=PROJECT, capture_output=True, check=True,
         env=os.environ | variables | {"TSDUEL_RESULTS": str(tmp_path)}, input=(OWN / "dump.influx.gz").read_bytes(),
     )  # fmt: skip
-    assert re.search(r"^data +-: 86,400 samples of \d+ series", done.stdout.decode(), re.MULTILINE)
+    assert re.search(rf"^data +-: {owndump.SAMPLES:,} samples of 90 series", done.stdout.decode(), re.MULTILINE)
 
 
 def test_a_native_export_is_read_like_its_lines_of_json(project, tmp_path, monkeypatch):
@@ -135,9 +245,25 @@ def test_a_native_export_is_read_like_its_lines_of_json(project, tmp_path, monke
         finally:
             server.terminate()
     lines, native = (dump.read(str(tmp_path / name)) for name in ("export", "export.native"))
-    assert (lines.samples, lines.format) == (86_400, "json")
+    assert (lines.samples, lines.format) == (owndump.SAMPLES, "json")
     for name in ("format", "samples", "series", "start_ms", "end_ms", "duplicates", "late", "numberless", "names"):
         assert getattr(native, name) == getattr(lines, name)
+
+
+def test_a_check_tells_what_each_query_returns(tmp_path):
+    """Series, points and time, and whether both sides agree; what returns nothing is said with its name."""
+    share(tmp_path / "cache", *BUILDS)
+    path = tmp_path / "q.yml"
+    path.write_text((OWN / "disks.yml").read_text() + "  - {name: nobody, query: 'disk_used_percent{path=\"none\"}'}\n")
+    environment = os.environ | {"TSDUEL_CACHE": str(tmp_path / "cache"), "SET": f"host.port={free_port()} {QUIET}"}
+    told, good = queries.check(str(path), environment | {"EXPERIMENT": str(PROJECT / "experiments/own-dump.yml")})
+    rows = {line.split()[0]: line.split()[1:] for line in told.splitlines()}
+    assert not good
+    assert all(
+        int(rows[name][0]) > 0 < int(rows[name][1]) and "agree" in rows[name] for name in ("fullest", "one-path")
+    )
+    assert "nobody" in rows
+    assert any("answers to nobody have no data" in line for line in told.splitlines())
 
 
 def test_a_query_that_returns_nothing_fails_the_block_with_its_name(block, tmp_path):

@@ -211,6 +211,23 @@ class TestPack:
         assert modes["project/host/main.go"] == 0o644
         assert {"plan/experiment.json", "plan/blocks.tsv", "project/ansible/build.py"} <= set(modes)
 
+    def test_data_of_the_users_come_from_the_cache(self, tmp_path, monkeypatch):
+        """Under their key, with their record; without them nothing begins there."""
+        monkeypatch.setenv("TSDUEL_CACHE", str(tmp_path / "cache"))
+        run = tmp_path / "run"
+        (run / "host").mkdir(parents=True)
+        work = plans.SMALL_WORKLOAD.model_copy(update={"told": "d.gz: 90 samples"})
+        plans.write(run, run="r", workload=work, variants=(variant("baseline", "module"),))
+        (key,) = {file.key for file in work.data}
+        with pytest.raises(UserError, match=r"data\.zst: the data are no longer in the cache: start a new run"):
+            pack.main(run)
+        kept = tmp_path / "cache/workload" / key
+        kept.mkdir(parents=True)
+        for name in ("data.zst", "data.zst.json"):
+            (kept / name).write_text(name)
+        pack.main(run)
+        assert (run / f"host/data/{key}/data.zst.json").read_text() == "data.zst.json"
+
     def test_a_checkout_comes_with_its_changes_and_one_commit(self, tmp_path):
         """Changed, new and deleted files arrive, so that the build there can compare them with the plan."""
         repository = Repository(tmp_path / "db")

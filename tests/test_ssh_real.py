@@ -17,6 +17,7 @@ from checkout import PROJECT, QUIET, Checkout
 from fakeproject import wait_for
 from gitrepo import Repository
 
+from tests import owndump
 from tsduel.core.errors import UserError
 from tsduel.places.ssh.link import Link
 from tsduel.question import knobs
@@ -171,6 +172,25 @@ def test_tsbs_goes_all_the_way_on_a_bare_host(bare, checkout, run_name, tmp_path
     broken.commit("Makefile", "victoria-metrics:\n\t@echo 'db.go:7: cannot compile'; exit 1\n")
     make("tsbs", *words_for(bare, f"{run_name}-broken", CANDIDATE=f"path:{broken.path}"), expect=2)
     assert "db.go:7: cannot compile" in (checkout.results(f"{run_name}-broken") / "build/candidate.log").read_text()
+
+
+def test_the_users_own_data_travel_to_a_bare_host(bare, checkout, run_name):
+    """They are read here when the run is planned, and loaded and asked there."""
+    seed(bare)
+    small = (
+        "design.blocks=1 design.warmup_blocks=0 design.spare_blocks=0 duel.seconds=0.05 duel.least=8 duel.sittings=1"
+    )
+    changes = {"EXPERIMENT": "experiments/own-dump.yml", "SET": f"{QUIET} {small}"}
+    checkout.make("tsbs", *words_for(bare, run_name, **changes))
+    run_dir = checkout.results(run_name)
+    (block,) = [json.loads(path.read_text()) for path in run_dir.glob("raw/*/*/block.json")]
+    stored = [check["actual"] for check in block["checks"] if check["check"] == "samples_stored"]
+    assert (block["status"], stored) == ("ok", [owndump.SAMPLES] * 2)
+    assert all(of["differences"] == 0 < of["points"] for of in block["duel"]["types"])
+    (key,) = {
+        data["path"].split("/")[-2] for data in json.loads((run_dir / "raw/host1/workload.json").read_text())["data"]
+    }
+    assert bare.ssh(f"test -e {OURS}/cache/workload/{key}/data.zst", check=False).returncode == 0
 
 
 def test_detaching_coming_back_and_stopping(bare, checkout, run_name, tmp_path):

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/openloop"
 	"tsduel/host/proc"
@@ -96,6 +97,15 @@ type client struct {
 	err            error
 }
 
+// samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
+func (v *variant) samplesOf(file string, lines int64) (int64, error) {
+	w := v.Plan.Workload
+	if w.Told == "" || lines == w.Lines {
+		return lines * w.Samples / max(1, w.Lines), nil
+	}
+	return formats.Count(file, v.target.DataFormat, lines)
+}
+
 // loaders prepares one loader a file. kill has to be called, also after an error.
 func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 	l := &clients{ended: make(chan struct{})}
@@ -121,7 +131,17 @@ func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 		call := verb{name: "load", env: []string{"LOAD_FILE=" + path, "LOAD_RESULTS=" + next.remote + ".json",
 			fmt.Sprintf("LOAD_WORKERS=%d", w.Workers), fmt.Sprintf("LOAD_BATCH_SIZE=%d", w.BatchSize),
 			fmt.Sprintf("LOAD_BATCH_SAMPLES=%d", int64(w.BatchSize)*w.Samples/max(1, w.Lines))}}
-		held := machine.Held{Command: a.writeServer().command(call), Feed: feed, Out: next.remote + ".csv"}
+		command := a.writeServer().command(call)
+		if w.Loader == "own" { // TSBS's cannot send these lines
+			self, err := os.Executable()
+			if err != nil {
+				return l, err
+			}
+			command.Argv = []string{"-c", `exec "$0" load`, self} // a held command is one of bash
+			command.Env = append(command.Env, "LOAD_FORMAT="+a.target.DataFormat, "LOAD_PATH="+a.target.WritePath,
+				fmt.Sprintf("LOAD_TIMEOUT_S=%g", a.Plan.Watchdog.LoadStallS))
+		}
+		held := machine.Held{Command: command, Feed: feed, Out: next.remote + ".csv"}
 		if err := l.hold(next, held); err != nil {
 			return l, err
 		}

@@ -79,7 +79,11 @@ func (d *duel) ingestOnce(ctx context.Context, file *table, index int) error {
 			if kept.Lines == planned { // the end of the data is no early end
 				result.Stopped = ""
 			}
-			kept.Samples = kept.Lines * d.Plan.Workload.Samples / max(1, planned)
+			first := d.alive()[0]
+			data, _ := d.Workload.DataFor(first.target.DataFormat)
+			if kept.Samples, err = first.samplesOf(cmp.Or(data.FeedPath, data.Path), kept.Lines); err != nil {
+				return err
+			}
 			for i, side := range result.Sides {
 				kept.CPUNS[job.Sides[i].Name] = side.CPU
 			}

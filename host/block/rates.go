@@ -312,7 +312,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		return nil, nil, nil, err
 	}
 	phase.Counters = grown(r.target, before, after)
-	answered, lines := 0, int64(0)
+	answered := 0
 	for i, result := range results {
 		stream := request.Streams[i]
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
@@ -328,10 +328,14 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 			}
 		}
 		phase.Streams = append(phase.Streams, kept)
-		answered, lines = answered+result.Answered, lines+result.Lines
+		answered += result.Answered
+		if stream.Lines != nil {
+			if phase.Samples, err = r.samplesOf(stream.Lines.File, result.Lines); err != nil {
+				return nil, nil, nil, err
+			}
+		}
 		r.sent[kept.Operation] += result.Planned
 	}
-	phase.Samples = lines * r.Plan.Workload.Samples / max(1, r.Plan.Workload.Lines)
 	s.close(0, int64(answered))
 	r.judge(s, phase, client)
 	return phase, before, after, nil

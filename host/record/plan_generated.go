@@ -285,6 +285,8 @@ type WorkloadPlan struct {
 	BatchSize      int        `json:"batch_size"`
 	Tenants        int        `json:"tenants"`
 	Churn          *Churn     `json:"churn"`
+	Told           string     `json:"told"`
+	Loader         string     `json:"loader"`
 	IntervalS      float64    `json:"interval_s"`
 	Lines          int64      `json:"lines"`
 	Samples        int64      `json:"samples"`

@@ -6,11 +6,8 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"maps"
 	"os"
@@ -21,29 +18,34 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"tsduel/host/formats"
 	"tsduel/host/record"
 )
 
 // Dump is what is known of a user's data (workload.file) once it was read. Times are in ms since the epoch.
 type Dump struct {
-	Key        string   `json:"key"`    // of its directory in the cache
-	Format     string   `json:"format"` // influx, exposition or json
-	Lines      int64    `json:"lines"`
-	Samples    int64    `json:"samples"`
-	Series     int64    `json:"series"`
-	Bytes      int64    `json:"bytes"` // unpacked
-	Start      int64    `json:"start"`
-	End        int64    `json:"end"`
-	Duplicates int64    `json:"duplicates"` // samples of the same series and time as the one before
-	Late       int64    `json:"late"`       // samples that are older than one before them in their series
-	Numberless int64    `json:"numberless"` // values like NaN and null, which no database keeps: no samples
-	Names      []string `json:"names"`      // of metrics; none if there are more than namesMost
+	Key        string              `json:"key"`    // of its directory in the cache
+	Format     string              `json:"format"` // of host/formats
+	Plain      bool                `json:"plain"`  // TSBS's own loader can send all lines
+	Lines      int64               `json:"lines"`
+	Samples    int64               `json:"samples"`
+	Series     int64               `json:"series"`
+	Bytes      int64               `json:"bytes"` // unpacked
+	Start      int64               `json:"start"`
+	End        int64               `json:"end"`
+	Duplicates int64               `json:"duplicates"` // samples of the same series and time as the one before
+	Late       int64               `json:"late"`       // samples that are older than one before them in their series
+	Numberless int64               `json:"numberless"` // values like NaN and null, which no database keeps: no samples
+	Names      []string            `json:"names"`      // of metrics; none if there are more than namesMost
+	Labels     map[string][]string `json:"labels"`     // the first values of each
 }
 
 const (
-	namesMost  = 2000
-	seriesMost = 4 << 20 // of which the last time is kept: 160 MB
-	lineMost   = 64 << 20
+	namesMost     = 2000
+	labelsMost    = 100     // labels, and values of each
+	describedMost = 1 << 16 // series whose labels are kept
+	seriesMost    = 4 << 20 // of which the last time is kept: 160 MB
+	lineMost      = 64 << 20
 )
 
 // ReadDump reads a user's data once, - for stdin, and puts its lines into the cache, if every line is right.
@@ -90,6 +92,7 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 	if err := errors.Join(r.read(ctx, in, out), out.Close()); err != nil {
 		return nil, err
 	}
+	r.Samples, r.Numberless = r.sink.Samples, r.sink.Numberless
 	if len(r.names) <= namesMost {
 		r.Names = slices.Sorted(maps.Keys(r.names))
 	}
@@ -97,17 +100,19 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 	return &r.Dump, r.publish(out.Name(), dir)
 }
 
-var errUntimed = errors.New("it has no timestamp, or one before 1970")
-
 type dumpReader struct {
 	Dump
-	path    string
-	number  int64 // of the line
-	parser  parser
-	last    map[uint64]int64
-	names   map[string]bool
-	seed    maphash.Seed
-	content [sha256.Size]byte
+	path   string
+	number int64 // of the line
+	sink   formats.Sink
+	last   map[uint64]int64
+	names  map[string]bool
+}
+
+func newReader(path string) *dumpReader {
+	r := &dumpReader{path: path, last: map[uint64]int64{}, names: map[string]bool{}}
+	r.Start, r.End, r.Labels, r.Plain, r.sink.Each = 1<<62, -1<<62, map[string][]string{}, true, r.add
+	return r
 }
 
 func (r *dumpReader) wrong(format string, args ...any) error {
@@ -130,51 +135,49 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		return err
 	}
 	defer packed.Close()
-	hash := sha256.New()
-	to := bufio.NewWriterSize(io.MultiWriter(packed, hash), 1<<20)
-	lines := bufio.NewScanner(text)
-	lines.Buffer(make([]byte, 1<<20), lineMost)
-	for lines.Scan() {
+	to := bufio.NewWriterSize(packed, 1<<20)
+	scanned := bufio.NewScanner(text)
+	scanned.Buffer(make([]byte, 1<<20), lineMost)
+	var parse formats.Parser
+	for scanned.Scan() {
 		r.number++
-		line := bytes.TrimSpace(lines.Bytes())
+		line := bytes.TrimSpace(scanned.Bytes())
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		if r.parser == nil {
-			if r.Format, r.parser = formatOf(line); r.parser == nil {
+		if parse == nil {
+			r.Format = formats.FormatOf(line)
+			if parse, err = formats.Of(r.Format); err != nil {
 				return r.wrong("it is no line of Influx, of Prometheus' text, or of VictoriaMetrics' export in JSON; " +
 					"write one of these")
 			}
 		}
-		if err := r.parser(r, line); err != nil {
-			if !lines.Scan() && lines.Err() != nil { // the half of a line that is before a damage
+		if err := parse(&r.sink, line); err != nil {
+			if !scanned.Scan() && scanned.Err() != nil { // the half of a line that is before a damage
 				r.number--
 				break
 			}
 			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
 		}
 		r.Lines++
+		r.Plain = r.Plain && r.Format == "influx" && formats.IsPlain(line)
 		r.Bytes += int64(len(line)) + 1
 		_, _ = to.Write(line)
 		if err := to.WriteByte('\n'); err != nil {
 			return err
 		}
 	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+	if err := scanned.Err(); errors.Is(err, bufio.ErrTooLong) {
 		r.number++
 		return r.wrong("the line has more than %d MiB, and is none of a text format", lineMost>>20)
 	} else if err != nil {
 		return cmp.Or(ctx.Err(), record.UserError("%s: it breaks off after line %d: %v; make the file anew",
 			r.path, r.number, err))
 	}
-	if r.Samples == 0 {
+	if r.sink.Samples == 0 {
 		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)
 	}
-	if err := errors.Join(to.Flush(), packed.Close()); err != nil {
-		return err
-	}
-	hash.Sum(r.content[:0])
-	return nil
+	return errors.Join(to.Flush(), packed.Close())
 }
 
 // unpacked looks at the first bytes: gzip, zstd, or plain text.
@@ -189,39 +192,53 @@ func unpacked(in *bufio.Reader) (io.Reader, error) {
 	return in, nil
 }
 
-// add counts a sample of a series, whose name is NAME or NAME_FIELD.
-func (r *dumpReader) add(series uint64, ms int64, name, field string) error {
-	if ms <= 0 {
-		return errUntimed
-	}
-	r.Samples++
-	r.Start, r.End = min(r.Start, ms), max(r.End, ms)
-	last, known := r.last[series]
+// add notes a sample.
+func (r *dumpReader) add(s *formats.Sample) error {
+	r.Start, r.End = min(r.Start, s.MS), max(r.End, s.MS)
+	last, known := r.last[s.Series]
 	switch {
-	case known && ms == last:
+	case known && s.MS == last:
 		r.Duplicates++
-	case known && ms < last:
+	case known && s.MS < last:
 		r.Late++
 		return nil
 	case !known:
-		if len(r.names) <= namesMost {
-			if field != "" {
-				name += "_" + field
-			}
-			r.names[strings.Clone(name)] = true // the line's bytes are not kept
-		}
+		r.describe(s)
 		if len(r.last) >= seriesMost {
 			return nil
 		}
 	}
-	r.last[series] = ms
+	r.last[s.Series] = s.MS
 	return nil
 }
 
-// publish puts the lines into the cache under the hash of format and content.
+// describe keeps the name and the labels of a new series. The line's bytes are not kept.
+func (r *dumpReader) describe(s *formats.Sample) {
+	name := s.Metric
+	if s.Field != "" {
+		name += "_" + s.Field
+	}
+	if len(r.names) <= namesMost {
+		r.names[strings.Clone(name)] = true
+	}
+	if len(r.last) >= describedMost {
+		return
+	}
+	for label, value := range s.Labels {
+		values := r.Labels[label]
+		if len(values) < labelsMost && (values != nil || len(r.Labels) < labelsMost) && !slices.Contains(values, value) {
+			r.Labels[strings.Clone(label)] = append(values, strings.Clone(value))
+		}
+	}
+}
+
+// publish puts the lines into the cache under their hash: packed, since the same lines are packed alike.
 func (r *dumpReader) publish(partial, dir string) error {
-	identity := sha256.Sum256(append([]byte(r.Format+"\n"), r.content[:]...))
-	r.Key = hex.EncodeToString(identity[:8])
+	identity, _, err := sumOf(partial)
+	if err != nil {
+		return err
+	}
+	r.Key = identity[:16]
 	j := &job{path: filepath.Join(dir, r.Key, "data.zst"), entries: r.Lines}
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
 		return err

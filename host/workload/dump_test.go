@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"tsduel/host/record"
 )
 
 const (
@@ -153,5 +156,32 @@ func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	<-stopped
 	if err == nil || !strings.Contains(err.Error(), "it has changed while it was read") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The same lines, a window later each time, until there are as many as planned.
+func TestTheUsersLinesContinueTheDataLater(t *testing.T) {
+	first := strings.Replace(influxLine, "9513600", "9513700", 1)
+	d, cache, err := dumped(t, []byte(influxLine+first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Unix(1749513600, 0)
+	plan := &record.Plan{Workload: &record.WorkloadPlan{Told: "x", Start: start, End: start.Add(101 * time.Second)}}
+	var moved bytes.Buffer
+	j := &job{plan: plan, format: d.Format, entries: 5}
+	if err := later(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), j, &moved); err != nil {
+		t.Fatal(err)
+	}
+	var times []string
+	for line := range strings.Lines(moved.String()) {
+		series, at, _ := strings.Cut(strings.TrimSpace(line), " 1749")
+		if !strings.HasPrefix(influxLine, series) {
+			t.Errorf("got %s", line)
+		}
+		times = append(times, strings.TrimSuffix(at, "000000000"))
+	}
+	if want := "513701 513801 513802 513902 513903"; strings.Join(times, " ") != want {
+		t.Errorf("got %s, wanted %s", times, want)
 	}
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/formats"
 	"tsduel/host/proc"
 	"tsduel/host/record"
 
@@ -144,12 +146,17 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	tell := func(entries int64) { spec.Events.Progress("data", entries, j.entries) }
 	data := &content{count: shape.counter(), tell: tell}
 	to := &lineWriter{to: io.MultiWriter(z, data), changes: changesOf(j)}
-	args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}
-	if j.parts > 1 { // each of N groups has every Nth line
-		args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.parts),
-			fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
+	code, complaints := 0, []byte(nil)
+	if plan.Told != "" {
+		err = later(ctx, filepath.Join(spec.Cache, "workload", plan.Data[0].Key, "data.zst"), j, to)
+	} else {
+		args := []string{fmt.Sprintf("--seed=%d", plan.Seed), "--log-interval=" + plan.Interval}
+		if j.parts > 1 { // each of N groups has every Nth line
+			args = append(args, fmt.Sprintf("--interleaved-generation-groups=%d", j.parts),
+				fmt.Sprintf("--interleaved-generation-group-id=%d", j.part))
+		}
+		code, complaints, err = generate(ctx, spec, "tsbs_generate_data", j, to, args...)
 	}
-	code, complaints, err := generate(ctx, spec, "tsbs_generate_data", j, to, args...)
 	if err := errors.Join(err, to.flush(), z.Close(), out.Close()); err != nil {
 		return err
 	}
@@ -163,6 +170,40 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	j.made = file{ContentChecksum: sum, ContentBytes: data.bytes}
 	return j.publish(partial)
+}
+
+// later writes the user's lines again, later by a window each time, until there are as many as planned.
+func later(ctx context.Context, from string, j *job, to io.Writer) (err error) {
+	buffer := bufio.NewWriterSize(to, 1<<20)
+	defer func() { err = errors.Join(err, buffer.Flush()) }()
+	window := j.plan.Workload.End.Sub(j.plan.Workload.Start).Milliseconds()
+	var moved []byte
+	for left, by := j.entries, window; left > 0; by += window {
+		packed, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		unpacked, err := zstd.NewReader(reader{ctx, packed}, zstd.WithDecoderMaxWindow(1<<27))
+		if err != nil {
+			return errors.Join(err, packed.Close())
+		}
+		lines := bufio.NewReaderSize(unpacked, 1<<20)
+		for left > 0 && err == nil {
+			var line []byte
+			if line, err = lines.ReadBytes('\n'); err != nil {
+				break
+			}
+			if moved, err = formats.Moved(moved[:0], line[:len(line)-1], j.format, by); err == nil {
+				_, err = buffer.Write(append(moved, '\n'))
+				left--
+			}
+		}
+		unpacked.Close()
+		if err := errors.Join(err, packed.Close()); !errors.Is(err, io.EOF) && err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func makeQueries(ctx context.Context, spec record.Spec, j *job) error {

@@ -181,7 +181,7 @@ func jobsIn(whole *record.Plan, cache, host string) (jobs []*job) {
 	}
 	if m := whole.Mixed; m != nil {
 		for _, key := range m.Data {
-			add(key, "data.zst", m.Lines, m.Lines*perLine, job{behind: "mixed", start: m.Start, end: m.End})
+			add(key, "data.zst", m.Lines, m.Samples, job{behind: "mixed", start: m.Start, end: m.End})
 		}
 	}
 	if c := plan.Continued; c != nil {
@@ -277,9 +277,10 @@ func makeMissing(ctx context.Context, spec record.Spec, missing []*job) error {
 			queries = append(queries, j)
 			continue
 		}
-		if j.plan.Workload.File != "" {
-			return record.UserError("%s: what was read of it when the run was planned is not in this machine's cache (%s): "+
-				"plan again; the blocks run on the machine that plans", j.plan.Workload.File, j.path)
+		if j.plan.Workload.Told != "" && j.behind == "" {
+			what, _, _ := strings.Cut(j.plan.Workload.Told, ":")
+			return record.UserError("%s: what was read of it when the run was planned is no longer in this machine's cache "+
+				"(%s): start a new run", what, j.path)
 		}
 		spec.Events.Log("INFO", fmt.Sprintf("generating %d %s of data into %s", j.entries, shapeOf(j.format).unit, j.path))
 		if err := phase("data", j.entries, func() error { return makeData(ctx, spec, j) }); err != nil {

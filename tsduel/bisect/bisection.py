@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from tsduel.question import read as question
 from tsduel.stats.power import FEWEST_BLOCKS
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
 from tsduel.workloads.experiment import Component, Experiment
+from tsduel.workloads.own.asked import is_own
 from tsduel.workloads.tsbs import queries
 
 HOME = "bisect"
@@ -150,12 +151,18 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     passed, what = _measured(kind, environment, passed, ends)
     settings = [passed.get("SET", ""), f"design.thresholds.{what.metric}={what.threshold_pct:g}"]
     if kind == "tsbs" and (query_type := given.get("TYPE")):
-        try:
-            queries.window_hours(query_type)
-        except ValueError as error:
-            raise UserError(f"TYPE: {error}") from None
-        settings.append(f"queries.types=[{query_type}]")
-        settings += [] if "duel.seconds" in knobs.fields_set(passed) else [f"duel.seconds={ONE_TYPE_S:g}"]
+        asked: Any = read.asked
+        if is_own(asked.queries):
+            # All are asked as in any run: the mix has requests of all of them.
+            if query_type not in asked.queries.types:
+                raise UserError(f"TYPE: unknown query {query_type!r}; {allowed(query_type, asked.queries.types)}")
+        else:
+            try:
+                queries.window_hours(query_type)
+            except ValueError as error:
+                raise UserError(f"TYPE: {error}") from None
+            settings.append(f"queries.types=[{query_type}]")
+            settings += [] if "duel.seconds" in knobs.fields_set(passed) else [f"duel.seconds={ONE_TYPE_S:g}"]
     bisection = Bisection(
         name=name,
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -291,9 +291,13 @@ class Alone(Part):
 
 
 class Workload(WorkloadAsked):
-    """The data, counted; `told`: what the user's own file has, in a sentence."""
+    """The data, counted; `told`: what the user's own data have, in a sentence.
+
+    `loader`: TSBS's, or our own, for lines that TSBS's cannot send (host/formats).
+    """
 
     told: str = ""
+    loader: Literal["tsbs", "own"] = "tsbs"
     interval_s: int
     lines: int
     samples: int

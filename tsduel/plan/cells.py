@@ -28,6 +28,8 @@ def settle(
     first = sections[0]
     if len(asked) == 1:
         return first, times[0], (Cell(set=asked[0].set),)
+    if any(own.get("targets") != first.get("targets") for own in sections):
+        raise UserError("matrix: the cells have data of several formats of lines: sweep over data of one format")
     estimates: list[Estimate] = [own["estimate"] for own in sections]
     keys = [tuple(file.key for file in own["workload"].data) for own in sections]
     files = dict(zip(keys, zip(estimates, times, strict=True), strict=True))

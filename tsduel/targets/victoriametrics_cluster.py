@@ -8,7 +8,7 @@ from tsduel.targets.database import PROMQL_TYPES, Database, replicas
 from tsduel.targets.victoriametrics import LISTENS, NEEDS, program
 
 _SINGLE = victoriametrics.DATABASE.target
-_QUERIES = {"path": "/select/.*/api/v1/query_range"}
+_QUERIES = {"path": "/select/.*/api/v1/query(_range)?"}
 
 DATABASE = Database(
     target=_SINGLE.model_copy(
@@ -22,6 +22,7 @@ DATABASE = Database(
                 **{name: counter for name, counter in _SINGLE.counters.items() if name != "queued"},
                 "requests": _SINGLE.counters["requests"].model_copy(update={"labels": _QUERIES}),
             },
+            "own_paths": {"influx": "/write"},  # below the address of Influx's lines
             # vminsert acknowledges rows before it has sent them on.
             "queues": replicas("vminsert"),
             "quiet": ("pending", "active_merges", "inmemory_parts"),

@@ -1,4 +1,4 @@
-"""Packs what is copied to the other machine: the program and scripts, the plan, and sources that only exist here."""
+"""Packs what goes to the other machine: the program and scripts, the plan, sources and data that only exist here."""
 
 import gzip
 import io
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tsduel.core import caches
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Component
 from tsduel.core.project import PROJECT
@@ -19,8 +20,9 @@ PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-g
 
 
 def main(run_dir: Path) -> None:
-    """Write host/project.tar.gz (the same bytes for the same files) and host/sources/BUILD_KEY."""
+    """Write host/project.tar.gz (the same bytes for the same files), host/sources/BUILD_KEY and host/data/KEY."""
     _write_archive(run_dir)
+    _bring_data(run_dir)
     sources = run_dir / "host" / "sources"
     sources.mkdir(parents=True, exist_ok=True)
     for variant in open_run(run_dir).plan.variants:
@@ -28,6 +30,22 @@ def main(run_dir: Path) -> None:
             target = sources / component.build_key
             if not target.exists():
                 _bring(variant.name, component, target)
+
+
+def _bring_data(run_dir: Path) -> None:
+    """Take the user's own data from the cache, where they were read when the run was planned."""
+    brought, cache = run_dir / "host" / "data", caches.directory(os.environ) / "workload"
+    brought.mkdir(parents=True, exist_ok=True)
+    plan = open_run(run_dir).plan
+    loads = [load for cell in plan.cells if (load := plan.at(cell.name).workload) and load.told]
+    for key in {file.key for load in loads for file in load.data}:
+        target = brought / key
+        target.mkdir(exist_ok=True)
+        for name in ("data.zst", "data.zst.json"):
+            try:
+                shutil.copyfile(cache / key / name, target / name)
+            except FileNotFoundError as error:
+                raise UserError(f"{error.filename}: the data are no longer in the cache: start a new run") from None
 
 
 def _files() -> Iterator[tuple[Path, str]]:

@@ -38,7 +38,8 @@ def is_own(queries: QuerySettings) -> bool:
 def data_of(workload: WorkloadAsked, target: Target) -> Data:
     """Return what the data of a workload hold in a database."""
     if found := dump.of(workload):
-        return Data(found.start_ms / 1000, found.end_ms / 1000, target.answers, metrics=found.names)
+        span = (found.start_ms / 1000, found.end_ms / 1000)
+        return Data(*span, target.answers, metrics=found.names, labels=found.labels)
     prefix = "" if target.query_form == "prometheus" else target.name_prefix
     names = tuple(prefix + field for field in FIELDS) if target.answers == "prometheus" else ()
     start, end = (datetime.fromisoformat(time).timestamp() for time in (workload.start, workload.end))

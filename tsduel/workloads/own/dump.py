@@ -1,13 +1,18 @@
-"""workload.file and workload.shape: data in place of TSBS's, put once into the cache by the agent (host/workload)."""
+"""Data that are read before they are loaded: workload.file, workload.shape, and TSBS's use cases devops and iot.
 
+The agent (host/workload) puts them once into the cache.
+"""
+
+import contextlib
 import functools
+import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +25,10 @@ from tsduel.core.project import PROJECT
 from tsduel.core.sections import Shape, WorkloadAsked
 from tsduel.core.wording import last_line, number_of
 
-SHAPE = "workload.shape"
+SHAPE, USE_CASE = "workload.shape", "workload.use_case"
+CASES = ("devops", "iot")
+"""Use cases of TSBS whose lines have no common number of samples."""
+_GENERATOR = "github.com/timescale/tsbs/cmd/tsbs_generate_data"
 AHEAD_MS = 2 * 86_400_000
 """VictoriaMetrics drops samples that are further in the future."""
 _RETENTION = re.compile(r"-{1,2}retentionPeriod=(\d+(?:\.\d+)?)([hdwy]?)")
@@ -29,11 +37,15 @@ _UNITS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_
 
 @dataclass(frozen=True)
 class Dump:
-    """What is known of the data. Samples of the same series and time as the one before are `duplicates`."""
+    """What is known of the data. Samples of the same series and time as the one before are `duplicates`.
+
+    `plain`: TSBS's own loader can send all lines. `labels`: the first values of each.
+    """
 
     path: str
     key: str
     format: str
+    plain: bool
     lines: int
     samples: int
     series: int
@@ -43,11 +55,12 @@ class Dump:
     late: int
     numberless: int
     names: tuple[str, ...]
+    labels: dict[str, tuple[str, ...]]
 
     @property
     def key_name(self) -> str:
         """The key of the experiment that asks for the data."""
-        return SHAPE if self.path == SHAPE else "workload.file"
+        return self.path if self.path in {SHAPE, USE_CASE} else "workload.file"
 
     @property
     def window(self) -> dict[str, Any]:
@@ -66,7 +79,7 @@ class Dump:
         """The data in a sentence."""
         extra = [
             number_of(count, what)
-            for count, what in ((self.duplicates, "duplicate"), (self.late, "sample older than one before it"))
+            for count, what in ((self.duplicates, "duplicate"), (self.late, "out-of-order sample"))
             if count
         ]
         return (
@@ -75,21 +88,32 @@ class Dump:
             + (f"; {number_of(self.numberless, 'value')} like NaN, which no database keeps" if self.numberless else "")
         )
 
-    def planned(self, target: Target) -> tuple[dict[str, Any], dict[str, Target]]:
+    def planned(self, target: Target) -> tuple[dict[str, Any], Target]:
         """Return the counts and the file of a planned workload, and the target that takes these lines."""
-        data = (DataFile(format=self.format, key=self.key),)
+        is_plain = self.plain and "InfluxDB" in target.protocol
+        name = target.data_format if is_plain else self.format
+        data = (DataFile(format=name, key=self.key),)
         counted = {"lines": self.lines, "samples": self.samples, "data": data, "told": self.told}
-        changed = {"data_format": self.format, "write_path": target.own_paths[self.format]}
-        return counted, {target.name: target.model_copy(update=changed)}
+        path = target.own_paths[self.format]
+        counted["loader"] = "tsbs" if is_plain else "own"
+        return counted, target.model_copy(update={"data_format": name, "write_path": path})
+
+    def later(self, lines: int, window_s: int, target: Target) -> dict[str, Any]:
+        """Return the counts and the file of so many lines that continue the data: the same, later by whole windows."""
+        (data,) = self.planned(target)[0]["data"]
+        key = hashlib.sha256(f"{self.key} {window_s} {lines}".encode()).hexdigest()[:16]
+        samples = round(lines * self.samples / self.lines)
+        return {"lines": lines, "samples": samples, "data": (data.model_copy(update={"key": key}),)}
 
     def refused(
-        self, target: Target, flags: list[str], against: list[str], *, in_turn: bool, own_queries: bool
+        self, target: Target, flags: list[str], against: list[str], *, own_queries: bool, more_s: int = 0
     ) -> Iterator[str]:
-        """Yield why it cannot be loaded: by keys that it does not go with, its load, queries, format and age."""
+        """Yield why it cannot be loaded: by keys that it does not go with, queries, format and age.
+
+        ``more_s``: so much later are the last lines that continue the data.
+        """
         for key in against:
             yield f"{self.key_name}: is loaded as it is, by one client, into one database's versions: leave out {key}"
-        if not in_turn:
-            yield f"{self.key_name}: is sent to the variants in turn: design.load: duel"
         if not own_queries:
             yield f"{self.key_name}: TSBS's queries are of TSBS's data: give your own (queries.file, log or rules)"
         if self.format not in target.own_paths:
@@ -97,20 +121,27 @@ class Dump:
                 f"{self.key_name}: {target.name} does not take lines of the format {self.format}; "
                 f"allowed: {', '.join(target.own_paths) or 'none'}"
             )
-        if outside := self.outside(flags):
+        if outside := self.outside(flags, more_s):
             yield f"{self.key_name}: {outside}"
 
-    def outside(self, flags: list[str]) -> str:
+    def outside(self, flags: list[str], more_s: int = 0) -> str:
         """Say in a phrase that samples lie outside what a database keeps with these flags; "" if none does."""
         now_ms = time.time() * 1000
-        if self.end_ms > now_ms + AHEAD_MS:
-            return f"{self.path}: samples up to {_written(self.end_ms // 1000)} lie in the future, which nobody keeps"
+        if (last_ms := self.end_ms + more_s * 1000) > now_ms + AHEAD_MS:
+            later = " with those that continue them" if more_s else ""
+            return (
+                f"{self.path}: samples up to {_written(last_ms // 1000)}{later} lie in the future, which nobody "
+                "keeps: give them older times"
+            )
         for flag in flags:
             if match := _RETENTION.fullmatch(flag):
                 begin_ms = now_ms - float(match[1]) * _UNITS_MS[match[2]]
                 if self.start_ms < begin_ms:
                     first, kept = _written(self.start_ms // 1000), _written(int(begin_ms // 1000))
-                    return f"{self.path}: samples from {first} on lie outside {flag}, which keeps those from {kept} on"
+                    return (
+                        f"{self.path}: samples from {first} on lie outside {flag}, which keeps those from {kept} on: "
+                        "give a longer one in flags, or newer data"
+                    )
         return ""
 
 
@@ -129,6 +160,12 @@ def of(workload: WorkloadAsked) -> Dump | None:
         return read(workload.file)
     if workload.shape:
         return made(_shape(workload, workload.shape))
+    if workload.use_case in CASES:
+        return generated(
+            f"--use-case={workload.use_case}", f"--scale={workload.scale}", f"--seed={workload.seed}",
+            f"--timestamp-start={workload.start}", f"--timestamp-end={workload.end}",
+            f"--log-interval={workload.interval}",
+        )  # fmt: skip
     return None
 
 
@@ -149,6 +186,13 @@ def made(shape: str) -> Dump:
 
 
 @functools.cache
+def generated(*words: str) -> Dump:
+    """Have the agent read what TSBS generates, if the cache does not have it."""
+    command = [*_go("ansible/roles/build/files/tsbs"), _GENERATOR, "--format=influx", *words]
+    return _known("dump", "-", " ".join(words), USE_CASE, command)
+
+
+@functools.cache
 def read(path: str) -> Dump:
     """Read a file of data, or stdin (-), into the cache. A UserError names file and line of what is wrong.
 
@@ -164,30 +208,44 @@ def read(path: str) -> Dump:
     return _known("dump", place, f"{place} {stat.st_size} {stat.st_mtime_ns}", path)
 
 
-def _known(verb: str, word: str, identity: str, path: str) -> Dump:
-    """Ask the agent about data, unless it was asked about these before. Without an identity it is always asked."""
+def _known(verb: str, word: str, identity: str, path: str, feed: Sequence[str] = ()) -> Dump:
+    """Ask the agent about data, unless it was asked about these before. Without an identity it is always asked.
+
+    ``feed``: a command whose output it reads.
+    """
     cache = caches.directory(os.environ)
     known = cache / "workload" / "dumps.json"
     dumps: dict[str, Any] = {}
-    with suppress(FileNotFoundError, ValueError):  # half of it is nothing
+    with contextlib.suppress(FileNotFoundError, ValueError):  # half of it is nothing
         dumps = json.loads(known.read_text())
     found = dumps.get(identity)
-    if not found or "numberless" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
+    if not found or "labels" not in found or not (cache / "workload" / found["key"] / "data.zst.json").exists():
         caches.own(cache, os.environ)
-        found = json.loads(_agent(verb, word, str(cache.resolve())))
+        found = json.loads(_agent(verb, word, str(cache.resolve()), feed=feed))
         known.parent.mkdir(parents=True, exist_ok=True)
         if identity:
             files.write(known, json.dumps({**dumps, identity: found}))
     counts = ("lines", "samples", "series", "duplicates", "late", "numberless")
-    fields = {name: found[name] for name in ("key", "format", *counts)}
+    fields = {name: found[name] for name in ("key", "format", "plain", *counts)}
     times = {"start_ms": found["start"], "end_ms": found["end"]}
-    return Dump(path, **fields, **times, names=tuple(found["names"] or ()))
+    labels = {name: tuple(values) for name, values in found["labels"].items()}
+    return Dump(path, **fields, **times, names=tuple(found["names"] or ()), labels=labels)
 
 
-def _agent(*words: str) -> str:
-    """Run the agent of this checkout, which Go builds if it has changed; its stdout. Its mistakes are UserErrors."""
-    go = [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", "go", "run", "-C", str(PROJECT / "host")]
-    done = subprocess.run([*go, ".", *words], capture_output=True, text=True, check=False)
+def _go(module: str) -> list[str]:
+    """Return the command that runs a program of a module of ours, which Go builds if it has changed."""
+    run = ("env", "CGO_ENABLED=0", "go", "run", "-C", str(PROJECT / module), "-mod=readonly")
+    return [str(PROJECT / "scripts/with-go"), defaults.GO_MINIMUM, "local", *run]
+
+
+def _agent(*words: str, feed: Sequence[str] = ()) -> str:
+    """Run the agent of this checkout; its stdout. Its mistakes are UserErrors."""
+    with contextlib.ExitStack() as stack:
+        fed = stack.enter_context(subprocess.Popen(feed, stdout=subprocess.PIPE)) if feed else None
+        command = [*_go("host"), ".", *words]
+        done = subprocess.run(command, stdin=fed and fed.stdout, capture_output=True, text=True, check=False)
+    if fed and fed.returncode:
+        raise UserError(f"{USE_CASE}: TSBS's generator failed (exit code {fed.returncode}): {shlex.join(feed)}")
     if done.returncode:
         said = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
         raise UserError("\n".join(said) or f"the agent cannot be built: {last_line(done.stderr)}")

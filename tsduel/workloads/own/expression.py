@@ -94,7 +94,7 @@ def _brackets(tokens: list[tuple[str, str]]) -> str:
 def _unstable(tokens: list[tuple[str, str]]) -> str:
     for (kind, word), (_, following) in itertools.pairwise(tokens):
         if kind == "name" and following == "(" and word.lower() in _UNSTABLE:
-            return f"returns another thing each time, by {word}(): no two answers could be compared"
+            return f"returns another thing each time, by {word}(): no two answers could be compared; leave it out"
     return ""
 
 

@@ -18,7 +18,6 @@ from tsduel.workloads.own.query import Asked, Query, Template, read_text, span, 
 
 MOST = 15
 """Queries of a log with a type of their own."""
-KINDS = ("topByCount", "topBySumDuration", "topByAvgDuration")
 PATHS = ("/api/v1/query", "/api/v1/query_range")
 _STEP_S = 60.0
 
@@ -44,8 +43,7 @@ def read(path: str) -> Asked:
     refused: Counter[str] = Counter()
     first: dict[str, int] = {}
     whole = _json(text)
-    if isinstance(whole, dict) and any(kind in whole for kind in KINDS):
-        lists = [whole.get(kind) for kind in KINDS]
+    if isinstance(whole, dict) and (lists := [whole[kind] for kind in whole if kind.startswith("topBy")]):
         lines = [(1, json.dumps(entry)) for entries in lists if isinstance(entries, list) for entry in entries]
         read_line = _top
     else:

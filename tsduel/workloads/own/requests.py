@@ -17,6 +17,9 @@ from tsduel.workloads.own.query import Asked, Query, Template
 
 MOST = 2000
 """Different requests of a type; after the last one follows the first."""
+HOSTS = ("hostname", "host", "instance")
+"""Labels of the user's data that `{{host}}` may stand for."""
+_TO_ESCAPE = re.compile(r"""["'`\\|\n]""")
 _PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*(?::\s*(\d+)\s*)?\}\}")
 
 
@@ -25,6 +28,7 @@ class Data:
     """The data that queries are over: its window in seconds since the epoch, and what placeholders are filled with.
 
     `metrics`: all names that a query can select by; none if they are not known. `language`: prometheus or influxql.
+    `labels`: values that the data has of each label. `values`: those that the user gives.
     """
 
     start: float
@@ -32,6 +36,7 @@ class Data:
     language: str
     hosts: int = 0
     metrics: tuple[str, ...] = ()
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -158,6 +163,10 @@ def _values(name: str, data: Data) -> Sequence[str] | range:
         return range(data.hosts)
     if name == "metric" and data.metrics:
         return data.metrics
+    # Values that a query would have to escape are left out.
+    for label in HOSTS if name in {"host", "hosts"} else (name,):
+        if values := [value for value in data.labels.get(label, ()) if not _TO_ESCAPE.search(value)]:
+            return values
     raise _RefusedError(
         f"has the placeholder {{{{{name}}}}} without values: write `values: {{{name}: [a, b]}}` in the file of queries"
     )

@@ -28,6 +28,7 @@ TSBS_VERSION = "v0.0.0-20230921131859-37fced794d56"
 
 # Of `workload`: how data are loaded, and what other files are made; `churn` shapes only what `mixed` sends.
 NOT_IN_BYTES = {"workers", "batch_size", "tenants", "churn", "solo_scale", "file", "shape"}
+_OF_OWN_DATA = ("file", "shape", "told", "loader")
 # Bytes of disk, each well above what was measured (docs/operating.md); by format of data and form of queries, "" for
 # any other format or form.
 DATA_BYTES_A_LINE = {"": 40, "prometheus": 100}
@@ -90,14 +91,13 @@ class TsbsPlanned:
         loaded, more, alone = _counted(work, used), None, None
         if asked.upgrades:
             # Data behind the first window, of the same hosts: with the same seed TSBS makes the same hosts.
-            window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, work.window_s)}
-            more = planned.Continued(**window, **_counted(work.model_copy(update=window), used))
+            more = planned.Continued(**_counted_behind(work, used, loaded["lines"], work.window_s))
         if scale := work.solo_scale:
             counted = _counted(work.model_copy(update={"scale": scale}), used)
             alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
         targets = {database.target.name: database.target for database in used}
         if in_place := dump.of(work):
-            loaded, targets = in_place.planned(used[0].target)
+            targets = {name: in_place.planned(target)[1] for name, target in targets.items()}
         workload = planned.Workload(
             **work.model_dump(),
             interval_s=work.step_s,
@@ -235,7 +235,9 @@ class TsbsPlanned:
         workload, queries = plan.workload, plan.queries
         return {
             "workload": workload
-            and workload.model_dump(exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "told"}),
+            and workload.model_dump(
+                exclude={"data", "seed", "estimated_bytes", "alone", "file", "shape", "told", "loader"}
+            ),
             "queries": queries
             and queries.model_dump(exclude={"types", "seed", "max_count", "file", "log", "rules", "left_out"}),
             "types": sorted(plan.query_types),
@@ -302,6 +304,8 @@ def _shape(work: WorkloadAsked) -> dict[str, Any]:
 
 def _counted(work: WorkloadAsked, used: Sequence[Database], **more: Any) -> dict[str, Any]:
     """Return lines, samples and the files of a window's data, a file for each format; ``more`` shapes them too."""
+    if found := dump.of(work):
+        return found.planned(used[0].target)[0]
     lines = work.window_s // work.step_s * work.scale
     formats = dict.fromkeys(database.target.data_format for database in used)
     shape = _shape(work) | more
@@ -316,11 +320,19 @@ def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | N
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
     if asked.mixed is None:
         return None
-    work, (_, seconds) = asked.workload, behind(asked.workload, asked.mixed)
+    churn = {"churn": asked.workload.churn.model_dump()} if asked.workload.churn else {}
+    counted = _counted_behind(asked.workload, used, *behind(asked.workload, asked.mixed), **churn)
+    return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **counted)
+
+
+def _counted_behind(
+    work: WorkloadAsked, used: Sequence[Database], lines: int, seconds: int, **more: Any
+) -> dict[str, Any]:
+    """Return the same of the window behind the loaded data, and the window; ``lines`` are of the user's data."""
     window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, seconds)}
-    churn = {"churn": work.churn.model_dump()} if work.churn else {}
-    counted = _counted(work.model_copy(update=window), used, **churn)
-    return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **window, **counted)
+    if found := dump.of(work):
+        return window | found.later(lines, work.window_s, used[0].target)
+    return window | _counted(work.model_copy(update=window), used, **more)
 
 
 def _key(shape: Mapping[str, Any], **more: str) -> str:
@@ -380,7 +392,7 @@ def _estimate(
 ) -> planned.Estimate:
     series, large = asked.workload.scale * SERIES_A_HOST, workload.alone
     lines = workload.lines + (behind(asked.workload, asked.mixed)[0] if asked.mixed else 0)
-    samples = lines * SAMPLES_PER_LINE[asked.workload.use_case]
+    samples = lines * workload.samples // workload.lines
     # The directories of all variants are kept for the parts after the solo parts.
     directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
     # Of an upgrade: the data that the baseline leaves, and for each variant a copy, with as much data again in it.

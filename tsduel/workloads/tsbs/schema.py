@@ -131,7 +131,9 @@ class Queries(sections.QuerySettings):
 class Workload(sections.WorkloadAsked):
     """The data, of a use case with a known number of samples a line."""
 
-    _known_case = field_validator("use_case")(lambda name: _known(name, tsbs_queries.SAMPLES_PER_LINE, "use case"))
+    _known_case = field_validator("use_case")(
+        lambda name: _known(name, (*tsbs_queries.SAMPLES_PER_LINE, *dump.CASES), "use case")
+    )
 
 
 class Design(sections.DesignAsked):
@@ -200,7 +202,7 @@ class TsbsExperiment(experiment.Experiment):
     def _with_dump(self) -> Self:
         """Take the window of the user's data."""
         found = dump.of(self.workload)
-        if not found or self.workload.shape:
+        if not found or found.key_name != "workload.file":
             return self
         window = found.window
         return self.model_copy(update={"workload": self.workload.model_copy(update=window)})
@@ -208,16 +210,17 @@ class TsbsExperiment(experiment.Experiment):
     def _refuse_dump(self) -> Iterator[str]:
         against = {
             "two databases": len(self._databases) > 1,
-            "mixed": self.mixed is not None,
             "hosts": bool(self.hosts),
             "workload.data_kind": self.workload.data_kind != "regular",
+            "workload.churn": self.workload.churn is not None,
             "workload.solo_scale": self.workload.solo_scale is not None,
         }
         if found := dump.of(self.workload):
             flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
+            more_s = behind(self.workload, self.mixed)[1] if self.mixed else self.upgrades * self.workload.window_s
             yield from found.refused(
                 self._databases[0].target, flags, [key for key, is_so in against.items() if is_so],
-                in_turn=self.loads_in_turn, own_queries=own.is_own(self.queries),
+                own_queries=own.is_own(self.queries), more_s=more_s,
             )  # fmt: skip
 
     def _with_own(self) -> Self:
@@ -450,7 +453,13 @@ class TsbsExperiment(experiment.Experiment):
 
 
 def behind(workload: sections.WorkloadAsked, mixed: sections.MixedAsked) -> tuple[int, int]:
-    """Return lines and seconds of the window after the loaded one: the whole intervals that mixed sends."""
+    """Return lines and seconds of the window after the loaded one: the whole intervals that mixed sends.
+
+    The user's lines are sent again, later by whole windows.
+    """
+    if found := dump.of(workload):
+        lines = math.ceil(mixed.ingest * mixed.seconds * found.lines / found.samples)
+        return lines, math.ceil(lines / found.lines) * workload.window_s
     lines = math.ceil(mixed.ingest * mixed.seconds / tsbs_queries.SAMPLES_PER_LINE[workload.use_case])
     steps = math.ceil(lines / workload.scale)
     return steps * workload.scale, steps * workload.step_s

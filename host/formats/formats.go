@@ -1,0 +1,256 @@
+// Package formats knows lines of data that TSBS does not make: of Influx, of Prometheus' text or OpenMetrics, and
+// of VictoriaMetrics' export in JSON. The database's own parsers read them.
+package formats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"iter"
+	"math"
+	"unsafe"
+
+	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/influx"
+	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/prometheus"
+	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/vmimport"
+
+	"tsduel/host/exchange"
+)
+
+// Sink counts the samples of lines. Numberless are values like NaN and null, which no database keeps.
+type Sink struct {
+	Samples, Numberless int64
+	Each                func(*Sample) error // nil: it only counts
+}
+
+// Sample is one sample; nothing of it is valid beyond the call that gets it.
+type Sample struct {
+	Series uint64 // a hash
+	MS     int64  // since the epoch
+	Metric string
+	Field  string // of Influx; the series' name is METRIC_FIELD then
+	Labels iter.Seq2[string, string]
+}
+
+// Parser reads a line.
+type Parser func(to *Sink, line []byte) error
+
+// ErrUntimed says that a line has no time.
+var ErrUntimed = errors.New("it has no timestamp, or one before 1970")
+
+var seed = maphash.MakeSeed()
+
+// Of returns the parser of a format: influx, exposition or json.
+func Of(format string) (Parser, error) {
+	switch format {
+	case "influx", "victoriametrics": // TSBS's name of the lines that it writes for VictoriaMetrics
+		return influxed(), nil
+	case "exposition":
+		return exposed(), nil
+	case "json":
+		return exported(), nil
+	}
+	return nil, fmt.Errorf("this tsduel reads no lines of the format %q", format)
+}
+
+// FormatOf tells the format by a line, "" if it is of none.
+func FormatOf(line []byte) string {
+	if line[0] == '{' && bytes.Contains(line, []byte(`"metric"`)) {
+		return "json"
+	}
+	for _, format := range []string{"influx", "exposition"} {
+		parse, _ := Of(format)
+		untimed := func(s *Sample) error { return s.timed() }
+		if err := parse(&Sink{Each: untimed}, line); err == nil || errors.Is(err, ErrUntimed) {
+			return format
+		}
+	}
+	return ""
+}
+
+// IsPlain says whether TSBS's loader can send a line of Influx: it counts spaces and commas, and knows no escapes.
+func IsPlain(line []byte) bool {
+	return bytes.Count(line, []byte{' '}) == 2 && bytes.IndexByte(line, '\\') < 0 && bytes.IndexByte(line, '"') < 0 &&
+		len(line) < 60_000
+}
+
+// Count counts the samples of the first lines of a file; of all if there are fewer.
+func Count(path, format string, lines int64) (int64, error) {
+	parse, err := Of(format)
+	if err != nil {
+		return 0, err
+	}
+	source, err := exchange.OpenBatches(path, "", 1)
+	if err != nil {
+		return 0, err
+	}
+	defer source.Close()
+	var sink Sink
+	for range lines {
+		line, err := source.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return 0, err
+		}
+		if err := parse(&sink, bytes.TrimSuffix(line.Body, []byte{'\n'})); err != nil {
+			return 0, err
+		}
+	}
+	return sink.Samples, nil
+}
+
+func (s *Sample) timed() error {
+	if s.MS <= 0 {
+		return ErrUntimed
+	}
+	return nil
+}
+
+func (to *Sink) add(s *Sample) error {
+	to.Samples++
+	if to.Each == nil {
+		return nil
+	}
+	if err := s.timed(); err != nil {
+		return err
+	}
+	return to.Each(s)
+}
+
+// textOf shares the bytes, which the parsers do not keep beyond a line.
+func textOf(line []byte) string { return unsafe.String(unsafe.SliceData(line), len(line)) }
+
+func influxed() Parser {
+	var rows influx.Rows
+	return func(to *Sink, line []byte) error {
+		if err := rows.Unmarshal(textOf(line), false); err != nil {
+			return err
+		}
+		if len(rows.Rows) != 1 {
+			return errors.New("no measurement with fields")
+		}
+		row := &rows.Rows[0]
+		s := Sample{MS: InfluxMS(row.Timestamp), Metric: row.Measurement, Labels: func(yield func(_, _ string) bool) {
+			for _, tag := range row.Tags {
+				if !yield(tag.Key, tag.Value) {
+					return
+				}
+			}
+		}}
+		// The series is the line up to the fields; a measurement or tag may have escaped spaces.
+		end := 0
+		for end < len(line) && (line[end] != ' ' || end > 0 && line[end-1] == '\\') {
+			end++
+		}
+		series := maphash.Bytes(seed, line[:end])
+		for _, field := range row.Fields {
+			s.Field, s.Series = field.Key, series^maphash.String(seed, field.Key)
+			if err := to.add(&s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// InfluxMS tells the unit of a timestamp by its size, as VictoriaMetrics does.
+func InfluxMS(at int64) int64 {
+	unit := influxUnit(at)
+	if unit < 0 {
+		return at * -unit
+	}
+	return at / unit
+}
+
+// influxUnit is how many units a millisecond has; of seconds, minus the milliseconds that a unit has.
+func influxUnit(at int64) int64 {
+	switch {
+	case at >= 1e17:
+		return 1e6
+	case at >= 1e14:
+		return 1e3
+	case at >= 1e11:
+		return 1
+	}
+	return -1e3
+}
+
+func exposed() Parser {
+	var rows prometheus.Rows
+	return func(to *Sink, line []byte) error {
+		row, err := one(&rows, line)
+		if err != nil {
+			return err
+		}
+		if math.IsNaN(row.Value) {
+			to.Numberless++
+			return nil
+		}
+		s := Sample{MS: row.Timestamp, Metric: row.Metric, Series: maphash.String(seed, row.Metric)}
+		for _, tag := range row.Tags {
+			s.Series ^= pair(tag.Key, tag.Value)
+		}
+		s.Labels = func(yield func(_, _ string) bool) {
+			for _, tag := range row.Tags {
+				if !yield(tag.Key, tag.Value) {
+					return
+				}
+			}
+		}
+		return to.add(&s)
+	}
+}
+
+func one(rows *prometheus.Rows, line []byte) (*prometheus.Row, error) {
+	var wrong error
+	rows.UnmarshalWithErrLogger(textOf(line), func(why string) { wrong = errors.New(why) })
+	if wrong != nil {
+		return nil, wrong
+	}
+	if len(rows.Rows) != 1 {
+		return nil, errors.New("no sample")
+	}
+	return &rows.Rows[0], nil
+}
+
+func pair(key, value string) uint64 {
+	return maphash.String(seed, key)*31 + maphash.String(seed, value)
+}
+
+func exported() Parser {
+	var rows vmimport.Rows
+	return func(to *Sink, line []byte) error {
+		if rows.Unmarshal(textOf(line)); len(rows.Rows) != 1 {
+			return errors.New("no JSON with metric, values and timestamps")
+		}
+		row := &rows.Rows[0]
+		var s Sample
+		for _, tag := range row.Tags {
+			if len(tag.Key) == 0 || string(tag.Key) == "__name__" {
+				s.Metric = textOf(tag.Value)
+			}
+			s.Series ^= pair(textOf(tag.Key), textOf(tag.Value))
+		}
+		s.Labels = func(yield func(_, _ string) bool) {
+			for _, tag := range row.Tags {
+				if len(tag.Key) > 0 && string(tag.Key) != "__name__" && !yield(textOf(tag.Key), textOf(tag.Value)) {
+					return
+				}
+			}
+		}
+		for i, ms := range row.Timestamps {
+			if math.IsNaN(row.Values[i]) {
+				to.Numberless++
+				continue
+			}
+			s.MS = ms
+			if err := to.add(&s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

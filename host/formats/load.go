@@ -1,0 +1,159 @@
+package formats
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tsduel/host/exchange"
+)
+
+// Load sends a file of lines in batches, with so many in flight, and writes what TSBS's loaders write, so that it
+// is watched and read like them: a CSV line a second on out, a summary, and the file of results.
+type Load struct {
+	File    string // - is stdin
+	Format  string
+	URLs    []string // each worker has one of them
+	Path    string
+	Workers int
+	Size    int // lines of a batch
+	Results string
+	Timeout time.Duration
+}
+
+// LoadOf reads the variables that the verb load of an adapter gets, and LOAD_FORMAT, LOAD_PATH and LOAD_TIMEOUT_S.
+func LoadOf(variable func(string) string) (l Load, err error) {
+	number := func(name string) (n int) {
+		_, wrong := fmt.Sscan(variable(name), &n)
+		if wrong != nil || n < 1 {
+			err = errors.Join(err, fmt.Errorf("%s=%q is no number above 0", name, variable(name)))
+		}
+		return n
+	}
+	l = Load{File: variable("LOAD_FILE"), Format: variable("LOAD_FORMAT"), Path: variable("LOAD_PATH"),
+		URLs: strings.Split(variable("DB_WRITE_URL"), ","), Results: variable("LOAD_RESULTS"),
+		Workers: number("LOAD_WORKERS"), Size: number("LOAD_BATCH_SIZE"),
+		Timeout: time.Duration(number("LOAD_TIMEOUT_S")) * time.Second}
+	return l, err
+}
+
+const loadHead = "time,per. metric/s,metric total,overall metric/s,per. row/s,row total,overall row/s\n"
+
+// Run loads; the first batch that is not taken ends it.
+func (l Load) Run(ctx context.Context, out io.Writer) error {
+	file := l.File
+	if file == "-" {
+		file = "/dev/stdin"
+	}
+	source, err := exchange.OpenBatches(file, l.Path, l.Size)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	batches := make(chan exchange.Operation, l.Workers)
+	var samples, rows atomic.Int64
+	var workers sync.WaitGroup
+	begin := time.Now()
+	fmt.Fprint(out, loadHead)
+	for n := range l.Workers {
+		workers.Go(func() {
+			if err := l.work(ctx, l.URLs[n%len(l.URLs)], batches, &samples, &rows); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go l.report(out, begin, &samples, &rows, ended)
+	for err == nil {
+		var batch exchange.Operation
+		if batch, err = source.Next(); err != nil {
+			break
+		}
+		select {
+		case batches <- batch:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	close(batches)
+	workers.Wait()
+	took := time.Since(begin)
+	ended <- struct{}{}
+	if err := cmp.Or(context.Cause(ctx), err); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return l.summary(out, took, samples.Load(), rows.Load())
+}
+
+func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Operation,
+	samples, rows *atomic.Int64) error {
+	parse, err := Of(l.Format)
+	if err != nil {
+		return err
+	}
+	conn, err := exchange.Dial(ctx, url, l.Timeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for batch := range batches {
+		if _, err := conn.Do(ctx, &batch, func(status int) bool { return status/100 == 2 }); err != nil {
+			return fmt.Errorf("the server has not taken a batch of %d lines: %w", batch.Lines, err)
+		}
+		var sink Sink
+		for line := range bytes.Lines(batch.Body) {
+			if err := parse(&sink, bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
+				return err
+			}
+		}
+		samples.Add(sink.Samples)
+		rows.Add(int64(batch.Lines))
+	}
+	return nil
+}
+
+// report writes a line a second until the load has ended.
+func (l Load) report(out io.Writer, begin time.Time, samples, rows *atomic.Int64, ended <-chan struct{}) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	var lastSamples, lastRows int64
+	for {
+		select {
+		case <-ended:
+			return
+		case now := <-second.C:
+			s, r, all := samples.Load(), rows.Load(), now.Sub(begin).Seconds()
+			fmt.Fprintf(out, "%d,%d,%d,%.2f,%d,%d,%.2f\n", now.Unix(), s-lastSamples, s, float64(s)/all, r-lastRows, r,
+				float64(r)/all)
+			lastSamples, lastRows = s, r
+		}
+	}
+}
+
+func (l Load) summary(out io.Writer, took time.Duration, samples, rows int64) error {
+	fmt.Fprintf(out, "\nSummary:\n")
+	rates := map[string]any{}
+	for _, one := range []struct {
+		what, rate string
+		count      int64
+	}{{"metrics", "metricRate", samples}, {"rows", "rowRate", rows}} {
+		rate := float64(one.count) / took.Seconds()
+		rates[one.rate] = rate
+		fmt.Fprintf(out, "loaded %d %s in %.3fsec with %d workers (mean rate %.2f %s/sec)\n", one.count, one.what,
+			took.Seconds(), l.Workers, rate, one.what)
+	}
+	text, err := json.Marshal(map[string]any{"DurationMillis": took.Milliseconds(), "Totals": rates,
+		"RunnerConfig": map[string]any{"workers": l.Workers, "batch-size": l.Size, "reporting-period": time.Second}})
+	return cmp.Or(err, os.WriteFile(l.Results, text, 0o644))
+}
