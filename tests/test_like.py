@@ -48,8 +48,8 @@ def test_sections_are_merged_key_by_key_and_a_matrix_is_replaced(wrote):
 
 def test_components_are_merged_by_role_and_other_variants_are_replaced():
     """A revision alone can be given for one component; flags of the other experiment's short form are not kept."""
-    base = {"variants": {"baseline": {"components": [{"role": "server", "ref": "v1"}, {"role": "a", "ref": "v2", "env": {}}]},
-                         "candidate": {"ref": "v3", "flags": ["-b"]}}}  # fmt: skip
+    parts = [{"role": "server", "ref": "v1"}, {"role": "a", "ref": "v2", "env": {}}]
+    base = {"variants": {"baseline": {"components": parts}, "candidate": {"ref": "v3", "flags": ["-b"]}}}
     own = {"variants": {"baseline": {"components": [{"role": "a", "ref": "v9"}]}, "candidate": {"ref": "v4"}}}
     assert merged(base, own)["variants"] == {
         "baseline": {"components": [{"role": "server", "ref": "v1"}, {"role": "a", "ref": "v9", "env": {}}]},
