@@ -29,7 +29,7 @@ IMPATIENT = 'resource "google_compute_instance" "main" {\n  timeouts {\n    crea
 
 # Name of a test of Terraform -> the variables that are wrong, and what refuses them.
 HOSTS, MACHINE, SSH, ZONES = "var.hosts", "google_compute_instance.main", "var.ssh_source_ranges", "var.zones"
-BETWEEN, PORTS = "google_compute_firewall.between", 'ports_between = "8428-8528"'
+GROUP = 'ports_between = "8428-8528"\nhosts = { host1 = { roles = ["client"] }, host2 = { roles = ["server"] } }'
 TWO, HYPERDISK = "host1 = {}, host2 = {", 'boot_disk_type = "hyperdisk-balanced"'
 ONE_ZONE, TWO_ZONES = (f'zones = {{ host1 = "us-central1-a", host2 = "us-central1-{zone}" }}' for zone in "ab")
 REFUSED = {
@@ -44,11 +44,9 @@ REFUSED = {
         'hosts = { host1 = { machine_type = "t2d-standard-8", threads_per_core = 1 } }', MACHINE
     ),
     "a_c4_without_hyperdisk": ('hosts = { host1 = { machine_type = "c4-standard-8" } }', MACHINE),
-    "a_c4_of_a_fleet_without_hyperdisk": (f'hosts = {{ {TWO} machine_type = "c4-standard-8" }} }}\n{ONE_ZONE}', MACHINE),
+    "a_c4_of_a_fleet": (f'hosts = {{ {TWO} machine_type = "c4-standard-8" }} }}\n{ONE_ZONE}', MACHINE),
     "an_e2_with_hyperdisk": (f"hosts = {{ host1 = {{ {HYPERDISK} }} }}", MACHINE),
-    "a_group_over_two_zones": (
-        f'hosts = {{ host1 = {{ roles = ["client"] }}, host2 = {{ roles = ["server"] }} }}\n{TWO_ZONES}\n{PORTS}', BETWEEN
-    ),
+    "a_group_over_two_zones": (f"{GROUP}\n{TWO_ZONES}", "google_compute_firewall.between"),
     "that_nobody_could_log_in": ("ssh_source_ranges = []", "google_compute_firewall.ssh"),
     "the_whole_internet": ('ssh_source_ranges = ["203.0.113.7/32", "0.0.0.0/0"]', SSH),
     "half_of_the_internet": ('ssh_source_ranges = ["0.0.0.0/1", "128.0.0.0/1"]', SSH),
