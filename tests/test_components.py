@@ -11,7 +11,7 @@ from asking import FAKES, planned, written
 from plots import report
 from plots.exports import main as export
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Counter
+from tsduel.core.target import Counter
 from tsduel.question import read
 from tsduel.stats import compare
 from tsduel.tidy import tables as tidy

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GCP_SWEPT, Cell
+from tsduel.core.place import GCP_SWEPT
+from tsduel.core.plan import Cell
 from tsduel.core.wording import number_of
 from tsduel.workloads.experiment import Experiment
 

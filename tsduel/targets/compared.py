@@ -8,8 +8,8 @@ both windows have the same samples, and answers are compared by value.
 import math
 from datetime import datetime
 
-from tsduel.core.plan import Compared, Target
 from tsduel.core.sections import WorkloadAsked
+from tsduel.core.target import Compared, Target
 
 EDGE_S = 60
 """Windows begin at whole minutes."""

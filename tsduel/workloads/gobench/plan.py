@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from tsduel.core import plan as planned
+from tsduel.core.gobench import GoBench
 from tsduel.core.metrics import Metric
-from tsduel.core.sections import GoBench, WorkloadAsked
+from tsduel.core.sections import WorkloadAsked
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.gobench import units

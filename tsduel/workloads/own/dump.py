@@ -14,9 +14,10 @@ from typing import Any
 
 from tsduel.core import caches, defaults
 from tsduel.core.errors import UserError
-from tsduel.core.plan import DataFile, Target
 from tsduel.core.project import PROJECT
 from tsduel.core.sections import Shape, WorkloadAsked
+from tsduel.core.target import Target
+from tsduel.core.tsbs import DataFile
 from tsduel.core.wording import last_line, number_of
 
 SHAPE = "workload.shape"

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from tsduel.core import plan as planned
 from tsduel.core.metrics import METRICS, MIX, Metric
 from tsduel.core.sections import Rates, WorkloadAsked
+from tsduel.core.tsbs import Alone, Continued, DataFile, Mixed, Queries, QueryType, Workload
 from tsduel.core.wording import number_of
 from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
@@ -91,14 +92,14 @@ class TsbsPlanned:
         if asked.upgrades:
             # Data behind the first window, of the same hosts: with the same seed TSBS makes the same hosts.
             window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, work.window_s)}
-            more = planned.Continued(**window, **_counted(work.model_copy(update=window), used))
+            more = Continued(**window, **_counted(work.model_copy(update=window), used))
         if scale := work.solo_scale:
             counted = _counted(work.model_copy(update={"scale": scale}), used)
-            alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
+            alone = Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
         targets = {database.target.name: database.target for database in used}
         if in_place := dump.of(work):
             loaded, targets = in_place.planned(used[0].target)
-        workload = planned.Workload(
+        workload = Workload(
             **work.model_dump(),
             interval_s=work.step_s,
             estimated_bytes=_data_bytes(used, loaded["lines"]),
@@ -121,7 +122,7 @@ class TsbsPlanned:
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
             "workload": workload,
-            "queries": planned.Queries(
+            "queries": Queries(
                 **asked.queries.model_dump(exclude={"types", "shared_seed"}),
                 types=mine.types,
                 alike=alike,
@@ -308,11 +309,11 @@ def _counted(work: WorkloadAsked, used: Sequence[Database], **more: Any) -> dict
     return {
         "lines": lines,
         "samples": lines * SAMPLES_PER_LINE[work.use_case],
-        "data": tuple(planned.DataFile(format=name, key=_key(shape, format=name)) for name in formats),
+        "data": tuple(DataFile(format=name, key=_key(shape, format=name)) for name in formats),
     }
 
 
-def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | None:
+def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> Mixed | None:
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
     if asked.mixed is None:
         return None
@@ -320,7 +321,7 @@ def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | N
     window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, seconds)}
     churn = {"churn": work.churn.model_dump()} if work.churn else {}
     counted = _counted(work.model_copy(update=window), used, **churn)
-    return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **window, **counted)
+    return Mixed(**_typed(asked.mixed, asked).model_dump(), **window, **counted)
 
 
 def _key(shape: Mapping[str, Any], **more: str) -> str:
@@ -335,7 +336,7 @@ def _query_count(asked: TsbsExperiment) -> int:
 
 def _query_type(
     asked: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: Sequence[Database]
-) -> planned.QueryType:
+) -> QueryType:
     """Return a type with a seed of its own: with one seed all types ask for the same hosts and warm each other."""
     seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k not in {"data_kind", "interval"}} | {"type": name, "seed": seed}
@@ -344,7 +345,7 @@ def _query_type(
         form = {"form": target.query_form} if target.query_form else {}
         keys[":".join((target.query_format, *form.values()))] = _key(shape, format=target.query_format, **form)
     window_s, (first, *others) = point_s(name), [database.target for database in used]
-    return planned.QueryType(
+    return QueryType(
         name=name,
         seed=seed,
         keys=keys,
@@ -363,7 +364,7 @@ def _data_bytes(used: Sequence[Database], lines: int) -> int:
     return max(lines * _of(DATA_BYTES_A_LINE, database.target.data_format) for database in used)
 
 
-def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[planned.QueryType]:
+def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[QueryType]:
     """Yield every type over both windows, a quarter to three quarters of each query in either, and over the new one."""
     seam, length = asked.workload.end, asked.workload.window_s
     for number, name in enumerate(asked.queries.types):
@@ -376,7 +377,7 @@ def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Dat
 
 
 def _estimate(
-    asked: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: planned.Workload
+    asked: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: Workload
 ) -> planned.Estimate:
     series, large = asked.workload.scale * SERIES_A_HOST, workload.alone
     lines = workload.lines + (behind(asked.workload, asked.mixed)[0] if asked.mixed else 0)
