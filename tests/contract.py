@@ -1,6 +1,6 @@
 """Write the types of what a file's reader reads, from the types of its writer: `.venv/bin/python -m tests.contract`.
 
-Python writes the plan: its pydantic models (tsduel/core/plan.py and what it is made of) give host/record/plan_generated.go.
+Python writes the plan: its pydantic models (tsduel/core/plan.py) give host/record/plan_generated.go.
 Go writes the record of a block: its structs (host/record) give the middle part of tsduel/core/record.py.
 So a field is typed once, where the file is written. tests/test_contract.py fails where what is generated is stale.
 """
