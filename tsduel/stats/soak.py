@@ -51,8 +51,6 @@ class Slope:
 
 def write(run: Run) -> None:
     """Write stats/soak.json, if the run has windows."""
-    if not (run.path / "tidy/windows.csv").exists():
-        return  # tidied by an earlier tsduel
     windows = read_table(run.path, "windows")
     found = [] if windows.empty else list(slopes(windows))
     if found:

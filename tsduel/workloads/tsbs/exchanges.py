@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, IDLE, METRICS, MIX
-from tsduel.core.record import DUEL, SOLO, Block, DuelLoad, DuelType, after
-from tsduel.workloads.measured import Measurement, PairedRatio, Reading
+from tsduel.core.metrics import ALL, GEOMEAN, METRICS, MIX
+from tsduel.core.record import Block, DuelLoad, DuelType, after
+from tsduel.workloads.measured import PairedRatio, Reading
 
 Times = NDArray[np.float64]
 Sittings = Mapping[int, Mapping[str, Times]]
@@ -102,7 +102,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     figures.by_role("duel_role_rss_bytes", [(0, duel.rss_by_role, 1)], 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
-        figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
+        figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6)
     figures.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
         _load(block, duel.load, alive, figures, into)
@@ -116,13 +116,13 @@ def _load(block: Block, load: Sequence[DuelLoad], alive: Sequence[str], figures:
     for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
         figures.per_operation(metric, "", [(part.sitting, getattr(part, clock), part.samples) for part in load], 1e3)
     figures.by_role("duel_load_role_cpu_us", [(part.sitting, part.cpu_ns_by_role, part.samples) for part in load], 1e3)
-    peak = METRICS["rss_peak_bytes"]
-    if not any(measured.metric == peak.name for measured in into.measurements):  # no variant loaded alone
-        into.measurements += [
-            Measurement(name, SOLO, "", "", peak.name, max(part.rss_peak_bytes[name] for part in load), peak.unit)
+    if not any(measured.metric == "rss_peak_bytes" for measured in into.measurements):  # no variant loaded alone
+        peaks = {
+            name: max(part.rss_peak_bytes[name] for part in load)
             for name in alive
             if all(name in part.rss_peak_bytes for part in load)
-        ]
+        }
+        figures.values("rss_peak_bytes", "", peaks, 1.0)
 
 
 def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[int, dict[str, Times]]]:
@@ -179,8 +179,6 @@ class Figures:
     baseline: str
     alive: Sequence[str]
     into: Reading
-    part: str = DUEL
-    phase: str = EXCHANGE
     by_sitting: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=dict)
 
     @property
@@ -188,14 +186,11 @@ class Figures:
         """All variants that are alive but the baseline."""
         return [name for name in self.alive if name != self.baseline]
 
-    def values(self, metric: str, query_type: str, found: Mapping[str, float], scale: float, phase: str = "") -> None:
+    def values(self, metric: str, query_type: str, figures: Mapping[str, float], scale: float) -> None:
         """Add a value of each variant, divided by `scale`."""
-        unit = METRICS[metric].unit
-        self.into.measurements += [
-            Measurement(name, self.part, phase or self.phase, query_type, metric, found[name] / scale, unit)
-            for name in self.alive
-            if name in found
-        ]
+        for name in self.alive:
+            if name in figures:
+                self.into.add(name, [(metric, query_type, figures[name] / scale)])
 
     def per_operation(self, metric: str, query_type: str, clocks: Iterable[Clock], scale: float) -> None:
         """Add figures of a clock over all operations of a sitting: one ratio, whose error only the blocks show.
@@ -292,7 +287,8 @@ class Figures:
         count = len(ratios)
         error = None if None in errors else math.sqrt(sum(se * se for se in errors)) / count
         deviation = statistics.stdev(ratios) if count > 1 else None
-        key = (name, self.part, self.phase, query_type, metric, statistics.fmean(ratios), error, n)
+        part, phase = METRICS[metric].part, METRICS[metric].phase
+        key = (name, part, phase, query_type, metric, statistics.fmean(ratios), error, n)
         self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, found)))
 
     def _second_effect(self, name: str, found: Mapping[int, Estimate]) -> float | None:

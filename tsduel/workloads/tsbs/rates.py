@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
-from tsduel.workloads.measured import Measurement, Reading
+from tsduel.workloads.measured import Reading
 
 _COUNTERS = {"mixed_merges": "merges", "mixed_rows_merged": "rows_merged", "mixed_slow_inserts": "slow_inserts"}
 
@@ -31,11 +30,7 @@ def read_rates(block: Block, plan: Plan, into: Reading) -> None:
             for key, counts in read_counts(block.path / variant / f"{part}.csv.gz").items():
                 if key[0] in good:
                     into.counts[variant, part, *key] = counts
-            values = _mixed(phases) if part == MIXED else _capacity(phases, plan)
-            into.measurements += [
-                Measurement(variant, part, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
-                for name, query_type, value in values
-            ]
+            into.add(variant, _mixed(phases) if part == MIXED else _capacity(phases, plan))
 
 
 def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
