@@ -3,6 +3,7 @@
 import pytest
 
 from tsduel.core.errors import UserError
+from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.question.like import merged
 
@@ -62,6 +63,14 @@ def test_one_of_ours_is_found_from_anywhere_and_by_its_own_name(wrote):
     assert wrote("name: quick\nlike: quick", "quick")["design"] == {"load": "duel", "blocks": 8}
     wrote("name: x\nlike: base")
     assert wrote("name: y\nlike: x", "y")["noise"] == {"steal_pct": 30}
+
+
+def test_data_of_the_user_are_seen_in_what_an_experiment_is_like(wrote, tmp_path):
+    """`tsduel queries` makes TSBS's data smaller, and never the user's own; a name of ours is as good as a path."""
+    wrote("name: x\nlike: own-dump")
+    assert queries._names_data(str(tmp_path / "x.yml"))
+    assert queries._names_data("own-dump")
+    assert not queries._names_data("own-dashboard")
 
 
 @pytest.mark.parametrize(

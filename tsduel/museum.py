@@ -131,15 +131,15 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
 
 def keep(results: Path) -> list[str]:
     """Copy what was measured on a quiet machine to where the page has it from; return a sentence for each exhibit."""
-    said = []
+    sentences = []
     for path in sorted((results / HOME).glob("*.json")):
         done = Shown.model_validate_json(path.read_text(encoding="utf-8"))
         if done.quiet:
             files.write(KEPT / path.name, done.model_dump_json(indent=1) + "\n")
-        said.append(
+        sentences.append(
             f"{path.stem}: {'kept' if done.quiet else f'not kept: {done.load:g} processes a CPU ran beside it'}"
         )
-    return said
+    return sentences
 
 
 def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:

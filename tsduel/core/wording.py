@@ -38,8 +38,8 @@ def printable(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word that somebody who typed ``word`` may have meant; "" if none is near."""
     folded = {name.casefold(): name for name in known}
-    found = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else ""
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else ""
 
 
 def allowed(word: str, known: Iterable[str]) -> str:

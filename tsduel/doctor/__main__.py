@@ -209,8 +209,8 @@ def _lines(script: str, done: subprocess.CompletedProcess[str]) -> Iterator[Line
         if level in LEVELS and rest:
             yield Line(level, *[*rest, "", ""][:3])
     if done.returncode:
-        said = " ".join(done.stderr.split()[-40:]) or f"exit code {done.returncode}"
-        yield Line(ERROR, script, f"the look at this machine broke off: {said}", "tell us: that is a fault of tsduel's")
+        why = " ".join(done.stderr.split()[-40:]) or f"exit code {done.returncode}"
+        yield Line(ERROR, script, f"the look at this machine broke off: {why}", "tell us: that is a fault of tsduel's")
 
 
 def _text(name: str) -> str:

@@ -201,15 +201,15 @@ def _set_versions(data: dict[str, Any], knobs: Mapping[str, str]) -> None:
         _set_side(data, name, version, "VERSIONS", component)
 
 
-def refuse_without_effect(asked: Experiment, knobs: Mapping[str, str]) -> None:
+def refuse_without_effect(experiment: Experiment, knobs: Mapping[str, str]) -> None:
     """Raise for a knob without effect on this experiment, so that the user does not rely on it."""
     why = {}
     if knobs.get("AA") == "1":
         why["CANDIDATE"] = "AA=1 compares the baseline with itself"
-    queries = getattr(asked, "queries", None)
+    queries = getattr(experiment, "queries", None)
     if queries is not None and not queries.solo:
         solo = "queries.solo=true"
-        if asked.design.load == "duel":  # without a solo part
+        if experiment.design.load == "duel":  # without a solo part
             solo += " design.load=solo workload.solo_scale=null"
         why["TSBS_QUERIES"] = (
             f'it counts queries of the closed loop, which this experiment has not: add SET="{solo}"; '
@@ -218,7 +218,7 @@ def refuse_without_effect(asked: Experiment, knobs: Mapping[str, str]) -> None:
     if not {*SIDES, "VERSIONS"} & set(knobs):
         why["ROLE"] = "it says whose revision BASELINE, CANDIDATE or VERSIONS is, and none is given"
     for knob, field in (("PACKAGE", "package"), ("BENCH", "bench")):
-        if all(getattr(variant, field) for variant in asked.variants.values()):
+        if all(getattr(variant, field) for variant in experiment.variants.values()):
             why[knob] = f"every variant of this experiment has its own `{field}:`"
     for knob, reason in why.items():
         if knob in knobs:

@@ -36,46 +36,49 @@ LEAST_QUERIES = 20
 PROFILE_S = 90
 
 
-def duration(sections: Mapping[str, Any], asked: TsbsExperiment, variants: int, query_count: int) -> Duration:
+def duration(sections: Mapping[str, Any], experiment: TsbsExperiment, variants: int, query_count: int) -> Duration:
     """Return times at the rates above, of the slowest database; ``query_count``: the queries of a file."""
-    workload, used = sections["workload"], {variant.target for variant in asked.variants.values()}
-    settle_s = asked.settle.polls * asked.settle.poll_s + MERGES_S * min(1, workload.samples / MERGED_SAMPLES)
-    rates = [_rate(name, workload.scale) for name in asked.queries.types]
+    workload, used = sections["workload"], {variant.target for variant in experiment.variants.values()}
+    settle_s = experiment.settle.polls * experiment.settle.poll_s + MERGES_S * min(1, workload.samples / MERGED_SAMPLES)
+    rates = [_rate(name, workload.scale) for name in experiment.queries.types]
     load_s = workload.samples / min(databases()[name].load_samples_s for name in used)
     solo_s = SOLO_FIXED_S + settle_s + load_s
     alone_s = 0.0
-    if asked.loads_in_turn:
+    if experiment.loads_in_turn:
         solo_s = 0
         if workload.alone:
             alone_s = SOLO_FIXED_S + settle_s + workload.alone.samples / workload.samples * load_s
-    if asked.queries.solo:
-        solo_s += sum(_loop_s(asked.queries, rate) for rate in rates)
+    if experiment.queries.solo:
+        solo_s += sum(_loop_s(experiment.queries, rate) for rate in rates)
     duel_s = 0.0
-    if asked.duel.enabled:
+    if experiment.duel.enabled:
         # One query at a time is slower than four workers, but not much: the rates are of a busy server.
-        passes = 2 if asked.queries.cache == "warm" else 1
-        duel_s = DUEL_FIXED_S + sum(passes * _exchanges_s(asked, variants / rate) for rate in rates)
-        duel_s += asked.duel.sittings * variants * RESTART_S
-        if asked.loads_in_turn or asked.duel.load:
+        passes = 2 if experiment.queries.cache == "warm" else 1
+        duel_s = DUEL_FIXED_S + sum(passes * _exchanges_s(experiment, variants / rate) for rate in rates)
+        duel_s += experiment.duel.sittings * variants * RESTART_S
+        if experiment.loads_in_turn or experiment.duel.load:
             in_turn_s = variants * IN_TURN * load_s + settle_s
-            duel_s += in_turn_s if asked.loads_in_turn else min(asked.duel.load_s or in_turn_s, in_turn_s)
-            duel_s += asked.duel.load_sittings * variants * RESTART_S
-    for part, phases in ((asked.mixed, 1), (asked.capacity, len(asked.capacity.rates) if asked.capacity else 0)):
+            duel_s += in_turn_s if experiment.loads_in_turn else min(experiment.duel.load_s or in_turn_s, in_turn_s)
+            duel_s += experiment.duel.load_sittings * variants * RESTART_S
+    for part, phases in (
+        (experiment.mixed, 1),
+        (experiment.capacity, len(experiment.capacity.rates) if experiment.capacity else 0),
+    ):
         if part:
             duel_s += variants * (RATES_FIXED_S + phases * (part.seconds + RATES_PHASE_S))
     first = variants * solo_s + duel_s
-    later = first if asked.design.reload == "every" else duel_s
-    if asked.upgrades:
+    later = first if experiment.design.reload == "every" else duel_s
+    if experiment.upgrades:
         # A start and a load of each variant on its copy; three times the exchanges, in two duels; the downgrades.
         later = variants * (solo_s + SOLO_FIXED_S) + 3 * duel_s + SOLO_FIXED_S
         first = solo_s + later
-        later = first if asked.design.reload == "every" else later
+        later = first if experiment.design.reload == "every" else later
     made = len(rates) * query_count / GENERATED_QUERIES_S
     lines = workload.lines + sum(part.lines for part in (sections["mixed"], workload.continued, workload.alone) if part)
     files = (lines / GENERATED_LINES_S.get(data.format, GENERATED_LINES_S[""]) for data in workload.data)
     workload_s = math.ceil(sum(files) + made)
-    total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later + variants * alone_s
-    if asked.profile:
+    total = PREPARE_S + workload_s + first + (experiment.design.planned - 1) * later + variants * alone_s
+    if experiment.profile:
         total += later + PROFILE_S
     return Duration(prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total))
 
@@ -90,6 +93,6 @@ def _loop_s(queries: Any, rate: float) -> float:
     return float(timed * (2 if queries.cache == "warm" else 1))
 
 
-def _exchanges_s(asked: TsbsExperiment, each: float) -> float:
-    duel = asked.duel
+def _exchanges_s(experiment: TsbsExperiment, each: float) -> float:
+    duel = experiment.duel
     return max(duel.seconds, min(duel.longest_s, duel.least * each), duel.fewest * each)

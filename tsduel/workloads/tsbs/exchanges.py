@@ -140,13 +140,13 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     table = pd.DataFrame({"query_type": "", "sitting": 0, **table})
     names = [column.removesuffix("_ns") for column in table.columns if column.endswith("_ns")]
     names = [name for name in names if variants is None or name in variants]
-    found: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)
+    exchanges: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)
     for key, rows in table.groupby(["query_type", "sitting"], sort=False):
         query_type, sitting = cast("tuple[str, int]", key)
         ns = rows[[f"{name}_ns" for name in names]].to_numpy(dtype=float)
         answered = (np.isfinite(ns) & (ns > 0)).all(axis=1)
-        found[query_type][int(sitting)] = dict(zip(names, ns[answered].T, strict=True))
-    return dict(found)
+        exchanges[query_type][int(sitting)] = dict(zip(names, ns[answered].T, strict=True))
+    return dict(exchanges)
 
 
 def pooled(times: Sittings) -> dict[str, Times]:
@@ -208,9 +208,9 @@ class Figures:
         self.values(metric, query_type, sums(list(moved.values())), operations * scale)
         for name in self.candidates:
             ratios = {
-                sitting: (math.log(found[name] / found[self.baseline]), None)
-                for sitting, found in moved.items()
-                if found.get(self.baseline, 0) > 0 and found.get(name, 0) > 0
+                sitting: (math.log(clock[name] / clock[self.baseline]), None)
+                for sitting, clock in moved.items()
+                if clock.get(self.baseline, 0) > 0 and clock.get(name, 0) > 0
             }
             if len(ratios) == len(moved):
                 self._ratio(name, metric, query_type, ratios, operations)
@@ -240,12 +240,12 @@ class Figures:
         self.typical("duel_typical_ms", query_type, times)
         self.total("duel_total_ms", query_type, times)
         for metric, share in PERCENTILES:
-            found = {name: float(np.quantile(ns, share)) for name, ns in whole.items()}
-            self.values(metric, query_type, found, 1e6)
+            figures = {name: float(np.quantile(ns, share)) for name, ns in whole.items()}
+            self.values(metric, query_type, figures, 1e6)
             for name in self.candidates:
-                if name in found and self.baseline in found:
+                if name in figures and self.baseline in figures:
                     # Of all sittings together, since a percentile of few exchanges says little.
-                    ratio = math.log(found[name] / found[self.baseline])
+                    ratio = math.log(figures[name] / figures[self.baseline])
                     self._ratio(name, metric, query_type, {0: (ratio, None)}, n)
         for metric, statistic in (("duel_min_ms", np.min), ("duel_max_ms", np.max), ("duel_stddev_ms", np.std)):
             self.values(metric, query_type, {name: float(statistic(ns)) for name, ns in whole.items()}, 1e6)
@@ -254,7 +254,7 @@ class Figures:
         """Add the mean ratio of the query types in each sitting, because their deviations are not independent."""
         for metric in metrics:
             for name in self.candidates:
-                own = {key[2]: found for key, found in self.by_sitting.items() if key[:2] == (name, metric)}
+                own = {key[2]: figures for key, figures in self.by_sitting.items() if key[:2] == (name, metric)}
                 types = [own[MIX]] if MIX in own else list(own.values())
                 sittings = sorted(set.intersection(*map(set, types))) if types else []
                 if sittings:
@@ -280,18 +280,18 @@ class Figures:
             if ratios:
                 self._ratio(name, metric, query_type, ratios, len(whole[first]))
 
-    def _ratio(self, name: str, metric: str, query_type: str, found: Mapping[int, Estimate], n: int) -> None:
+    def _ratio(self, name: str, metric: str, query_type: str, estimates: Mapping[int, Estimate], n: int) -> None:
         """Add the mean over sittings; its error is that of the exchanges alone."""
-        self.by_sitting[name, metric, query_type] = {at: ratio for at, (ratio, _) in found.items()}
-        ratios, errors = zip(*found.values(), strict=True)
+        self.by_sitting[name, metric, query_type] = {at: ratio for at, (ratio, _) in estimates.items()}
+        ratios, errors = zip(*estimates.values(), strict=True)
         count = len(ratios)
         error = None if None in errors else math.sqrt(sum(se * se for se in errors)) / count
         deviation = statistics.stdev(ratios) if count > 1 else None
         part, phase = METRICS[metric].part, METRICS[metric].phase
         key = (name, part, phase, query_type, metric, statistics.fmean(ratios), error, n)
-        self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, found)))
+        self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, estimates)))
 
-    def _second_effect(self, name: str, found: Mapping[int, Estimate]) -> float | None:
+    def _second_effect(self, name: str, estimates: Mapping[int, Estimate]) -> float | None:
         """Return half of the difference between sittings that start the candidate second and those that start it first.
 
         The order of starts is the block's in the first sitting, its reverse in the next two, and so on: B C C B.
@@ -300,7 +300,7 @@ class Figures:
         if late is None:
             return None
         second, first = (
-            [ratio for at, (ratio, _) in found.items() if (late != (at % 4 in {1, 2})) is side]
+            [ratio for at, (ratio, _) in estimates.items() if (late != (at % 4 in {1, 2})) is side]
             for side in (True, False)
         )
         return (statistics.fmean(second) - statistics.fmean(first)) / 2 if first and second else None

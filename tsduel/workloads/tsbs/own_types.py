@@ -42,7 +42,7 @@ def planned_types(
         )
         for window, types in made.items()
     }
-    return Planned(over.pop(""), tuple(one for types in over.values() for one in types), left_out)
+    return Planned(over.pop(""), tuple(query_type for types in over.values() for query_type in types), left_out)
 
 
 def _made(

@@ -53,12 +53,12 @@ class TsbsPlanned:
         """Return nothing."""
         return {}
 
-    def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
+    def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
-        asked = cast("TsbsExperiment", asked)
-        used, work = _databases(asked), asked.workload
+        experiment = cast("TsbsExperiment", experiment)
+        used, work = _databases(experiment), experiment.workload
         loaded, more, alone = _counted(work, used), None, None
-        if asked.upgrades:
+        if experiment.upgrades:
             # Data behind the first window, of the same hosts: with the same seed TSBS makes the same hosts.
             window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, work.window_s)}
             more = Continued(**window, **_counted(work.model_copy(update=window), used))
@@ -76,35 +76,39 @@ class TsbsPlanned:
             alone=alone,
             **loaded,
         )
-        count, alike = _query_count(asked), len(used) > 1
+        count, alike = _query_count(experiment), len(used) > 1
         queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
-        if is_own(asked.queries):
-            mine = own_types.planned_types(asked.queries, work, used[0].target, count, upgrades=asked.upgrades)
+        if is_own(experiment.queries):
+            mine = own_types.planned_types(
+                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades
+            )
         else:
             mine = own_types.Planned(
-                tuple(_query_type(asked, name, at, queried, used) for at, name in enumerate(asked.queries.types)),
-                tuple(_windowed(asked, queried, used)) if asked.upgrades else (),
+                tuple(
+                    _query_type(experiment, name, at, queried, used) for at, name in enumerate(experiment.queries.types)
+                ),
+                tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
             )
-        counters = asked.duel.counters or ("duel" if asked.queries.cache == "as-loaded" else "type")
-        all_data = {"load": True, "load_s": None} if asked.loads_in_turn else {}
+        counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
+        all_data = {"load": True, "load_s": None} if experiment.loads_in_turn else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
             "workload": workload,
             "queries": Queries(
-                **asked.queries.model_dump(exclude={"types", "shared_seed"}),
+                **experiment.queries.model_dump(exclude={"types", "shared_seed"}),
                 types=mine.types,
                 alike=alike,
                 windowed=mine.windowed,
                 left_out=mine.left_out,
             ),
-            "duel": asked.duel.model_copy(update={"counters": counters} | all_data),
-            "settle": asked.settle,
-            "mixed": _mixed(asked, used),
-            "capacity": asked.capacity and _typed(asked.capacity, asked),
-            "report": asked.report,
-            "profile": asked.profile,
-            "estimate": _estimate(asked, used, variants, count, workload),
+            "duel": experiment.duel.model_copy(update={"counters": counters} | all_data),
+            "settle": experiment.settle,
+            "mixed": _mixed(experiment, used),
+            "capacity": experiment.capacity and _typed(experiment.capacity, experiment),
+            "report": experiment.report,
+            "profile": experiment.profile,
+            "estimate": _estimate(experiment, used, variants, count, workload),
         }
 
     def written(self, plan: planned.Plan) -> dict[str, bytes]:
@@ -112,10 +116,10 @@ class TsbsPlanned:
         cells = [plan.at(cell.name) for cell in plan.cells]
         return own_types.written([cell for cell in cells if cell.queries and is_own(cell.queries)])
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
+    def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return times at the rates of tsduel.workloads.tsbs.durations."""
-        asked = cast("TsbsExperiment", asked)
-        return durations.duration(sections, asked, variants, _query_count(asked))
+        experiment = cast("TsbsExperiment", experiment)
+        return durations.duration(sections, experiment, variants, _query_count(experiment))
 
     def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
         """Return bytes by the number of series and components."""
@@ -206,17 +210,17 @@ def _at_rates(plan: planned.Plan) -> Iterator[str]:
         )
 
 
-def _databases(asked: TsbsExperiment) -> list[Database]:
-    return [databases()[name] for name in dict.fromkeys(variant.target for variant in asked.variants.values())]
+def _databases(experiment: TsbsExperiment) -> list[Database]:
+    return [databases()[name] for name in dict.fromkeys(variant.target for variant in experiment.variants.values())]
 
 
 def _moved(time: str, seconds: int) -> str:
     return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _typed(rates: RatesOf, asked: TsbsExperiment) -> RatesOf:
+def _typed(rates: RatesOf, experiment: TsbsExperiment) -> RatesOf:
     """Name the query types: unless the experiment names some, all, or the mix, which has all of the user's."""
-    types = asked.queries.types
+    types = experiment.queries.types
     return rates.model_copy(update={"types": rates.types or ((MIX,) if MIX in types else types)})
 
 
@@ -240,32 +244,34 @@ def _counted(work: WorkloadAsked, used: Sequence[Database], **more: Any) -> dict
     }
 
 
-def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> Mixed | None:
+def _mixed(experiment: TsbsExperiment, used: Sequence[Database]) -> Mixed | None:
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
-    if asked.mixed is None:
+    if experiment.mixed is None:
         return None
-    work, (_, seconds) = asked.workload, behind(asked.workload, asked.mixed)
+    work, (_, seconds) = experiment.workload, behind(experiment.workload, experiment.mixed)
     window: dict[str, Any] = {"start": work.end, "end": _moved(work.end, seconds)}
     churn = {"churn": work.churn.model_dump()} if work.churn else {}
     counted = _counted(work.model_copy(update=window), used, **churn)
-    return Mixed(**_typed(asked.mixed, asked).model_dump(), **window, **counted)
+    return Mixed(**_typed(experiment.mixed, experiment).model_dump(), **window, **counted)
 
 
 def _key(shape: Mapping[str, Any], **more: str) -> str:
     return hashlib.sha256(json.dumps({**shape, **more}, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _query_count(asked: TsbsExperiment) -> int:
+def _query_count(experiment: TsbsExperiment) -> int:
     """Return the number of queries in a file: of the closed loop, or slices for the duels of all blocks."""
-    count = asked.queries.count or 0
-    return max(count, asked.queries.max_count) if asked.duel.enabled else count or asked.queries.max_count
+    count = experiment.queries.count or 0
+    return (
+        max(count, experiment.queries.max_count) if experiment.duel.enabled else count or experiment.queries.max_count
+    )
 
 
 def _query_type(
-    asked: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: Sequence[Database]
+    experiment: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: Sequence[Database]
 ) -> QueryType:
     """Return a type with a seed of its own: with one seed all types ask for the same hosts and warm each other."""
-    seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
+    seed = experiment.queries.seed if experiment.queries.shared_seed else experiment.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k not in {"data_kind", "interval"}} | {"type": name, "seed": seed}
     keys = {}
     for target in (database.target for database in used):
@@ -278,7 +284,7 @@ def _query_type(
         keys=keys,
         may_be_empty=name in MAY_BE_EMPTY,
         window_s=window_s,
-        compared={other.name: compared(first, other, window_s, asked.workload) for other in others},
+        compared={other.name: compared(first, other, window_s, experiment.workload) for other in others},
     )
 
 
@@ -291,30 +297,30 @@ def _data_bytes(used: Sequence[Database], lines: int) -> int:
     return max(lines * _of(DATA_BYTES_A_LINE, database.target.data_format) for database in used)
 
 
-def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[QueryType]:
+def _windowed(experiment: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[QueryType]:
     """Yield every type over both windows, a quarter to three quarters of each query in either, and over the new one."""
-    seam, length = asked.workload.end, asked.workload.window_s
-    for number, name in enumerate(asked.queries.types):
+    seam, length = experiment.workload.end, experiment.workload.window_s
+    for number, name in enumerate(experiment.queries.types):
         reach = window_hours(name) * 3600 * 3 // 4
         spans = {"half": (_moved(seam, -reach), _moved(seam, reach)), "new": (seam, _moved(seam, length))}
         for at, (window, (start, end)) in enumerate(spans.items(), 1):
-            place = number + at * len(asked.queries.types)
-            windowed = _query_type(asked, name, place, {**data, "start": start, "end": end}, used)
+            place = number + at * len(experiment.queries.types)
+            windowed = _query_type(experiment, name, place, {**data, "start": start, "end": end}, used)
             yield windowed.model_copy(update={"name": f"{name}@{window}", "start": start, "end": end})
 
 
 def _estimate(
-    asked: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: Workload
+    experiment: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: Workload
 ) -> planned.Estimate:
-    series, large = asked.workload.scale * SERIES_A_HOST, workload.alone
-    lines = workload.lines + (behind(asked.workload, asked.mixed)[0] if asked.mixed else 0)
-    samples = lines * SAMPLES_PER_LINE[asked.workload.use_case]
+    series, large = experiment.workload.scale * SERIES_A_HOST, workload.alone
+    lines = workload.lines + (behind(experiment.workload, experiment.mixed)[0] if experiment.mixed else 0)
+    samples = lines * SAMPLES_PER_LINE[experiment.workload.use_case]
     # The directories of all variants are kept for the parts after the solo parts.
-    directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
+    directories = variants if experiment.duel.enabled or experiment.mixed or experiment.capacity else 1
     # Of an upgrade: the data that the baseline leaves, and for each variant a copy, with as much data again in it.
-    windows, source = (2, 1) if asked.upgrades else (1, 0)
-    queries = count * len(asked.queries.types)
-    roles = {part.role for variant in asked.variants.values() for part in variant.parts}
+    windows, source = (2, 1) if experiment.upgrades else (1, 0)
+    queries = count * len(experiment.queries.types)
+    roles = {part.role for variant in experiment.variants.values() for part in variant.parts}
     queues = roles & {role for database in used for role in database.target.queues}
     queued = QUEUED_BYTES * samples if queues else 0
     return planned.Estimate(
@@ -327,5 +333,5 @@ def _estimate(
             + (database.needs.disk(large.scale * SERIES_A_HOST, large.samples) if large else 0)
             for database in used
         ),
-        results_bytes=asked.design.planned * variants * SOLO_BYTES + queries * EXCHANGE_BYTES,
+        results_bytes=experiment.design.planned * variants * SOLO_BYTES + queries * EXCHANGE_BYTES,
     )

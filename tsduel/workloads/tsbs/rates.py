@@ -35,17 +35,17 @@ def read_rates(block: Block, plan: Plan, into: Reading) -> None:
 
 def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
     """Read a mixed.csv.gz or capacity.csv.gz: (rate, operation, time) -> ns -> count."""
-    found: dict[tuple[float, str, str], dict[int, int]] = {}
+    counts: dict[tuple[float, str, str], dict[int, int]] = {}
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             for row in csv.DictReader(stream):
                 key = (float(row["rate"]), row["operation"], row["time"])
-                found.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
+                counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise UserError(f"{path}: no whole table of counts: {error}") from None
-    return found
+    return counts
 
 
 def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:

@@ -118,10 +118,10 @@ class TsbsExperiment(experiment.Experiment):
 
     def _with_dump(self) -> Self:
         """Take the window of the user's data."""
-        found = dump.of(self.workload)
-        if not found or self.workload.shape:
+        data = dump.of(self.workload)
+        if not data or self.workload.shape:
             return self
-        window = found.window
+        window = data.window
         return self.model_copy(update={"workload": self.workload.model_copy(update=window)})
 
     def _refuse_dump(self) -> Iterator[str]:
@@ -132,9 +132,9 @@ class TsbsExperiment(experiment.Experiment):
             "workload.data_kind": self.workload.data_kind != "regular",
             "workload.solo_scale": self.workload.solo_scale is not None,
         }
-        if found := dump.of(self.workload):
+        if data := dump.of(self.workload):
             flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
-            yield from found.refused(
+            yield from data.refused(
                 self._databases[0].target, flags, [key for key, is_so in against.items() if is_so],
                 in_turn=self.loads_in_turn, own_queries=own.is_own(self.queries),
             )  # fmt: skip
