@@ -30,7 +30,7 @@ class AskedCell:
 
     name: str
     set: dict[str, Any]
-    experiment: Experiment
+    asked: Experiment
 
 
 def combinations(matrix: Any, where: str, known: Collection[str], *, many: bool) -> list[dict[str, Any]]:
