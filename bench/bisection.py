@@ -63,7 +63,7 @@ class Course:
 
 
 def course(rng: np.random.Generator, changes: tuple[float, float], spread: float, steps: int = 1) -> Course:
-    """Draw steps that are as large as the threshold at least; as a whole the range is worse by one of `changes`."""
+    """Draw steps of at least the threshold; the whole range is worse by a change between the two `changes`."""
     at = sorted(rng.choice(COMMITS, steps, replace=False) + 1)
     whole = float(np.exp(rng.uniform(*np.log(changes))))
     while True:

@@ -31,7 +31,7 @@ class Followed(Part):
     title: str
     higher_is_better: bool
     by: Self | None = None
-    """The metric whose change is taken off, block by block: METRIC=A:B follows A a unit of B."""
+    """METRIC=A:B follows A for each unit of B: the log ratio of B is subtracted in each block."""
 
     @property
     def name(self) -> str:

@@ -112,7 +112,7 @@ class Run:
         return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
 
     def place_of(self, host: str, name: str) -> str:
-        """Return the path of what a host has written, raw/HOST/NAME, below the run directory."""
+        """Return raw/HOST/NAME, the path of a host's file below the run directory."""
         return f"raw/{host}/{name}"
 
     def of_host(self, host: str, name: str) -> dict[str, Any]:

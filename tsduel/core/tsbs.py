@@ -32,7 +32,7 @@ class Alone(Part):
 
 
 class Workload(WorkloadAsked):
-    """The data, counted; `told`: what the user's own file has, in a sentence."""
+    """The data, counted; `told`: a sentence about the user's own file."""
 
     told: str = ""
     interval_s: int

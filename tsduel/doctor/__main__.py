@@ -99,7 +99,7 @@ def _python() -> Iterator[Line]:
 
 
 def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | None, Line | None]:
-    """Return what the machine is checked for, and a line about it."""
+    """Return the needs that the machine is checked for, and a line about them."""
     name = environment.get("RUN", "")
     try:
         run_dir = run_directory(name, must_exist=not fast) if name else None
@@ -146,7 +146,7 @@ def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
 
 
 def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
-    """Look at what this machine needs to rent another; the rented machine does not exist yet."""
+    """Check what this machine needs to rent machines; the rented machine does not exist yet."""
     has_gcloud = shutil.which("gcloud", path=environment.get("PATH"))
     done = subprocess.run([SCRIPTS / "ensure-terraform", "--look"], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Tries a file of queries against a small load of the data: what each returns, how long it takes, do both sides agree.
+"""Tries a file of queries against a small load of the data: their answers, their times, and whether both sides agree.
 
 It is a run of one small block like any other, so what is refused here is what a run would refuse.
 """

@@ -1,4 +1,4 @@
-"""What `make doctor` checks a machine for: a planned run, an experiment, or the defaults.
+"""The needs that `make doctor` checks a machine for: of a planned run, of an experiment, or the defaults.
 
 To read an experiment takes YAML and pydantic. A fresh clone does not have them, and takes the defaults.
 """

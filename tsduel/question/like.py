@@ -1,4 +1,4 @@
-"""`like:` of an experiment: another experiment, of which it says only what differs."""
+"""`like:` of an experiment: the name of another experiment, whose fields it takes unless it gives its own."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +28,7 @@ def path(name: object, file: Path) -> Path:
 
 
 def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an experiment's mapping with all that it does not say from `base`, but for name and question.
+    """Return the fields of an experiment, and those of `base` that it does not give, but for name and question.
 
     Sections are merged key by key. Variants are merged by name, and their components by role, field by field.
     """

@@ -101,7 +101,10 @@ def expand(
 
 
 def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read an experiment file as a mapping, not yet validated, with what its `like:` adds (``above``: read already)."""
+    """Read an experiment file as a mapping, with the fields of its `like:`, not yet validated.
+
+    ``above``: the files that are like this one.
+    """
     own = _mapping(path)
     if like.KEY not in own:
         return own

@@ -46,7 +46,7 @@ def _watch(command: list[str], run_dir: Path) -> int:
     # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
     with tempfile.TemporaryFile("a+b") as output:
         for number in ENDING:
-            # A signal ends us at once until the child exists. We keep what nohup ignores.
+            # Until the child exists, a signal ends us at once. Signals that nohup ignores stay ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
         child = subprocess.Popen(command, stdout=output, stderr=output, env=environment)

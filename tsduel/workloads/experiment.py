@@ -79,7 +79,7 @@ class Variant(Component):
 
     @property
     def parts(self) -> tuple[Component, ...]:
-        """Its components: the one that clients ask comes first."""
+        """Its components; clients talk to the first."""
         return (self,)
 
 

@@ -45,7 +45,7 @@ class Planned(Protocol):
         """
 
     def described(self, plan: planned.Plan) -> list[str]:
-        """Return the lines of the plan that say what is run."""
+        """Return the lines of the plan about the work."""
 
     def alike(self, plan: planned.Plan) -> dict[str, Any]:
-        """Return what two plans must share for a block of one to last as long as a block of the other."""
+        """Return the settings that decide how long a block lasts: two plans with the same settings are alike."""

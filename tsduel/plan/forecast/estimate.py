@@ -105,7 +105,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 
 
 def _build_s(plan: Plan, cache: Path) -> int:
-    """Return roughly the seconds to build what the cache has not."""
+    """Return roughly the seconds to build the programs that the cache lacks."""
     keys = {part.build_key for variant in plan.variants for part in variant.components}
     missing = sum(not (plan.is_local and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))

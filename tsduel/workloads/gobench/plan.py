@@ -1,4 +1,4 @@
-"""What a plan needs of the Go workload: what is built and run, and the time and disk that it takes."""
+"""The part of a plan that only Go benchmarks have: the builds, the benchmarks, their time and disk."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

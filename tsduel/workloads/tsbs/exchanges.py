@@ -156,7 +156,7 @@ def pooled(times: Sittings) -> dict[str, Times]:
 
 
 def whole(records: Sequence[DuelType]) -> list[DuelType]:
-    """Return the records that stand for all queries: those of the mix, or all."""
+    """Return the records of the mix, which has all queries; all records if there is no mix."""
     return [record for record in records if record.query_type.partition("@")[0] == MIX] or list(records)
 
 

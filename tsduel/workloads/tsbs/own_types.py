@@ -23,7 +23,7 @@ _INSTANT_REACH_S = 1800
 
 @dataclass(frozen=True)
 class Planned:
-    """The query types of a plan, those over the windows of an upgrade, and what was left out."""
+    """The query types of a plan, those over the windows of an upgrade, and why queries were left out."""
 
     types: tuple[QueryType, ...]
     windowed: tuple[QueryType, ...] = ()
@@ -48,7 +48,7 @@ def planned_types(
 def _made(
     queries: QuerySettings, workload: WorkloadAsked, target: Target, *, upgrades: bool
 ) -> tuple[dict[str, tuple[OwnType, ...]], tuple[str, ...]]:
-    """Return the types by window, "" for that of the first data, and what was left out."""
+    """Return the types by window ("" is the window of the first data), and why queries were left out."""
     data = own.data_of(workload, target)
     asked = own.settled(queries, data)
     windows: dict[str, Callable[[Query], Data]] = {"": lambda _: data}

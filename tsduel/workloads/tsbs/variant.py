@@ -33,7 +33,7 @@ class TsbsVariant(experiment.Variant):
 
     @property
     def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components: the one that clients ask comes first, then the components that it asks."""
+        """Its components. Clients talk to the first, which talks to the others."""
         database = databases()[self.target]
         if self.components:
             roles = list(database.programs)
