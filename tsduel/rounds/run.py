@@ -69,8 +69,7 @@ class _Shown:
 
     def __init__(self, run_dir: Path, output: IO[bytes]) -> None:
         self._run_dir, self._output, self._read = run_dir, output, 0
-        run = rundir.open_run(run_dir)
-        self._tail = Tail(run_dir / run.place_of(run.plan.hosts[0], "events.jsonl"))
+        self._tail = Tail(run_dir / f"raw/{rundir.open_run(run_dir).plan.hosts[0]}/events.jsonl")
         self._view: show.View | None = None
         self._guarded(self._begin)
 
