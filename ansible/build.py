@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.path.abspath(os.environ.get("TSDUEL_CACHE") or PROJECT / ".cache"))  # noqa: PTH100 - links stay
-# Recorded, since they decide which bytes are taken for a module, and what the compiler makes of them.
+# Settings that can change the bytes of a build; its record has them.
 GO_SETTINGS = ("GOFLAGS", "GOSUMDB", "GONOSUMDB")
 # On a rented machine this user builds the candidates, without a way to become root (roles/host).
 BUILD_USER = os.environ.get("TSDUEL_BUILD_USER", "")
@@ -46,13 +47,13 @@ class BuildError(Exception):
     """An error that the user can correct, in a sentence."""
 
 
+@dataclass
 class Builder:
     """Makes one entry of the cache under its lock, and publishes it when it is complete. Each has its own log."""
 
-    def __init__(self, name: str, log: Path) -> None:
-        self.name = name
-        self.log = log
-        self.output: Any = None
+    name: str
+    log: Path
+    output: Any = None
 
     def run(self, *command: object, cwd: Path, capture: bool = False) -> str:
         """Run a command with its output in the log; it and its children end with this program."""
@@ -205,11 +206,8 @@ def build_go(
 def agent(run: Path | None = None) -> None:
     """Build host/, the program that measures."""
     source = PROJECT / "host"
-    files = sorted(
-        path
-        for path in source.rglob("*")
-        if path.is_file() and not path.name.endswith("_test.go") and "testdata" not in path.parts
-    )
+    paths = (path for path in sorted(source.rglob("*")) if path.is_file() and "testdata" not in path.parts)
+    files = [path for path in paths if not path.name.endswith("_test.go")]
     with contextlib.nullcontext() if run else contextlib.redirect_stdout(sys.stderr):
         record = build_go("agent", source, files, ["."], run, program="tsduel-host")
     binary = Path(record.pop("bin_dir")) / "tsduel-host"
@@ -373,15 +371,13 @@ def variant(run: Path, name: str) -> None:
 def main() -> int:
     """Parse the command line and build; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0], allow_abbrev=False)
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    help_agent = "tsduel-host, of host/; without a run, print where it is"
-    kinds.add_parser("agent", help=help_agent).add_argument("run", nargs="?")
-    for kind, word, text in (("tsbs", "version", "TSBS's commands"), ("variant", "name", "the programs of a variant")):
-        own = kinds.add_parser(kind, help=text)
-        own.add_argument("run")
-        own.add_argument(word)
+    parser.add_argument("kind", choices=("agent", "tsbs", "variant"), help="tsduel-host, TSBS's commands, or a variant")
+    parser.add_argument("run", nargs="?", help="directory of the run; without one, `agent` prints where its program is")
+    parser.add_argument("word", nargs="?", default="", help="version of TSBS, or name of the variant")
     arguments = parser.parse_args()
     run = Path(arguments.run).absolute() if arguments.run else None
+    if arguments.kind != "agent" and not arguments.word:
+        parser.error(f"{arguments.kind} RUN WORD")
 
     def leave(number: int, _frame: object) -> None:
         # Ansible sends its signal twice and stops reading: neither may interrupt the cleanup.
@@ -395,9 +391,9 @@ def main() -> int:
         if run is None or arguments.kind == "agent":
             agent(run)
         elif arguments.kind == "tsbs":
-            tsbs(run, arguments.version)
+            tsbs(run, arguments.word)
         else:
-            variant(run, arguments.name)
+            variant(run, arguments.word)
     except (BuildError, OSError, subprocess.CalledProcessError) as error:
         # An OSError is the machine's, as a full disk, and says the file.
         with contextlib.suppress(BrokenPipeError):

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def measured(parts: Collection[str], work: Path) -> Iterator[Figure]:
-    """Measure the parts one after the other; those of a run first."""
+    """Measure the parts one after the other; the parts that need a run come first."""
     if set(parts) & set(OF_A_RUN):
         run_dir = prepare(work)
         plan = json.loads((run_dir / "plan/experiment.json").read_text(encoding="utf-8"))

@@ -29,6 +29,6 @@ def stages(work: Path) -> Iterator[Figure]:
     memory = max(cost.rss_bytes for cost in large) / 2**20
     yield at_most("the same: memory", memory, 1024, "MiB", "the largest resident set of the three")
     for blocks, target in COMPARED.items():
-        cost = costs(f"blocks{blocks}", "--blocks", str(blocks), "--ticks", "20", stages=("tidy", "compare"))[-1]
+        cost = costs(f"blocks{blocks}", "--blocks", str(blocks), "--exchanges", "200", stages=("tidy", "compare"))[-1]
         yield at_most(f"compare of {blocks} blocks: seconds", cost.wall_s, target, "s", "more than 60 metrics")
     shutil.rmtree(home)

@@ -63,7 +63,7 @@ class Course:
 
 
 def course(rng: np.random.Generator, changes: tuple[float, float], spread: float, steps: int = 1) -> Course:
-    """Draw steps that are as large as the threshold at least; as a whole the range is worse by one of `changes`."""
+    """Draw steps of at least the threshold; the whole range is worse by a change between the two `changes`."""
     at = sorted(rng.choice(COMMITS, steps, replace=False) + 1)
     whole = float(np.exp(rng.uniform(*np.log(changes))))
     while True:
@@ -72,18 +72,18 @@ def course(rng: np.random.Generator, changes: tuple[float, float], spread: float
             return Course(rng, tuple(map(int, at)), tuple(levels), spread)
 
 
-def session(of: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
+def session(planted_at: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
     """Search as `make bisect` does; yield after each step the answer, whether it is right, the blocks.
 
     Yield nothing if the last revision does not seem bad, since such a range is not searched.
     """
-    true: dict[int, float] = {COMMITS: of.true(COMMITS)}
-    seen = {COMMITS: of.blocks(FEWEST_BLOCKS, true[COMMITS])}
-    again, runs = of.blocks(FEWEST_BLOCKS, 0.0), {COMMITS: 1}
+    true: dict[int, float] = {COMMITS: planted_at.true(COMMITS)}
+    seen = {COMMITS: planted_at.blocks(FEWEST_BLOCKS, true[COMMITS])}
+    again, runs = planted_at.blocks(FEWEST_BLOCKS, 0.0), {COMMITS: 1}
     ends = Known(seen, again, LIMIT)
     estimate, low, _ = ends.interval(seen[COMMITS])
     at = 0 if estimate >= LIMIT and low > 0 else None
-    wanted = tuple((step, step) for step in of.steps)
+    wanted = tuple((step, step) for step in planted_at.steps)
     while at is not None:
         known = posterior.posterior(COMMITS, seen, again, LIMIT, runs)
         answer = posterior.answer(known, ())
@@ -92,8 +92,8 @@ def session(of: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
         if at is None or answer.chance >= posterior.SURE:
             return
         more = posterior.blocks_for(known, len(seen.get(at, [])))
-        true.setdefault(at, of.true(at))
-        seen.setdefault(at, []).extend(of.blocks(more, true[at]))
+        true.setdefault(at, planted_at.true(at))
+        seen.setdefault(at, []).extend(planted_at.blocks(more, true[at]))
         runs[at] = runs.get(at, 0) + 1
 
 

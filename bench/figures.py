@@ -94,12 +94,12 @@ def compiled(package: str, work: Path) -> tuple[str, ...]:
     return (program, "-test.run=^$")
 
 
-def alternate(times: int, one: Callable[[], Cost], other: Callable[[], Cost]) -> tuple[list[Cost], list[Cost]]:
+def alternate(times: int, first: Callable[[], Cost], second: Callable[[], Cost]) -> tuple[list[Cost], list[Cost]]:
     """Run both in turn, in alternating order, so that drift of the machine affects both alike."""
     ones, others = list[Cost](), list[Cost]()
     for i in range(times):
-        for first in (i % 2 == 0, i % 2 == 1):
-            (ones if first else others).append((one if first else other)())
+        for is_first in (i % 2 == 0, i % 2 == 1):
+            (ones if is_first else others).append((first if is_first else second)())
     return ones, others
 
 

@@ -42,11 +42,11 @@ def main() -> int:
     return 0 if all(figure.met for figure in show(figures(runs))) else 1
 
 
-def figures(found: Mapping[str, Sequence[Rows]]) -> list[Figure]:
+def figures(series: Mapping[str, Sequence[Rows]]) -> list[Figure]:
     """Return how often planted differences were found, how often others, and the widths of intervals."""
 
     def share(name: str, kind: str, is_found: Callable[[Rows], bool], of_ten: int) -> Figure:
-        runs = found[kind]
+        runs = series[kind]
         return at_least(name, sum(map(is_found, runs)), of_ten * len(runs) / 10, f"of {len(runs)}", _median(runs))
 
     def called(rows: Rows) -> bool:
@@ -56,12 +56,12 @@ def figures(found: Mapping[str, Sequence[Rows]]) -> list[Figure]:
         return any(row["p_adj"] is not None and row["p_adj"] <= ALPHA for row in quick.primary(rows))
 
     def width(name: str, metric: tuple[str, str]) -> Figure:
-        rows = [rows[metric] for runs in found.values() for rows in runs]
+        rows = [rows[metric] for runs in series.values() for rows in runs]
         widths = [quick.half_width(row) for row in rows if row["hi_pct"] is not None]
         detail = f"median; the widest {max(widths):.2f} %"
         return at_most(f"half-width of {name}", statistics.median(widths), HALF_WIDTH_PCT, "%", detail)
 
-    same = [*found["same"], *found["same-again"]]
+    same = [*series["same"], *series["same-again"]]
     most, of_same = max(1, len(same) // 10), f"of {len(same)}"
     return [
         share("a handler 5 % slower is called a regression", "slow-5", called, 10),

@@ -15,7 +15,7 @@ BEYOND = re.compile(r"([-0-9.]+) us-beyond")
 
 
 def figures(work: Path) -> Iterator[Figure]:
-    """Yield what a request of the user's takes beyond TSBS's, and how fast and small the reading of a dump is."""
+    """Yield the extra time of a user's request over a request of TSBS, and time and memory of reading a dump."""
     command = [*compiled("workload", work), "-test.run=^$", "-test.bench=OwnQueries", "-test.benchtime=9x"]
     done = subprocess.run(command, cwd=PROJECT / "host/workload", capture_output=True, text=True, check=True)
     beyond = max(float(value) for value in BEYOND.findall(done.stdout))

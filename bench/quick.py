@@ -65,9 +65,9 @@ def is_finished(run_dir: Path, knobs: Mapping[str, str]) -> bool:
     """Return whether a run has finished; raise where its experiment or its knobs are not those of the series."""
     if not (run_dir / Plan.FILE).exists():
         return False
-    asked = Plan.load(run_dir).asked
+    question = Plan.load(run_dir).asked
     written = json.loads(json.dumps(read_file(PROJECT / EXPERIMENT), default=str))
-    if (asked.experiment, asked.written, asked.knobs) != (EXPERIMENT, written, knobs):
+    if (question.experiment, question.written, question.knobs) != (EXPERIMENT, written, knobs):
         raise UserError(
             f"{run_dir} asked something else: another experiment than {EXPERIMENT} as it stands, or other knobs; "
             "move it away, or the whole series, and this one is made"

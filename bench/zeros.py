@@ -33,7 +33,7 @@ FLAG = "-pushmetrics.extraLabel="
 
 AGED, OTHER = 0, 1
 Change = tuple[int, Callable[[Path], object]]
-"""A side, and what is done to its executable."""
+"""A side, and a function that changes its executable."""
 
 
 @dataclass(frozen=True)

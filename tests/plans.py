@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsduel.core.plan import Asked, Component, DataFile, Design, Host, LocalPlace, Own, Plan, Target, Variant, Workload
+from tsduel.core.place import LocalPlace
+from tsduel.core.plan import Asked, Component, Design, Host, Own, Plan, Variant
 from tsduel.core.tables import BLOCKS_TSV
+from tsduel.core.target import Target
+from tsduel.core.tsbs import DataFile, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fakecompute import FakeCompute, RefusalError
 
-    from tsduel.core.plan import GcpPlace
+    from tsduel.core.place import GcpPlace
 
 HERE = {"GCP_PROJECT": PROJECT, "SSH_FROM": "203.0.113.7"}
 ROOT = Path(__file__).resolve().parent.parent

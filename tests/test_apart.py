@@ -12,7 +12,7 @@ import pytest
 import renting
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import SshHost, SshPlace
+from tsduel.core.place import SshHost, SshPlace
 from tsduel.core.rundir import open_run
 from tsduel.places import lent, place
 from tsduel.places.ssh import pack

@@ -6,7 +6,7 @@ import pytest
 from asking import FAKES, planned, written
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Counter
+from tsduel.core.target import Counter
 from tsduel.question import read
 from tsduel.workloads.tsbs.exposition import parse_snapshots
 

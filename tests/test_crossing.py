@@ -14,8 +14,8 @@ import tsduel.targets
 from plots import comment, numbers, report, runs, sentences
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
-from tsduel.core.plan import Target
 from tsduel.core.sections import WorkloadAsked
+from tsduel.core.target import Target
 from tsduel.plan import resolve
 from tsduel.question import read
 from tsduel.stats import compare, outcome
@@ -27,7 +27,7 @@ from tsduel.tidy import tables as tidy
 MODULE = '''
 """{name}, which is none."""
 
-from tsduel.core.plan import Counter, Target
+from tsduel.core.target import Counter, Target
 from tsduel.core.metrics import METRICS
 from tsduel.targets.database import Database, Needs, Program
 

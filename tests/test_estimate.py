@@ -11,7 +11,8 @@ import pytest
 import synthetic
 from asking import planned
 
-from tsduel.core.plan import Plan, SshHost, SshPlace
+from tsduel.core.place import SshHost, SshPlace
+from tsduel.core.plan import Plan
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import amount
 from tsduel.plan import resolve

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Counter
+from tsduel.core.target import Counter
 from tsduel.targets import databases
 from tsduel.workloads.tsbs.exposition import OURS, difference, edge, parse_snapshots, read_snapshots
 

@@ -19,6 +19,7 @@ from fleet import OURS, Fleet, left, missing
 from network import Network
 
 from tsduel.build import ansible
+from tsduel.core import codes
 from tsduel.core.errors import UserError
 from tsduel.core.rundir import open_run
 from tsduel.places.ssh.link import Link, is_home
@@ -101,7 +102,7 @@ def test_stopping_and_going_on(fleet):
     wait_for(lambda: list(run_dir.glob("raw/*/[0-9]*/block.json")) or running.poll() is not None)
     said = fleet.do(run_dir, "stop")
     assert said.count("stopped finishes block") + said.count("stopped is stopped") == 2, said
-    assert running.wait() == elsewhere.EXIT_INTERRUPTED
+    assert running.wait() == codes.INTERRUPTED
     before = {path: path.read_bytes() for path in run_dir.glob("raw/*/[0-9]*/block.json")}
     assert before
     assert missing(run_dir)

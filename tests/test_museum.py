@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from plots import museum as page
 from tsduel import museum
@@ -81,7 +80,7 @@ def test_there_are_controls_and_what_could_not_be_reproduced():
         assert issue in missing
     for path in (PROJECT / "docs/museum").glob("*.md"):
         assert f"(museum/{path.name})" in PAGE
-    assert all(yaml.safe_load(path.read_text(encoding="utf-8"))["noise"] for path in EXHIBITS)
+    assert all(read.read_file(path)["noise"] for path in EXHIBITS)
 
 
 def test_the_table_is_made_of_what_is_kept():

@@ -14,8 +14,8 @@ import pytest
 
 from tests import owndump, plans
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Queries
 from tsduel.core.sections import QuerySettings, Shape, WorkloadAsked
+from tsduel.core.tsbs import Queries
 from tsduel.doctor import queries
 from tsduel.question import read
 from tsduel.targets import databases

@@ -22,7 +22,8 @@ from renting import named
 
 from tsduel.build import ansible
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Component, SshHost, SshPlace, Variant
+from tsduel.core.place import SshHost, SshPlace
+from tsduel.core.plan import Component, Variant
 from tsduel.core.rundir import open_run
 from tsduel.places import directories, place, provision
 from tsduel.places.ssh import pack, probe, stream

@@ -27,6 +27,43 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("provider"), pytest.mark
 # What takes minutes of patience in earnest takes seconds here.
 IMPATIENT = 'resource "google_compute_instance" "main" {\n  timeouts {\n    create = "5s"\n    delete = "15s"\n  }\n}\n'
 
+# Name of a test of Terraform -> the variables that are wrong, and what refuses them.
+HOSTS, MACHINE, SSH, ZONES = "var.hosts", "google_compute_instance.main", "var.ssh_source_ranges", "var.zones"
+GROUP = 'ports_between = "8428-8528"\nhosts = { host1 = { roles = ["client"] }, host2 = { roles = ["server"] } }'
+TWO, HYPERDISK = "host1 = {}, host2 = {", 'boot_disk_type = "hyperdisk-balanced"'
+ONE_ZONE, TWO_ZONES = (f'zones = {{ host1 = "us-central1-a", host2 = "us-central1-{zone}" }}' for zone in "ab")
+REFUSED = {
+    "a_shared_core": ('hosts = { host1 = { machine_type = "e2-medium" } }', HOSTS),
+    "arm": ('hosts = { host1 = { machine_type = "c4a-standard-8" } }', HOSTS),
+    "four_threads_a_core": ("hosts = { host1 = { threads_per_core = 4 } }", HOSTS),
+    "a_small_disk": ("hosts = { host1 = { boot_disk_gb = 10 } }", HOSTS),
+    "a_slow_disk": ('hosts = { host1 = { boot_disk_type = "pd-standard" } }', HOSTS),
+    "a_role_that_no_label_holds": ('hosts = { host1 = { roles = ["Server 1"] } }', HOSTS),
+    "a_host_that_no_plan_has": ("hosts = { bench = {} }", HOSTS),
+    "threads_that_are_cores_already": (
+        'hosts = { host1 = { machine_type = "t2d-standard-8", threads_per_core = 1 } }', MACHINE
+    ),
+    "a_c4_without_hyperdisk": ('hosts = { host1 = { machine_type = "c4-standard-8" } }', MACHINE),
+    "a_c4_of_a_fleet": (f'hosts = {{ {TWO} machine_type = "c4-standard-8" }} }}\n{ONE_ZONE}', MACHINE),
+    "an_e2_with_hyperdisk": (f"hosts = {{ host1 = {{ {HYPERDISK} }} }}", MACHINE),
+    "a_group_over_two_zones": (f"{GROUP}\n{TWO_ZONES}", "google_compute_firewall.between"),
+    "that_nobody_could_log_in": ("ssh_source_ranges = []", "google_compute_firewall.ssh"),
+    "the_whole_internet": ('ssh_source_ranges = ["203.0.113.7/32", "0.0.0.0/0"]', SSH),
+    "half_of_the_internet": ('ssh_source_ranges = ["0.0.0.0/1", "128.0.0.0/1"]', SSH),
+    "what_is_no_network": ('ssh_source_ranges = ["203.0.113.7"]', SSH),
+    "a_third_way_for_ssh": ('ssh_via = "vpn"', "var.ssh_via"),
+    "a_deadline_on_no_day": ('expires = "20261340t181500z"', "var.expires"),
+    "a_deadline_that_no_label_holds": ('expires = "2026-11-20T18:15:00Z"', "var.expires"),
+    "an_image_family": ('image = "debian-cloud/debian-12"', "var.image"),
+    "another_prefix": ('name = "production"', "var.name"),
+    "a_projects_number": ('project = "123456789012"', "var.project"),
+    "a_private_key": ('public_key = "-----BEGIN OPENSSH PRIVATE KEY-----"', "var.public_key"),
+    "the_port_of_ssh_for_a_group": ('ports_between = "0022-8528"', "var.ports_between"),
+    "one_port_as_a_range": ('ports_between = "8428"', "var.ports_between"),
+    "a_region_as_a_zone": ('zones = { host1 = "us-central1" }', ZONES),
+    "two_regions": (f'hosts = {{ {TWO}}} }}\nzones = {{ host1 = "us-central1-a", host2 = "us-east1-b" }}', ZONES),
+}  # fmt: skip
+
 
 @pytest.fixture(scope="session")
 def provider():
@@ -42,11 +79,17 @@ def test_the_configuration_is_formatted():
 
 
 def test_terraforms_own_tests_pass(provider, tmp_path):
-    """`terraform validate` and `terraform test` of terraform/: lifetime, firewall, labels, refusals."""
+    """`terraform validate` and `terraform test` of terraform/: lifetime, firewall, labels, and what is REFUSED."""
     environment, pinned = provider
     work = tmp_path / "terraform"
     shutil.copytree(CONFIGURATION, work)
     (work / "test_override.tf").write_text(pinned)
+    variables = (work / "tests/host.tftest.hcl").read_text().partition("\nrun ")[0]
+    refused = (
+        f'run "{name}" {{\n command = plan\n variables {{\n{wrong}\n}}\n expect_failures = [{what}]\n}}\n'
+        for name, (wrong, what) in REFUSED.items()
+    )
+    (work / "tests/refused.tftest.hcl").write_text("\n".join((variables, *refused)))
 
     def terraform(*words):
         done = subprocess.run(

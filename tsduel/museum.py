@@ -1,7 +1,7 @@
-"""The museum: exhibits of experiments/museum, each an experiment with what was reported, and what came of it.
+"""The museum: exhibits of experiments/museum, each an experiment, a report of users, and our result.
 
-An exhibit is run by `make tsbs`, traced by `make bisect`; what came of it is in results/museum/NAME.json until it is
-kept in docs/museum/NAME.json.
+`make tsbs` runs an exhibit, `make bisect` traces it. The result is in results/museum/NAME.json; `keep` copies it to
+docs/museum/NAME.json.
 """
 
 import csv
@@ -32,7 +32,7 @@ LIKELY = 0.5
 
 
 class Exhibit(Part):
-    """What exhibits.yaml says of one; its experiment has the same name."""
+    """An entry of exhibits.yaml; the experiment has the same name."""
 
     compares: str
     reported: str
@@ -44,7 +44,7 @@ class Exhibit(Part):
 
 
 class Row(Part):
-    """What a comparison says of an exhibit's metric, in percent; `cell` of a sweep."""
+    """A row of a comparison for an exhibit's metric, in percent; `cell` of a sweep."""
 
     cell: str
     change_pct: float | None
@@ -54,7 +54,7 @@ class Row(Part):
 
 
 class Shown(Part):
-    """What came of an exhibit: its rows, the likeliest commits with their chances, and the minutes of both.
+    """The result of an exhibit: its rows, the likeliest commits with their chances, and the minutes of both.
 
     `load`: processes that wanted a CPU just before, a CPU; `runs`: names of the run and the bisection.
     """
@@ -81,7 +81,7 @@ def exhibits() -> dict[str, Exhibit]:
 
 
 def shown(name: str, results: Path | None) -> Shown | None:
-    """Return what came of an exhibit: the last run in ``results``, or else what is kept; None if it was never run."""
+    """Return the result of the last run in ``results``, or else the kept result; None if it was never run."""
     for path in (*([results / HOME / f"{name}.json"] if results else []), KEPT / f"{name}.json"):
         if path.exists():
             return Shown.model_validate_json(path.read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
-    """Run an exhibit and trace it if it says how, keep what came of it, and return it; a UserError where it failed."""
+    """Run an exhibit, trace it if it has `bisect:`, store and return the result; a UserError if it failed."""
     exhibit, stamp = exhibits()[name], time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     experiment, run_name = f"EXPERIMENT=experiments/museum/{name}.yml", f"{stamp}-{name}"
@@ -130,16 +130,16 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
 
 
 def keep(results: Path) -> list[str]:
-    """Copy what was measured on a quiet machine to where the page has it from; return a sentence for each exhibit."""
-    said = []
+    """Copy results of quiet machines to docs/museum, for the page; return a sentence for each exhibit."""
+    sentences = []
     for path in sorted((results / HOME).glob("*.json")):
         done = Shown.model_validate_json(path.read_text(encoding="utf-8"))
         if done.quiet:
             files.write(KEPT / path.name, done.model_dump_json(indent=1) + "\n")
-        said.append(
+        sentences.append(
             f"{path.stem}: {'kept' if done.quiet else f'not kept: {done.load:g} processes a CPU ran beside it'}"
         )
-    return said
+    return sentences
 
 
 def _typed(environment: Mapping[str, str], command: str, *words: str) -> float:

@@ -12,9 +12,10 @@ from plots.charts.rates import NAMES, against_rate, responses
 from plots.pictures import Pictures
 from plots.sections import heading, tables
 from plots.source import Source
-from tsduel.core.plan import Mixed, Plan
+from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
 from tsduel.core.sections import CapacityAsked, Rates
+from tsduel.core.tsbs import Mixed
 from tsduel.core.wording import number_of
 
 _SHOWN = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 1.0: "largest"}

@@ -148,24 +148,6 @@ run "a_thread_of_each_core" {
   }
 }
 
-run "threads_that_are_cores_already" {
-  command = plan
-  variables {
-    hosts = { host1 = { machine_type = "t2d-standard-8", threads_per_core = 1 } }
-  }
-
-  expect_failures = [google_compute_instance.main]
-}
-
-run "a_c4_needs_hyperdisk" {
-  command = plan
-  variables {
-    hosts = { host1 = { machine_type = "c4-standard-8" } }
-  }
-
-  expect_failures = [google_compute_instance.main]
-}
-
 run "an_n4_on_hyperdisk" {
   command = plan
   variables {
@@ -176,15 +158,6 @@ run "an_n4_on_hyperdisk" {
     condition     = google_compute_instance.main["host1"].boot_disk[0].initialize_params[0].type == "hyperdisk-balanced"
     error_message = "the disk is not what was asked for"
   }
-}
-
-run "an_e2_takes_no_hyperdisk" {
-  command = plan
-  variables {
-    hosts = { host1 = { boot_disk_type = "hyperdisk-balanced" } }
-  }
-
-  expect_failures = [google_compute_instance.main]
 }
 
 run "a_fleet_of_several_kinds" {
@@ -209,12 +182,15 @@ run "a_fleet_of_several_kinds" {
   }
 }
 
-run "a_c4_in_a_fleet_needs_hyperdisk" {
+run "other_x86_machines_are_taken" {
   command = plan
   variables {
-    hosts = { host1 = {}, host2 = { machine_type = "c4-standard-8" } }
-    zones = { host1 = "us-central1-a", host2 = "us-central1-a" }
+    hosts = { host1 = { boot_disk_type = "pd-ssd", machine_type = "c3-standard-8" } }
+    zones = { host1 = "europe-west4-a" }
   }
 
-  expect_failures = [google_compute_instance.main]
+  assert {
+    condition     = google_compute_subnetwork.main.region == "europe-west4"
+    error_message = "the region does not follow from the zone"
+  }
 }

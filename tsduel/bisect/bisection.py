@@ -98,9 +98,9 @@ class Bisection(Part):
 
     def line(self) -> Line:
         """Return the line of revisions that they come from."""
-        asked = question.read(self.environment()).asked
-        role = searched(asked, self.knobs.get("ROLE", "")).role
-        program = WORKLOADS[self.kind].program(asked, asked.variants["baseline"], role)
+        experiment = question.read(self.environment()).asked
+        role = searched(experiment, self.knobs.get("ROLE", "")).role
+        program = WORKLOADS[self.kind].program(experiment, experiment.variants["baseline"], role)
         return Line(program, self.repo, tuple(self.given.get("VERSIONS", "").split()))
 
     def environment(self, *more: int, blocks: int = FEWEST_BLOCKS) -> dict[str, str]:
@@ -197,28 +197,28 @@ def _measured(
     kind: str, environment: Mapping[str, str], passed: dict[str, str], ends: Mapping[str, str]
 ) -> tuple[dict[str, str], Followed]:
     """Return the knobs and the metric that is followed: for ingestion, batches in turn where they are possible."""
-    asked, environment = question.read({**passed, **ends}).asked, {**environment, **passed}
+    experiment, environment = question.read({**passed, **ends}).asked, {**environment, **passed}
     wanted = followed(kind, environment, in_turn=True)
     names = [each.metric for each in (wanted, wanted.by) if each]
     if (
         any(name.startswith("duel_load_") for name in names)
-        and not _in_turn(asked)
+        and not _in_turn(experiment)
         and "duel.load" not in knobs.fields_set(passed)
     ):
         turned = {**passed, "SET": f"{passed.get('SET', '')} {IN_TURN}".strip()}
         with contextlib.suppress(UserError):  # a target that takes no lines over HTTP can only load alone
-            asked, passed = question.read({**turned, **ends}).asked, turned
-    return passed, followed(kind, environment, in_turn=_in_turn(asked))
+            experiment, passed = question.read({**turned, **ends}).asked, turned
+    return passed, followed(kind, environment, in_turn=_in_turn(experiment))
 
 
-def _in_turn(asked: Experiment) -> bool:
-    duel = getattr(asked, "duel", None)
-    return bool(duel and duel.enabled and (duel.load or asked.design.load == "duel"))
+def _in_turn(experiment: Experiment) -> bool:
+    duel = getattr(experiment, "duel", None)
+    return bool(duel and duel.enabled and (duel.load or experiment.design.load == "duel"))
 
 
-def searched(asked: Experiment, role: str) -> Component:
+def searched(experiment: Experiment, role: str) -> Component:
     """Return the component whose revisions are searched."""
-    return next(part for part in asked.variants["baseline"].parts if role in {"", part.role})
+    return next(part for part in experiment.variants["baseline"].parts if role in {"", part.role})
 
 
 def _kind(environment: Mapping[str, str], passed: Mapping[str, str]) -> tuple[str, str]:

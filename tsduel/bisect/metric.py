@@ -31,7 +31,7 @@ class Followed(Part):
     title: str
     higher_is_better: bool
     by: Self | None = None
-    """The metric whose change is taken off, block by block: METRIC=A:B follows A a unit of B."""
+    """METRIC=A:B follows A for each unit of B: the log ratio of B is subtracted in each block."""
 
     @property
     def name(self) -> str:
@@ -69,8 +69,8 @@ def followed(kind: str, environment: Mapping[str, str], *, in_turn: bool = False
     if colon and kind == "tsbs":
         sides = []
         for side in (wanted, other):
-            word, _, of = side.strip().partition("/")
-            own = {**environment, "METRIC": word} | ({"TYPE": of} if of else {})
+            word, _, type_or_role = side.strip().partition("/")
+            own = {**environment, "METRIC": word} | ({"TYPE": type_or_role} if type_or_role else {})
             sides.append(_followed(kind, own, in_turn=in_turn))
         return sides[0].model_copy(update={"by": sides[1]})
     return _followed(kind, environment, in_turn=in_turn)

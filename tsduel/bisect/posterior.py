@@ -32,13 +32,13 @@ LEAST = 0.75
 FEWEST, USUAL, MOST = 2, 12, 24
 """Blocks of a revision: at least both orders, so many at first at most, and so many in all: more do not help."""
 KNOWN = 0.05
-"""In thresholds: a level that what is left of doubt moves by less is not measured again."""
+"""In thresholds: a revision whose level is uncertain by less is not measured again."""
 _MISTAKEN = 2.05
 """Normal quantile: one answer in fifty is on the wrong side."""
 _SPREADS, _MOST_LEVELS = 24, 401
 
 Case = tuple[int, ...]
-"""Gaps with a step. Gap i is what lies after measured revision i - 1, up to measured revision i."""
+"""Gaps with a step. Gap i has the revisions after measured revision i - 1, up to measured revision i."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Answer:
-    """Steps, each one of the revisions `first` to `last`, which nothing tells apart, and the chance of all together.
+    """Steps, each somewhere in the revisions `first` to `last`, and the chance that all of them are right.
 
     `levels`: before the first step (0), between steps, and after the last.
     """
@@ -119,7 +119,7 @@ def posterior(
 
 
 def _spreads(again: Sequence[float], seen: list[Sequence[float]], limit: float) -> tuple[Floats, Floats]:
-    """Return possible spreads of a block, and their log likelihoods by what blocks of one revision differ by."""
+    """Return possible spreads of a block, and their log likelihoods, from differences between blocks of a revision."""
     sigma = np.geomspace(limit / 50, limit * 5, _SPREADS)
     known = np.zeros(_SPREADS)
     if again:

@@ -92,8 +92,8 @@ class Line:
                 f"the Go module proxy lists no versions of {self.program.module} ({last_line(done.stderr)}); name them "
                 'yourself: VERSIONS="v1.131.0 v1.132.0 v1.133.0"'
             )
-        found: list[str] = json.loads(done.stdout).get("Versions", [])
-        return found
+        versions: list[str] = json.loads(done.stdout).get("Versions", [])
+        return versions
 
     def _commits(self, good: str, first: str, bad: str, last: str) -> tuple[Revision, ...]:
         base = self._git("merge-base", first, last)

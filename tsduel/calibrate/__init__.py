@@ -1,1 +1,1 @@
-"""`make calibrate`: what this machine can tell apart, shown with differences that we planted ourselves."""
+"""`make calibrate`: the smallest differences that this machine shows, tested with planted differences."""

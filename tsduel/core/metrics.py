@@ -17,7 +17,7 @@ Further = Literal["", "mixed", "capacity", "upgrade"]
 GEOMEAN, ALL = "geomean", "all"
 """Names in place of a query type: the geometric mean over types, and all exchanges together."""
 MIX = "mix"
-"""The query type whose requests are drawn from all of the user's queries by weight. With it GEOMEAN and ALL are its."""
+"""The query type whose requests are drawn from all of the user's queries by weight. GEOMEAN and ALL are its figures."""
 EXCHANGE, IDLE = "exchange", "idle"
 
 
@@ -46,12 +46,12 @@ class Metric:
     # The smallest difference that matters, in its own unit; for values so near zero that percent say nothing.
     floor: float = 0.0
     least_n: int = 0  # judged from this number of operations a block and variant on, else only shown
-    # If both are measured, this metric swaps families with that one, which says the same less precisely.
+    # A less precise metric of the same thing. If both are measured, they swap families.
     instead_of: str = ""
     further: Further = ""
 
     def named(self, query_type: str) -> str:
-        """Return the one name that people read: of a query type, of a component, or of all types together."""
+        """Return the name in reports, with its query type or component, or with `all types`."""
         return ", ".join(filter(None, (self.title, self.every if query_type in {GEOMEAN, ALL} else query_type)))
 
     @property

@@ -4,7 +4,6 @@ The host reads the same file. `python -m tests.contract` makes its types (host/r
 these. Times are in seconds and sizes in bytes, unless a name has another unit.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -12,30 +11,26 @@ from pydantic import Field, ValidationError
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
-from tsduel.core.files import read_json
+from tsduel.core.gobench import GoBench, GoWatchdog
+from tsduel.core.place import LocalPlace, Place
 from tsduel.core.sections import (
     CapacityAsked,
     DesignAsked,
     Duel,
-    GoBench,
-    GoWatchdog,
     Host,
-    MixedAsked,
     Noise,
     Part,
     ProfileKind,
-    QuerySettings,
     Report,
     Settle,
     Source,
     Watchdog,
-    WorkloadAsked,
     first_error,
 )
+from tsduel.core.target import Target
+from tsduel.core.tsbs import Mixed, Queries, Workload
 
 VERSION = 5
-GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
-"""Keys of a matrix that choose the machine of a cell."""
 PLAN = "plan/experiment.json"
 
 
@@ -52,110 +47,6 @@ class Asked(Part):
     experiment: str
     written: dict[str, Any] = {}
     knobs: dict[str, str] = {}
-
-
-class LocalPlace(Part):
-    """The machine of this checkout."""
-
-    kind: Literal["local"] = "local"
-
-
-class SshHost(Part):
-    """Another machine. None: ssh's own configuration decides. `directory` holds all our files there.
-
-    `private`: its address for the other hosts of a topology, if the user gave it.
-    """
-
-    user: str | None
-    address: str
-    port: int | None
-    directory: str
-    spare: bool = False
-    private: str | None = None
-
-
-class SshPlace(Part):
-    """Other machines, by their names in the plan."""
-
-    kind: Literal["ssh"] = "ssh"
-    config_file: str | None
-    hosts: dict[str, SshHost]
-
-
-class Price(Part):
-    """USD: an hour of each part and of all; `expected`: the estimated time; `worst`: the whole lifetime."""
-
-    machine_h: float
-    disk_h: float
-    network_h: float
-    hour: float
-    expected: float
-    worst: float
-    as_of: str
-
-
-class GcpHost(Part):
-    """The machine that is rented for a host. A spare host runs no block unless a host of its kind is lost."""
-
-    machine: str
-    threads_per_core: int = 2
-    disk_type: str
-    spare: bool = False
-
-    @property
-    def named(self) -> str:
-        """The name of the machine in records and comparisons."""
-        return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
-
-    def runs(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a cell with these settings runs on this machine."""
-        return all(getattr(self, key.removeprefix("gcp.")) == settings[key] for key in GCP_SWEPT if key in settings)
-
-
-class GcpPlace(Part):
-    """Rented machines, by their names in the plan. All have one network and one deadline.
-
-    `ports_between`: with a topology, the ports that the hosts open to each other, like 8428-8528; all hosts
-    are in one zone then. "" without a topology.
-    """
-
-    kind: Literal["gcp"] = "gcp"
-    hosts: dict[str, GcpHost]
-    project: str
-    ssh_via: Literal["public", "iap"]
-    ssh_source_ranges: tuple[str, ...]
-    user: str
-    directory: str
-    name: str
-    zones: tuple[str, ...]
-    ports_between: str = ""
-    spot: bool
-    image: str
-    os_login: bool = False
-    disk_gb: int
-    estimate_s: int
-    lifetime_s: int
-    price: Price
-
-    @property
-    def machine(self) -> str:
-        """The machine types, for people."""
-        return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
-
-    def instance(self, host: str) -> str:
-        """Return the name of a host's instance at Google."""
-        return f"{self.name}-{host}"
-
-    @property
-    def kinds(self) -> dict[GcpHost, list[str]]:
-        """The kinds of machines, each with the names of its hosts and spare hosts."""
-        names: dict[GcpHost, list[str]] = {}
-        for name, host in self.hosts.items():
-            names.setdefault(host.model_copy(update={"spare": False}), []).append(name)
-        return names
-
-
-Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
 
 
 class Component(Part):
@@ -198,170 +89,10 @@ class Variant(Part):
         return self.components[0]
 
 
-class Counter(Part):
-    """A sum over all samples called `name` whose labels match every regular expression of `labels` in full.
-
-    `name` may be several names with | between them. With a `role`, only samples of that component count.
-    """
-
-    name: str
-    labels: dict[str, str] = {}
-    role: str = ""
-
-    @property
-    def names(self) -> list[str]:
-        """The names as a list."""
-        return self.name.split("|")
-
-
-class Target(Part):
-    """What the host has to know of a database beside its adapter. Regular expressions are RE2.
-
-    `query_form`: the form into which host/workload translates TSBS's queries of `query_format`, "" for no
-    translation. `volatile`: the parts that may differ between equal answers. `trouble`: a line of the log
-    that fails the block. A database has settled when all `quiet` counters are 0 and the `still` counters do
-    not change. A merge starts when the `before_merge` counters are 0; no merge without them. `ticks`: names
-    that a tick keeps. `write_path` takes lines of data by POST, for exchanged ingestion; "" without it.
-    `own_paths`: where lines of a user's format go (workload.file), by the format. `query_arguments`: what
-    TSBS's client adds to each query's address. To compare databases: `protocol`, in which data is written;
-    `name_prefix`, before a field's name in answers; `windows`: which end of a window is the time of its point.
-    `queues`: roles that acknowledge samples before they are stored: a load ends
-    when all have arrived. `ports`: further ports of a role, by name. `immutable`: paths below a component's
-    directory of files that never change; copies of the directory share them by hard links. `pprof`: the path
-    of the profiles of Go's net/http/pprof on every component, "" without. Any counter may be missing.
-    """
-
-    name: str
-    data_format: str
-    query_format: str
-    query_form: str = ""
-    answers: str
-    volatile: str = ""
-    trouble: str = ""
-    refused_flags: tuple[str, ...] = ()
-    counters: dict[str, Counter] = {}
-    quiet: tuple[str, ...] = ()
-    before_merge: tuple[str, ...] = ()
-    still: tuple[str, ...] = ()
-    ticks: str = ""
-    samples_per_row: int = 1
-    write_path: str = ""
-    own_paths: dict[str, str] = {}
-    immutable: str = ""
-    protocol: str = ""
-    name_prefix: str = ""
-    windows: Literal["end", "start"] = "end"
-    query_arguments: str = ""
-    queues: tuple[str, ...] = ()
-    ports: dict[str, tuple[str, ...]] = {}
-    pprof: str = ""
-
-
 class Design(DesignAsked):
     """The design with its spare blocks counted."""
 
     spare_blocks: int
-
-
-class DataFile(Part):
-    """One file of data: its TSBS format, and the key it is cached by."""
-
-    format: str
-    key: str
-
-
-class Continued(Part):
-    """Data of the same series after the first window, which an upgrade ingests on top of it."""
-
-    start: str
-    end: str
-    lines: int
-    samples: int
-    data: tuple[DataFile, ...]
-
-
-class Alone(Part):
-    """Data of the same window and of more hosts, which each variant loads alone in the warm-up block."""
-
-    scale: int
-    lines: int
-    samples: int
-    estimated_bytes: int
-    data: tuple[DataFile, ...]
-
-
-class Workload(WorkloadAsked):
-    """The data, counted; `told`: what the user's own data have, in a sentence.
-
-    `loader`: TSBS's, or our own, for lines that TSBS's cannot send (host/formats).
-    """
-
-    told: str = ""
-    loader: Literal["tsbs", "own"] = "tsbs"
-    interval_s: int
-    lines: int
-    samples: int
-    estimated_bytes: int
-    data: tuple[DataFile, ...]
-    continued: Continued | None = None
-    alone: Alone | None = None
-
-
-class Compared(Part):
-    """How far answers of different databases are compared, and why no further.
-
-    `values`: the same series with the same values at the same times; `points`: the same series with as many
-    points; `series`: the same series; `data`: both have data.
-    """
-
-    level: Literal["values", "points", "series", "data"]
-    why: str = ""
-
-
-class Mixed(MixedAsked):
-    """The mixed part with the data that it writes: the window [start, end) right after the loaded window."""
-
-    start: str
-    end: str
-    lines: int
-    samples: int
-    data: tuple[DataFile, ...]
-
-
-class QueryType(Part):
-    """One query type. `keys`: TSBS format, or FORMAT:FORM for a translation -> key of the file in the cache.
-
-    Without `start` and `end` its queries are over the window of the first data; with them its name is
-    TYPE@WINDOW. `window_s`: the seconds that a point of an answer stands for, or 0. `compared`: by target,
-    how answers of another database are compared with the baseline's. `may_be_empty`: some answers may have no
-    data, but not all, unless `quiet`. `own`: FILE:LINE of a query of the user, whose requests are in
-    plan/requests.txt.gz under its key.
-    """
-
-    name: str
-    seed: int
-    keys: dict[str, str]
-    start: str | None = None
-    end: str | None = None
-    may_be_empty: bool = False
-    quiet: bool = False
-    own: str = ""
-    window_s: int = 0
-    compared: dict[str, Compared] = {}
-
-
-class Queries(QuerySettings):
-    """The queries of a run; `windowed`: the same types over other windows.
-
-    `alike`: we draw hosts and windows and put them into TSBS's queries, since TSBS draws them in another
-    order for each database. Windows begin at whole minutes then. `left_out`: which of the user's queries
-    cannot be asked, and why.
-    """
-
-    types: tuple[QueryType, ...]
-    windowed: tuple[QueryType, ...] = ()
-    alike: bool = False
-    left_out: tuple[str, ...] = ()
 
 
 class Cell(Part):
@@ -584,7 +315,7 @@ class Plan(Part):
         path = run_dir / PLAN
         if not path.exists():
             raise UserError(f"{run_dir} is not a run directory: it has no {PLAN}. `ls results` shows the runs")
-        version = read_json(path).get("plan_version", 1)
+        version = files.read_json(path).get("plan_version", 1)
         if version != VERSION:
             age = "an older" if isinstance(version, int) and version < VERSION else "another"
             raise UserError(

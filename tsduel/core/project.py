@@ -1,4 +1,4 @@
-"""The path of the project's scripts, roles and experiments: this checkout, or what an installed wheel has of it."""
+"""The path of the project's scripts, roles and experiments: in this checkout, or in an installed wheel."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ def home() -> Path:
 
 
 def run_directory(name: str, *, must_exist: bool) -> Path:
-    """Return results/RUN for the name of a run, `latest`, or a path that ends with one of them."""
+    """Return results/RUN for a run's name, for `latest`, or for a path that ends with a name."""
     run_dir = home() / Path(name).name
     if not RUN_NAME.fullmatch(run_dir.name):
         raise UserError(f"RUN: {name!r} is no name of a run; use up to 100 letters, digits, dots, dashes, underscores")

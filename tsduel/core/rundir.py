@@ -111,13 +111,9 @@ class Run:
         """The descriptions of the hosts, raw/HOST.json, by host; a host without one is left out."""
         return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
 
-    def place_of(self, host: str, name: str) -> str:
-        """Return the path of what a host has written, raw/HOST/NAME, below the run directory."""
-        return f"raw/{host}/{name}"
-
     def of_host(self, host: str, name: str) -> dict[str, Any]:
         """Read a JSON file that a host has written; {} if there is none."""
-        return self.json(self.place_of(host, name))
+        return self.json(f"raw/{host}/{name}")
 
     def of_any_host(self, name: str) -> dict[str, Any]:
         """Read that file of the first host that has it, if its content is the same for all hosts."""

@@ -75,7 +75,7 @@ class _Copied:
 
 
 def unlogged(stream: Any) -> Any:
-    """Return the stream below one that is logged, for what is in the log already."""
+    """Return the stream without the copy to the log, for text that the log has already."""
     return stream.beneath if isinstance(stream, _Copied) else stream
 
 

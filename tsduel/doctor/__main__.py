@@ -99,7 +99,7 @@ def _python() -> Iterator[Line]:
 
 
 def _subject(environment: Mapping[str, str], *, fast: bool) -> tuple[Subject | None, Line | None]:
-    """Return what the machine is checked for, and a line about it."""
+    """Return the needs that the machine is checked for, and a line about them."""
     name = environment.get("RUN", "")
     try:
         run_dir = run_directory(name, must_exist=not fast) if name else None
@@ -146,7 +146,7 @@ def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:
 
 
 def _rented(where: Mapping[str, Any], environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
-    """Look at what this machine needs to rent another; the rented machine does not exist yet."""
+    """Check what this machine needs to rent machines; the rented machine does not exist yet."""
     has_gcloud = shutil.which("gcloud", path=environment.get("PATH"))
     done = subprocess.run([SCRIPTS / "ensure-terraform", "--look"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -209,8 +209,8 @@ def _lines(script: str, done: subprocess.CompletedProcess[str]) -> Iterator[Line
         if level in LEVELS and rest:
             yield Line(level, *[*rest, "", ""][:3])
     if done.returncode:
-        said = " ".join(done.stderr.split()[-40:]) or f"exit code {done.returncode}"
-        yield Line(ERROR, script, f"the look at this machine broke off: {said}", "tell us: that is a fault of tsduel's")
+        why = " ".join(done.stderr.split()[-40:]) or f"exit code {done.returncode}"
+        yield Line(ERROR, script, f"the look at this machine broke off: {why}", "tell us: that is a fault of tsduel's")
 
 
 def _text(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Tries a file of queries against a small load of the data: what each returns, how long it takes, do both sides agree.
+"""Tries a file of queries against a small load of the data: their answers, their times, and whether both sides agree.
 
 It is a run of one small block like any other, so what is refused here is what a run would refuse.
 """
@@ -15,6 +15,8 @@ from tsduel.core.errors import UserError
 from tsduel.core.record import DuelType
 from tsduel.core.rundir import open_run
 from tsduel.core.wording import last_line
+from tsduel.question.experiments import find
+from tsduel.question.read import read_file
 from tsduel.workloads.own.query import read_text
 from tsduel.workloads.tsbs.exchanges import read_exchanges, trimmed_mean
 
@@ -62,14 +64,15 @@ def check(path: str, environment: Mapping[str, str]) -> tuple[str, bool]:
             "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
         }
         for stage in STAGES:
-            code, said = _stage(stage, made, variables)
+            code, sentence = _stage(stage, made, variables)
             if code and not (run_dir / "raw").exists():
-                raise UserError(said)
+                raise UserError(sentence)
         return _table(run_dir)
 
 
 def _names_data(experiment: str) -> bool:
-    return bool(experiment) and "\n  file:" in Path(experiment).read_text(encoding="utf-8").partition("queries:")[0]
+    workload = read_file(find(experiment)).get("workload") if experiment else None
+    return isinstance(workload, dict) and bool(workload.get("file"))
 
 
 def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[int, str]:
@@ -83,8 +86,8 @@ def _stage(stage: str, directory: str, variables: Mapping[str, str]) -> tuple[in
         [sys.executable, "-m", "tsduel", stage, "check"],
         cwd=directory, env=dict(variables), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
-    return done.returncode, "\n".join(said) or last_line(done.stdout + done.stderr)
+    sentence = [line.removeprefix("tsduel: ") for line in done.stderr.splitlines() if line.startswith("tsduel: ")]
+    return done.returncode, "\n".join(sentence) or last_line(done.stdout + done.stderr)
 
 
 def _table(run_dir: Path) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""What `make doctor` checks a machine for: a planned run, an experiment, or the defaults.
+"""The needs that `make doctor` checks a machine for: of a planned run, of an experiment, or the defaults.
 
 To read an experiment takes YAML and pydantic. A fresh clone does not have them, and takes the defaults.
 """
@@ -84,21 +84,21 @@ def of_question(environment: Mapping[str, str]) -> Subject:
     from tsduel.workloads import WORKLOADS
 
     read = question.read(environment)
-    asked, kind = read.asked, WORKLOADS[read.asked.kind]
-    sections, _, settings = cells.settle(kind, read.cells, len(asked.variants))
+    experiment, kind = read.asked, WORKLOADS[read.asked.kind]
+    sections, _, settings = cells.settle(kind, read.cells, len(experiment.variants))
     loads = [load for cell in settings if (load := cell.workload or sections.get("workload"))]
-    sizes = [(variant.target, len(variant.parts)) for variant in asked.variants.values()]
+    sizes = [(variant.target, len(variant.parts)) for variant in experiment.variants.values()]
     duel = sections.get("duel")
     return Subject(
         name=read.path or f"make {environment.get('KIND', '')}",
         place=place.asked(read.given),
-        port=getattr(asked.host, "port", None),
+        port=getattr(experiment.host, "port", None),
         disk=sections["estimate"].model_dump(),
         data_keys=tuple(dict.fromkeys(data.key for load in loads for data in load.data)),
         memory=max((kind.memory(load, sizes) or 0 for load in loads), default=None),
-        residents=len(asked.variants) if duel and duel.enabled else 1,
-        pin=_pin(getattr(asked.host, "pin", "off")),
-        noise=asked.noise.model_dump(),
+        residents=len(experiment.variants) if duel and duel.enabled else 1,
+        pin=_pin(getattr(experiment.host, "pin", "off")),
+        noise=experiment.noise.model_dump(),
     )
 
 

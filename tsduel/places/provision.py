@@ -11,7 +11,7 @@ from typing import Any
 
 from tsduel.core import files, rundir
 from tsduel.core.errors import UserError
-from tsduel.core.plan import SshPlace
+from tsduel.core.place import SshPlace
 from tsduel.core.results import point_latest
 from tsduel.places import directories, hosts, lent
 from tsduel.places.gcp import give_back, provide

@@ -13,7 +13,8 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GCP_SWEPT, Asked, Component, Design, GcpPlace, LocalPlace, Own, Plan, SshPlace, Variant
+from tsduel.core.place import GCP_SWEPT, GcpPlace, LocalPlace, SshPlace
+from tsduel.core.plan import Asked, Component, Design, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.results import point_latest
 from tsduel.core.rundir import Run

@@ -5,7 +5,7 @@ from typing import Any
 
 from tsduel.core.defaults import LENT_PORT
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GCP_SWEPT
+from tsduel.core.place import GCP_SWEPT
 
 
 def machines(

@@ -10,7 +10,7 @@ HOME = PROJECT / "experiments"
 
 
 def find(text: str) -> Path:
-    """Return the file of an experiment: a path, or the name of one of ours, `quick`."""
+    """Return the file of an experiment, from its path, or from the name of an experiment of ours, like `quick`."""
     ours = HOME / text.removeprefix("experiments/")
     named = ours.with_name(f"{ours.name.removesuffix('.yml')}.yml") if ours.name else ours
     if Path(text).is_file() or "\0" in text or not named.is_file():

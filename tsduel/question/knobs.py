@@ -102,7 +102,7 @@ def _sides(data: Mapping[str, Any]) -> dict[str, Any]:
     return variants if isinstance(variants, dict) else {}
 
 
-def _by_role(side: object) -> dict[str, dict[str, Any]]:
+def by_role(side: object) -> dict[str, dict[str, Any]]:
     """Return the components of a variant, not yet validated; the short form is a component itself."""
     listed = side.get("components", [side]) if isinstance(side, dict) else None
     parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
@@ -122,13 +122,13 @@ def role(data: Mapping[str, Any], knobs: Mapping[str, str]) -> str | None:
         raise UserError(f"ROLE: no variant of this experiment has a component {wanted!r}; allowed: {', '.join(known)}")
     if wanted or not several:
         return wanted
-    base, candidate = (_by_role(sides.get(side)) for side in SIDES.values())
+    base, candidate = (by_role(sides.get(side)) for side in SIDES.values())
     differ = [name for name in {**base, **candidate} if _revision(base, name) != _revision(candidate, name)]
     return differ[0] if len(differ) == 1 and differ[0] in base and differ[0] in candidate else None
 
 
 def _roles(sides: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(name for side in sides.values() for name in _by_role(side)))
+    return list(dict.fromkeys(name for side in sides.values() for name in by_role(side)))
 
 
 def _revision(parts: Mapping[str, Mapping[str, Any]], name: str) -> list[Any]:
@@ -156,7 +156,7 @@ def _set_side(data: dict[str, Any], variant: str, text: str, knob: str, componen
         raise _missing_role(variants)
     variants[variant] = side = copy.deepcopy(side)  # an anchor of YAML makes two variants one object
     if component:
-        if component not in (parts := _by_role(side)):
+        if component not in (parts := by_role(side)):
             raise UserError(f"{knob}: the experiment's {variant} has no component {component!r} to be of that revision")
         side = parts[component]
     kind, separator, rest = text.partition(":")
@@ -192,23 +192,23 @@ def _set_versions(data: dict[str, Any], knobs: Mapping[str, str]) -> None:
     if component is None:
         raise _missing_role(variants)
     template = variants.get("baseline", {})
-    if component and component not in _by_role(template):
-        template = next(side for side in variants.values() if component in _by_role(side))
+    if component and component not in by_role(template):
+        template = next(side for side in variants.values() if component in by_role(side))
     names = ("baseline", "candidate", *(f"candidate-{number}" for number in range(2, len(versions))))
     data["variants"] = dict.fromkeys(names, template)
     for name, version in zip(names, versions, strict=False):
         _set_side(data, name, version, "VERSIONS", component)
 
 
-def refuse_without_effect(asked: Experiment, knobs: Mapping[str, str]) -> None:
+def refuse_without_effect(experiment: Experiment, knobs: Mapping[str, str]) -> None:
     """Raise for a knob without effect on this experiment, so that the user does not rely on it."""
     why = {}
     if knobs.get("AA") == "1":
         why["CANDIDATE"] = "AA=1 compares the baseline with itself"
-    queries = getattr(asked, "queries", None)
+    queries = getattr(experiment, "queries", None)
     if queries is not None and not queries.solo:
         solo = "queries.solo=true"
-        if asked.design.load == "duel":  # without a solo part
+        if experiment.design.load == "duel":  # without a solo part
             solo += " design.load=solo workload.solo_scale=null"
         why["TSBS_QUERIES"] = (
             f'it counts queries of the closed loop, which this experiment has not: add SET="{solo}"; '
@@ -217,7 +217,7 @@ def refuse_without_effect(asked: Experiment, knobs: Mapping[str, str]) -> None:
     if not {*SIDES, "VERSIONS"} & set(knobs):
         why["ROLE"] = "it says whose revision BASELINE, CANDIDATE or VERSIONS is, and none is given"
     for knob, field in (("PACKAGE", "package"), ("BENCH", "bench")):
-        if all(getattr(variant, field) for variant in asked.variants.values()):
+        if all(getattr(variant, field) for variant in experiment.variants.values()):
             why[knob] = f"every variant of this experiment has its own `{field}:`"
     for knob, reason in why.items():
         if knob in knobs:

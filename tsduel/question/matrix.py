@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GCP_SWEPT, Cell
+from tsduel.core.place import GCP_SWEPT
+from tsduel.core.plan import Cell
 from tsduel.core.wording import number_of
 from tsduel.workloads.experiment import Experiment
 
@@ -91,13 +92,13 @@ def _excluded(combination: Any, axes: Mapping[str, list[Any]], where: str) -> di
     return flat
 
 
-def name(cell: Mapping[str, Any], asked: Experiment | None = None) -> str:
+def name(cell: Mapping[str, Any], experiment: Experiment | None = None) -> str:
     """Return a cell's name: `scale=1000 batch=100`. If `asked` is given, the window's length stands for its ends."""
     ends = [key.rpartition(".")[2] for key in cell]
     parts = []
     for key, value in cell.items():
-        if asked is not None and key in _WINDOW:
-            parts.append(f"window={getattr(asked, 'workload').window_s / 3600:g}h")  # noqa: B009 - of databases only
+        if experiment is not None and key in _WINDOW:
+            parts.append(f"window={getattr(experiment, 'workload').window_s / 3600:g}h")  # noqa: B009 - of databases only
             continue
         *_, section, last = ["", *key.split(".")]
         short = _SHORT.get(last, last) if ends.count(last) == 1 else f"{section}.{last}"

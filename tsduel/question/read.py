@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from tsduel.core import yamls
 from tsduel.core.errors import UserError
-from tsduel.question import knobs, matrix, parameters, refusals
+from tsduel.question import knobs, like, matrix, parameters, refusals
 from tsduel.question.experiments import find, unreadable
 from tsduel.question.matrix import AskedCell
 from tsduel.workloads import DEFAULT_KIND, WORKLOADS
@@ -100,8 +100,21 @@ def expand(
     return tuple(replace(cell, name=name) for cell, name in zip(valid, unique, strict=True))
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Read an experiment file as a mapping, not yet validated."""
+def read_file(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Read an experiment file as a mapping, with the fields of its `like:`, not yet validated.
+
+    ``above``: the files that are like this one.
+    """
+    own = _mapping(path)
+    if like.KEY not in own:
+        return own
+    base = like.path(own.pop(like.KEY), path)
+    if base in above:
+        raise UserError(f"{path}: {like.KEY}: {base.stem} is like this experiment itself")
+    return like.merged(read_file(base, (*above, path)), own)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places import lent
 from tsduel.places.gcp import presence
@@ -14,7 +15,6 @@ from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
 from tsduel.rounds.view.events import clean, parse
 from tsduel.rounds.view.show import View
 
-EXIT_INTERRUPTED = 130
 # A larger exit code is a shell's for a program that was killed by a signal.
 KILLED = 128
 # We stop trying after so long without a connection. The run does not depend on us.
@@ -72,7 +72,7 @@ class Attendant:
     def _attend_once(self) -> int:
         state = self._heard(self.link.state())
         # Resume a run that was stopped before we came. Report any other end first.
-        stopped = state.word == "ended" and state.code == EXIT_INTERRUPTED and not self.started
+        stopped = state.word == "ended" and state.code == INTERRUPTED and not self.started
         if state.word in {"none", "lost"} or stopped:
             if self.started:
                 self._take_back()

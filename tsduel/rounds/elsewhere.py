@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from tsduel.core import files, rundir, runlog
+from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import FETCHED, Link, is_home, note_home
 from tsduel.plan.forecast.spread import Forecast
-from tsduel.rounds.attend import EXIT_INTERRUPTED, KILLED, PATIENCE_S, Attendant
+from tsduel.rounds.attend import KILLED, PATIENCE_S, Attendant
 from tsduel.rounds.view import show
 from tsduel.rounds.view.events import Tail
 from tsduel.rounds.view.show import View
@@ -55,7 +56,7 @@ def main(run_dir: Path) -> int:
             f"\ndetached: the run goes on on {where}. To come back: make {run.plan.kind} RUN={run_dir.name}; "
             f"to stop it: make stop RUN={run_dir.name}"
         )
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     finally:
         board.close()
 
@@ -101,7 +102,7 @@ class Fleet:
     def _take(self, name: str, end: int | BaseException) -> UserError | None:
         """Note how a host has ended; return why it is lost, or None. The only host is not lost: its end is ours."""
         several = bool(self.run.plan.named(name))
-        if isinstance(end, int) and end > KILLED and end != EXIT_INTERRUPTED:
+        if isinstance(end, int) and end > KILLED and end != INTERRUPTED:
             killed = f"what ran on {self.links[name].host.name} was killed (exit code {end})"
             if several:
                 end = UserError(killed)
@@ -180,8 +181,8 @@ class Fleet:
             files.write(path, json.dumps(self.lost, indent=2) + "\n")
 
     def _end(self) -> int:
-        if EXIT_INTERRUPTED in self.codes.values():
-            return EXIT_INTERRUPTED
+        if INTERRUPTED in self.codes.values():
+            return INTERRUPTED
         code = max(self.codes.values())
         missing = {name: len(loss["blocks"]) for name, loss in self.lost.items() if loss["blocks"] and not loss["by"]}
         if missing:

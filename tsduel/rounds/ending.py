@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tsduel.core import rundir
+from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
 from tsduel.places import hosts
 from tsduel.places.gcp import give_back, presence
 from tsduel.places.ssh.link import FETCHED, Link, note_home
 from tsduel.rounds import control
-from tsduel.rounds.attend import EXIT_INTERRUPTED
 
 
 def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bool) -> int:
@@ -24,7 +24,7 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
         if forced:
             print(f"{run_dir.name} has no rented machine (its place is {place.kind})")
         return code
-    if not forced and (not hosts.provisioned(run_dir) or code == EXIT_INTERRUPTED):
+    if not forced and (not hosts.provisioned(run_dir) or code == INTERRUPTED):
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
         give_back.main(run_dir, place)

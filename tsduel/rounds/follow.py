@@ -74,7 +74,7 @@ class Follower:
 
     def __init__(self, run: rundir.Run, host: str, view: View) -> None:
         self.run_dir, self.host, self.view = run.path, host, view
-        self.tail = Tail(run.path / run.place_of(host, "events.jsonl"))
+        self.tail = Tail(run.path / f"raw/{host}/events.jsonl")
         self.heard = 0.0
 
     def at_home(self, is_written: Callable[[], bool]) -> None:

@@ -46,7 +46,7 @@ def _watch(command: list[str], run_dir: Path) -> int:
     # A file is never full, unlike a pipe, and stays after our end. run.log has all of it, too.
     with tempfile.TemporaryFile("a+b") as output:
         for number in ENDING:
-            # A signal ends us at once until the child exists. We keep what nohup ignores.
+            # Until the child exists, a signal ends us at once. Signals that nohup ignores stay ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
         child = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
@@ -69,8 +69,7 @@ class _Shown:
 
     def __init__(self, run_dir: Path, output: IO[bytes]) -> None:
         self._run_dir, self._output, self._read = run_dir, output, 0
-        run = rundir.open_run(run_dir)
-        self._tail = Tail(run_dir / run.place_of(run.plan.hosts[0], "events.jsonl"))
+        self._tail = Tail(run_dir / f"raw/{rundir.open_run(run_dir).plan.hosts[0]}/events.jsonl")
         self._view: show.View | None = None
         self._guarded(self._begin)
 

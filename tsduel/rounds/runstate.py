@@ -20,7 +20,7 @@ def state(run: Run, running: str) -> str:
     run is on another machine and not all of it is here; `make status` asks that machine. `recorded`: the
     tables are here and the blocks are not, as in results/example. Spare blocks count after they ran.
     """
-    ends = [end for host in run.plan.every_host if (end := last_event(run.path / run.place_of(host, "events.jsonl")))]
+    ends = [end for host in run.plan.every_host if (end := last_event(run.path / f"raw/{host}/events.jsonl"))]
     # A host that has not ended well comes first.
     last = next((end for end in ends if end.get("status") != "ok"), ends[0] if ends else {})
     if not run.blocks and not last:

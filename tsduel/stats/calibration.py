@@ -28,7 +28,7 @@ def machine_kind(run: Run) -> str:
 
 
 def kind_of(machine: str, host: Mapping[str, Any]) -> str:
-    """Return the kind of a machine as a file name: spreads of one kind hold for all machines of it.
+    """Return the kind of a machine as a file name: a spread is valid for all machines of a kind.
 
     ``host`` is the record of tsduel-host (raw/HOST.json), ``machine`` the experiment's ``host.machine``.
     """

@@ -133,7 +133,7 @@ class Findings:
 
 
 def examine(sample: Sample) -> Findings:
-    """Return the findings of one metric. Without a block with both values, they have only the values of each side."""
+    """Return the findings of a metric. If no block has both values, they have only the values of each side."""
     ratios = sample.ratios or [0.0] * len(sample.pairs)
     both = [
         (i, b, c) for i, (b, c) in enumerate(sample.pairs) if b is not None and c is not None and ratios[i] is not None
@@ -220,7 +220,7 @@ def _order(known: Sequence[float], second: Sequence[bool | None]) -> OrderEffect
 
 
 def _between(findings: Findings, deviation: float) -> float | None:
-    """Return the standard deviation between blocks: what exchanges and sittings do not explain; None without these.
+    """Return the standard deviation between blocks, without the parts of exchanges and sittings; None without these.
 
     Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013; floored at 0.
     """

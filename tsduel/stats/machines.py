@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from tsduel.core.plan import GCP_SWEPT, Plan
+from tsduel.core.place import GCP_SWEPT
+from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.stats.estimate import Interval
 from tsduel.stats.hosts import apart

@@ -51,12 +51,12 @@ class Slope:
 
 def write(run: Run) -> None:
     """Write stats/soak.json, if the run has windows."""
-    if not (run.path / "tidy/windows.csv").exists():
-        return  # tidied by an earlier tsduel
     windows = read_table(run.path, "windows")
-    found = [] if windows.empty else list(slopes(windows))
-    if found:
-        files.write(run.path / FILE, json.dumps([asdict(slope) for slope in found], indent=1, allow_nan=False) + "\n")
+    all_slopes = [] if windows.empty else list(slopes(windows))
+    if all_slopes:
+        files.write(
+            run.path / FILE, json.dumps([asdict(slope) for slope in all_slopes], indent=1, allow_nan=False) + "\n"
+        )
 
 
 def read(path: Path) -> list[Slope]:
@@ -112,13 +112,13 @@ def theil_sen(lives: Sequence[Series]) -> tuple[float, float, float] | None:
     1968). Of several, pairs are within a life only, and the variances of Kendall's S add up (Hirsch, Slack and Smith,
     "Techniques of trend analysis for monthly water quality data", 1982), so that a restart is no slope.
     """
-    found, variance = [], 0.0
+    all_slopes, variance = [], 0.0
     for hours, values in lives:
         n, (later, earlier) = len(hours), np.tril_indices(len(hours), -1)
-        found.append((values[later] - values[earlier]) / (hours[later] - hours[earlier]))
+        all_slopes.append((values[later] - values[earlier]) / (hours[later] - hours[earlier]))
         ties = np.unique(values, return_counts=True)[1]
         variance += (n * (n - 1) * (2 * n + 5) - np.sum(ties * (ties - 1) * (2 * ties + 5))) / 18
-    ordered = np.sort(np.concatenate(found))
+    ordered = np.sort(np.concatenate(all_slopes))
     count = len(ordered)
     if max(len(hours) for hours, _ in lives) < LEAST_PIECES:
         return None

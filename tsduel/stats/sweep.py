@@ -23,7 +23,7 @@ from tsduel.stats.verdict import IMPROVEMENT, REGRESSION
 
 FILE = "stats/sweep.json"
 PER_SAMPLE = frozenset({"load_cpu_seconds", "disk_bytes"})
-"""Metrics whose growth is that of the figure a stored sample."""
+"""Metrics that are divided by the stored samples before their exponent is found."""
 SAMPLES = "samples"
 BENT = 0.1
 """If the exponents at both ends of a line differ by more, it is no single power law."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tsduel.core import defaults
-from tsduel.core.plan import Target
+from tsduel.core.target import Target
 
 PROMQL_TYPES = (
     *("single-groupby-1-1-1", "single-groupby-1-1-12", "single-groupby-1-8-1"),

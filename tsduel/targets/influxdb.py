@@ -1,6 +1,6 @@
 """InfluxDB 1.x."""
 
-from tsduel.core.plan import Counter, Target
+from tsduel.core.target import Counter, Target
 from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
 # Without the metrics of its internal database.

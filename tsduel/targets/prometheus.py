@@ -1,6 +1,6 @@
 """Prometheus, loaded by remote write."""
 
-from tsduel.core.plan import Counter, Target
+from tsduel.core.target import Counter, Target
 from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
 DATABASE = Database(

@@ -1,6 +1,6 @@
 """VictoriaMetrics, single-node: the server, optionally vmauth in front of it and vmagent before its ingestion."""
 
-from tsduel.core.plan import Counter, Target
+from tsduel.core.target import Counter, Target
 from tsduel.targets.database import PROMQL_TYPES, Database, Needs, Program
 
 _OF_STORAGE = {"type": "storage/.*"}

@@ -1,4 +1,4 @@
-"""Which blocks count for which candidate, and why the others do not: the one place that decides it.
+"""Decides which blocks count for which candidate, and why the others do not. No other module decides this.
 
 A block counts for a candidate if the baseline and this candidate finished it and nothing from outside spoilt it.
 Failures of other candidates do not matter.

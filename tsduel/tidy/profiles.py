@@ -61,7 +61,7 @@ def index(run: Run) -> list[Profile]:
         added = {host for host, _ in alike} - lacking or {alike[0][0]}
         mine = [(host, entry) for host, entry in alike if entry["variant"] == key[0]]
         taken = [(host, entry) for host, entry in mine if entry["file"] and host in added]
-        paths = tuple(run.path / run.place_of(host, f"profiles/{entry['file']}") for host, entry in taken)
+        paths = tuple(run.path / f"raw/{host}/profiles/{entry['file']}" for host, entry in taken)
         left_out = ", which is left out" if added - lacking else ""
         missing = tuple(
             (f"on {host}{left_out}: " if run.plan.named(host) else "") + entry["why"]

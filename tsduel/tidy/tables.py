@@ -95,7 +95,7 @@ def main(run_dir: Path) -> None:
 
 @contextmanager
 def _table(directory: Path, name: str) -> Iterator[Callable[[Iterable[Row]], None]]:
-    """Open a CSV file, yield what writes rows to it, and give it its name once it is whole."""
+    """Open a CSV file and yield a function that writes rows to it. The file gets its name when it is whole."""
     path = directory / f"{name}.csv"
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("w", encoding="utf-8", newline="") as stream:
@@ -136,7 +136,7 @@ def _responses(added: Mapping[tuple[object, ...], Mapping[int, int]]) -> Iterato
 
 
 def _windows(run: Run) -> Iterator[Row]:
-    """Copy what the host has told of each window of a soak. The windows of a block that a kill has cut off stay."""
+    """Copy the windows of a soak from the host's events, also those of a block that was killed."""
     cells = {row.block: row.cell for row in run.planned if row.kind != "warmup"}
     for host in run.plan.every_host:
         path = run.path / f"raw/{host}/events.jsonl"

@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from tsduel.core.sections import DesignAsked, GoVersion, GoWatchdog, Machine, Noise, Part, Watchdog
+from tsduel.core.gobench import GoWatchdog
+from tsduel.core.sections import DesignAsked, GoVersion, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
 from tsduel.targets.database import MOST_REPLICAS
 
@@ -78,7 +79,7 @@ class Variant(Component):
 
     @property
     def parts(self) -> tuple[Component, ...]:
-        """Its components: the one that clients ask comes first."""
+        """Its components; clients talk to the first."""
         return (self,)
 
 

@@ -1,12 +1,13 @@
 """The contents of a block's raw files, for every workload: rows of tidy/ without cell and block."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tsduel.core.metrics import Better
+from tsduel.core.metrics import METRICS, Better
 
 
 class Measurement(NamedTuple):
@@ -66,3 +67,11 @@ class Reading:
     times: dict[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
     counts: dict[tuple[str, str, float, str, str], dict[int, int]] = field(default_factory=dict)
     better: dict[str, Better] = field(default_factory=dict)
+
+    def add(self, variant: str, values: Iterable[tuple[str, str, float | None]]) -> None:
+        """Add values of metrics of the registry, each as (metric, query type, value); None is left out."""
+        self.measurements += [
+            Measurement(variant, METRICS[name].part, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
+            for name, query_type, value in values
+            if value is not None
+        ]

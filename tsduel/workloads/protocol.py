@@ -26,16 +26,16 @@ class Planned(Protocol):
     def program(self, source: Experiment | planned.Plan, variant: Variant | planned.Variant, role: str, /) -> Program:
         """Return where the program of one component comes from and how it is built."""
 
-    def variant_part(self, asked: Experiment, variant: Variant, /) -> dict[str, str]:
+    def variant_part(self, experiment: Experiment, variant: Variant, /) -> dict[str, str]:
         """Return the fields of a planned variant that only this kind has."""
 
-    def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
+    def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return the sections of the plan that only this kind has, and the disk that they take (`estimate`)."""
 
     def written(self, plan: planned.Plan) -> dict[str, bytes]:
         """Return the further files of the plan's directory, by name."""
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
+    def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 
     def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]], /) -> int | None:
@@ -45,7 +45,7 @@ class Planned(Protocol):
         """
 
     def described(self, plan: planned.Plan) -> list[str]:
-        """Return the lines of the plan that say what is run."""
+        """Return the lines of the plan about the work."""
 
     def alike(self, plan: planned.Plan) -> dict[str, Any]:
-        """Return what two plans must share for a block of one to last as long as a block of the other."""
+        """Return the settings that decide how long a block lasts: two plans with the same settings are alike."""

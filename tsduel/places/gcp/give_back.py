@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tsduel.core import files
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
+from tsduel.core.place import GcpPlace
 from tsduel.places import hosts
 from tsduel.places.gcp import messages, os_login
 from tsduel.places.gcp.api import Compute, Resource

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
+from tsduel.core.place import GcpPlace
 from tsduel.core.wording import last_line
 from tsduel.places.gcp import credentials
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace, Price
+from tsduel.core.place import GcpPlace, Price
 from tsduel.core.project import PROJECT
 
 TABLE = PROJECT / "terraform" / "prices.csv"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace
+from tsduel.core.place import GcpPlace
 from tsduel.core.project import PROJECT
 from tsduel.places import hosts
 from tsduel.places.gcp import give_back, messages, os_login, quotas

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tsduel.core.plan import GcpPlace
+from tsduel.core.place import GcpPlace
 from tsduel.places.gcp.api import Compute
 from tsduel.places.gcp.prices import region_of
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from tsduel.core import rundir
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Estimate, GcpHost, GcpPlace
+from tsduel.core.place import GcpHost, GcpPlace
+from tsduel.core.plan import Estimate
 from tsduel.places import hosts
 from tsduel.places.gcp import messages, prices
 from tsduel.places.gcp.api import Compute

@@ -12,7 +12,8 @@ from typing import Any
 
 from tsduel.core import caches, files
 from tsduel.core.errors import UserError
-from tsduel.core.plan import GcpPlace, Plan
+from tsduel.core.place import GcpPlace
+from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
 from tsduel.places.gcp import credentials
 

@@ -68,16 +68,16 @@ def lines(run_dir: Path, plan: Plan, cache: Path) -> list[str]:
     before = earlier.find(run_dir.absolute().parent, plan, kind) if kind else None
     paced = earlier.pace(run_dir.absolute().parent, kind, plan.run) if kind else None
     each = f", {len(busiest)} at most on a host" if len(plan.hosts) > 1 else ""
-    found = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
+    sentences = [f"blocks    {len(left)}{f' to go, {len(finished)} finished' if finished else ''}{each}"]
     # The price of a rented machine, a few lines above, has the time.
     if plan.place.kind != "gcp" or finished:
-        found.append(f"time      {_time(plan, busiest, before, cache, paced)}")
-    found.append(f"disk      {_disk(plan, cache)}")
-    found += _memory(plan, before)
+        sentences.append(f"time      {_time(plan, busiest, before, cache, paced)}")
+    sentences.append(f"disk      {_disk(plan, cache)}")
+    sentences += _memory(plan, before)
     unknown = ELSEWHERE if not plan.is_local else "" if kind else UNSEEN
     block_s = before.block_s if before else plan.duration.block_s if plan.duration else 0.0
     known = Forecast.read(run)
-    return found + (known.before(unknown, block_s) if known else [])
+    return sentences + (known.before(unknown, block_s) if known else [])
 
 
 def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Path, paced: float | None) -> str:
@@ -105,7 +105,7 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 
 
 def _build_s(plan: Plan, cache: Path) -> int:
-    """Return roughly the seconds to build what the cache has not."""
+    """Return roughly the seconds to build the programs that the cache lacks."""
     keys = {part.build_key for variant in plan.variants for part in variant.components}
     missing = sum(not (plan.is_local and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))

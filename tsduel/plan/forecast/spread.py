@@ -134,7 +134,7 @@ class Forecast:
         return threshold(metric, self.plan.design.thresholds)
 
     def before(self, unknown: str, block_s: float) -> list[str]:
-        """Return the lines of the plan about what it can show. ``unknown``: why there are no spreads.
+        """Return the lines about the changes that a plan can show. ``unknown``: why there are no spreads.
 
         Warnings at the end name metrics whose threshold the design cannot show, with a remedy and its cost.
         """

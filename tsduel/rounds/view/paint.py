@@ -16,7 +16,7 @@ CLEAR_LINE, CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 
 class Painter:
-    """Owns the foot of one terminal. Ignores a terminal that is gone."""
+    """Draws the foot of a terminal. If the terminal is closed, it does nothing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -129,7 +129,7 @@ class View:
         if len(set(labels.values())) < len(labels):
             return event
         texts = {name: text for name in ("line", "variant") if (text := event.text(name))}
-        named = {name: SIDE.sub(lambda found: labels.get(found[0], found[0]), text) for name, text in texts.items()}
+        named = {name: SIDE.sub(lambda match: labels.get(match[0], match[0]), text) for name, text in texts.items()}
         return replace(event, fields={**event.fields, **named})
 
     def _advance(self, event: Event) -> str:

@@ -1,12 +1,13 @@
-"""What a plan needs of the Go workload: what is built and run, and the time and disk that it takes."""
+"""The part of a plan that only Go benchmarks have: the builds, the benchmarks, their time and disk."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from tsduel.core import plan as planned
+from tsduel.core.gobench import GoBench
 from tsduel.core.metrics import Metric
-from tsduel.core.sections import GoBench, WorkloadAsked
+from tsduel.core.sections import WorkloadAsked
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.gobench import units
@@ -47,25 +48,25 @@ class GoPlanned:
         go = _gobench(source)
         return TestBinary("go", go.module, variant.package or go.package, "bench.test", own_command=(), files=go.files)
 
-    def variant_part(self, asked: Experiment, variant: Variant) -> dict[str, str]:
+    def variant_part(self, experiment: Experiment, variant: Variant) -> dict[str, str]:
         """Return its package and pattern: its own, or those of the experiment."""
-        go = _gobench(asked)
+        go = _gobench(experiment)
         return {"package": variant.package or go.package, "bench": variant.bench or go.bench}
 
     def written(self, _plan: planned.Plan) -> dict[str, bytes]:
         """Return nothing."""
         return {}
 
-    def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
+    def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return gobench and estimate."""
-        results = asked.design.planned * variants * ROUND_BYTES
+        results = experiment.design.planned * variants * ROUND_BYTES
         estimate = planned.Estimate(database_bytes=SCRATCH_BYTES, results_bytes=results)
-        return {"gobench": _gobench(asked), "estimate": estimate}
+        return {"gobench": _gobench(experiment), "estimate": estimate}
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
+    def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return times by ``gobench.round_s``, since the number of benchmarks is unknown."""
         block_s = variants * int(sections["gobench"].round_s)
-        total_s = PREPARE_S + asked.design.planned * block_s
+        total_s = PREPARE_S + experiment.design.planned * block_s
         return planned.Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
 
     def memory(self, _workload: WorkloadAsked | None, _variants: Iterable[tuple[str, int]]) -> int | None:

@@ -23,7 +23,7 @@ _Runs = dict[tuple[str, str, str], list[float]]  # by unit, row and variant, in 
 
 
 def read_block(run: Run, block: Block) -> Reading:
-    """Read one block; a benchmark that failed, was skipped or lacks what `require:` names gives no value."""
+    """Read a block. A benchmark gives no value if it failed, was skipped, or lacks a figure of `require:`."""
     reading = Reading()
     calibration = run.of_host(block.host, "calibration.json")
     runs: _Runs = defaultdict(list)

@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tsduel.core.sections import DesignAsked, GoBench, GoWatchdog, go_package, go_pattern
+from tsduel.core.gobench import GoBench, GoWatchdog, go_package, go_pattern
+from tsduel.core.sections import DesignAsked
 from tsduel.workloads import experiment
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tsduel.core.metrics import MIX
-from tsduel.core.plan import Target
 from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.core.target import Target
 from tsduel.targets.database import FIELDS
 from tsduel.workloads.own import dump, logs, requests, rules, written
 from tsduel.workloads.own.query import Asked, Query, unique

@@ -20,9 +20,10 @@ from typing import Any
 
 from tsduel.core import caches, defaults, files
 from tsduel.core.errors import UserError
-from tsduel.core.plan import DataFile, Target
 from tsduel.core.project import PROJECT
 from tsduel.core.sections import Shape, WorkloadAsked
+from tsduel.core.target import Target
+from tsduel.core.tsbs import DataFile
 from tsduel.core.wording import last_line, number_of
 
 SHAPE, USE_CASE = "workload.shape", "workload.use_case"

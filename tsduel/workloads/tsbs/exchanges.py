@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import ALL, EXCHANGE, GEOMEAN, IDLE, METRICS, MIX
-from tsduel.core.record import DUEL, SOLO, Block, DuelLoad, DuelType, after
-from tsduel.workloads.measured import Measurement, PairedRatio, Reading
+from tsduel.core.metrics import ALL, GEOMEAN, METRICS, MIX
+from tsduel.core.record import Block, DuelLoad, DuelType, after
+from tsduel.workloads.measured import PairedRatio, Reading
 
 Times = NDArray[np.float64]
 Sittings = Mapping[int, Mapping[str, Times]]
@@ -102,7 +102,7 @@ def read_duel(block: Block, variants: Sequence[str], into: Reading) -> None:
     figures.by_role("duel_role_rss_bytes", [(0, duel.rss_by_role, 1)], 1.0)
     if duel.idle:
         seconds = sum(idle.seconds for idle in duel.idle)
-        figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6, IDLE)
+        figures.values("duel_idle_cpu_ms", "", sums([idle.cpu_ns for idle in duel.idle]), seconds * 1e6)
     figures.values("duel_rss_bytes", "", duel.rss_bytes, 1.0)
     if duel.load:
         _load(block, duel.load, alive, figures, into)
@@ -116,13 +116,13 @@ def _load(block: Block, load: Sequence[DuelLoad], alive: Sequence[str], figures:
     for metric, clock in (("duel_load_cpu_us", "drained_cpu_ns"), ("duel_load_acknowledged_cpu_us", "cpu_ns")):
         figures.per_operation(metric, "", [(part.sitting, getattr(part, clock), part.samples) for part in load], 1e3)
     figures.by_role("duel_load_role_cpu_us", [(part.sitting, part.cpu_ns_by_role, part.samples) for part in load], 1e3)
-    peak = METRICS["rss_peak_bytes"]
-    if not any(measured.metric == peak.name for measured in into.measurements):  # no variant loaded alone
-        into.measurements += [
-            Measurement(name, SOLO, "", "", peak.name, max(part.rss_peak_bytes[name] for part in load), peak.unit)
+    if not any(measured.metric == "rss_peak_bytes" for measured in into.measurements):  # no variant loaded alone
+        peaks = {
+            name: max(part.rss_peak_bytes[name] for part in load)
             for name in alive
             if all(name in part.rss_peak_bytes for part in load)
-        ]
+        }
+        figures.values("rss_peak_bytes", "", peaks, 1.0)
 
 
 def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[str, dict[int, dict[str, Times]]]:
@@ -140,13 +140,13 @@ def read_exchanges(path: Path, variants: Sequence[str] | None = None) -> dict[st
     table = pd.DataFrame({"query_type": "", "sitting": 0, **table})
     names = [column.removesuffix("_ns") for column in table.columns if column.endswith("_ns")]
     names = [name for name in names if variants is None or name in variants]
-    found: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)
+    exchanges: defaultdict[str, dict[int, dict[str, Times]]] = defaultdict(dict)
     for key, rows in table.groupby(["query_type", "sitting"], sort=False):
         query_type, sitting = cast("tuple[str, int]", key)
         ns = rows[[f"{name}_ns" for name in names]].to_numpy(dtype=float)
         answered = (np.isfinite(ns) & (ns > 0)).all(axis=1)
-        found[query_type][int(sitting)] = dict(zip(names, ns[answered].T, strict=True))
-    return dict(found)
+        exchanges[query_type][int(sitting)] = dict(zip(names, ns[answered].T, strict=True))
+    return dict(exchanges)
 
 
 def pooled(times: Sittings) -> dict[str, Times]:
@@ -156,7 +156,7 @@ def pooled(times: Sittings) -> dict[str, Times]:
 
 
 def whole(records: Sequence[DuelType]) -> list[DuelType]:
-    """Return the records that stand for all queries: those of the mix, or all."""
+    """Return the records of the mix, which has all queries; all records if there is no mix."""
     return [record for record in records if record.query_type.partition("@")[0] == MIX] or list(records)
 
 
@@ -179,8 +179,6 @@ class Figures:
     baseline: str
     alive: Sequence[str]
     into: Reading
-    part: str = DUEL
-    phase: str = EXCHANGE
     by_sitting: dict[tuple[str, str, str], dict[int, float]] = field(default_factory=dict)
 
     @property
@@ -188,14 +186,11 @@ class Figures:
         """All variants that are alive but the baseline."""
         return [name for name in self.alive if name != self.baseline]
 
-    def values(self, metric: str, query_type: str, found: Mapping[str, float], scale: float, phase: str = "") -> None:
+    def values(self, metric: str, query_type: str, figures: Mapping[str, float], scale: float) -> None:
         """Add a value of each variant, divided by `scale`."""
-        unit = METRICS[metric].unit
-        self.into.measurements += [
-            Measurement(name, self.part, phase or self.phase, query_type, metric, found[name] / scale, unit)
-            for name in self.alive
-            if name in found
-        ]
+        for name in self.alive:
+            if name in figures:
+                self.into.add(name, [(metric, query_type, figures[name] / scale)])
 
     def per_operation(self, metric: str, query_type: str, clocks: Iterable[Clock], scale: float) -> None:
         """Add figures of a clock over all operations of a sitting: one ratio, whose error only the blocks show.
@@ -213,9 +208,9 @@ class Figures:
         self.values(metric, query_type, sums(list(moved.values())), operations * scale)
         for name in self.candidates:
             ratios = {
-                sitting: (math.log(found[name] / found[self.baseline]), None)
-                for sitting, found in moved.items()
-                if found.get(self.baseline, 0) > 0 and found.get(name, 0) > 0
+                sitting: (math.log(clock[name] / clock[self.baseline]), None)
+                for sitting, clock in moved.items()
+                if clock.get(self.baseline, 0) > 0 and clock.get(name, 0) > 0
             }
             if len(ratios) == len(moved):
                 self._ratio(name, metric, query_type, ratios, operations)
@@ -245,12 +240,12 @@ class Figures:
         self.typical("duel_typical_ms", query_type, times)
         self.total("duel_total_ms", query_type, times)
         for metric, share in PERCENTILES:
-            found = {name: float(np.quantile(ns, share)) for name, ns in whole.items()}
-            self.values(metric, query_type, found, 1e6)
+            figures = {name: float(np.quantile(ns, share)) for name, ns in whole.items()}
+            self.values(metric, query_type, figures, 1e6)
             for name in self.candidates:
-                if name in found and self.baseline in found:
+                if name in figures and self.baseline in figures:
                     # Of all sittings together, since a percentile of few exchanges says little.
-                    ratio = math.log(found[name] / found[self.baseline])
+                    ratio = math.log(figures[name] / figures[self.baseline])
                     self._ratio(name, metric, query_type, {0: (ratio, None)}, n)
         for metric, statistic in (("duel_min_ms", np.min), ("duel_max_ms", np.max), ("duel_stddev_ms", np.std)):
             self.values(metric, query_type, {name: float(statistic(ns)) for name, ns in whole.items()}, 1e6)
@@ -259,7 +254,7 @@ class Figures:
         """Add the mean ratio of the query types in each sitting, because their deviations are not independent."""
         for metric in metrics:
             for name in self.candidates:
-                own = {key[2]: found for key, found in self.by_sitting.items() if key[:2] == (name, metric)}
+                own = {key[2]: figures for key, figures in self.by_sitting.items() if key[:2] == (name, metric)}
                 types = [own[MIX]] if MIX in own else list(own.values())
                 sittings = sorted(set.intersection(*map(set, types))) if types else []
                 if sittings:
@@ -285,17 +280,18 @@ class Figures:
             if ratios:
                 self._ratio(name, metric, query_type, ratios, len(whole[first]))
 
-    def _ratio(self, name: str, metric: str, query_type: str, found: Mapping[int, Estimate], n: int) -> None:
+    def _ratio(self, name: str, metric: str, query_type: str, estimates: Mapping[int, Estimate], n: int) -> None:
         """Add the mean over sittings; its error is that of the exchanges alone."""
-        self.by_sitting[name, metric, query_type] = {at: ratio for at, (ratio, _) in found.items()}
-        ratios, errors = zip(*found.values(), strict=True)
+        self.by_sitting[name, metric, query_type] = {at: ratio for at, (ratio, _) in estimates.items()}
+        ratios, errors = zip(*estimates.values(), strict=True)
         count = len(ratios)
         error = None if None in errors else math.sqrt(sum(se * se for se in errors)) / count
         deviation = statistics.stdev(ratios) if count > 1 else None
-        key = (name, self.part, self.phase, query_type, metric, statistics.fmean(ratios), error, n)
-        self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, found)))
+        part, phase = METRICS[metric].part, METRICS[metric].phase
+        key = (name, part, phase, query_type, metric, statistics.fmean(ratios), error, n)
+        self.into.pairs.append(PairedRatio(*key, count, deviation, self._second_effect(name, estimates)))
 
-    def _second_effect(self, name: str, found: Mapping[int, Estimate]) -> float | None:
+    def _second_effect(self, name: str, estimates: Mapping[int, Estimate]) -> float | None:
         """Return half of the difference between sittings that start the candidate second and those that start it first.
 
         The order of starts is the block's in the first sitting, its reverse in the next two, and so on: B C C B.
@@ -304,7 +300,7 @@ class Figures:
         if late is None:
             return None
         second, first = (
-            [ratio for at, (ratio, _) in found.items() if (late != (at % 4 in {1, 2})) is side]
+            [ratio for at, (ratio, _) in estimates.items() if (late != (at % 4 in {1, 2})) is side]
             for side in (True, False)
         )
         return (statistics.fmean(second) - statistics.fmean(first)) / 2 if first and second else None

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tsduel.core.errors import UserError
-from tsduel.core.plan import Counter
+from tsduel.core.target import Counter
 
 Wanted = Mapping[str, Counter]
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan, Variant
 from tsduel.core.record import SOLO, Block, Phase, Solo, client_cpu_s
-from tsduel.workloads.measured import Measurement
 from tsduel.workloads.tsbs import output as tsbs
 from tsduel.workloads.tsbs.exposition import OURS, Snapshot, difference, edge, of_roles, read_snapshots
 from tsduel.workloads.tsbs.output import LoadOutput, LoadResults, QueryOutput, QueryResults
 
 _T = TypeVar("_T")
-_Value = tuple[str, str, float | None]
+Value = tuple[str, str, float | None]
+"""A metric, a query type or role, and its value."""
 _BEGIN = ("load", "begin")
 P99_FROM = 1_000
 P999_FROM = 10_000
@@ -104,19 +103,14 @@ def read_solo(block: Block, variant: Variant, plan: Plan, part: str = SOLO) -> R
     )
 
 
-def measure(raw: RawSolo) -> list[Measurement]:
-    """Return every metric that can be computed from a variant's solo part."""
-    values = [*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw)]
+def measure(raw: RawSolo) -> Iterator[Value]:
+    """Yield every metric that can be computed from a variant's solo part, None if it is missing."""
+    yield from (*_load(raw), *_grown(raw), *_whole(raw), *_by_role(raw))
     for query_type in dict.fromkeys([*raw.query_results, *raw.queries]):
-        values += _query(raw, query_type)
-    return [
-        Measurement(raw.variant, SOLO, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
-        for name, query_type, value in values
-        if value is not None
-    ]
+        yield from _query(raw, query_type)
 
 
-def _load(raw: RawSolo) -> Iterator[_Value]:
+def _load(raw: RawSolo) -> Iterator[Value]:
     load, phase = raw.load, raw.phase("load")
     summary = raw.load_results or load
     yield "load_rate", "", summary.rate if summary else None
@@ -132,7 +126,7 @@ def _load(raw: RawSolo) -> Iterator[_Value]:
     yield "drain_seconds", "", raw.record.drain_s
 
 
-def _by_role(raw: RawSolo) -> Iterator[_Value]:
+def _by_role(raw: RawSolo) -> Iterator[Value]:
     # All until the end of the drain: samples in an agent's queue reach the other components after the load's end.
     record, end = raw.record, edge(raw.snapshots, "settle", "end")
     for role in raw.roles:
@@ -144,13 +138,13 @@ def _by_role(raw: RawSolo) -> Iterator[_Value]:
         yield "disk_role_bytes", role, record.sizes_by_role.get("disk_bytes", {}).get(role)
 
 
-def _grown(raw: RawSolo) -> Iterator[_Value]:
+def _grown(raw: RawSolo) -> Iterator[Value]:
     for phase, counters in _GROWN.items():
         end = (phase, "begin" if phase == "stop" else "end")
         yield from ((metric, "", raw.moved(counter, _BEGIN, end)) for metric, counter in counters.items())
 
 
-def _query(raw: RawSolo, query_type: str) -> Iterator[_Value]:
+def _query(raw: RawSolo, query_type: str) -> Iterator[Value]:
     results, output = raw.query_results.get(query_type), raw.queries.get(query_type)
     quantiles = results.quantiles_ms if results else {"q50": output.median_ms} if output else {}
     values: dict[str, float | None] = {
@@ -172,7 +166,7 @@ def _query(raw: RawSolo, query_type: str) -> Iterator[_Value]:
     yield from ((metric, query_type, value) for metric, value in values.items())
 
 
-def _whole(raw: RawSolo) -> Iterator[_Value]:
+def _whole(raw: RawSolo) -> Iterator[Value]:
     settled, last = edge(raw.snapshots, "settle", "end"), edge(raw.snapshots, "stop", "begin")
     size, rows = (settled.values.get(name) for name in ("bytes_kept", "rows_kept")) if settled else (None, None)
     yield "bytes_per_sample", "", size / rows if size and rows else None

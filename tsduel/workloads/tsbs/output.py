@@ -173,20 +173,20 @@ def precise_mean_ms(output: QueryOutput) -> float | None:
 
 def parse_load_json(text: str, file: str = "load.json") -> LoadResults:
     """Read the loader's results file."""
-    with _results(text, file, "a TSBS loader") as found:
+    with _results(text, file, "a TSBS loader") as results:
         return LoadResults(
-            seconds=found["DurationMillis"] / 1000,
-            rate=float(found["Totals"]["metricRate"]),
-            period_s=found["RunnerConfig"]["reporting-period"] / 1e9,
+            seconds=results["DurationMillis"] / 1000,
+            rate=float(results["Totals"]["metricRate"]),
+            period_s=results["RunnerConfig"]["reporting-period"] / 1e9,
         )
 
 
 def parse_query_json(text: str, file: str = "query.json") -> QueryResults:
     """Read the results file of run_queries."""
-    with _results(text, file, "run_queries") as found:
-        totals = found["Totals"]
+    with _results(text, file, "run_queries") as results:
+        totals = results["Totals"]
         return QueryResults(
-            seconds=found["DurationMillis"] / 1000,
+            seconds=results["DurationMillis"] / 1000,
             rate=float(totals["overallQueryRates"]["all_queries"]),
             quantiles_ms={name: float(value) for name, value in totals["overallQuantiles"]["all_queries"].items()},
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from tsduel.core import plan as planned
 from tsduel.core.sections import QuerySettings, WorkloadAsked
+from tsduel.core.target import Target
+from tsduel.core.tsbs import QueryType
 from tsduel.workloads.own import asked as own
 from tsduel.workloads.own import expression
 from tsduel.workloads.own.asked import OwnType
@@ -21,15 +23,15 @@ _INSTANT_REACH_S = 1800
 
 @dataclass(frozen=True)
 class Planned:
-    """The query types of a plan, those over the windows of an upgrade, and what was left out."""
+    """The query types of a plan, those over the windows of an upgrade, and why queries were left out."""
 
-    types: tuple[planned.QueryType, ...]
-    windowed: tuple[planned.QueryType, ...] = ()
+    types: tuple[QueryType, ...]
+    windowed: tuple[QueryType, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
 def planned_types(
-    queries: QuerySettings, workload: WorkloadAsked, target: planned.Target, count: int, *, upgrades: bool
+    queries: QuerySettings, workload: WorkloadAsked, target: Target, count: int, *, upgrades: bool
 ) -> Planned:
     """Return the types of the user's queries, each file with `count` requests: after the last one follows the first."""
     made, left_out = _made(queries, workload, target, upgrades=upgrades)
@@ -40,13 +42,13 @@ def planned_types(
         )
         for window, types in made.items()
     }
-    return Planned(over.pop(""), tuple(one for types in over.values() for one in types), left_out)
+    return Planned(over.pop(""), tuple(query_type for types in over.values() for query_type in types), left_out)
 
 
 def _made(
-    queries: QuerySettings, workload: WorkloadAsked, target: planned.Target, *, upgrades: bool
+    queries: QuerySettings, workload: WorkloadAsked, target: Target, *, upgrades: bool
 ) -> tuple[dict[str, tuple[OwnType, ...]], tuple[str, ...]]:
-    """Return the types by window, "" for that of the first data, and what was left out."""
+    """Return the types by window ("" is the window of the first data), and why queries were left out."""
     data = own.data_of(workload, target)
     asked = own.settled(queries, data)
     windows: dict[str, Callable[[Query], Data]] = {"": lambda _: data}
@@ -69,12 +71,12 @@ def _windows(workload: WorkloadAsked, data: Data) -> dict[str, Callable[[Query],
     return {"half": half, "new": lambda _: replace(data, start=data.end, end=data.end + workload.window_s)}
 
 
-def _type(made: OwnType, name: str, seed: int, count: int, target: planned.Target) -> planned.QueryType:
+def _type(made: OwnType, name: str, seed: int, count: int, target: Target) -> QueryType:
     identity = json.dumps({"type": name, "requests": made.sha256, "count": count})
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     form = ":".join(part for part in (target.query_format, target.query_form) if part)
     may_be_empty = made.some_empty or made.quiet
-    return planned.QueryType(
+    return QueryType(
         name=name, seed=seed, keys={form: key}, own=made.where, may_be_empty=may_be_empty, quiet=made.quiet
     )
 

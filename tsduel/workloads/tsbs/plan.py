@@ -1,11 +1,7 @@
-"""What a plan needs of the TSBS workload: data and queries with their cache keys, and the time and disk that they take.
-
-Durations are rough: for the deadline and the price of a rented machine.
-"""
+"""What a plan needs of the TSBS workload: data and queries with their cache keys, and the disk that they take."""
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar, cast
@@ -13,6 +9,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from tsduel.core import plan as planned
 from tsduel.core.metrics import METRICS, MIX, Metric
 from tsduel.core.sections import Rates, WorkloadAsked
+from tsduel.core.tsbs import Alone, Continued, DataFile, Mixed, Queries, QueryType, Workload
 from tsduel.core.wording import number_of
 from tsduel.targets import Database, databases
 from tsduel.targets.compared import compared
@@ -20,7 +17,7 @@ from tsduel.targets.database import Program, replicated
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.own import dump
 from tsduel.workloads.own.asked import is_own
-from tsduel.workloads.tsbs import own_types
+from tsduel.workloads.tsbs import durations, own_types
 from tsduel.workloads.tsbs.queries import MAY_BE_EMPTY, SAMPLES_PER_LINE, SERIES_A_HOST, point_s, window_hours
 from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
 
@@ -37,33 +34,6 @@ SOLO_BYTES = 8 << 20
 EXCHANGE_BYTES = 16
 # Of a sample in an agent's queue, if the agent takes all samples before the first is stored; a packed one has 1 to 2.
 QUEUED_BYTES = 4
-
-# From VictoriaMetrics' "Partition Index Performance Testing" with 4 workers, where the slower version loaded 1,570,957
-# samples/s: the slowest light query type (617.68 queries/s), and double-groupby-1 over 100,000 hosts (1.34 queries/s),
-# whose time is proportional to the hosts and metrics that it reads.
-LIGHT_QUERIES_S = 600
-HEAVY_HOST_QUERIES_S = 134_000
-HEAVY_METRICS = {"double-groupby-1": 1, "double-groupby-5": 5, "double-groupby-all": 10}
-# Measured on two shared cores: 4.3 million lines in 30 s; 10,000 queries in 0.05 s of CPU.
-GENERATED_LINES_S = {"": 150_000, "prometheus": 30_000}
-GENERATED_QUERIES_S = 100_000
-# Measured there: packages, Go, TSBS and two versions take 8 minutes from an empty cache. The rest is for booting.
-PREPARE_S = 900
-# Canary, wipe, start, stop and sizes. Partitions with a billion samples merge for longer: a minute is a guess.
-SOLO_FIXED_S = 8
-MERGES_S = 60
-MERGED_SAMPLES = 1_000_000_000
-# Start, idling and stop of all variants.
-DUEL_FIXED_S = 8
-# Stop and start of one variant between two sittings; batches with one in flight, beside a loader with several workers.
-RESTART_S = 0.3
-IN_TURN = 2
-# Start, lead-in and stop of one variant, and two reads of its counters, of a second each.
-RATES_FIXED_S = 6
-RATES_PHASE_S = 2.5
-LEAST_QUERIES = 20
-# Longer exchanges in the block that is profiled, and the rest of its windows.
-PROFILE_S = 90
 
 RatesOf = TypeVar("RatesOf", bound=Rates)
 
@@ -84,21 +54,21 @@ class TsbsPlanned:
         """Return nothing."""
         return {}
 
-    def sections(self, asked: Experiment, variants: int) -> dict[str, Any]:
+    def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
-        asked = cast("TsbsExperiment", asked)
-        used, work = _databases(asked), asked.workload
+        experiment = cast("TsbsExperiment", experiment)
+        used, work = _databases(experiment), experiment.workload
         loaded, more, alone = _counted(work, used), None, None
-        if asked.upgrades:
+        if experiment.upgrades:
             # Data behind the first window, of the same hosts: with the same seed TSBS makes the same hosts.
-            more = planned.Continued(**_counted_behind(work, used, loaded["lines"], work.window_s))
+            more = Continued(**_counted_behind(work, used, loaded["lines"], work.window_s))
         if scale := work.solo_scale:
             counted = _counted(work.model_copy(update={"scale": scale}), used)
-            alone = planned.Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
+            alone = Alone(scale=scale, estimated_bytes=_data_bytes(used, counted["lines"]), **counted)
         targets = {database.target.name: database.target for database in used}
         if in_place := dump.of(work):
             targets = {name: in_place.planned(target)[1] for name, target in targets.items()}
-        workload = planned.Workload(
+        workload = Workload(
             **work.model_dump(),
             interval_s=work.step_s,
             estimated_bytes=_data_bytes(used, loaded["lines"]),
@@ -106,35 +76,39 @@ class TsbsPlanned:
             alone=alone,
             **loaded,
         )
-        count, alike = _query_count(asked), len(used) > 1
+        count, alike = _query_count(experiment), len(used) > 1
         queried = _shape(work) | {"count": count} | ({"alike": True} if alike else {})
-        if is_own(asked.queries):
-            mine = own_types.planned_types(asked.queries, work, used[0].target, count, upgrades=asked.upgrades)
+        if is_own(experiment.queries):
+            mine = own_types.planned_types(
+                experiment.queries, work, used[0].target, count, upgrades=experiment.upgrades
+            )
         else:
             mine = own_types.Planned(
-                tuple(_query_type(asked, name, at, queried, used) for at, name in enumerate(asked.queries.types)),
-                tuple(_windowed(asked, queried, used)) if asked.upgrades else (),
+                tuple(
+                    _query_type(experiment, name, at, queried, used) for at, name in enumerate(experiment.queries.types)
+                ),
+                tuple(_windowed(experiment, queried, used)) if experiment.upgrades else (),
             )
-        counters = asked.duel.counters or ("duel" if asked.queries.cache == "as-loaded" else "type")
-        all_data = {"load": True, "load_s": None} if asked.loads_in_turn else {}
+        counters = experiment.duel.counters or ("duel" if experiment.queries.cache == "as-loaded" else "type")
+        all_data = {"load": True, "load_s": None} if experiment.loads_in_turn else {}
         return {
             "tsbs": planned.Tsbs(version=TSBS_VERSION),
             "targets": targets,
             "workload": workload,
-            "queries": planned.Queries(
-                **asked.queries.model_dump(exclude={"types", "shared_seed"}),
+            "queries": Queries(
+                **experiment.queries.model_dump(exclude={"types", "shared_seed"}),
                 types=mine.types,
                 alike=alike,
                 windowed=mine.windowed,
                 left_out=mine.left_out,
             ),
-            "duel": asked.duel.model_copy(update={"counters": counters} | all_data),
-            "settle": asked.settle,
-            "mixed": _mixed(asked, used),
-            "capacity": asked.capacity and _typed(asked.capacity, asked),
-            "report": asked.report,
-            "profile": asked.profile,
-            "estimate": _estimate(asked, used, variants, count, workload),
+            "duel": experiment.duel.model_copy(update={"counters": counters} | all_data),
+            "settle": experiment.settle,
+            "mixed": _mixed(experiment, used),
+            "capacity": experiment.capacity and _typed(experiment.capacity, experiment),
+            "report": experiment.report,
+            "profile": experiment.profile,
+            "estimate": _estimate(experiment, used, variants, count, workload),
         }
 
     def written(self, plan: planned.Plan) -> dict[str, bytes]:
@@ -142,52 +116,10 @@ class TsbsPlanned:
         cells = [plan.at(cell.name) for cell in plan.cells]
         return own_types.written([cell for cell in cells if cell.queries and is_own(cell.queries)])
 
-    def duration(self, sections: Mapping[str, Any], asked: Experiment, variants: int) -> planned.Duration:
-        """Return times at the rates above, of the slowest database."""
-        asked, workload = cast("TsbsExperiment", asked), sections["workload"]
-        settle_s = asked.settle.polls * asked.settle.poll_s + MERGES_S * min(1, workload.samples / MERGED_SAMPLES)
-        rates = [_rate(name, workload.scale) for name in asked.queries.types]
-        load_s = workload.samples / min(database.load_samples_s for database in _databases(asked))
-        solo_s = SOLO_FIXED_S + settle_s + load_s
-        alone_s = 0.0
-        if asked.loads_in_turn:
-            solo_s = 0
-            if workload.alone:
-                alone_s = SOLO_FIXED_S + settle_s + workload.alone.samples / workload.samples * load_s
-        if asked.queries.solo:
-            solo_s += sum(_loop_s(asked.queries, rate) for rate in rates)
-        duel_s = 0.0
-        if asked.duel.enabled:
-            # One query at a time is slower than four workers, but not much: the rates are of a busy server.
-            passes = 2 if asked.queries.cache == "warm" else 1
-            duel_s = DUEL_FIXED_S + sum(passes * _exchanges_s(asked, variants / rate) for rate in rates)
-            duel_s += asked.duel.sittings * variants * RESTART_S
-            if asked.loads_in_turn or asked.duel.load:
-                in_turn_s = variants * IN_TURN * load_s + settle_s
-                duel_s += in_turn_s if asked.loads_in_turn else min(asked.duel.load_s or in_turn_s, in_turn_s)
-                duel_s += asked.duel.load_sittings * variants * RESTART_S
-        for part, phases in ((asked.mixed, 1), (asked.capacity, len(asked.capacity.rates) if asked.capacity else 0)):
-            if part:
-                duel_s += variants * (RATES_FIXED_S + phases * (part.seconds + RATES_PHASE_S))
-        first = variants * solo_s + duel_s
-        later = first if asked.design.reload == "every" else duel_s
-        if asked.upgrades:
-            # A start and a load of each variant on its copy; three times the exchanges, in two duels; the downgrades.
-            later = variants * (solo_s + SOLO_FIXED_S) + 3 * duel_s + SOLO_FIXED_S
-            first = solo_s + later
-            later = first if asked.design.reload == "every" else later
-        made = len(rates) * _query_count(asked) / GENERATED_QUERIES_S
-        lines = workload.lines + sum(
-            part.lines for part in (sections["mixed"], workload.continued, workload.alone) if part
-        )
-        files = (lines / _of(GENERATED_LINES_S, data.format) for data in workload.data)
-        workload_s = math.ceil(sum(files) + made)
-        total = PREPARE_S + workload_s + first + (asked.design.planned - 1) * later + variants * alone_s
-        if asked.profile:
-            total += later + PROFILE_S
-        return planned.Duration(
-            prepare_s=PREPARE_S, workload_s=workload_s, block_s=math.ceil(later), total_s=math.ceil(total)
-        )
+    def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
+        """Return times at the rates of tsduel.workloads.tsbs.durations."""
+        experiment = cast("TsbsExperiment", experiment)
+        return durations.duration(sections, experiment, variants, _query_count(experiment))
 
     def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]]) -> int | None:
         """Return bytes by the number of series and components."""
@@ -280,17 +212,17 @@ def _at_rates(plan: planned.Plan) -> Iterator[str]:
         )
 
 
-def _databases(asked: TsbsExperiment) -> list[Database]:
-    return [databases()[name] for name in dict.fromkeys(variant.target for variant in asked.variants.values())]
+def _databases(experiment: TsbsExperiment) -> list[Database]:
+    return [databases()[name] for name in dict.fromkeys(variant.target for variant in experiment.variants.values())]
 
 
 def _moved(time: str, seconds: int) -> str:
     return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _typed(rates: RatesOf, asked: TsbsExperiment) -> RatesOf:
+def _typed(rates: RatesOf, experiment: TsbsExperiment) -> RatesOf:
     """Name the query types: unless the experiment names some, all, or the mix, which has all of the user's."""
-    types = asked.queries.types
+    types = experiment.queries.types
     return rates.model_copy(update={"types": rates.types or ((MIX,) if MIX in types else types)})
 
 
@@ -312,17 +244,18 @@ def _counted(work: WorkloadAsked, used: Sequence[Database], **more: Any) -> dict
     return {
         "lines": lines,
         "samples": lines * SAMPLES_PER_LINE[work.use_case],
-        "data": tuple(planned.DataFile(format=name, key=_key(shape, format=name)) for name in formats),
+        "data": tuple(DataFile(format=name, key=_key(shape, format=name)) for name in formats),
     }
 
 
-def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | None:
+def _mixed(experiment: TsbsExperiment, used: Sequence[Database]) -> Mixed | None:
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
-    if asked.mixed is None:
+    if experiment.mixed is None:
         return None
-    churn = {"churn": asked.workload.churn.model_dump()} if asked.workload.churn else {}
-    counted = _counted_behind(asked.workload, used, *behind(asked.workload, asked.mixed), **churn)
-    return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **counted)
+    work = experiment.workload
+    churn = {"churn": work.churn.model_dump()} if work.churn else {}
+    counted = _counted_behind(work, used, *behind(work, experiment.mixed), **churn)
+    return Mixed(**_typed(experiment.mixed, experiment).model_dump(), **counted)
 
 
 def _counted_behind(
@@ -339,30 +272,32 @@ def _key(shape: Mapping[str, Any], **more: str) -> str:
     return hashlib.sha256(json.dumps({**shape, **more}, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _query_count(asked: TsbsExperiment) -> int:
+def _query_count(experiment: TsbsExperiment) -> int:
     """Return the number of queries in a file: of the closed loop, or slices for the duels of all blocks."""
-    count = asked.queries.count or 0
-    return max(count, asked.queries.max_count) if asked.duel.enabled else count or asked.queries.max_count
+    count = experiment.queries.count or 0
+    return (
+        max(count, experiment.queries.max_count) if experiment.duel.enabled else count or experiment.queries.max_count
+    )
 
 
 def _query_type(
-    asked: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: Sequence[Database]
-) -> planned.QueryType:
+    experiment: TsbsExperiment, name: str, number: int, data: Mapping[str, Any], used: Sequence[Database]
+) -> QueryType:
     """Return a type with a seed of its own: with one seed all types ask for the same hosts and warm each other."""
-    seed = asked.queries.seed if asked.queries.shared_seed else asked.queries.seed + 1 + number
+    seed = experiment.queries.seed if experiment.queries.shared_seed else experiment.queries.seed + 1 + number
     shape = {k: v for k, v in data.items() if k not in {"data_kind", "interval"}} | {"type": name, "seed": seed}
     keys = {}
     for target in (database.target for database in used):
         form = {"form": target.query_form} if target.query_form else {}
         keys[":".join((target.query_format, *form.values()))] = _key(shape, format=target.query_format, **form)
     window_s, (first, *others) = point_s(name), [database.target for database in used]
-    return planned.QueryType(
+    return QueryType(
         name=name,
         seed=seed,
         keys=keys,
         may_be_empty=name in MAY_BE_EMPTY,
         window_s=window_s,
-        compared={other.name: compared(first, other, window_s, asked.workload) for other in others},
+        compared={other.name: compared(first, other, window_s, experiment.workload) for other in others},
     )
 
 
@@ -375,30 +310,30 @@ def _data_bytes(used: Sequence[Database], lines: int) -> int:
     return max(lines * _of(DATA_BYTES_A_LINE, database.target.data_format) for database in used)
 
 
-def _windowed(asked: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[planned.QueryType]:
+def _windowed(experiment: TsbsExperiment, data: Mapping[str, Any], used: Sequence[Database]) -> Iterator[QueryType]:
     """Yield every type over both windows, a quarter to three quarters of each query in either, and over the new one."""
-    seam, length = asked.workload.end, asked.workload.window_s
-    for number, name in enumerate(asked.queries.types):
+    seam, length = experiment.workload.end, experiment.workload.window_s
+    for number, name in enumerate(experiment.queries.types):
         reach = window_hours(name) * 3600 * 3 // 4
         spans = {"half": (_moved(seam, -reach), _moved(seam, reach)), "new": (seam, _moved(seam, length))}
         for at, (window, (start, end)) in enumerate(spans.items(), 1):
-            place = number + at * len(asked.queries.types)
-            windowed = _query_type(asked, name, place, {**data, "start": start, "end": end}, used)
+            place = number + at * len(experiment.queries.types)
+            windowed = _query_type(experiment, name, place, {**data, "start": start, "end": end}, used)
             yield windowed.model_copy(update={"name": f"{name}@{window}", "start": start, "end": end})
 
 
 def _estimate(
-    asked: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: planned.Workload
+    experiment: TsbsExperiment, used: Sequence[Database], variants: int, count: int, workload: Workload
 ) -> planned.Estimate:
-    series, large = asked.workload.scale * SERIES_A_HOST, workload.alone
-    lines = workload.lines + (behind(asked.workload, asked.mixed)[0] if asked.mixed else 0)
+    series, large = experiment.workload.scale * SERIES_A_HOST, workload.alone
+    lines = workload.lines + (behind(experiment.workload, experiment.mixed)[0] if experiment.mixed else 0)
     samples = lines * workload.samples // workload.lines
     # The directories of all variants are kept for the parts after the solo parts.
-    directories = variants if asked.duel.enabled or asked.mixed or asked.capacity else 1
+    directories = variants if experiment.duel.enabled or experiment.mixed or experiment.capacity else 1
     # Of an upgrade: the data that the baseline leaves, and for each variant a copy, with as much data again in it.
-    windows, source = (2, 1) if asked.upgrades else (1, 0)
-    queries = count * len(asked.queries.types)
-    roles = {part.role for variant in asked.variants.values() for part in variant.parts}
+    windows, source = (2, 1) if experiment.upgrades else (1, 0)
+    queries = count * len(experiment.queries.types)
+    roles = {part.role for variant in experiment.variants.values() for part in variant.parts}
     queues = roles & {role for database in used for role in database.target.queues}
     queued = QUEUED_BYTES * samples if queues else 0
     return planned.Estimate(
@@ -411,20 +346,5 @@ def _estimate(
             + (database.needs.disk(large.scale * SERIES_A_HOST, large.samples) if large else 0)
             for database in used
         ),
-        results_bytes=asked.design.planned * variants * SOLO_BYTES + queries * EXCHANGE_BYTES,
+        results_bytes=experiment.design.planned * variants * SOLO_BYTES + queries * EXCHANGE_BYTES,
     )
-
-
-def _rate(name: str, scale: int) -> float:
-    heavy = HEAVY_METRICS.get(name)
-    return min(LIGHT_QUERIES_S, HEAVY_HOST_QUERIES_S / scale / heavy) if heavy else LIGHT_QUERIES_S
-
-
-def _loop_s(queries: Any, rate: float) -> float:
-    timed = queries.count / rate if queries.count else max(queries.seconds, LEAST_QUERIES / rate)
-    return float(timed * (2 if queries.cache == "warm" else 1))
-
-
-def _exchanges_s(asked: TsbsExperiment, each: float) -> float:
-    duel = asked.duel
-    return max(duel.seconds, min(duel.longest_s, duel.least * each), duel.fewest * each)

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tsduel.core.errors import UserError
-from tsduel.core.metrics import METRICS
 from tsduel.core.plan import Plan
 from tsduel.core.record import CAPACITY, MIXED, Block, RatePhase
-from tsduel.workloads.measured import Measurement, Reading
+from tsduel.workloads.measured import Reading
 
 _COUNTERS = {"mixed_merges": "merges", "mixed_rows_merged": "rows_merged", "mixed_slow_inserts": "slow_inserts"}
 
@@ -31,26 +30,22 @@ def read_rates(block: Block, plan: Plan, into: Reading) -> None:
             for key, counts in read_counts(block.path / variant / f"{part}.csv.gz").items():
                 if key[0] in good:
                     into.counts[variant, part, *key] = counts
-            values = _mixed(phases) if part == MIXED else _capacity(phases, plan)
-            into.measurements += [
-                Measurement(variant, part, METRICS[name].phase, query_type, name, value, METRICS[name].unit)
-                for name, query_type, value in values
-            ]
+            into.add(variant, _mixed(phases) if part == MIXED else _capacity(phases, plan))
 
 
 def read_counts(path: Path) -> dict[tuple[float, str, str], dict[int, int]]:
     """Read a mixed.csv.gz or capacity.csv.gz: (rate, operation, time) -> ns -> count."""
-    found: dict[tuple[float, str, str], dict[int, int]] = {}
+    counts: dict[tuple[float, str, str], dict[int, int]] = {}
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             for row in csv.DictReader(stream):
                 key = (float(row["rate"]), row["operation"], row["time"])
-                found.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
+                counts.setdefault(key, {})[int(row["value_ns"])] = int(row["count"])
     except FileNotFoundError:
         raise UserError(f"{path} is missing, though its block was finished: the run directory is not whole") from None
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise UserError(f"{path}: no whole table of counts: {error}") from None
-    return found
+    return counts
 
 
 def _mixed(phases: Sequence[RatePhase]) -> Iterator[tuple[str, str, float]]:

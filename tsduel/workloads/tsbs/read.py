@@ -34,12 +34,10 @@ def read_block(run: Run, block: Block) -> Reading:
     for variant in run.variants:
         if variant in block.solo:
             raw = read_solo(block, run.plan.variant(variant), run.plan)
-            measured = measure(raw)
-            if run.plan.loads_in_turn:
-                # Variants load alone only in the warm-up block, and other data: its load is shown, not its sizes.
-                phase = "load" if block.kind == "warmup" else "stop"
-                measured = [measurement for measurement in measured if measurement.phase == phase]
-            reading.measurements += measured
+            # If loads are in turn, a load alone is only in the warm-up block, of other data: its sizes are not shown.
+            phase = "load" if block.kind == "warmup" else "stop"
+            kept = (value for value in measure(raw) if not run.plan.loads_in_turn or METRICS[value[0]].phase == phase)
+            reading.add(variant, kept)
             reading.points += points(raw)
     read_duel(block, run.variants, reading)
     read_rates(block, run.plan, reading)

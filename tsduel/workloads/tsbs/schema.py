@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -12,11 +12,11 @@ from tsduel.core.defaults import LENT_PORT
 from tsduel.core.metrics import METRICS
 from tsduel.core.wording import allowed
 from tsduel.targets import Database, databases
-from tsduel.targets.database import replicas
 from tsduel.workloads import experiment
 from tsduel.workloads.own import asked as own
 from tsduel.workloads.own import dump
 from tsduel.workloads.tsbs import queries as tsbs_queries
+from tsduel.workloads.tsbs.variant import TsbsVariant, checked
 
 CLIENT, SERVER = "client", "server"
 MOST_PORT = 65535
@@ -30,80 +30,6 @@ def _listed(value: object) -> object:
     return tuple(
         (roles,) if isinstance(roles, str) else tuple(roles) if isinstance(roles, list) else roles for roles in value
     )
-
-
-def _known(value: str, known: Collection[str], what: str) -> str:
-    if value not in known:
-        raise ValueError(f"unknown {what}; {allowed(value, known)}")
-    return value
-
-
-class TsbsVariant(experiment.Variant):
-    """One side: one component (its revision, build, flags and environment) of a database, or a list of components."""
-
-    target: str = "victoriametrics"
-    package: Literal[""] = ""
-    bench: Literal[""] = ""
-    components: tuple[experiment.Component, ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is in the short form."""
-        return not self.components
-
-    @property
-    def parts(self) -> tuple[experiment.Component, ...]:
-        """Its components: the one that clients ask comes first, then the components that it asks."""
-        database = databases()[self.target]
-        if self.components:
-            roles = list(database.programs)
-            ordered = sorted(self.components, key=lambda part: roles.index(part.role))
-            return tuple(
-                part.model_copy(update={"role": name, "replicas": 1})
-                for part in ordered
-                for name in replicas(part.role, part.replicas)
-            )
-        return tuple(self.model_copy(update={"role": role}) for role in database.required)
-
-    _known_target = field_validator("target")(lambda value: _known(value, sorted(databases()), "database"))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        database = databases()[self.target]
-        if self.components and (other := self.model_fields_set - {"target", "components"}):
-            raise ValueError(f"either `components:` or `{min(other)}:`, which is of the short form")
-        of_component = {"role", "replicas", "flags", "env", "files"} & self.model_fields_set
-        if of_component and not (self.components or database.main):
-            raise ValueError(
-                f"{min(of_component)}: {self.target} has several components; say in `components:` whose it is"
-            )
-        short = (self,) if "role" in self.model_fields_set else ()
-        given = [part.role for part in self.components or short or self.parts]
-        for role in given:
-            if role not in database.programs:
-                raise ValueError(f"{self.target} has no component {role!r}; allowed: {', '.join(database.programs)}")
-            if given.count(role) > 1:
-                raise ValueError(f"component {role!r} is there twice")
-        several: tuple[experiment.Component, ...] = (self, *self.components)
-        for part in several:
-            if part.replicas > 1 and part.role not in database.replicated:
-                allowed = ", ".join(database.replicated) or "none"
-                raise ValueError(f"replicas: of {part.role} {self.target} has one; allowed for: {allowed}")
-        for role in database.required:
-            if role not in given:
-                raise ValueError(f"components: {role!r} is missing, and without it there is no {self.target}")
-        return self
-
-    @model_validator(mode="after")
-    def _own_flags(self) -> Self:
-        refused = {flag.lstrip("-") for flag in databases()[self.target].target.refused_flags}
-        for flag in (flag.partition("=")[0] for part in self.parts for flag in part.flags):
-            if flag.lstrip("-") in refused:
-                raise ValueError(
-                    f"flags: {flag} is ours: every component is given its directory, an address "
-                    "that nobody else can reach (host.port: the first port), and those of the others"
-                )
-        return self
 
 
 class Queries(sections.QuerySettings):
@@ -132,7 +58,7 @@ class Workload(sections.WorkloadAsked):
     """The data, of a use case with a known number of samples a line."""
 
     _known_case = field_validator("use_case")(
-        lambda name: _known(name, (*tsbs_queries.SAMPLES_PER_LINE, *dump.CASES), "use case")
+        lambda name: checked(name, (*tsbs_queries.SAMPLES_PER_LINE, *dump.CASES), "use case")
     )
 
 
@@ -201,10 +127,10 @@ class TsbsExperiment(experiment.Experiment):
 
     def _with_dump(self) -> Self:
         """Take the window of the user's data."""
-        found = dump.of(self.workload)
-        if not found or found.key_name != "workload.file":
+        data = dump.of(self.workload)
+        if not data or data.key_name != "workload.file":
             return self
-        window = found.window
+        window = data.window
         return self.model_copy(update={"workload": self.workload.model_copy(update=window)})
 
     def _refuse_dump(self) -> Iterator[str]:
@@ -215,10 +141,10 @@ class TsbsExperiment(experiment.Experiment):
             "workload.churn": self.workload.churn is not None,
             "workload.solo_scale": self.workload.solo_scale is not None,
         }
-        if found := dump.of(self.workload):
+        if data := dump.of(self.workload):
             flags = [flag for variant in self.variants.values() for part in variant.parts for flag in part.flags]
             more_s = behind(self.workload, self.mixed)[1] if self.mixed else self.upgrades * self.workload.window_s
-            yield from found.refused(
+            yield from data.refused(
                 self._databases[0].target, flags, [key for key, is_so in against.items() if is_so],
                 own_queries=own.is_own(self.queries), more_s=more_s,
             )  # fmt: skip

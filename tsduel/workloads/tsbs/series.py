@@ -22,21 +22,15 @@ _COURSE = ("rss_bytes", "data_size_bytes")
 
 
 def points(raw: RawSolo) -> Iterator[Point]:
-    """Yield every point of a variant's solo part, in order of time within a phase."""
+    """Yield every point of a solo part, or of a load on top of existing data, in order of time within a phase."""
+    load, *others = ("load", "settle", "query") if raw.part == SOLO else ("ingest",)
     for elapsed, rate in load_curve(raw):
-        yield Point(raw.variant, SOLO, "load", "", elapsed, "load_rate", rate)
+        yield Point(raw.variant, raw.part, load, "", elapsed, "load_rate", rate)
     for phase in raw.block.phases:
-        if (phase.variant, phase.part) == (raw.variant, SOLO) and phase.phase in {"load", "settle", "query"}:
+        if (phase.variant, phase.part) == (raw.variant, raw.part) and phase.phase in {load, *others}:
             yield from _ticks(raw, phase)
-    yield from _course(raw)
-
-
-def ingested(raw: RawSolo) -> Iterator[Point]:
-    """Yield the course of a load on top of existing data."""
-    for elapsed, rate in load_curve(raw):
-        yield Point(raw.variant, raw.part, "ingest", "", elapsed, "load_rate", rate)
-    if phase := raw.phase("ingest"):
-        yield from _ticks(raw, phase)
+    if raw.part == SOLO:
+        yield from _course(raw)
 
 
 def load_curve(raw: RawSolo) -> list[tuple[float, float]]:

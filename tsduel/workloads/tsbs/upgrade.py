@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from tsduel.core.metrics import ALL, METRICS
+from tsduel.core.metrics import ALL
 from tsduel.core.plan import Plan
 from tsduel.core.record import UPGRADE, Block, Upgrade
-from tsduel.workloads.measured import Measurement, Reading
+from tsduel.workloads.measured import Reading
 from tsduel.workloads.tsbs.exchanges import Figures, read_exchanges, whole
 from tsduel.workloads.tsbs.measure import read_solo
-from tsduel.workloads.tsbs.series import ingested
+from tsduel.workloads.tsbs.series import points
 
 STATES = {"": "right_after", "half": "half", "new": "new"}
 """Maps the suffix after @ in a query type's name to the state; types over the first data have no suffix."""
@@ -20,16 +20,13 @@ def read_upgrade(block: Block, variants: Sequence[str], plan: Plan, into: Readin
     if upgrade is None or "" in failed or block.void:
         return
     for name in variants:
-        into.measurements += [
-            Measurement(name, UPGRADE, METRICS[metric].phase, query_type, metric, value, METRICS[metric].unit)
-            for metric, query_type, value in _alone(block, upgrade, name, plan, into)
-        ]
+        into.add(name, _alone(block, upgrade, name, plan, into))
     failed |= {name for name, start in upgrade.start.items() if start.refused}
     alive = [name for name in variants if name not in failed]
     for phase, duel in (("before", upgrade.before), ("after", upgrade.after)):
         if duel is None or variants[0] in failed:
             continue
-        figures = Figures(block, variants[0], alive, into, UPGRADE, phase)
+        figures = Figures(block, variants[0], alive, into)
         for name, times in read_exchanges(block.path / f"upgrade/{phase}/exchanges.csv.gz", alive).items():
             query_type, _, window = name.partition("@")
             figures.typical(f"upgrade_{STATES[window]}_typical_ms", query_type, times)
@@ -61,7 +58,7 @@ def _alone(block: Block, upgrade: Upgrade, name: str, plan: Plan, into: Reading)
         yield "upgrade_ingest_cpu_seconds", "", ingest.cpu_ns["drained"] / 1e9
         if ingest.written_bytes >= 0:
             yield "upgrade_ingest_written_bytes", "", ingest.written_bytes
-        into.points += ingested(raw)
+        into.points += points(raw)
     if "disk_bytes" in upgrade.sizes.get(name, {}):
         yield "upgrade_disk_bytes", "", upgrade.sizes[name]["disk_bytes"]
     if down := upgrade.downgrade.get(name):

@@ -1,0 +1,115 @@
+"""Where the blocks of a plan run: this machine, machines behind SSH, or rented ones."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tsduel.core.sections import Part
+
+GCP_SWEPT = ("gcp.machine", "gcp.threads_per_core")
+"""Keys of a matrix that choose the machine of a cell."""
+
+
+class LocalPlace(Part):
+    """The machine of this checkout."""
+
+    kind: Literal["local"] = "local"
+
+
+class SshHost(Part):
+    """Another machine. None: ssh's own configuration decides. `directory` holds all our files there.
+
+    `private`: its address for the other hosts of a topology, if the user gave it.
+    """
+
+    user: str | None
+    address: str
+    port: int | None
+    directory: str
+    spare: bool = False
+    private: str | None = None
+
+
+class SshPlace(Part):
+    """Other machines, by their names in the plan."""
+
+    kind: Literal["ssh"] = "ssh"
+    config_file: str | None
+    hosts: dict[str, SshHost]
+
+
+class Price(Part):
+    """USD: an hour of each part and of all; `expected`: the estimated time; `worst`: the whole lifetime."""
+
+    machine_h: float
+    disk_h: float
+    network_h: float
+    hour: float
+    expected: float
+    worst: float
+    as_of: str
+
+
+class GcpHost(Part):
+    """The machine that is rented for a host. A spare host runs no block unless a host of its kind is lost."""
+
+    machine: str
+    threads_per_core: int = 2
+    disk_type: str
+    spare: bool = False
+
+    @property
+    def named(self) -> str:
+        """The name of the machine in records and comparisons."""
+        return self.machine + (" (one thread a core)" if self.threads_per_core == 1 else "")
+
+    def runs(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a cell with these settings runs on this machine."""
+        return all(getattr(self, key.removeprefix("gcp.")) == settings[key] for key in GCP_SWEPT if key in settings)
+
+
+class GcpPlace(Part):
+    """Rented machines, by their names in the plan. All have one network and one deadline.
+
+    `ports_between`: with a topology, the ports that the hosts open to each other, like 8428-8528; all hosts
+    are in one zone then. "" without a topology.
+    """
+
+    kind: Literal["gcp"] = "gcp"
+    hosts: dict[str, GcpHost]
+    project: str
+    ssh_via: Literal["public", "iap"]
+    ssh_source_ranges: tuple[str, ...]
+    user: str
+    directory: str
+    name: str
+    zones: tuple[str, ...]
+    ports_between: str = ""
+    spot: bool
+    image: str
+    os_login: bool = False
+    disk_gb: int
+    estimate_s: int
+    lifetime_s: int
+    price: Price
+
+    @property
+    def machine(self) -> str:
+        """The machine types, for people."""
+        return ", ".join(dict.fromkeys(host.machine for host in self.hosts.values()))
+
+    def instance(self, host: str) -> str:
+        """Return the name of a host's instance at Google."""
+        return f"{self.name}-{host}"
+
+    @property
+    def kinds(self) -> dict[GcpHost, list[str]]:
+        """The kinds of machines, each with the names of its hosts and spare hosts."""
+        names: dict[GcpHost, list[str]] = {}
+        for name, host in self.hosts.items():
+            names.setdefault(host.model_copy(update={"spare": False}), []).append(name)
+        return names
+
+
+Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
