@@ -125,7 +125,7 @@ def test_an_unknown_key_is_named_with_what_is_allowed(key, allowed):
         ("workload.scale", 0, "workload.scale: input should be greater than or equal to 1 (it is 0)"),
         ("workload.scale", True, "workload.scale: input should be a valid integer"),
         ("workload.seed", 0, "workload.seed: input should be greater than or equal to 1"),
-        ("workload.use_case", "iot", "workload.use_case: unknown use case; allowed: cpu-only"),
+        ("workload.use_case", "cpu", "workload.use_case: unknown use case; allowed: cpu-only, devops, iot"),
         ("workload.interval", "80", "workload.interval: write it like 80s, 1m or 1h"),
         ("workload.interval", "0s", "workload.interval: write it like 80s, 1m or 1h"),
         ("workload.start", "yesterday", "workload.start: not a time; write it like 2025-06-10T00:00:00Z"),

@@ -325,8 +325,8 @@ class TestKeys:
             "start": "2025-06-09T00:00:00Z", "end": "2025-06-12T00:00:00Z", "interval": "30m", "scale": 4, "seed": 1,
             "data_kind": "irregular", "churn": CHURN | {"pct": 20}, "solo_scale": 6, "workers": 9, "batch_size": 9,
         }  # fmt: skip
-        # There is no other use case with a known number of samples a line.
-        assert set(others) == set(tsbs_plan.WorkloadAsked.model_fields) - {"use_case", "file", "shape"}
+        # There is no other use case with a known number of samples a line, and only a cluster has tenants.
+        assert set(others) == set(tsbs_plan.WorkloadAsked.model_fields) - {"use_case", "file", "shape", "tenants"}
         without = {"workers", "batch_size", "churn", "solo_scale"}
         without -= {"mixed": {"churn"}, "alone": {"solo_scale"}}.get(part, set())
         without |= {"mixed": {"start"}, "alone": {"scale"}}.get(part, set())  # it begins where the loaded data end
