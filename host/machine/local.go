@@ -40,7 +40,6 @@ type Here struct {
 	held      map[int]*held
 }
 
-// NewHere returns this machine.
 func NewHere(ctx context.Context, address string) *Here {
 	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
 }
@@ -87,7 +86,6 @@ func (h *Here) Start(c Command, pid *int) error {
 	return nil
 }
 
-// execute starts a command on this machine.
 func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
