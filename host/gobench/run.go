@@ -67,7 +67,7 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 		return nil, ctx.Err()
 	}
 	end()
-	b.Ratios = b.ratios()
+	b.ratios()
 	b.Finish(b.Plan.Variants)
 	return b.Block, err
 }
@@ -365,9 +365,8 @@ func (b *block) check(check, variant, row string, expected, actual float64, wron
 	return wrong
 }
 
-// ratios returns the mean over rows of ln(candidate/baseline) in time, for the forecast.
-func (b *block) ratios() map[string]record.Ratios {
-	means := map[string]record.Ratios{}
+// ratios keeps the mean over rows of ln(candidate/baseline) in time, for the forecast.
+func (b *block) ratios() {
 	for _, v := range b.Plan.Variants[1:] {
 		var sum, n float64
 		for _, times := range b.seconds {
@@ -375,9 +374,6 @@ func (b *block) ratios() map[string]record.Ratios {
 				sum, n = sum+math.Log(own/base), n+1
 			}
 		}
-		if n > 0 {
-			means[v.Name] = record.Ratios{"sec/op": sum / n}
-		}
+		b.Ratio(v.Name, "sec/op", sum/n) // no number without rows
 	}
-	return means
 }

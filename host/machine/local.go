@@ -34,14 +34,13 @@ type Here struct {
 	address   string
 	workload  func(context.Context) (*record.Workload, error) // nil in the driver, which makes its own files
 	mutex     sync.Mutex
-	processes map[int]*proc.Process
+	processes map[int]*process
 	edges     []noise.Edge
 	clients   []*client
-	held      map[int]*held
 }
 
 func NewHere(ctx context.Context, address string) *Here {
-	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
+	return &Here{ctx: ctx, address: address, processes: map[int]*process{}}
 }
 
 func (h *Here) FreePort(ports Ports, port *int) error {
@@ -82,7 +81,7 @@ func (h *Here) Start(c Command, pid *int) error {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	*pid, h.processes[p.Pid] = p.Pid, p
+	*pid, h.processes[p.Pid] = p.Pid, &process{Process: p}
 	return nil
 }
 
@@ -113,7 +112,7 @@ func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
 }
 
-func (h *Here) process(pid int) (*proc.Process, error) {
+func (h *Here) process(pid int) (*process, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if p := h.processes[pid]; p != nil {
