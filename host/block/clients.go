@@ -32,7 +32,6 @@ type watch struct {
 	hung     func(quiet time.Duration) bool
 }
 
-// errHung says that a client has to be started again.
 var errHung = errors.New("the client hangs")
 
 // untilEnd waits for the end of all clients, or kills them once one of them or a server fails.
@@ -149,7 +148,6 @@ func (a *alone) loaders(files []record.DataFile) (*clients, error) {
 	return l, nil
 }
 
-// hold starts a client, and stops it at once.
 func (l *clients) hold(c *client, held machine.Held) error {
 	l.all = append(l.all, c)
 	held.Complaints = c.remote + ".stderr"
@@ -193,7 +191,6 @@ func (l *clients) exit() (exit proc.Exit, err error) {
 	return exit, err
 }
 
-// records are of several loaders that have ended.
 func (l *clients) records() (all []record.Client) {
 	for _, c := range l.all {
 		exit, began := c.ran.Exit, time.Unix(0, c.ran.Began)
@@ -205,7 +202,6 @@ func (l *clients) records() (all []record.Client) {
 	return all
 }
 
-// files are the local paths of all clients' files with a suffix.
 func (l *clients) files(suffix string) (paths []string) {
 	for _, c := range l.all {
 		paths = append(paths, c.prefix+suffix)
@@ -213,7 +209,6 @@ func (l *clients) files(suffix string) (paths []string) {
 	return paths
 }
 
-// bring brings the files of all clients up to date here.
 func (l *clients) bring(suffixes ...string) (err error) {
 	for _, c := range l.all {
 		for _, suffix := range suffixes {

@@ -41,7 +41,6 @@ func runDuel(ctx context.Context, f *frame) error {
 	return newDuel(f, record.InDuel, "", f.Row.QueryTypes, &f.block.Duel).whole(ctx)
 }
 
-// newDuel makes a duel whose record is at to.
 func newDuel(f *frame, part, when string, types []string, to **record.DuelRecord) *duel {
 	*to = &record.DuelRecord{Start: map[string]record.DuelStart{}, Places: []record.DuelPlace{},
 		Idle: []record.DuelIdle{}, Types: []record.DuelType{}, Load: []record.DuelLoad{},
@@ -317,7 +316,6 @@ func (f *frame) open(queryType string, target *record.Target, first func(count i
 	return source, reading, err
 }
 
-// send runs a job and closes its sources.
 func (d *duel) send(ctx context.Context, job exchange.Job) (*exchange.Result, error) {
 	defer closeAll(job.Sides)
 	clear(d.marks)

@@ -11,7 +11,6 @@ import (
 	"tsduel/host/record"
 )
 
-// table is a packed CSV file.
 type table struct{ *record.Packed }
 
 // createTable begins a file with its columns, and one of ns for each variant.

@@ -88,8 +88,8 @@ func (d *duel) ingestOnce(ctx context.Context, file *table, index int) error {
 				kept.CPUNS[job.Sides[i].Name] = side.CPU
 			}
 			s.close(min(1, len(result.Stopped)), int64(len(result.Exchanges)))
-			prefix := fmt.Sprintf("%d,", d.index)
-			if err := file.add(prefix, 0, job.Sides, d.Plan.Variants, result.Exchanges); err != nil {
+			err = file.add(fmt.Sprintf("%d,", d.index), 0, job.Sides, d.Plan.Variants, result.Exchanges)
+			if err != nil {
 				return err
 			}
 			return d.judge(ctx, job.Sides, result, func(v *variant, _ int) error {

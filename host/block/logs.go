@@ -90,7 +90,6 @@ func wordsOf(texts ...[]byte) string {
 	return scrape.OneLine(cmp.Or(failed, last, "it said nothing"))
 }
 
-// exitWords are an exit code and the signal that it stands for.
 func exitWords(code int) string {
 	if code <= 128 {
 		return fmt.Sprintf("exit code %d", code)

@@ -63,7 +63,6 @@ func (m *machines) lost() error {
 	return nil
 }
 
-// address is where the components of a host are reached.
 func (m *machines) address(host string) string {
 	if m.lent == nil {
 		return "127.0.0.1"

@@ -35,7 +35,6 @@ func (f *frame) byRole(in *record.ByRole, key string, by map[string]int64) {
 	(*in)[key] = by
 }
 
-// span is a phase that runs.
 type span struct {
 	record.Phase
 	*frame

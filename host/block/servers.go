@@ -239,7 +239,6 @@ type servers []*server
 // url is where queries go: that of every replica, with commas between them.
 func (all servers) url() string { return all.urls(func(s *server) string { return s.queries }) }
 
-// writeURL is the same for data.
 func (all servers) writeURL() string { return all.urls(func(s *server) string { return s.writes }) }
 
 // replicas are those that are not the first of their role: vminsert-2.
@@ -260,12 +259,10 @@ func (all servers) urls(address func(*server) string) string {
 	return strings.Join(urls, ",")
 }
 
-// queryServer is the first server that takes queries.
 func (all servers) queryServer() *server {
 	return all.first(func(s *server) bool { return s.queries != "" })
 }
 
-// writeServer is the first server that takes data.
 func (all servers) writeServer() *server {
 	return all.first(func(s *server) bool { return s.writes != "" })
 }

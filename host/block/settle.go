@@ -78,7 +78,6 @@ func (v *variant) mergesLater() bool {
 		v.Plan.Queries.Cache != "cold"
 }
 
-// merges says that the database can be asked to merge.
 func (v *variant) merges() bool { return len(v.target.BeforeMerge) > 0 }
 
 // waitQuiet polls until the counters are 0 and the target's still ones unchanged. The first quiet poll
@@ -156,7 +155,6 @@ func moved(check string, counter record.Counter, before, after []byte) (grown fl
 	return to - from, missing, err
 }
 
-// grown is the growth of each counter of the target that the server has.
 func grown(target record.Target, before, after []byte) map[string]float64 {
 	all := map[string]float64{}
 	for name, counter := range target.Counters {

@@ -55,7 +55,6 @@ func (d *duel) phase(name string) string {
 	return d.when + "-" + name
 }
 
-// enter begins a phase of all variants.
 func (d *duel) enter(phase, queryType string) *span {
 	phase = d.phase(phase)
 	for _, v := range d.alive() {
@@ -75,7 +74,6 @@ func (d *duel) timed(phase, queryType string) *span {
 	return p
 }
 
-// close stops counting instructions.
 func (d *duel) close() {
 	for _, count := range d.instructions {
 		count.Close()
@@ -146,7 +144,6 @@ func (d *duel) readCounters(ctx context.Context) error {
 	return err
 }
 
-// keepPlaces keeps how the servers lie in memory.
 func (d *duel) keepPlaces() error {
 	for _, v := range d.alive() {
 		for _, server := range v.servers {
@@ -189,7 +186,6 @@ func (d *duel) stop(ctx context.Context) error {
 	})
 }
 
-// indices are the indices of sides in an order of variants.
 func indices(sides []exchange.Side, order []string) (indices []int) {
 	for _, name := range order {
 		if at := slices.IndexFunc(sides, func(side exchange.Side) bool { return side.Name == name }); at >= 0 {

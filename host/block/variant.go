@@ -176,7 +176,6 @@ func (v *variant) close(kill bool) (err error) {
 	return err
 }
 
-// leave gives up the seat of servers that have ended.
 func (v *variant) leave() {
 	v.servers = nil
 	if v.seat != nil {

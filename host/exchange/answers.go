@@ -29,7 +29,6 @@ var formats = map[string]struct {
 // Empty returns the function that says whether an answer of a format has no data.
 func Empty(answers string) func(body []byte) (bool, error) { return formats[answers].empty }
 
-// answer is an answer of any API.
 type answer struct {
 	kind   string             // all that the API says beside the series
 	series map[string][]point // by tags in alphabetical order, {a="x",b="y"}; the metric's name is the tag __name__
@@ -160,7 +159,6 @@ func parsePrometheus(body []byte, _ *Operation) (*answer, error) {
 	return parsed, nil
 }
 
-// keyOf names a series by its tags.
 func keyOf(tags map[string]string) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(tags)) {

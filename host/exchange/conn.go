@@ -69,7 +69,6 @@ func (c *Conn) connect(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connection.
 func (c *Conn) Close() {
 	if c.socket != nil {
 		c.forget()

@@ -101,7 +101,6 @@ type Tally struct {
 	Failure     string // why it is out, "" if it is not
 }
 
-// Result is the result of a phase.
 type Result struct {
 	Exchanges   []Exchange
 	Sides       []Tally

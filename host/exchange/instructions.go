@@ -103,7 +103,6 @@ func (c *Instructions) Read() (sum int64, err error) {
 	return sum, nil
 }
 
-// Close stops counting.
 func (c *Instructions) Close() {
 	if c != nil {
 		for _, counter := range c.counters {

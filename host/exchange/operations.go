@@ -14,7 +14,6 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 )
 
-// Operation is one request.
 type Operation struct {
 	Method, Path string // the path with its arguments, as it is sent
 	Body         []byte

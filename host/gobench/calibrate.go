@@ -23,7 +23,6 @@ const (
 	shortestTurn = 0.05
 )
 
-// benchmark is a benchmark of the warm-up.
 type benchmark struct {
 	variant string
 	result

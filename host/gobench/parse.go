@@ -119,7 +119,6 @@ func shown(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), 400)], "")
 }
 
-// pattern returns the pattern that matches only this benchmark.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {

@@ -40,7 +40,6 @@ type side struct {
 	spec                       *record.Spec
 }
 
-// open opens a variant's files in dir.
 func open(spec *record.Spec, name, dir string) (s *side, err error) {
 	at := slices.IndexFunc(spec.Plan.Variants, func(v record.Variant) bool { return v.Name == name })
 	variant := spec.Plan.Variants[at]

@@ -17,7 +17,7 @@ import (
 // in a block, so profiles can be compared.
 func Profile(ctx context.Context, spec record.Spec) error {
 	final := filepath.Join(spec.Raw, "profiles")
-	if _, err := os.Stat(final); err == nil || len(spec.Plan.GoBench.Profile) == 0 {
+	if len(spec.Plan.GoBench.Profile) == 0 {
 		return nil
 	}
 	partial := final + ".partial"

@@ -33,7 +33,6 @@ type requirement struct {
 	output *regexp.Regexp // nil for a metric
 }
 
-// block is the block that runs.
 type block struct {
 	record.Spec
 	*record.Block
@@ -68,12 +67,11 @@ func Run(ctx context.Context, spec record.Spec) (*record.Block, error) {
 		return nil, ctx.Err()
 	}
 	end()
-	b.Ratios = b.ratios()
+	b.ratios()
 	b.Finish(b.Plan.Variants)
 	return b.Block, err
 }
 
-// tidyUp removes the directories of processes.
 func tidyUp(spec *record.Spec) error {
 	return errors.Join(record.Wipe(filepath.Join(spec.Scratch, "bench")), record.RemoveTree(placesDir(spec)))
 }
@@ -216,7 +214,6 @@ func (b *block) benchmarks(ctx context.Context, s *side) string {
 	return cmp.Or(strings.Join(slices.Compact(names), ", "), "none")
 }
 
-// namesOf returns the names of the first results.
 func namesOf(results []result, most int) (names []string) {
 	for _, r := range results[:min(len(results), most)] {
 		names = append(names, r.name)
@@ -262,7 +259,6 @@ func (b *block) decided() bool {
 	return b.out[b.Plan.Variants[0].Name] || len(b.Plan.Variants) > 1 && !candidates
 }
 
-// alone runs the rows of one variant.
 func (b *block) alone(ctx context.Context, s *side, rows []record.CalibrationRow) error {
 	for _, row := range rows {
 		if b.out[s.name] || row.Names[s.name] == "" {
@@ -323,7 +319,6 @@ func (b *block) process(ctx context.Context, p *record.Phase, s *side, row recor
 	return err
 }
 
-// checks checks one process of a row.
 func (b *block) checks(variant string, row record.CalibrationRow, o output, err error) error {
 	name := row.Names[variant]
 	if err = b.check("bench_exit", variant, row.Row, 0, float64(o.Code), err); err != nil {
@@ -370,9 +365,8 @@ func (b *block) check(check, variant, row string, expected, actual float64, wron
 	return wrong
 }
 
-// ratios returns the mean over rows of ln(candidate/baseline) in time, for the forecast.
-func (b *block) ratios() map[string]record.Ratios {
-	means := map[string]record.Ratios{}
+// ratios keeps the mean over rows of ln(candidate/baseline) in time, for the forecast.
+func (b *block) ratios() {
 	for _, v := range b.Plan.Variants[1:] {
 		var sum, n float64
 		for _, times := range b.seconds {
@@ -380,9 +374,6 @@ func (b *block) ratios() map[string]record.Ratios {
 				sum, n = sum+math.Log(own/base), n+1
 			}
 		}
-		if n > 0 {
-			means[v.Name] = record.Ratios{"sec/op": sum / n}
-		}
+		b.Ratio(v.Name, "sec/op", sum/n) // no number without rows
 	}
-	return means
 }

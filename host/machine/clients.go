@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,8 +64,8 @@ func (i Instant) time() (time.Time, error) {
 	return time.Now().Add(ahead), nil
 }
 
-// held is a command that has stopped itself before its program began.
-type held struct {
+// process is a process of this machine. Only one that is held has began and fed.
+type process struct {
 	*proc.Process
 	began chan time.Time // gets the time of its first output; closed when all of its output is in its file
 	fed   func() error
@@ -83,7 +84,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 		_, _ = out.Close(), output.Close()
 		return err
 	}
-	client := &held{began: make(chan time.Time, 1), fed: fed}
+	client := &process{began: make(chan time.Time, 1), fed: fed}
 	go func() {
 		defer close(client.began)
 		first := make([]byte, 1<<12)
@@ -99,7 +100,7 @@ func (h *Here) Hold(c Held, pid *int) error {
 		return err
 	}
 	h.mutex.Lock()
-	h.processes[client.Pid], h.held[client.Pid] = client.Process, client
+	h.processes[client.Pid] = client
 	h.mutex.Unlock()
 	for *pid = client.Pid; ; {
 		if stat, err := proc.Stat(client.Pid); err == nil && stat.State == "T" {
@@ -116,11 +117,9 @@ func (h *Here) Hold(c Held, pid *int) error {
 }
 
 func (h *Here) LetGo(at Instant, ran *Ran) (err error) {
-	h.mutex.Lock()
-	client := h.held[at.Client]
-	h.mutex.Unlock()
-	if client == nil {
-		return fmt.Errorf("process %d is not held here", at.Client)
+	client, err := h.process(at.Client)
+	if err != nil || client.began == nil {
+		return cmp.Or(err, fmt.Errorf("process %d is not held", at.Client))
 	}
 	begin, err := at.time()
 	if err != nil {

@@ -34,15 +34,13 @@ type Here struct {
 	address   string
 	workload  func(context.Context) (*record.Workload, error) // nil in the driver, which makes its own files
 	mutex     sync.Mutex
-	processes map[int]*proc.Process
+	processes map[int]*process
 	edges     []noise.Edge
 	clients   []*client
-	held      map[int]*held
 }
 
-// NewHere returns this machine.
 func NewHere(ctx context.Context, address string) *Here {
-	return &Here{ctx: ctx, address: address, processes: map[int]*proc.Process{}, held: map[int]*held{}}
+	return &Here{ctx: ctx, address: address, processes: map[int]*process{}}
 }
 
 func (h *Here) FreePort(ports Ports, port *int) error {
@@ -83,11 +81,10 @@ func (h *Here) Start(c Command, pid *int) error {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	*pid, h.processes[p.Pid] = p.Pid, p
+	*pid, h.processes[p.Pid] = p.Pid, &process{Process: p}
 	return nil
 }
 
-// execute starts a command on this machine.
 func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -115,7 +112,7 @@ func execute(c Command, stdin, stdout, stderr *os.File) (*proc.Process, error) {
 		Dir: c.Dir, Scratch: c.Scratch, Stdin: stdin, Stdout: stdout, Stderr: stderr, CPUs: c.CPUs})
 }
 
-func (h *Here) process(pid int) (*proc.Process, error) {
+func (h *Here) process(pid int) (*process, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if p := h.processes[pid]; p != nil {
@@ -257,16 +254,11 @@ func (h *Here) ReadOnce(r Reading, read *int64) error {
 			return err
 		}
 		defer file.Close()
-		for err == nil {
-			var n int
-			n, err = file.Read(buffer)
-			*read += int64(n)
-			err = cmp.Or(h.ctx.Err(), err)
-		}
-		if err == io.EOF {
-			err = nil
-		}
-		return err
+		defer context.AfterFunc(h.ctx, func() { _ = file.Close() })()
+		// Hide the methods of both by which io would copy in small pieces.
+		bytes, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{file}, buffer)
+		*read += bytes
+		return cmp.Or(h.ctx.Err(), err)
 	})
 	if err != nil && h.ctx.Err() == nil {
 		err = fmt.Errorf("reading the databases' files once: %w", err)

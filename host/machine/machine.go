@@ -149,13 +149,10 @@ func Start(m Machine, c Command) (*Process, error) {
 	return p, nil
 }
 
-// Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Exit is the Exit of a process that has ended.
 func (p *Process) Exit() proc.Exit { return p.exit }
 
-// Alive says whether the process still runs.
 func (p *Process) Alive() bool {
 	select {
 	case <-p.ended:
@@ -165,5 +162,4 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Kill kills the process and its session.
 func (p *Process) Kill() error { return p.on.Kill(p.Pid, &None{}) }

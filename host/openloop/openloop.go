@@ -61,7 +61,6 @@ type Result struct {
 	Response, Service, Lateness *hdrhistogram.Histogram
 }
 
-// Totals are of all streams together.
 type Totals struct {
 	Began     time.Time
 	Elapsed   time.Duration // from the begin to the last answer

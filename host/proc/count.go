@@ -18,7 +18,6 @@ import (
 // Root is the directory of /proc; tests set another one.
 func Root() string { return cmp.Or(os.Getenv("TSDUEL_PROC"), "/proc") }
 
-// SysRoot is the directory of /sys.
 func SysRoot() string { return cmp.Or(os.Getenv("TSDUEL_SYS"), "/sys") }
 
 func procPath(name string) string { return filepath.Join(Root(), name) }
@@ -54,7 +53,6 @@ func readLines(path string) []string {
 	return strings.FieldsFunc(Text(path), func(r rune) bool { return r == '\n' })
 }
 
-// Glob returns the paths that match a pattern.
 func Glob(pattern ...string) []string {
 	paths, _ := filepath.Glob(filepath.Join(pattern...))
 	return paths
@@ -181,7 +179,6 @@ func Listeners(pids ...int) (addresses []netip.AddrPort) {
 // Files are the open files of a process, and how many it may have open.
 type Files struct{ Open, Most int }
 
-// OpenFiles reads them.
 func OpenFiles(pid int) (*Files, error) {
 	p, err := FS().Proc(pid)
 	if err != nil {

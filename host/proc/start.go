@@ -141,7 +141,6 @@ func (p *Process) startHere(cmd *exec.Cmd, c Command) (err error) {
 	return err
 }
 
-// Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Wait returns the Exit, or an error when ctx ends first.

@@ -48,7 +48,6 @@ type Block struct {
 	Ratios      map[string]Ratios     `json:"ratios"` // by candidate
 }
 
-// NewBlock begins the record of a row.
 func NewBlock(row BlockRow) *Block {
 	return &Block{Schema: 1, Block: row.Block, Cell: row.Cell, Host: row.Host, Kind: row.Kind, Replaces: row.Replaces,
 		Coins: row.Coins, QueryTypes: append([]string{}, row.QueryTypes...), Status: OK, Failures: []Failure{},

@@ -85,7 +85,6 @@ type Packed struct {
 	file *os.File
 }
 
-// CreatePacked makes the file.
 func CreatePacked(path string) (*Packed, error) {
 	file, err := os.Create(path)
 	if err != nil {

@@ -194,7 +194,6 @@ func (p *Plan) has(queryType string, what func(QueryType) bool) bool {
 	return slices.ContainsFunc(p.Queries.Types, func(t QueryType) bool { return t.TSBS() == asked && what(t) })
 }
 
-// LoadPlan reads a run's plan.
 func LoadPlan(runDir string) (*Plan, error) {
 	path := filepath.Join(runDir, "plan", "experiment.json")
 	plan := &Plan{}
@@ -282,7 +281,6 @@ func Sleep(ctx context.Context, length time.Duration) error {
 	}
 }
 
-// Seconds converts seconds to a time.Duration.
 func Seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 // Epoch converts a time to seconds since the epoch, to the microsecond.

@@ -11,10 +11,8 @@ const PlanVersion = 5
 type Plan struct {
 	PlanVersion int               `json:"plan_version"`
 	Run         string            `json:"run"`
-	Name        string            `json:"name"`
 	Kind        string            `json:"kind"`
 	Place       Place             `json:"place"`
-	Hosts       []string          `json:"hosts"`
 	Topology    Topology          `json:"topology"`
 	Cells       []Cell            `json:"cells"`
 	Variants    []Variant         `json:"variants"`
@@ -48,18 +46,14 @@ type Estimate struct {
 }
 
 type GoBench struct {
-	Package   string            `json:"package"`
-	Bench     string            `json:"bench"`
-	Seconds   float64           `json:"seconds"`
-	Count     *int64            `json:"count"`
-	CPU       *int              `json:"cpu"`
-	Files     []string          `json:"files"`
-	Rename    []Rename          `json:"rename"`
-	Require   []Require         `json:"require"`
-	Units     map[string]string `json:"units"`
-	Pivot     *Pivot            `json:"pivot"`
-	Alternate *bool             `json:"alternate"`
-	Profile   []string          `json:"profile"`
+	Seconds   float64   `json:"seconds"`
+	Count     *int64    `json:"count"`
+	CPU       *int      `json:"cpu"`
+	Rename    []Rename  `json:"rename"`
+	Require   []Require `json:"require"`
+	Pivot     *Pivot    `json:"pivot"`
+	Alternate *bool     `json:"alternate"`
+	Profile   []string  `json:"profile"`
 }
 
 type Pivot struct {
@@ -79,7 +73,6 @@ type Rename struct {
 }
 
 type HostSettings struct {
-	Machine      string   `json:"machine"`
 	CacheLimitGB *float64 `json:"cache_limit_gb"`
 	Port         int      `json:"port"`
 	DropCaches   bool     `json:"drop_caches"`
@@ -113,7 +106,6 @@ type Limits struct {
 }
 
 type Design struct {
-	Blocks          int    `json:"blocks"`
 	Seed            int64  `json:"seed"`
 	MaxFailedBlocks int    `json:"max_failed_blocks"`
 	Load            string `json:"load"`
@@ -153,7 +145,6 @@ type Counter struct {
 
 type Variant struct {
 	Name       string      `json:"name"`
-	Label      string      `json:"label"`
 	Target     string      `json:"target"`
 	Components []Component `json:"components"`
 	Package    string      `json:"package"`
@@ -162,7 +153,6 @@ type Variant struct {
 
 type Cell struct {
 	Name       string                 `json:"name"`
-	Set        map[string]any         `json:"set"`
 	Workload   *WorkloadPlan          `json:"workload"`
 	Queries    *Queries               `json:"queries"`
 	Duel       *Duel                  `json:"duel"`
@@ -174,15 +164,9 @@ type Cell struct {
 
 type Component struct {
 	Role     string            `json:"role"`
-	Program  string            `json:"program"`
-	Source   string            `json:"source"`
-	Path     string            `json:"path"`
-	Go       string            `json:"go"`
 	Flags    []string          `json:"flags"`
 	Env      map[string]string `json:"env"`
 	Files    map[string]string `json:"files"`
-	Label    string            `json:"label"`
-	Sum      string            `json:"sum"`
 	BuildKey string            `json:"build_key"`
 }
 
@@ -240,15 +224,12 @@ type Duel struct {
 }
 
 type Queries struct {
-	File     string      `json:"file"`
-	Log      string      `json:"log"`
 	Solo     bool        `json:"solo"`
 	Workers  int         `json:"workers"`
 	Count    *int        `json:"count"`
 	Seconds  float64     `json:"seconds"`
 	MaxCount int         `json:"max_count"`
 	Cache    string      `json:"cache"`
-	Seed     int64       `json:"seed"`
 	Types    []QueryType `json:"types"`
 	Windowed []QueryType `json:"windowed"`
 	Alike    bool        `json:"alike"`
@@ -269,7 +250,6 @@ type QueryType struct {
 
 type Compared struct {
 	Level string `json:"level"`
-	Why   string `json:"why"`
 }
 
 type WorkloadPlan struct {
@@ -297,11 +277,10 @@ type WorkloadPlan struct {
 }
 
 type Alone struct {
-	Scale          int       `json:"scale"`
-	Lines          int64     `json:"lines"`
-	Samples        int64     `json:"samples"`
-	EstimatedBytes int64     `json:"estimated_bytes"`
-	Data           []DataKey `json:"data"`
+	Scale   int       `json:"scale"`
+	Lines   int64     `json:"lines"`
+	Samples int64     `json:"samples"`
+	Data    []DataKey `json:"data"`
 }
 
 type Continued struct {

@@ -29,7 +29,6 @@ type Share struct {
 	Lost []int // blocks of lost hosts: this host runs its own spare blocks in their place
 }
 
-// driver runs the blocks of this host.
 type driver struct {
 	record.Spec // what is the same for all blocks
 	share       Share
@@ -231,7 +230,6 @@ func (d *driver) tooManyFailed() error {
 	return nil
 }
 
-// ofCell names a cell within a sentence.
 func ofCell(cell string) string {
 	if cell == "" {
 		return ""

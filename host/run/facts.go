@@ -134,7 +134,6 @@ func (d *driver) blameFullDisk(b *record.Block) error {
 	return d.whyFull()
 }
 
-// whyFull returns an error if a disk of the run is full.
 func (d *driver) whyFull() error {
 	for where, m := range d.machines() {
 		for _, dir := range []string{d.raw(""), d.Scratch} {

@@ -222,7 +222,6 @@ func (d *driver) machines() iter.Seq2[string, machine.Machine] {
 	}
 }
 
-// release gives the lent hosts back.
 func (d *driver) release() {
 	for _, m := range d.machines() {
 		if there, lent := m.(*machine.There); lent {

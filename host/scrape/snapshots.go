@@ -149,24 +149,18 @@ func (s *Snapshots) head(title string) []byte {
 
 // kernelSamples are the samples of what the kernel has counted of a process; unknown ones are missing.
 func kernelSamples(role string, c proc.Counters) (text []byte) {
-	for _, mode := range []struct {
-		name string
-		used time.Duration
-	}{{"user", c.User}, {"system", c.System}} {
-		text = fmt.Appendf(text, "tsduel_process_cpu_seconds_total{mode=%q,role=%q} %s\n", mode.name, role,
-			seconds(mode.used))
-	}
 	for _, sample := range []struct {
 		name  string
-		value int64
-	}{{"major_faults_total", int64(c.MajorFaults)}, {"resident_memory_bytes", c.RSS},
-		{"resident_memory_peak_bytes", c.PeakRSS}, {"io_read_bytes_total", c.Read}, {"io_written_bytes_total", c.Written},
-		{"io_storage_read_bytes_total", c.StorageRead}, {"io_storage_written_bytes_total", c.StorageWritten}} {
+		value float64
+	}{{`cpu_seconds_total{mode="user",`, c.User.Seconds()}, {`cpu_seconds_total{mode="system",`, c.System.Seconds()},
+		{"major_faults_total{", float64(c.MajorFaults)}, {"resident_memory_bytes{", float64(c.RSS)},
+		{"resident_memory_peak_bytes{", float64(c.PeakRSS)}, {"io_read_bytes_total{", float64(c.Read)},
+		{"io_written_bytes_total{", float64(c.Written)}, {"io_storage_read_bytes_total{", float64(c.StorageRead)},
+		{"io_storage_written_bytes_total{", float64(c.StorageWritten)}} {
 		if sample.value >= 0 {
-			text = fmt.Appendf(text, "tsduel_process_%s{role=%q} %d\n", sample.name, role, sample.value)
+			text = fmt.Appendf(text, "tsduel_process_%srole=%q} %s\n", sample.name, role,
+				strconv.FormatFloat(sample.value, 'f', -1, 64))
 		}
 	}
 	return text
 }
-
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
