@@ -19,7 +19,7 @@ from plots.source import open_source
 from tsduel.stats import compare, machines
 from tsduel.stats.estimate import signed_rank_p
 from tsduel.stats.findings import Sample
-from tsduel.stats.hosts import apart, over_hosts
+from tsduel.stats.hosts import interval_of_difference, over_hosts
 from tsduel.stats.power import effect_seen
 from tsduel.stats.verdict import judge
 from tsduel.tidy import tables as tidy
@@ -114,7 +114,7 @@ class TestCoverage:
         held = []
         for _ in range(300):
             one, other = (over_hosts(*drawn(rng, blocks, between, truth=at)) for at in (1.0, 0.0))
-            ci = apart(one.interval(0.95), one.estimate, other.interval(0.95), other.estimate)
+            ci = interval_of_difference(one.interval(0.95), one.estimate, other.interval(0.95), other.estimate)
             held.append(ci.low <= 1.0 <= ci.high)
         assert np.mean(held) >= 0.93
 

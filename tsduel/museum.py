@@ -117,10 +117,10 @@ def run(name: str, environment: Mapping[str, str], results: Path) -> Shown:
         runs=(run_name,),
     )
     if exhibit.bisect:
-        search = f"{stamp}-{name}-bisect"
-        took = _typed(
-            environment, "bisect", f"RUN={search}", experiment, *(f"{k}={v}" for k, v in exhibit.bisect.items())
-        )
+        search, role = f"{stamp}-{name}-bisect", {"ROLE": exhibit.type} if exhibit.type else {}
+        knobs = {"METRIC": exhibit.metric, **role, **exhibit.bisect}
+        words = (f"{knob}={value}" for knob, value in knobs.items())
+        took = _typed(environment, "bisect", f"RUN={search}", experiment, *words)
         done = done.model_copy(
             update={"traced": _traced(results, search), "traced_minutes": took, "runs": (run_name, search)}
         )

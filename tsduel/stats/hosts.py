@@ -123,7 +123,7 @@ def _paule_mandel(means: Floats, own: Floats) -> float:
     return high
 
 
-def apart(mine: Interval, estimate: float, theirs: Interval, than: float) -> Interval:
+def interval_of_difference(mine: Interval, estimate: float, theirs: Interval, than: float) -> Interval:
     """Return the interval of the difference of two estimates, `estimate` less `than`, from their intervals.
 
     MOVER, the method of variance estimates recovery: Zou and Donner, Stat. Med. 27 (2008) 1693. It takes intervals of

@@ -11,7 +11,7 @@ from tsduel.core.place import GCP_SWEPT
 from tsduel.core.plan import Plan
 from tsduel.core.rundir import Run
 from tsduel.stats.estimate import Interval
-from tsduel.stats.hosts import apart
+from tsduel.stats.hosts import interval_of_difference
 
 MODEL = "cpu_model"
 
@@ -47,7 +47,7 @@ def beside(run: Run, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for key, one in by_cell.get(cell, {}).items():
             if other := by_cell.get(than, {}).get(key):
                 mine, theirs = (Interval(row["lo_pct"], row["hi_pct"], row["level"]) for row in (one, other))
-                difference = apart(mine, one["change_pct"], theirs, other["change_pct"])
+                difference = interval_of_difference(mine, one["change_pct"], theirs, other["change_pct"])
                 differences.append({
                     "cell": cell, "than": than, **dict(zip(("candidate", "metric", "query_type"), key, strict=True)),
                     "points": one["change_pct"] - other["change_pct"], "lo": difference.low, "hi": difference.high,

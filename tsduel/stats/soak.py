@@ -12,6 +12,8 @@ from scipy import stats
 
 from tsduel.core import files
 from tsduel.core.rundir import Run
+from tsduel.stats.estimate import Interval
+from tsduel.stats.hosts import interval_of_difference
 from tsduel.tidy.read import read_table
 
 FILE = "stats/soak.json"
@@ -129,9 +131,10 @@ def theil_sen(lives: Sequence[Series]) -> tuple[float, float, float] | None:
 
 
 def difference(baseline: Slope, candidate: Slope) -> tuple[float, float, float] | None:
-    """Return candidate minus baseline with its interval (Zou and Donner, "Construction of confidence limits", 2008)."""
-    values = (baseline.slope, baseline.lo, baseline.hi, candidate.slope, candidate.lo, candidate.hi)
-    if any(value is None for value in values):
+    """Return candidate minus baseline with its interval; None if a side has no slope."""
+    b, c = baseline.slope, candidate.slope
+    if b is None or c is None:
         return None
-    b, b_lo, b_hi, c, c_lo, c_hi = (float(value or 0) for value in values)
-    return c - b, c - b - math.hypot(c - c_lo, b_hi - b), c - b + math.hypot(c_hi - c, b - b_lo)
+    theirs, mine = (Interval(slope.lo or 0.0, slope.hi or 0.0, CONFIDENCE) for slope in (baseline, candidate))
+    apart = interval_of_difference(mine, c, theirs, b)
+    return c - b, apart.low, apart.high
