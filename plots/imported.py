@@ -18,6 +18,7 @@ from plots.pictures import Pictures
 from plots.plot_load import curves
 from plots.report import plain, print_table
 from plots.source import write
+from tsduel.cli.whole import new_run
 from tsduel.core.codes import CHECK_FAILED, DONE
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import GEOMEAN, METRICS
@@ -51,7 +52,8 @@ MOST_WARNINGS = 5
 
 def main(environment: Mapping[str, str], results: Path) -> int:
     """Write the report on the logs that the knobs name, and return the exit code; for a wrong log write nothing."""
-    out = results / HOME / run_directory(environment.get("RUN", ""), must_exist=False).name
+    name = environment.get("RUN") or new_run({}, "import")
+    out = results / HOME / run_directory(name, must_exist=False).name
     if out.exists():
         raise UserError(f"{out} is there already; import makes a report of its own: leave RUN= out")
     for knob, _ in KNOBS.values():

@@ -104,6 +104,15 @@ def sides(row: Mapping[str, Any]) -> tuple[str, list[str]]:
     return unit, [number(value, precise, whole=whole) for value in known]
 
 
+def opposed(row: Mapping[str, Any]) -> bool:
+    """Return whether the two values of a row, as printed, move the other way than its change within blocks."""
+    before, after, moved = (row[key] for key in ("baseline_pseudomedian", "candidate_pseudomedian", "change_pct"))
+    if None in {before, after, moved} or not round(moved, DECIMALS) or (after - before) * moved >= 0:
+        return False
+    first, second = sides(row)[1]
+    return first != second
+
+
 def by_ratio(row: Mapping[str, Any]) -> bool:
     """Return whether a row compares different databases: it has no threshold, and ratios replace percents."""
     return not row["threshold_pct"]

@@ -17,10 +17,11 @@ from plots.charts.style import save
 from plots.comparison import Comparison
 from plots.listing import BROKEN, NO_RUNS
 from plots.source import Source, open_source
+from tsduel.bisect.metric import WORDS, followed
 from tsduel.core.errors import UserError
 from tsduel.core.metrics import ALL, GEOMEAN
 from tsduel.core.results import run_directory
-from tsduel.core.wording import number_of
+from tsduel.core.wording import did_you_mean, number_of
 from tsduel.stats.calibration import machine_kind
 from tsduel.workloads import workload_of
 
@@ -105,7 +106,7 @@ def _named(comparisons: Sequence[Comparison], metric: str, query_type: str) -> s
 def trend(environment: Mapping[str, str], results: Path) -> str:
     """Return the changes of a metric over the stored runs that are results, and draw those of the longest group.
 
-    METRIC is a metric of stats/comparison.csv, or METRIC/TYPE if it has query types.
+    METRIC is a short word, a metric of stats/comparison.csv, or METRIC/TYPE if it has query types.
     """
     given = environment.get("METRIC", "")
     runs = sorted(_stored(results), key=lambda run: (run.plan.created, _name(run)))
@@ -114,9 +115,17 @@ def trend(environment: Mapping[str, str], results: Path) -> str:
     # METRIC and TYPE of Go benchmarks may have slashes: sec/op, Search/Data/100.
     whole = {m: (m, t) for t in (ALL, GEOMEAN, "") for m, at in keys if at == t}
     by_name = {f"{m}/{t}": (m, t) for m, t in keys} | whole
+    if runs and given in (words := WORDS[runs[-1].plan.kind]):
+        plan = runs[-1].plan
+        what = followed(plan.kind, environment, in_turn=plan.exchanges_load)
+        by_name |= {given: (what.metric, what.query_type)} if (what.metric, what.query_type) in keys else {}
     if given not in by_name:
         known = ", ".join(sorted({m for m, _ in keys})) or f"none, since no run in {results} is a result yet"
-        raise UserError(f"METRIC: {given or 'nothing'!r} is in no run; METRIC is METRIC or METRIC/TYPE of {known}")
+        short = f"{', '.join(words)}, or " if runs else ""
+        raise UserError(
+            f"METRIC: {given or 'nothing'!r} is in no run; give {short}METRIC or METRIC/TYPE of {known}"
+            f"{did_you_mean(given, by_name)}"
+        )
     metric, query_type = by_name[given]
     mine = groups([run for run in runs if any(side.row(metric, query_type) for side in _sides([run]))])
     tables = [_course(group, metric, query_type) for group in mine]

@@ -109,7 +109,8 @@ def sentence(row: Row, metric: Metric) -> str:
         return "**failed**, see Checks"
     if verdict == "not comparable" or row["change_pct"] is None:
         return f"{verdict}, {_reason(row)}".removesuffix(", ")
-    sized = size(row, metric)
+    # Each value is estimated for its side alone.
+    sized = f"{'within blocks ' if numbers.opposed(row) else ''}{size(row, metric)}"
     if verdict == "equivalent" and "identical in every block" in row["warnings"]:
         return "identical in every block (equivalent)"
     blocks = number_of(row["blocks"], "block")

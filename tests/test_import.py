@@ -308,6 +308,15 @@ def test_a_wrong_file_is_a_sentence(tmp_path):
         imported.main({"RUN": "x", "BASELINE_LOG": str(log), "CANDIDATE_LOG": str(log)}, results)
 
 
+def test_a_report_without_a_name_has_the_time_of_day(tmp_path, capsys):
+    """So that a second one has another directory than the first."""
+    logs = {"BASELINE_LOG": str(LOGS / "baseline.log"), "CANDIDATE_LOG": str(LOGS / "candidate.log")}
+    imported.main(logs, tmp_path / "results")
+    (made,) = (tmp_path / "results/imported").iterdir()
+    assert re.fullmatch(r"\d{8}T\d{6}Z-import", made.name)
+    assert str(made) in capsys.readouterr().out
+
+
 def drawn(tmp_path, monkeypatch, capsys, *logs):
     """Draw logs, and return what was printed and the pictures."""
     monkeypatch.chdir(tmp_path)

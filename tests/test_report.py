@@ -565,7 +565,7 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ({}, "2.0 % slower (95 % CI 1.8 to 2.2 %, adjusted p 0.002, 10 blocks): regression"),
         (
             {"verdict": "improvement", "clear": True, "change_pct": -9.0, "lo_pct": -12.0, "hi_pct": -6.0},
-            "9.0 % faster (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement",
+            "within blocks 9.0 % faster (95 % CI 6.0 to 12.0 %, adjusted p 0.002, 10 blocks): clear improvement",
         ),
         (
             {"lo_pct": None, "hi_pct": None, "p_adj": None, "clear": True},

@@ -68,7 +68,8 @@ def test_a_trend_is_of_comparable_results(stored):
         f"duel_typical_ms-geomean.{end}" for end in ("svg", "png")
     }
     assert "cpu-max-all-1" in runs.trend({"METRIC": "duel_typical_ms/cpu-max-all-1"}, stored)
-    with pytest.raises(UserError, match=r"METRIC: 'speed' is in no run; .*load_rate"):
+    assert runs.trend({"METRIC": "time"}, stored) == found
+    with pytest.raises(UserError, match=r"METRIC: 'speed' is in no run; give cpu, time, .*load_rate"):
         runs.trend({"METRIC": "speed"}, stored)
 
 
