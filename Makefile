@@ -48,6 +48,10 @@ clean-cache uninstall: known
 test: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
 
+# Real nodes that run pods, for which Kubernetes is built once, in some ten minutes.
+test-k8s: .venv-dev
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m pytest -q -m cluster tests/k8s$(OR)
+
 bench: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
 
@@ -63,4 +67,4 @@ ifneq ($(GIVEN),)
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.knobs$(OR)
 endif
 
-.PHONY: help doctor look test bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: help doctor look test test-k8s bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
 CACHE = PROJECT / ".cache"
 HOME = CACHE / "k8s"
-COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 # Only unpacked: installed they would start services, and take the place of a Docker's own containerd.
 PACKAGES = ("etcd-server", "containerd", "runc", "containernetworking-plugins", "busybox-static")
 SUITE = "bookworm"

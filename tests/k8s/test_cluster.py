@@ -1,0 +1,93 @@
+"""The Kubernetes of the tests is a real one: pods run, answer and reach each other, and nothing of it is left."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cluster import cluster
+
+SPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+}
+
+
+def pod(name: str, node: str, *, script: str = "sleep 1000", **security: object) -> dict:
+    """Return a pod of the restricted standard, with a whole CPU."""
+    container = {
+        "name": "main",
+        "image": "debian:12-slim",
+        "command": ["bash", "-c", script],
+        "resources": {kind: {"cpu": "1", "memory": "100Mi"} for kind in ("requests", "limits")},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "strict"},
+        "spec": {
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "fsGroup": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+            | security,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        },
+    }
+
+
+def left(name: str) -> list[str]:
+    """Return what this machine has of a cluster: mounts, links, cgroups, files and processes."""
+    links = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in (links + Path("/proc/self/mounts").read_text()).splitlines() if name in line]
+    found = [*Path("/sys/fs/cgroup").glob(f"*/{name}"), *(Path(__file__).parents[2] / ".cache/k8s").glob(name)]
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if f"/{name}" in command.read_text():
+                found.append(command)
+        except OSError:
+            continue
+    return [*lines, *map(str, found)]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_restricted_pods_run_on_two_nodes_and_nothing_is_left():
+    """Each has its CPU and its disk, says what it is asked, and reaches the other; the end of all is the end."""
+    with cluster() as here:
+        here.apply(SPACE)
+        here.apply(pod("one", "node-1", script="echo begun; sleep 1000"), pod("two", "node-2"))
+        here.kubectl("wait", "--for=condition=Ready", "--timeout=100s", "--namespace=strict", "pod/one", "pod/two")
+        inside = ["exec", "--namespace=strict", "one", "--", "bash", "-c"]
+        assert here.kubectl(*inside, "echo $UID; nproc; echo 5 >/data/x; cat /data/x").stdout.split()[0::2] == [
+            "1000",
+            "5",
+        ]
+        assert here.kubectl(*inside, "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us").stdout == "100000\n"
+        assert "Read-only file system" in here.kubectl(*inside, "touch /x", check=False).stderr
+        assert here.kubectl("logs", "--namespace=strict", "one").stdout == "begun\n"
+        refused = here.kubectl(
+            "apply", "--filename", "-", given=str(pod("root", "node-1", runAsNonRoot=False)), check=False
+        )
+        assert 'violates PodSecurity "restricted' in refused.stderr
+        address = here.get("pod/two", "--namespace=strict")["status"]["podIP"]
+        # Nothing listens there, and that is what its node says.
+        assert "refused" in here.kubectl(*inside, f"echo >/dev/tcp/{address}/9", check=False).stderr
+        assert here.kill("kubelet", "node-1") == 1
+        assert here.kubectl(*inside, "cat /data/x").stdout == "5\n"
+        assert left(here.name)
+    assert left(here.name) == []
