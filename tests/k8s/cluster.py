@@ -46,6 +46,51 @@ class Cluster:
             "apply", "--filename", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         )
 
+    def make_up_node(self, name: str, cpus: int) -> None:
+        """Have a node that nobody runs pods on: where there are no nodes, the test says what becomes of its pods."""
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        }
+        self.apply(node)
+        room = {"cpu": str(cpus), "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+        well = {"type": "Ready", "status": "True", "reason": "MadeUp"}
+        self.say("node", name, {"capacity": room, "allocatable": room, "conditions": [well]})
+
+    def say(self, kind: str, name: str, status: dict[str, Any], namespace: str = "default") -> None:
+        """Set what a kubelet would say of a pod, or of its node."""
+        patch = json.dumps({"status": status})
+        self.kubectl(
+            "patch", kind, name, "--namespace", namespace, "--subresource=status", "--type=merge", "--patch", patch
+        )
+
+    def make_volume(self, node: str, name: str) -> None:
+        """Have a volume on a node's disk, for one claim of the storage class `disk`."""
+        (self.kubeconfig.parents[1] / node / "lib/volumes" / name).mkdir(parents=True)
+        on_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        self.apply(
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": "disk"},
+                "provisioner": "kubernetes.io/no-provisioner",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name},
+                "spec": {
+                    "capacity": {"storage": "100Gi"},
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "disk",
+                    "local": {"path": f"/var/lib/volumes/{name}"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
+                },
+            },
+        )
+
     def processes(self, node: str = "") -> dict[int, list[str]]:
         """Return pid (of this machine's numbering) -> command line of all that runs in it, or on one node."""
         found = {}
