@@ -48,6 +48,10 @@ clean-cache uninstall: known
 test: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; scripts/test$(OR)
 
+# Real nodes that run pods, for which Kubernetes is built once, in some ten minutes.
+test-k8s: .venv-dev
+	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; TSDUEL_TEST_K8S=1 .venv/bin/python -m pytest -q -m "cluster or not cluster" tests/k8s$(OR)
+
 bench: .venv-dev
 	$(DO)unset MAKEFLAGS MFLAGS MAKELEVEL TSDUEL_GIVEN; .venv/bin/python -m bench$(OR)
 
@@ -67,4 +71,4 @@ endif
 .DEFAULT:
 	$(DO)"$$(scripts/bootstrap --python)" -B -m tsduel.cli.commands '$(subst ','\'',$@)'$(OR)
 
-.PHONY: help doctor look test bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)
+.PHONY: help doctor look test test-k8s bench .venv .venv-dev known clean-cache uninstall $(COMMANDS)

@@ -11,7 +11,8 @@ readonly CACHE_PARTS=("go=Go's modules and build cache" "toolchain=Go itself" "t
   "variants=binaries of the variants" "agent=our own program" "src=git clones" "workload=data and query files"
   "scratch=unpacked data, and the databases' files while a block runs" "bin=OpenTofu and benchstat"
   "terraform=Terraform's providers" "ansible=Ansible's own files" "matplotlib=fonts of the pictures"
-  "barehost=the machine of the tests" "provider=the provider of the tests" "bench=what make bench measures")
+  "barehost=the machine of the tests" "provider=the provider of the tests"
+  "k8s=the Kubernetes of the tests" "bench=what make bench measures")
 # CACHE_PACKAGES lists the Debian packages that ensure-packages installed; only `make uninstall` removes the list.
 readonly CACHE_MARKER=.tsduel-cache CACHE_LOCK=run.lock CACHE_PACKAGES=installed-packages
 readonly CACHE_WORDS="A cache of tsduel: all of it can be made again, and make clean-cache removes it."
