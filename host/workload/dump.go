@@ -93,6 +93,7 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 		return nil, err
 	}
 	r.Samples, r.Numberless = r.sink.Samples, r.sink.Numberless
+	r.Plain = r.Format == "influx" && r.sink.Escaped == 0
 	if len(r.names) <= namesMost {
 		r.Names = slices.Sorted(maps.Keys(r.names))
 	}
@@ -111,7 +112,7 @@ type dumpReader struct {
 
 func newReader(path string) *dumpReader {
 	r := &dumpReader{path: path, last: map[uint64]int64{}, names: map[string]bool{}}
-	r.Start, r.End, r.Labels, r.Plain, r.sink.Each = 1<<62, -1<<62, map[string][]string{}, true, r.add
+	r.Start, r.End, r.Labels, r.sink.Each = 1<<62, -1<<62, map[string][]string{}, r.add
 	return r
 }
 
@@ -160,7 +161,6 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
 		}
 		r.Lines++
-		r.Plain = r.Plain && r.Format == "influx" && formats.IsPlain(line)
 		r.Bytes += int64(len(line)) + 1
 		_, _ = to.Write(line)
 		if err := to.WriteByte('\n'); err != nil {
