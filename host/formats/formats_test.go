@@ -130,8 +130,9 @@ func TestOnlyLinesThatTheLoaderOfTSBSCountsRightArePlain(t *testing.T) {
 
 // Lines of a series that was read before take a short way; it says the same, also of fields that are new.
 func TestAKnownSeriesIsReadAsTheFirstTime(t *testing.T) {
-	rest := []string{"user=1,system=2i 1749513600000", "user=1.5 1749513601000", "new=7,user=12345678901234567.5 1749513602000",
-		"user=-1e5,idle=t 1749513603000", "user=,system=1 1749513604000", "user=1, 1749513604000", "=1 1749513604000", "user 1749513604000",
+	rest := []string{"user=1,system=2i 1749513600000", "user=1.5 1749513601000",
+		"new=7,user=12345678901234567.5 1749513602000", "user=-1e5,idle=t 1749513603000",
+		"user=,system=1 1749513604000", "user=1, 1749513604000", "=1 1749513604000", "user 1749513604000",
 		"user=x1i 1749513604000", "user=1 now", "user=1 0", "user=1,,b=2 1749513604000", " 1749513604000"}
 	for _, field := range rest {
 		line := "cpu,host=a,rack=1 " + field
