@@ -320,8 +320,9 @@ def _mixed(asked: TsbsExperiment, used: Sequence[Database]) -> planned.Mixed | N
     """Return the data written at a rate: a window behind the loaded data, with churn if the experiment has it."""
     if asked.mixed is None:
         return None
+    lines, seconds = behind(asked.workload, asked.mixed)
     churn = {"churn": asked.workload.churn.model_dump()} if asked.workload.churn else {}
-    counted = _counted_behind(asked.workload, used, *behind(asked.workload, asked.mixed), **churn)
+    counted = _counted_behind(asked.workload, used, lines, seconds, **churn)
     return planned.Mixed(**_typed(asked.mixed, asked).model_dump(), **counted)
 
 
