@@ -10,6 +10,8 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/VictoriaMetrics/VictoriaMetrics/lib/protoparser/influx"
@@ -19,10 +21,12 @@ import (
 	"tsduel/host/exchange"
 )
 
-// Sink counts the samples of lines. Numberless are values like NaN and null, which no database keeps.
+// Sink counts the samples of lines. Numberless are values like NaN and null, which no database keeps; Escaped are
+// lines that TSBS's loader cannot send: it counts spaces and commas of Influx's lines, and knows no escapes.
 type Sink struct {
-	Samples, Numberless int64
-	Each                func(*Sample) error // nil: it only counts
+	Samples, Numberless, Escaped int64
+
+	Each func(*Sample) error // nil: it only counts
 }
 
 // Sample is one sample; nothing of it is valid beyond the call that gets it.
@@ -68,12 +72,6 @@ func FormatOf(line []byte) string {
 		}
 	}
 	return ""
-}
-
-// IsPlain says whether TSBS's loader can send a line of Influx: it counts spaces and commas, and knows no escapes.
-func IsPlain(line []byte) bool {
-	return bytes.Count(line, []byte{' '}) == 2 && bytes.IndexByte(line, '\\') < 0 && bytes.IndexByte(line, '"') < 0 &&
-		len(line) < 60_000
 }
 
 // Count counts the samples of the first lines of a file; of all if there are fewer.
@@ -125,7 +123,20 @@ func textOf(line []byte) string { return unsafe.String(unsafe.SliceData(line), l
 
 func influxed() Parser {
 	var rows influx.Rows
+	// Lines of a series that the database's parser has read need only a look at their numbers.
+	var read [1 << 16]uint64
 	return func(to *Sink, line []byte) error {
+		end, isPlain := plain(line)
+		series := maphash.Bytes(seed, line[:end])
+		known := &read[series%uint64(len(read))]
+		if isPlain && *known == series {
+			if done, err := numbers(to, line, end, series); done {
+				return err
+			}
+		}
+		if !isPlain {
+			to.Escaped++
+		}
 		if err := rows.Unmarshal(textOf(line), false); err != nil {
 			return err
 		}
@@ -140,20 +151,73 @@ func influxed() Parser {
 				}
 			}
 		}}
-		// The series is the line up to the fields; a measurement or tag may have escaped spaces.
-		end := 0
-		for end < len(line) && (line[end] != ' ' || end > 0 && line[end-1] == '\\') {
-			end++
-		}
-		series := maphash.Bytes(seed, line[:end])
 		for _, field := range row.Fields {
 			s.Field, s.Series = field.Key, series^maphash.String(seed, field.Key)
 			if err := to.add(&s); err != nil {
 				return err
 			}
 		}
+		*known = series
 		return nil
 	}
+}
+
+// plain says where a line's series ends, and whether it is SERIES FIELDS TIME without escapes and strings.
+func plain(line []byte) (end int, is bool) {
+	if bytes.IndexByte(line, '\\') < 0 && bytes.IndexByte(line, '"') < 0 {
+		end = max(0, bytes.IndexByte(line, ' '))
+		return end, bytes.Count(line[end:], []byte{' '}) == 2 && len(line) < 60_000
+	}
+	for end < len(line) && (line[end] != ' ' || end > 0 && line[end-1] == '\\') {
+		end++
+	}
+	return end, false
+}
+
+// numbers adds the samples of a plain line whose series was read before. It adds none and says false if a value is
+// not digits alone, so that the database's parser decides.
+func numbers(to *Sink, line []byte, end int, series uint64) (done bool, err error) {
+	fields, at, _ := bytes.Cut(line[end+1:], []byte{' '})
+	unixes, failed := strconv.ParseInt(textOf(at), 10, 64)
+	var keys [64]string
+	n := 0
+	for rest := fields; len(rest) > 0; n++ {
+		equals := bytes.IndexByte(rest, '=')
+		if equals < 1 || n == len(keys) || bytes.IndexByte(rest[:equals], ',') >= 0 {
+			return false, nil
+		}
+		keys[n], rest = textOf(rest[:equals]), rest[equals+1:]
+		length := 0
+		for length < len(rest) && (rest[length]-'0' < 10 || rest[length] == '.') {
+			length++
+		}
+		switch {
+		case length == 0 || length+1 == len(rest) || length < len(rest) && rest[length] != ',':
+			return false, nil
+		case length == len(rest):
+			rest = nil
+		default:
+			rest = rest[length+1:]
+		}
+	}
+	if failed != nil || n == 0 {
+		return false, nil
+	}
+	metric, tags, _ := strings.Cut(textOf(line[:end]), ",")
+	s := Sample{MS: InfluxMS(unixes), Metric: metric, Labels: func(yield func(_, _ string) bool) {
+		for tag := range strings.SplitSeq(tags, ",") {
+			if key, value, _ := strings.Cut(tag, "="); key != "" && !yield(key, value) {
+				return
+			}
+		}
+	}}
+	for _, key := range keys[:n] {
+		s.Field, s.Series = key, series^maphash.String(seed, key)
+		if err := to.add(&s); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // InfluxMS tells the unit of a timestamp by its size, as VictoriaMetrics does.

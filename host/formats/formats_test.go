@@ -19,7 +19,7 @@ import (
 
 const (
 	escaped = `disk,host=db\ 1\,a\=b,path=C:\\x used=1.5,mode="rw mount",free=7i 1749513600000000000`
-	plain   = `cpu,host=a user=1,system=2i 1749513600000`
+	simple  = `cpu,host=a user=1,system=2i 1749513600000`
 	text    = `requests_total{code="200",path="a \"b\\c\n}"} 12.5 1749513600000`
 	seconds = `requests_total 12.5 1749513600.5`
 	traced  = `seconds_bucket{le="+Inf"} 3 1749513600.5 # {trace_id="x}"} 0.67 1749513600.1`
@@ -54,7 +54,7 @@ func TestTheFormatOfALineIsToldAndItsSamplesAreCounted(t *testing.T) {
 		format              string
 		samples, numberless int64
 	}{
-		escaped: {"influx", 3, 0}, plain: {"influx", 2, 0}, text: {"exposition", 1, 0}, seconds: {"exposition", 1, 0},
+		escaped: {"influx", 3, 0}, simple: {"influx", 2, 0}, text: {"exposition", 1, 0}, seconds: {"exposition", 1, 0},
 		traced: {"exposition", 1, 0}, empty: {"exposition", 0, 1}, export: {"json", 2, 1}, "hello, world": {"", 0, 0},
 	} {
 		format := FormatOf([]byte(line))
@@ -73,9 +73,9 @@ func TestTheFormatOfALineIsToldAndItsSamplesAreCounted(t *testing.T) {
 
 // The same series, fields and values, all of them later; what has no number stays as it is.
 func TestALineThatIsMovedIsTheSameLater(t *testing.T) {
-	coarse := strings.Replace(plain, "600000", "600", 1) // in seconds
+	coarse := strings.Replace(simple, "600000", "600", 1) // in seconds
 	spaced := strings.NewReplacer(":[", ": [", ",17", ", 17").Replace(export)
-	for _, line := range []string{escaped, plain, coarse, text, seconds, traced, export, spaced} {
+	for _, line := range []string{escaped, simple, coarse, text, seconds, traced, export, spaced} {
 		format := FormatOf([]byte(line))
 		moved, err := Moved(nil, []byte(line), format, 7_000)
 		if err != nil {
@@ -120,10 +120,42 @@ func TestAnExemplarIsNoPartOfASeries(t *testing.T) {
 }
 
 func TestOnlyLinesThatTheLoaderOfTSBSCountsRightArePlain(t *testing.T) {
-	for line, want := range map[string]bool{plain: true, escaped: false, `m f="a,b" 1`: false, `m f=1`: false,
-		"m f=1 " + strings.Repeat("1", 60_000): false} {
-		if IsPlain([]byte(line)) != want {
-			t.Errorf("%.60s: %v", line, !want)
+	for line, want := range map[string]int64{simple: 0, escaped: 1, `m f="a,b" 1749513600`: 1, `m  f=1 1749513600`: 1,
+		"m f=" + strings.Repeat("1", 60_000) + " 1749513600": 1} {
+		if _, sink := seen(t, "influx", line); sink.Escaped != want {
+			t.Errorf("%.60s: %d", line, sink.Escaped)
+		}
+	}
+}
+
+// Lines of a series that was read before take a short way; it says the same, also of fields that are new.
+func TestAKnownSeriesIsReadAsTheFirstTime(t *testing.T) {
+	rest := []string{"user=1,system=2i 1749513600000", "user=1.5 1749513601000",
+		"new=7,user=12345678901234567.5 1749513602000", "user=-1e5,idle=t 1749513603000",
+		"user=,system=1 1749513604000", "user=1, 1749513604000", "=1 1749513604000", "user 1749513604000",
+		"user=x1i 1749513604000", "user=1 now", "user=1 0", "user=1,,b=2 1749513604000", " 1749513604000"}
+	for _, field := range rest {
+		line := "cpu,host=a,rack=1 " + field
+		var first, again []string
+		var sink Sink
+		into := &first
+		sink.Each = func(s *Sample) error {
+			var labels []string
+			for name, value := range s.Labels {
+				labels = append(labels, name+"="+value)
+			}
+			*into = append(*into, fmt.Sprint(s.Series, s.MS, s.Metric, s.Field, labels))
+			return nil
+		}
+		fresh, _ := Of("influx")
+		wrong := fresh(&sink, []byte(line))
+		known, _ := Of("influx")
+		if err := known(&Sink{}, []byte("cpu,host=a,rack=1 a=1 1749513600000")); err != nil {
+			t.Fatal(err)
+		}
+		into = &again
+		if err := known(&sink, []byte(line)); fmt.Sprint(err) != fmt.Sprint(wrong) || !slices.Equal(first, again) {
+			t.Errorf("%s: %v %q, then %v %q", line, wrong, first, err, again)
 		}
 	}
 }

@@ -62,11 +62,18 @@ func ReadDump(ctx context.Context, path, cache string) (d *Dump, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r := newReader(path)
 	var text io.Reader = in
 	if before.Mode().IsRegular() {
-		text = io.LimitReader(in, before.Size()) // a file that grows has no end
+		text, r.asIs = io.LimitReader(in, before.Size()), true // a file that grows has no end
 	}
-	d, wrong := newReader(path).keep(ctx, text, cache)
+	d, wrong := r.keep(ctx, text, cache)
+	if errors.Is(wrong, errPackAnew) {
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		d, wrong = newReader(path).keep(ctx, io.LimitReader(in, before.Size()), cache)
+	}
 	after, err := in.Stat()
 	if err != nil {
 		return nil, err
@@ -93,6 +100,7 @@ func (r *dumpReader) keep(ctx context.Context, in io.Reader, cache string) (*Dum
 		return nil, err
 	}
 	r.Samples, r.Numberless = r.sink.Samples, r.sink.Numberless
+	r.Plain = r.Format == "influx" && r.sink.Escaped == 0
 	if len(r.names) <= namesMost {
 		r.Names = slices.Sorted(maps.Keys(r.names))
 	}
@@ -107,11 +115,15 @@ type dumpReader struct {
 	sink   formats.Sink
 	last   map[uint64]int64
 	names  map[string]bool
+	asIs   bool // keep a file of zstd as it is, if its lines are
 }
+
+// errPackAnew says that a file of zstd has more than lines of data.
+var errPackAnew = errors.New("not only lines of data")
 
 func newReader(path string) *dumpReader {
 	r := &dumpReader{path: path, last: map[uint64]int64{}, names: map[string]bool{}}
-	r.Start, r.End, r.Labels, r.Plain, r.sink.Each = 1<<62, -1<<62, map[string][]string{}, true, r.add
+	r.Start, r.End, r.Labels, r.sink.Each = 1<<62, -1<<62, map[string][]string{}, r.add
 	return r
 }
 
@@ -121,8 +133,15 @@ func (r *dumpReader) wrong(format string, args ...any) error {
 
 // read copies the lines of in, packed, to out.
 func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) error {
-	text, err := unpacked(bufio.NewReaderSize(reader{ctx, in}, 1<<20))
-	if buffered := bufio.NewReaderSize(text, 1<<16); err == nil && isNative(buffered) {
+	source := bufio.NewReaderSize(reader{ctx, in}, 1<<20)
+	var header zstd.Header
+	head, _ := source.Peek(zstd.HeaderMaxSize)
+	if r.asIs = r.asIs && header.Decode(head) == nil && header.HasCheckSum; r.asIs {
+		source, out = bufio.NewReaderSize(io.TeeReader(source, out), 1<<20), io.Discard
+	}
+	text, err := unpacked(source)
+	all := &counted{Reader: text}
+	if buffered := bufio.NewReaderSize(all, 1<<16); err == nil && isNative(buffered) {
 		text, err = newNatives(buffered)
 	} else {
 		text = buffered
@@ -143,6 +162,9 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 		r.number++
 		line := bytes.TrimSpace(scanned.Bytes())
 		if len(line) == 0 || line[0] == '#' {
+			if r.asIs {
+				return errPackAnew
+			}
 			continue
 		}
 		if parse == nil {
@@ -160,8 +182,10 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 			return r.wrong("broken line (%s): %.200v; mend or remove it", r.Format, err)
 		}
 		r.Lines++
-		r.Plain = r.Plain && r.Format == "influx" && formats.IsPlain(line)
 		r.Bytes += int64(len(line)) + 1
+		if r.asIs {
+			continue
+		}
 		_, _ = to.Write(line)
 		if err := to.WriteByte('\n'); err != nil {
 			return err
@@ -177,7 +201,22 @@ func (r *dumpReader) read(ctx context.Context, in io.Reader, out io.Writer) erro
 	if r.sink.Samples == 0 {
 		return record.UserError("%s: it has no samples; workload.file needs at least one line of data", r.path)
 	}
+	if r.asIs && r.Bytes != all.bytes {
+		return errPackAnew
+	}
 	return errors.Join(to.Flush(), packed.Close())
+}
+
+// counted counts what is read.
+type counted struct {
+	io.Reader
+	bytes int64
+}
+
+func (c *counted) Read(into []byte) (n int, err error) {
+	n, err = c.Reader.Read(into)
+	c.bytes += int64(n)
+	return n, err
 }
 
 // unpacked looks at the first bytes: gzip, zstd, or plain text.

@@ -76,13 +76,35 @@ func TestADumpIsCountedInEveryFormatAndPacking(t *testing.T) {
 			if first == nil {
 				first = d
 			}
-			if d.Key != first.Key {
+			// Lines in zstd are kept as they are packed.
+			if isZstd := bytes.HasPrefix(content, []byte{0x28, 0xb5}); d.Key != first.Key && (!isZstd || c.text[0] == '#') {
 				t.Errorf("%s: the key is %s, packed otherwise %s", c.format, d.Key, first.Key)
 			}
 			j := &job{path: filepath.Join(cache, "workload", d.Key, "data.zst"), entries: d.Lines}
 			if good, err := j.isGood(); !good || err != nil {
 				t.Errorf("%s: what is in the cache is not good: %v", c.format, err)
 			}
+		}
+	}
+}
+
+// A file of zstd is kept as it is, unless it has more than lines: comments, other ends of lines, no end of the last.
+func TestWhatIsKeptOfAFileOfZstdAreItsLines(t *testing.T) {
+	for text, same := range map[string]bool{textLine + textLine: true, "# EOF\n" + textLine: false, textLine + "\n": false,
+		strings.Replace(textLine, "\n", "\r\n", 1): false, strings.TrimSpace(textLine): false} {
+		content := zstdOf(text)
+		d, cache, err := dumped(t, content)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		path := filepath.Join(cache, "workload", d.Key, "data.zst")
+		kept, err := os.ReadFile(path)
+		if err != nil || bytes.Equal(kept, content) != same {
+			t.Errorf("%q: kept as it is: %v, %v", text, !same, err)
+		}
+		var lines bytes.Buffer
+		if err := unpack(t.Context(), path, &lines); err != nil || strings.ReplaceAll(lines.String(), textLine, "") != "" {
+			t.Errorf("%q became %q, %v", text, lines.String(), err)
 		}
 	}
 }

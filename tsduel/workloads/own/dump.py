@@ -244,7 +244,7 @@ def _agent(*words: str, feed: Sequence[str] = ()) -> str:
     with contextlib.ExitStack() as stack:
         fed = stack.enter_context(subprocess.Popen(feed, stdout=subprocess.PIPE)) if feed else None
         command = [*_go("host"), ".", *words]
-        done = subprocess.run(command, stdin=fed and fed.stdout, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, stdin=fed.stdout if fed else None, capture_output=True, text=True, check=False)
     if fed and fed.returncode:
         raise UserError(f"{USE_CASE}: TSBS's generator failed (exit code {fed.returncode}): {shlex.join(feed)}")
     if done.returncode:

@@ -254,7 +254,8 @@ def _mixed(experiment: TsbsExperiment, used: Sequence[Database]) -> Mixed | None
         return None
     work = experiment.workload
     churn = {"churn": work.churn.model_dump()} if work.churn else {}
-    counted = _counted_behind(work, used, *behind(work, experiment.mixed), **churn)
+    lines, seconds = behind(work, experiment.mixed)
+    counted = _counted_behind(work, used, lines, seconds, **churn)
     return Mixed(**_typed(experiment.mixed, experiment).model_dump(), **counted)
 
 
