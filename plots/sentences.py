@@ -119,7 +119,7 @@ def sentence(row: Row, metric: Metric) -> str:
         NOT_CONFIRMED: f"{sized}, not confirmed ({_evidence(row, metric)}){_more(row)}",
         "inconclusive": f"inconclusive, {_possible(row)}",
         "inconclusive: environment": f"{verdict}, {_reason(row)}",
-        "inconclusive (n < 6)": f"{sized} in {blocks}, a first look: {verdict}",
+        "inconclusive (n < 6)": f"{sized} in {blocks}: a first look, no verdict",
         ONE_EACH: f"{sized}, one run each: no verdict",
     }
     if known := sentences.get(_verdict(row)):

@@ -613,7 +613,7 @@ def test_both_sides_share_a_unit(unit, values, printed):
         ({"verdict": "inconclusive (n < 6)", "blocks": 1}, "2.0 % slower, one run each: no verdict"),
         (
             {"verdict": "inconclusive (n < 6)", "blocks": 2},
-            "2.0 % slower in 2 blocks, a first look: inconclusive (n < 6)",
+            "2.0 % slower in 2 blocks: a first look, no verdict",
         ),
         (
             {"verdict": "not comparable", "warnings": "not comparable: candidate never has it"},
