@@ -60,14 +60,14 @@ def test_vmauth_in_front_and_vmagent_before_ingestion(checkout):
     front = {"role": "vmauth", "ref": "v1.133.0"}
     variants = {"baseline": {"ref": "v1.133.0"}, "candidate": {"components": [SERVER, agent, front]}}
     run_dir = make(checkout, variants)
-    of_loads = ("duel_load_role_cpu_us", "load_role_cpu_us", "disk_role_bytes", "duel_role_rss_bytes")
-    for metric in ("duel_role_cpu_us", *of_loads):
+    for metric in ("duel_role_cpu_us", "duel_load_role_cpu_us", "load_role_cpu_us", "duel_role_rss_bytes"):
         found = by_role(run_dir, metric)
         assert float(found["server"][0]) > 0, metric
         # No query comes by the agent: it may have slept through all of them.
         busy = ("server", "vmauth") if metric == "duel_role_cpu_us" else ("server", "vmagent", "vmauth")
         assert all(float(found[role][1]) > 0 for role in busy), (metric, found)
         assert found["vmauth"][0] == found["vmagent"][0] == ""
+    assert all(float(size) > 0 for size in by_role(run_dir, "disk_role_bytes")["server"])
     whole = float(by_role(run_dir, "duel_cpu_us")["all"][1])
     assert sum(float(of[1]) for of in by_role(run_dir, "duel_role_cpu_us").values()) == pytest.approx(whole)
     built = json.loads((run_dir / "build/candidate.json").read_text())["components"]

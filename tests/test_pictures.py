@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from reports import drawing, text
+from reports import DRAW, drawing, text
 from reports import drawn as made
 
 from plots import report
@@ -116,7 +116,7 @@ def test_of_very_many_changes_the_largest_are_drawn():
 
 def outside(figure, path):
     """Return how many inches of what is drawn lie beyond the edges of a figure when it is saved."""
-    style.save(figure, path / "plots/one.png")
+    DRAW(figure, path / "plots/one.png")
     box = figure.get_tightbbox()
     return max(0.0, -box.x0, -box.y0, box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight())
 
@@ -283,7 +283,7 @@ def test_legends_fit_above_the_axes(names, tmp_path):
     """Long, many and odd names stay inside the picture and off the axes."""
     labels = {f"v{i}": name for i, name in enumerate(names)}
     figure = load_rate(pd.concat([rates(variant, 1, [1e6, 2e6]) for variant in labels]), labels)
-    style.save(figure, tmp_path / "plots/one.png")
+    DRAW(figure, tmp_path / "plots/one.png")
     legend, axes = figure.legends[0].get_window_extent(), figure.axes[0].get_window_extent()
     assert legend.y0 >= axes.y1
     assert legend.x1 <= figure.bbox.x1
