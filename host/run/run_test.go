@@ -363,7 +363,7 @@ func TestWhatIsRefusedBeforeTheFirstBlock(t *testing.T) {
 			f.wantThere()
 		})
 	}
-	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Share{Host: os.Args[3]}, nil); code != 2 {
+	if code := Run(t.Context(), t.TempDir(), t.TempDir(), Share{Host: "host1"}, nil); code != 2 {
 		t.Errorf("exit code %d for what is no run", code)
 	}
 }
