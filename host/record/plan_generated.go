@@ -321,7 +321,7 @@ type Compared struct {
 	Why   string `json:"why"`
 }
 
-// WorkloadPlan: The data, counted; `told`: what the user's own file has, in a sentence.
+// WorkloadPlan: The data, counted; `told`: a sentence about the user's own file.
 type WorkloadPlan struct {
 	File           string     `json:"file"`
 	Shape          *Shape     `json:"shape"`
