@@ -34,7 +34,7 @@ def test_another_type_of_a_field_of_a_block_is_another_one_here(monkeypatch, tmp
     monkeypatch.setattr(contract, "HOST", host)
     text = (host / "block.go").read_text()
     (host / "block.go").write_text(text.replace("TimedS      float64  ", "TimedS      []*Client"))
-    assert "    timed_s: tuple[Client | None, ...] = ()  # in load" in contract.record_module()
+    assert "    timed_s: tuple[Client | None, ...] = ()\n" in contract.record_module()
     (host / "block.go").write_text(text.replace('`json:"timed_s"`', ""))
     with pytest.raises(ValueError, match=r"Block: '\\tTimedS .*' is not understood"):
         contract.record_module()

@@ -1,6 +1,7 @@
 """raw/HOST/BBB/block.json: the phases of a block with their times (epoch seconds), figures and checks.
 
-The host writes it. `.venv/bin/python -m tests.contract` makes its types from those of host/record.
+The host writes it. `.venv/bin/python -m tests.contract` makes its types from those of host/record, where the meaning of
+each field stands.
 """
 
 from collections.abc import Sequence
@@ -37,8 +38,6 @@ class _Record(BaseModel):
 
 
 class Failure(_Record):
-    """Why a variant, or all of them, has no result in a block."""
-
     variant: str = ""
     part: str = ""
     phase: str = ""
@@ -47,12 +46,7 @@ class Failure(_Record):
 
 
 class Phase(_Record):
-    """A span of a block.
-
-    `count` is samples, queries or exchanges; the client's CPU is in seconds.
-    """
-
-    variant: str = ""  # empty in the duel
+    variant: str = ""
     part: str = ""
     phase: str = ""
     query_type: str = ""
@@ -65,12 +59,6 @@ class Phase(_Record):
 
 
 class Client(_Record):
-    """One of several clients.
-
-    It began `began_ms` after the agreed instant, and used `share` of its processors. At fixed rates it counts
-    operations and lines, in a load samples.
-    """
-
     host: str = ""
     began_ms: float = 0.0
     cpu_ns: int = 0
@@ -82,44 +70,32 @@ class Client(_Record):
 
 
 class Solo(_Record):
-    """A variant alone.
-
-    `cpu_ns` has load, drained and query:TYPE, from the begin of the phase.
-    """
-
     sizes: dict[str, int] = {}
-    sizes_by_role: dict[str, dict[str, int]] = {}  # by name of the size
-    arrive_s: float | None = None  # from the last acknowledged to the last stored; None: no queue
+    sizes_by_role: dict[str, dict[str, int]] = {}
+    arrive_s: float | None = None
     drain_s: float | None = None
     start_s: float = 0.0
     stop_s: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
-    written_bytes: int = 0  # to storage, from the load until drained; -1: unknown
-    clients: tuple[Client, ...] = ()  # If several clients loaded together: each client, and the skew.
+    written_bytes: int = 0
+    clients: tuple[Client, ...] = ()
     skew_ms: float = 0.0
 
 
 class DuelPlace(_Record):
-    """Where a component is in memory after the start of a sitting."""
-
     sitting: int = 0
     variant: str = ""
     role: str = ""
-    frames: int = 0  # runs of adjacent page frames of the executable
+    frames: int = 0
 
 
 class DuelIdle(_Record):
-    """The servers' CPU without queries; `when` is before or after."""
-
-    when: str = ""
     seconds: float = 0.0
     cpu_ns: dict[str, int] = {}
 
 
 class DuelType(_Record):
-    """The exchanges of one query type in one sitting."""
-
     query_type: str = ""
     sitting: int = 0
     exchanges: int = 0
@@ -127,25 +103,18 @@ class DuelType(_Record):
     differences: int = 0
     empty: int = 0
     errors: int = 0
-    series: int = 0  # of the first answer with data
-    points: int = 0  # of the same answer
+    series: int = 0
+    points: int = 0
     seconds: float = 0.0
     cpu_ns: dict[str, int] = {}
     cpu_ns_by_role: dict[str, dict[str, int]] = {}
     client_cpu_ns: int = 0
-    instructions: dict[str, int] = {}  # None if the kernel does not count them
-    stopped: str = ""  # why it ended early
-    # Growth of the target's counters, by variant and our name; what a server does not have is missing.
+    instructions: dict[str, int] = {}
+    stopped: str = ""
     counters: dict[str, dict[str, float]] = {}
 
 
 class DuelLoad(_Record):
-    """Exchanged ingestion in one sitting.
-
-    CPU is until the last acknowledgement. Drained CPU, and CPU by role, is until nothing was left to do and the
-    graceful stop was over.
-    """
-
     sitting: int = 0
     exchanges: int = 0
     lines: int = 0
@@ -159,82 +128,62 @@ class DuelLoad(_Record):
 
 
 class Duel(_Record):
-    """A duel; maps are by variant."""
-
     sittings: int = 0
     places: tuple[DuelPlace, ...] = ()
     idle: tuple[DuelIdle, ...] = ()
-    types: tuple[DuelType, ...] = ()  # for each sitting
-    load: tuple[DuelLoad, ...] = ()  # for each sitting
-    counters: dict[str, dict[str, float]] = {}  # by variant, of all query types; else they are in `types`
-    rss_bytes: dict[str, int] = {}  # after the duel
+    types: tuple[DuelType, ...] = ()
+    load: tuple[DuelLoad, ...] = ()
+    counters: dict[str, dict[str, float]] = {}
+    rss_bytes: dict[str, int] = {}
     rss_by_role: dict[str, dict[str, int]] = {}
     rss_peak_bytes: dict[str, int] = {}
 
 
 class UpgradeStart(_Record):
-    """A first start on the baseline's data.
-
-    Times are from the start; CPU and bytes written to storage are from the start until nothing was left to do.
-    """
-
-    refused: str = ""  # its last words, if it does not start on these data
+    refused: str = ""
     start_s: float = 0.0
-    first_answer_s: float = 0.0  # with data in it
+    first_answer_s: float = 0.0
     quiet_s: float = 0.0
     cpu_ns: int = 0
-    written_bytes: int = 0  # -1: unknown
+    written_bytes: int = 0
 
 
 class DowngradeAnswers(_Record):
-    """DowngradeAnswers compares its answers to queries of one window with those on the baseline's own data."""
-
-    window: str = ""  # old, half, new
+    window: str = ""
     asked: int = 0
     same: int = 0
     empty: int = 0
-    what: str = ""  # the first difference, or why it stopped answering
+    what: str = ""
 
 
 class Downgrade(_Record):
-    """The baseline started on a candidate's directory."""
-
     starts: bool = False
     start_s: float = 0.0
-    said: str = ""  # its last words if it does not start, else its first complaint
+    said: str = ""
     answers: tuple[DowngradeAnswers, ...] = ()
 
 
 class Upgrade(_Record):
-    """What variants did on copies of the baseline's data; maps are by variant."""
-
     start: dict[str, UpgradeStart] = {}
-    before: Duel | None = None  # on these data
-    ingest: dict[str, Solo] = {}  # of as much again on top
+    before: Duel | None = None
+    ingest: dict[str, Solo] = {}
     after: Duel | None = None
-    sizes: dict[str, dict[str, int]] = {}  # after all of that
-    downgrade: dict[str, Downgrade] = {}  # by candidate
+    sizes: dict[str, dict[str, int]] = {}
+    downgrade: dict[str, Downgrade] = {}
 
 
 class RateStream(_Record):
-    """The operations of one kind in a phase: planned = started + unstarted, started = answered + failed.
-
-    Times are in ns by p50, p90, p99, p999 and max. Response is from the intended start, service from the start.
-    Lateness is from the intended start, or from when a connection was free if that is later, to the start. Operations
-    that were never started count in the response times with how long they had waited.
-    """
-
-    operation: str = ""  # query or batch
-    rate: float = 0.0  # a second, as planned
+    operation: str = ""
+    rate: float = 0.0
     planned: int = 0
     started: int = 0
     answered: int = 0
     failed: int = 0
     unstarted: int = 0
-    queued: int = 0  # started late, without a free connection
-    late: int = 0  # started late, although a connection was free
+    queued: int = 0
+    late: int = 0
     empty: int = 0
-    failure: str = ""  # the first failure
+    failure: str = ""
     response_ns: dict[str, int] = {}
     service_ns: dict[str, int] = {}
     lateness_ns: dict[str, int] = {}
@@ -242,36 +191,26 @@ class RateStream(_Record):
 
 
 class RatePhase(_Record):
-    """An open loop.
-
-    `counters` are the growth of the target's counters, by our name.
-    """
-
-    rate: float = 0.0  # operations a second, of a rung
+    rate: float = 0.0
     seconds: float = 0.0
     streams: tuple[RateStream, ...] = ()
-    cpu_ns: int = 0  # of the servers
+    cpu_ns: int = 0
     client_cpu_ns: int = 0
-    client_share: float = 0.0  # of the client's CPUs
-    rss_bytes: int = 0  # -1: unknown
+    client_share: float = 0.0
+    rss_bytes: int = 0
     counters: dict[str, float] = {}
-    samples: int = 0  # sent, acknowledged and stored
-    void: str = ""  # why it says nothing about the server, in a sentence
-    held: bool = False  # of a rung: the percentile of the response times is within the bound
-    # If there are several clients: each client, and the skew. `client_share` is then the busiest client's.
+    samples: int = 0
+    void: str = ""
+    held: bool = False
     clients: tuple[Client, ...] = ()
     skew_ms: float = 0.0
 
 
 class RatesPart(_Record):
-    """A variant alone at fixed rates: one phase, or one for each rung of the ladder."""
-
     phases: tuple[RatePhase, ...] = ()
 
 
 class Check(_Record):
-    """`check` compares an expected figure with the actual one."""
-
     check: str = ""
     variant: str = ""
     phase: str = ""
@@ -283,8 +222,6 @@ class Check(_Record):
 
 
 class BlockRecord(_Record):
-    """raw/HOST/BBB/block.json: all variants once."""
-
     block: int = 0
     cell: str = ""
     host: str = ""
@@ -296,18 +233,18 @@ class BlockRecord(_Record):
     query_types: tuple[str, ...] = ()
     status: str = ""
     failures: tuple[Failure, ...] = ()
-    void: str = ""  # why nothing in it may be compared
+    void: str = ""
     started: float = 0.0
     ended: float = 0.0
-    timed_s: float = 0.0  # in load, queries and exchanges
+    timed_s: float = 0.0
     phases: tuple[Phase, ...] = ()
     solo: dict[str, Solo] = {}
     duel: Duel | None = None
     upgrade: Upgrade | None = None
-    mixed: dict[str, RatesPart] = {}  # by variant
-    capacity: dict[str, RatesPart] = {}  # by variant
+    mixed: dict[str, RatesPart] = {}
+    capacity: dict[str, RatesPart] = {}
     checks: tuple[Check, ...] = ()
-    ratios: dict[str, dict[str, float]] = {}  # by candidate
+    ratios: dict[str, dict[str, float]] = {}
 
 
 # --- end of what is generated ---
