@@ -7,7 +7,6 @@ So a field is typed once, where the file is written. tests/test_contract.py fail
 """
 
 import re
-import textwrap
 import types
 import typing
 from collections.abc import Iterator
