@@ -155,6 +155,19 @@ def test_an_upgrade_is_asked_and_loaded_with_the_users_own(block):
     assert stored(record).count(owndump.SAMPLES) >= 3
 
 
+@pytest.mark.parametrize("load", ["solo", "duel"])
+def test_influxdb_takes_lines_with_escapes_and_is_asked_influxql(block, tmp_path, load):
+    """By our loader alone, or in turn; windows stand in the text of a query."""
+    window = "time >= '{{start}}' AND time < '{{end}}'"
+    text = f"SELECT mean(used_percent) FROM disk WHERE {window} AND path =~ /my data/ GROUP BY time(10m), host"  # noqa: S608
+    (tmp_path / "q.yml").write_text(f"queries:\n  - name: a\n    window: any 1h\n    query: {json.dumps(text)}\n")
+    sides = read.read_file(PROJECT / "experiments/influxdb.yml")["variants"]
+    record = block("dump", variants=sides, queries={"file": str(tmp_path / "q.yml")}, design={"load": load})
+    assert stored(record) == [owndump.SAMPLES] * 2
+    (asked,) = record["duel"]["types"]
+    assert asked["differences"] == asked["errors"] == 0 < asked["points"]
+
+
 @pytest.mark.parametrize("case", ["devops", "iot"])
 def test_other_data_of_tsbs_are_read_as_a_file_is(block, tmp_path, case):
     """All lines are TSBS's, and its loader loads them."""
