@@ -125,6 +125,7 @@ def test_every_knob_that_is_read_is_in_the_table():
 
 TYPOS = {
     "raport": "report",
+    "BLCKS=4": "BLOCKS",
     "sttus": "status",
     "wach": "watch",
     "lst": "list",
@@ -250,6 +251,13 @@ class TestInside:
         made = {}
         monkeypatch.setattr(whole, "compare", lambda given: made.update(given) or 0)
         return made
+
+    def test_knobs_are_words_here_too(self, checkout, asked, monkeypatch):
+        """As a report names them: the same command with BLOCKS=16."""
+        monkeypatch.setenv("BLOCKS", "8")
+        app.Tsduel("tsduel").main(["v1.132.0", "BLOCKS=16"], standalone_mode=False)
+        assert asked["BASELINE"] == f"git:{checkout.path}@v1.132.0"
+        assert asked["BLOCKS"] == "16"
 
     def test_alone_it_is_the_tree_against_the_merge_base(self, checkout, asked):
         """The main branch is upstream's, origin's or this clone's; the experiment is quick."""

@@ -233,7 +233,7 @@ class TestLines:
     def test_screens_and_smoke_runs(self, results):
         """A screen has no verdict, and of a smoke run nobody asks."""
         assert lines(results, made(design={"blocks": 2}))["can show"] == (
-            "no verdict: it takes 6 blocks at least, fewer (2) are a screen"
+            "no verdict: it takes 6 blocks at least, 2 are a first look"
         )
         assert "can show" not in lines(results, made(smoke=True))
 

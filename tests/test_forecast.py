@@ -222,7 +222,7 @@ class TestWords:
 
     def test_a_screen_never_promises_a_verdict(self):
         """Five blocks give none, whatever they show."""
-        said = "no verdict is possible with fewer than 6 blocks, whatever they show: this is a screen"
+        said = "no verdict is possible with fewer than 6 blocks: this is a first look"
         assert Told(blocks=5).noisy(5).say() == f"after block 5 of 5: {said}"
 
     def test_nothing_to_go_by_is_nothing_said(self):

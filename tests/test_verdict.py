@@ -67,7 +67,7 @@ def test_below_six_blocks_is_a_screen():
     assert judged.verdict == "inconclusive (n < 6)"
     assert judged.findings.estimate == pytest.approx(0.5, abs=0.02)
     assert judged.p_adj is None
-    assert "a screen: 5 of at least 6 blocks; they range from +62.7 to +66.7 %" in judged.notes
+    assert "a first look: 5 of at least 6 blocks; they range from +62.7 to +66.7 %" in judged.notes
 
 
 def test_six_blocks_can_decide():

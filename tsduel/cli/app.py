@@ -166,7 +166,7 @@ def _run_of(name: str) -> str:
 
 def _here(name: str) -> click.Command:
     about = "compare the working tree of this checkout with its merge base, or the revisions that are named"
-    revisions = click.Argument(["revisions"], nargs=-1, metavar="[REVISION [REVISION]]")
+    revisions = click.Argument(["revisions"], nargs=-1, metavar="[REVISION [REVISION]] [KNOB=VALUE]...")
     parameters = [
         revisions,
         click.Option(["--against"], metavar="REVISION", help="the baseline in place of the merge base"),
@@ -179,7 +179,9 @@ def _here(name: str) -> click.Command:
     def call(revisions: tuple[str, ...], against: str | None, full: bool) -> int:  # noqa: FBT001 - click's signature
         from tsduel.cli import inside
 
-        return inside.main(revisions, against or "", full=full, watch=name == "watch")
+        os.environ.update(home.words_to_knobs(word for word in revisions if "=" in word))
+        named = [word for word in revisions if "=" not in word]
+        return inside.main(named, against or "", full=full, watch=name == "watch")
 
     return click.Command(name, callback=call, params=parameters, help=about, epilog=CODES)
 

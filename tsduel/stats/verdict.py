@@ -185,7 +185,7 @@ def _screen(findings: Findings) -> str:
         return ""
     low, high = percent(min(findings.known)), percent(max(findings.known))
     reach = "" if findings.native or findings.n == 1 else f"; they range from {low:+.1f} to {high:+.1f} %"
-    return f"a screen: {findings.n} of at least {FEWEST_BLOCKS} blocks{reach}"
+    return f"a first look: {findings.n} of at least {FEWEST_BLOCKS} blocks{reach}"
 
 
 def _native(sample: Sample, findings: Findings) -> str:

@@ -142,7 +142,7 @@ class Forecast:
         if plan.smoke:
             return []
         if blocks < FEWEST_BLOCKS:
-            return [f"can show  no verdict: it takes {FEWEST_BLOCKS} blocks at least, fewer ({blocks}) are a screen"]
+            return [f"can show  no verdict: it takes {FEWEST_BLOCKS} blocks at least, {blocks} are a first look"]
         if not self.spreads:
             return [f"can show  {unknown or UNCALIBRATED}"]
         parts = [f"{s.shown_pct(blocks):.1f} % in {s.title} ({s.asked_pct:g} % asked)" for s in self.spreads]
@@ -177,9 +177,7 @@ class Forecast:
             when += f" ({n} blocks count)"
         to_go = [f"about {lasting(to_go_s)} to go at this pace"] if to_go_s else []
         if blocks < FEWEST_BLOCKS:
-            parts = [
-                f"no verdict is possible with fewer than {FEWEST_BLOCKS} blocks, whatever they show: this is a screen"
-            ]
+            parts = [f"no verdict is possible with fewer than {FEWEST_BLOCKS} blocks: this is a first look"]
         elif spreads:
             parts = [f"at this noise {blocks} blocks can show {self._can_show(spreads)}"]
             if n < FEWEST_BLOCKS:
