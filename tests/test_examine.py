@@ -258,7 +258,8 @@ class TestThisMachine:
         """A process that takes a CPU is named with its pid."""
         burner = subprocess.Popen([sys.executable, "-c", BURNER])
         try:
-            level, finding, _ = examine("mode=full", f"dir={tmp_path}", *LIMITS)["processes"]
+            environment = os.environ | {"TSDUEL_SAMPLE_S": "0.5"}
+            level, finding, _ = examine("mode=full", f"dir={tmp_path}", *LIMITS, environment=environment)["processes"]
         finally:
             burner.kill()
             burner.wait()
