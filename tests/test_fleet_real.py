@@ -246,7 +246,8 @@ class Watch:
         for path in self.run_dir.glob("raw/*/[0-9]*/block.json"):
             if self.published.setdefault(path.parent.name, path.read_bytes()) != path.read_bytes():
                 self.repeated.append(path.parent.name)
-        for path in self.run_dir.glob("raw/**/events.jsonl"):
+        # Not below: what is being copied home moves meanwhile.
+        for path in self.run_dir.glob("raw/*/events.jsonl"):
             ended = set()
             for event in filter(None, map(parse, path.read_bytes().splitlines())):
                 if event.name == "block-start" and event.text("block") in ended:
