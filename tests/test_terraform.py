@@ -84,7 +84,7 @@ def test_terraforms_own_tests_pass(provider, tmp_path):
     work = tmp_path / "terraform"
     shutil.copytree(CONFIGURATION, work)
     (work / "test_override.tf").write_text(pinned)
-    variables = (work / "tests/host.tftest.hcl").read_text().partition("\nrun ")[0]
+    variables = (work / "tests/rented.tftest.hcl").read_text().partition("\nrun ")[0]
     refused = (
         f'run "{name}" {{\n command = plan\n variables {{\n{wrong}\n}}\n expect_failures = [{what}]\n}}\n'
         for name, (wrong, what) in REFUSED.items()

@@ -26,23 +26,26 @@ class Planned(Protocol):
     def program(self, source: Experiment | planned.Plan, variant: Variant | planned.Variant, role: str, /) -> Program:
         """Return where the program of one component comes from and how it is built."""
 
-    def variant_part(self, experiment: Experiment, variant: Variant, /) -> dict[str, str]:
+    def variant_part(self, _experiment: Experiment, _variant: Variant, /) -> dict[str, str]:
         """Return the fields of a planned variant that only this kind has."""
+        return {}
 
     def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return the sections of the plan that only this kind has, and the disk that they take (`estimate`)."""
 
-    def written(self, plan: planned.Plan) -> dict[str, bytes]:
+    def written(self, _plan: planned.Plan, /) -> dict[str, bytes]:
         """Return the further files of the plan's directory, by name."""
+        return {}
 
     def duration(self, sections: Mapping[str, Any], experiment: Experiment, variants: int) -> planned.Duration:
         """Return how long a run will take, roughly: for deadlines and prices, not for the report."""
 
-    def memory(self, workload: WorkloadAsked | None, variants: Iterable[tuple[str, int]], /) -> int | None:
+    def memory(self, _workload: WorkloadAsked | None, _variants: Iterable[tuple[str, int]], /) -> int | None:
         """Return bytes that one variant will need, roughly; None if unknown.
 
-        ``variants``: target and number of components of each.
+        ``_variants``: target and number of components of each.
         """
+        return None
 
     def described(self, plan: planned.Plan) -> list[str]:
         """Return the lines of the plan about the work."""

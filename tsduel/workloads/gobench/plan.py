@@ -1,17 +1,17 @@
 """The part of a plan that only Go benchmarks have: the builds, the benchmarks, their time and disk."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from tsduel.core import plan as planned
 from tsduel.core.gobench import GoBench
 from tsduel.core.metrics import Metric
-from tsduel.core.sections import WorkloadAsked
 from tsduel.targets.database import Program
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.gobench import units
 from tsduel.workloads.gobench.schema import GoExperiment
+from tsduel.workloads.protocol import Planned
 
 # Raw text of a variant, and files of benchmarks in their directory: guesses, since only a run shows them.
 ROUND_BYTES = 1 << 20
@@ -35,7 +35,7 @@ class TestBinary(Program):
         return (BUILD_SCRIPT, "{output}", self.package, *self.files)
 
 
-class GoPlanned:
+class GoPlanned(Planned):
     """Go benchmarks of revisions of a module."""
 
     kind: ClassVar[str] = "gobench"
@@ -53,10 +53,6 @@ class GoPlanned:
         go = _gobench(experiment)
         return {"package": variant.package or go.package, "bench": variant.bench or go.bench}
 
-    def written(self, _plan: planned.Plan) -> dict[str, bytes]:
-        """Return nothing."""
-        return {}
-
     def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return gobench and estimate."""
         results = experiment.design.planned * variants * ROUND_BYTES
@@ -68,10 +64,6 @@ class GoPlanned:
         block_s = variants * int(sections["gobench"].round_s)
         total_s = PREPARE_S + experiment.design.planned * block_s
         return planned.Duration(prepare_s=PREPARE_S, workload_s=0, block_s=block_s, total_s=total_s)
-
-    def memory(self, _workload: WorkloadAsked | None, _variants: Iterable[tuple[str, int]]) -> int | None:
-        """Return None: it is unknown."""
-        return None
 
     def described(self, plan: planned.Plan) -> list[str]:
         """Return module, package, patterns and length."""

@@ -17,6 +17,7 @@ from tsduel.targets.database import Program, replicated
 from tsduel.workloads.experiment import Experiment, Variant
 from tsduel.workloads.own import dump
 from tsduel.workloads.own.asked import is_own
+from tsduel.workloads.protocol import Planned
 from tsduel.workloads.tsbs import durations, own_types
 from tsduel.workloads.tsbs.queries import MAY_BE_EMPTY, SAMPLES_PER_LINE, SERIES_A_HOST, point_s, window_hours
 from tsduel.workloads.tsbs.schema import TsbsExperiment, behind
@@ -38,7 +39,7 @@ QUEUED_BYTES = 4
 RatesOf = TypeVar("RatesOf", bound=Rates)
 
 
-class TsbsPlanned:
+class TsbsPlanned(Planned):
     """Databases under TSBS's load."""
 
     kind: ClassVar[str] = "tsbs"
@@ -49,10 +50,6 @@ class TsbsPlanned:
     def program(self, _source: Experiment | planned.Plan, variant: Variant | planned.Variant, role: str) -> Program:
         """Return the program that has this role in the variant's database."""
         return databases()[variant.target].programs[replicated(role)]
-
-    def variant_part(self, _asked: Experiment, _variant: Variant) -> dict[str, str]:
-        """Return nothing."""
-        return {}
 
     def sections(self, experiment: Experiment, variants: int) -> dict[str, Any]:
         """Return workload, queries, duel, settle, tsbs, targets, report and estimate."""
