@@ -43,8 +43,9 @@ def over_hosts(wholes: Sequence[Whole], labels: Mapping[str, str]) -> Figure:
     lines = -(-len(names) // _COLUMNS)
     drawn = {name: look for name, look in looks(labels).items() if any(whole.candidate == name for whole in wholes)}
     handles = [key(labels[name], look, ": a host", line=False) for name, look in drawn.items()]
-    whole = {"color": GREY, "marker": "D", "markerfacecolor": "white", "markersize": 5, "linewidth": 2.4}
-    handles.append(Line2D([], [], label="all hosts, 95 % CI", **whole))
+    together = Line2D([], [], color=GREY, marker="D", markerfacecolor="white", markersize=5, linewidth=2.4)
+    together.set_label("all hosts, 95 % CI")
+    handles.append(together)
     handles.append(Line2D([], [], linestyle="", marker=".", color=GREY, label="a block", alpha=0.6))
     figure = headed("Host by host: change, %", handles, 6.5, lines * (0.72 + _ROW_IN * len(rows)))
     grid = panels(figure, len(names), _COLUMNS, sharey=True)

@@ -96,8 +96,8 @@ def _panel(axes: Axes, panel: Panel, cells: Mapping[float, str], labels: Mapping
         # If only one key is swept, leave its name out.
         values = [cells[at] if cells[at].count("=") > 1 else cells[at].partition("=")[2] or cells[at] for at in places]
         upright = len(values) * max(map(len, values)) > _LETTERS
-        turned = {"rotation": 20, "ha": "right"} if upright else {}
-        axes.set_xticks(places, [literal(value, 18) for value in values], fontsize=7, **turned)
+        rotation, side = (20, "right") if upright else (0, "center")
+        axes.set_xticks(places, [literal(value, 18) for value in values], fontsize=7, rotation=rotation, ha=side)
         axes.set_xlim(places[0] - 0.6, places[-1] + 0.6)
 
 

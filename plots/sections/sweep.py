@@ -60,13 +60,13 @@ def _verdicts(source: Source, comparisons: Sequence[Comparison]) -> Iterator[str
     by_verdict: dict[str, dict[str, list[str]]] = {}
     for metric, query_type in sentences.keys(comparisons):
         rows = {side.cell: row for side in comparisons if (row := side.row(metric, query_type))}
-        named = source.metrics[metric]
+        known = source.metrics[metric]
         for verdict in dict.fromkeys(map(decision, rows.values())):
             cells = [cell for cell, row in rows.items() if decision(row) == verdict]
             sized = sentences.HEADLINES.get(verdict, ("", False))[1]
-            size = _sizes([rows[cell] for cell in cells], named) if sized else ""
+            size = _sizes([rows[cell] for cell in cells], known) if sized else ""
             where = _where(source, cells, len(comparisons))
-            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{named.named(query_type)}{size}")
+            by_verdict.setdefault(verdict, {}).setdefault(where, []).append(f"{known.named(query_type)}{size}")
     for verdict in sentences.in_order(by_verdict):
         for where, named in by_verdict[verdict].items():
             yield f"{sentences.HEADLINES.get(verdict, (verdict,))[0]} {where}: {'; '.join(named)}"

@@ -115,7 +115,7 @@ def _downgrade(down: list[Downgrade], old: str, new: str) -> str:
     if not starts:
         return f"**No way back**: {old} does not start on the data that {new} leaves: {markup.code(down[0].said)}"
     answers = [answer for downgrade in starts for answer in downgrade.answers]
-    parts = []
+    parts: list[str] = []
     for window, title in WINDOWS.items():
         mine = [answer for answer in answers if answer.window == window]
         total, same = sum(answer.asked for answer in mine), sum(answer.same for answer in mine)
