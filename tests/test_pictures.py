@@ -192,7 +192,7 @@ def test_a_variant_without_a_value_leaves_the_others_as_they_are(tmp_path):
     values = pd.DataFrame({"lane": lane.name, "block": [1, 2, 3], "variant": "candidate", "value": [1.0, 1.1, 1.2]})
     changes = pd.DataFrame({"lane": lane.name, "block": [1, 2, 3], "candidate": "candidate", "change": [1.0, 1.1, 1.2],
                             "counts": True, "estimate": 1.1, "low": 1.0, "high": 1.2})  # fmt: skip
-    style.save(by_block(values, changes, [lane], LABELS), tmp_path / "blocks.png")
+    DRAW(by_block(values, changes, [lane], LABELS), tmp_path / "blocks.png")
     drawn = ET.parse(tmp_path / "blocks.svg")  # noqa: S314 - ours
     titles = [title.text for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 6
