@@ -76,7 +76,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
 
     for side, version in (("baseline", "v1.132.0"), ("candidate", "v1.133.0")):
         built = json.loads((run_dir / f"build/{side}.json").read_text())
-        assert built["cgo_enabled"] is True
+        assert built["components"][0]["cgo_enabled"] is True
         printed = subprocess.run([built["binary"], "-version"], check=True, capture_output=True, text=True).stdout
         assert f"metrics-{version}" in printed
 
@@ -88,7 +88,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link
     pictures = {path.stem for path in run_dir.glob("plots/*.svg")}
-    assert pictures >= {"change", "blocks", "distributions", "server"}
+    assert pictures >= {"change", "distributions", "server"}
     page = (run_dir / "report.html").read_text()
     assert [name for name in pictures if f'<g id="{name}-figure_1">' not in page] == []
     assert f"Report: results/{RUN}/report.md" in said
@@ -134,5 +134,5 @@ def test_make_gobench_goes_from_an_experiment_to_a_report(checkout):
         assert expected in report
     assert f"Report: results/{RUN}/report.md" in said
     assert f"Exports: results/{RUN}/exports (without those that feed alerts: a smoke run is no result)" in said
-    assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory", "blocks"}
+    assert {path.stem for path in run_dir.glob("plots/*.png")} >= {"change", "change-in-memory"}
     assert "\n**v1.133.0 against v1.132.0** (2 blocks): ? a first look" in checkout.make("comment", f"RUN={RUN}")

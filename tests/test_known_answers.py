@@ -131,7 +131,7 @@ def test_what_was_planted_is_found_and_nothing_else(checkout):
     built = json.loads((run_dir / "build/candidate.json").read_text())
     version = subprocess.run([built["binary"], "-version"], check=True, capture_output=True, text=True).stdout
     assert "-slow-5-0-g" in version
-    assert built["cgo_enabled"] is True
+    assert built["components"][0]["cgo_enabled"] is True
     assert json.loads(read[0])["t"] > max(
         b["ended"] for b in map(block, run_dir.glob("raw/*/*/block.json")) if b["kind"] != "profile"
     )
