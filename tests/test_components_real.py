@@ -126,23 +126,26 @@ def test_the_real_cluster_with_replicas(checkout):
 def test_tenants_of_the_real_cluster_take_batches_and_queries_in_turn(checkout):
     """Each of two tenants gets the same data on both sides, and all answers are the same."""
     checkout.environment |= history.rewritten()
-    fields = "workload.tenants=2 design.blocks=1 design.warmup_blocks=0 duel.seconds=0.2"
-    checkout.make("tsbs", "RUN=two", "EXPERIMENT=cluster", f"SET={fields} host.port={free_port()} {QUIET}")
-    run_dir = checkout.results("two")
+    one = yaml.safe_load((PROJECT / "experiments/cluster.yml").read_text())["variants"]["candidate"]
+    sizes = {"scale": 50, "workers": 2, "tenants": 2}
+    run_dir = make(checkout, {"baseline": one, "candidate": one}, workload=sizes)
     block = json.loads((run_dir / "raw/host1/001/block.json").read_text())
     assert all(one["compared"] == one["exchanges"] > 0 for one in block["duel"]["types"])
+    inserted = r'^vm_tenant_inserted_rows_total\{[^}]*accountID="(\d)"[^}]*\} (\d+)'
     for variant in ("baseline", "candidate"):
-        kept = (gzip.decompress(path.read_bytes()) for path in run_dir.glob(f"raw/*/*/{variant}/*metrics*.gz"))
-        inserted = r'^vm_tenant_inserted_rows_total\{[^}]*accountID="(\d)"[^}]*\} (\d+)'
-        rows = re.findall(inserted, b"\n".join(kept).decode(), re.MULTILINE)
+        rows = re.findall(inserted, own_counters(run_dir, variant), re.MULTILINE)
         assert {tenant for tenant, count in rows if int(count)} == {"0", "1"}
+
+
+def own_counters(run_dir, variant):
+    """Return what was kept of the /metrics of a variant's processes."""
+    kept = (gzip.decompress(path.read_bytes()) for path in run_dir.glob(f"raw/*/*/{variant}/*metrics*.gz"))
+    return b"\n".join(kept).decode()
 
 
 def counters(run_dir, variant):
     """Return name of a counter -> roles that have it in what was kept of their /metrics, whatever its value."""
-    kept = (gzip.decompress(path.read_bytes()) for path in run_dir.glob(f"raw/*/*/{variant}/*metrics*.gz"))
-    text = b"\n".join(kept).decode()
-    found = {}
+    text, found = own_counters(run_dir, variant), {}
     for name, counter in databases()["victoriametrics-cluster"].target.counters.items():
         found[name] = set()
         for sample in re.finditer(rf"^(?:{'|'.join(counter.names)})(\{{.*\}}) ", text, re.MULTILINE):

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -97,10 +98,12 @@ func TestHostLost(t *testing.T) {
 	spec.Row.Order = []string{"candidate", "baseline"}
 	does(spec, "candidate", "hang-query")
 	dies := apart(t, &spec, map[string][]string{"host2": {"server"}})
+	places := layout{scratch: spec.Scratch, plan: spec.Plan}
+	log := filepath.Join(places.dataDir("logs", "candidate"), "server.log")
 	go func() {
-		for { // until the first query is sent
-			if files, _ := filepath.Glob(filepath.Join(spec.Dir, "candidate", "query", "*.stdout")); len(files) > 0 {
-				dies()
+		defer dies()
+		for t.Context().Err() == nil { // until it has the first query
+			if text, _ := os.ReadFile(log); bytes.Contains(text, []byte("hanging")) {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
