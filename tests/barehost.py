@@ -321,9 +321,15 @@ class BareHost:
     def mount_small(self, directory: str, mebibytes: int) -> None:
         """Put an almost full disk there, which everybody may write to."""
         there = f"{self.state}/root{directory}"
-        enter = ["nsenter", "--target", str(self.init), "--mount"]
-        _command(*enter, "mkdir", "-p", there)
-        _command(*enter, "mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=1777", "tmpfs", there)
+        self._inside("mkdir", "-p", there)
+        self._inside("mount", "-t", "tmpfs", "-o", f"size={mebibytes}m,mode=1777", "tmpfs", there)
+
+    def unmount(self, directory: str) -> None:
+        """Take a disk away. Its own root may not."""
+        self._inside("umount", "-l", f"{self.state}/root{directory}")
+
+    def _inside(self, *words: str) -> None:
+        _command("nsenter", "--target", str(self.init), "--mount", *words)
 
     @contextlib.contextmanager
     def unplugged(self) -> Iterator[None]:

@@ -88,7 +88,7 @@ def test_make_tsbs_goes_from_an_experiment_to_a_report(checkout):
     for link in re.findall(r"\]\(([^)#:]+)\)", report):
         assert (run_dir / link).stat().st_size > 0, link
     pictures = {path.stem for path in run_dir.glob("plots/*.svg")}
-    assert pictures >= {"change", "distributions", "server"}
+    assert pictures >= {"change", "distributions"}
     page = (run_dir / "report.html").read_text()
     assert [name for name in pictures if f'<g id="{name}-figure_1">' not in page] == []
     assert f"Report: results/{RUN}/report.md" in said

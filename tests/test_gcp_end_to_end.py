@@ -184,7 +184,7 @@ def test_a_rented_fleet_of_which_google_takes_one(google, rented, tmp_path):
 
     said = log.read_text()
     assert "machine   2 x e2-standard-8 in us-central1-a" in said
-    assert "Google deletes it after 2.0 h, whatever becomes of you" in said
+    assert "Google deletes them after 2.0 h, whatever becomes of you" in said
     assert "trying again in" in said
     assert "tsduel: host2 is lost: the machine tsduel-rented-" in said
     lost = re.search(r"it has: (\d) blocks were not run \((\d) of host2\), and the report says so\n", said)
