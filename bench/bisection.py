@@ -79,13 +79,13 @@ def session(planted_at: Course) -> Iterator[tuple[posterior.Answer, bool, int]]:
     """
     true: dict[int, float] = {COMMITS: planted_at.true(COMMITS)}
     seen = {COMMITS: planted_at.blocks(FEWEST_BLOCKS, true[COMMITS])}
-    again, runs = planted_at.blocks(FEWEST_BLOCKS, 0.0), {COMMITS: 1}
-    ends = Known(seen, again, LIMIT)
+    runs = {COMMITS: 1}
+    ends = Known(seen, LIMIT)
     estimate, low, _ = ends.interval(seen[COMMITS])
     at = 0 if estimate >= LIMIT and low > 0 else None
     wanted = tuple((step, step) for step in planted_at.steps)
     while at is not None:
-        known = posterior.posterior(COMMITS, seen, again, LIMIT, runs)
+        known = posterior.posterior(COMMITS, seen, LIMIT, runs)
         answer = posterior.answer(known, ())
         yield answer, answer.steps == wanted, sum(map(len, seen.values()))
         at = posterior.following(known, (), {i: len(values) for i, values in seen.items()})

@@ -55,7 +55,7 @@ def revisions(bisection: Bisection, known: Known, belief: Posterior) -> pd.DataF
     """Return a row a revision, GOOD first, with COLUMNS; changes have the metric's sign, in percent or its unit."""
     rows = []
     for at, revision in enumerate(bisection.revisions):
-        values = known.seen.get(at, known.again if at == 0 else [])
+        values = known.seen.get(at, [])
         shown = known.shown(values) if values else [math.nan] * 3
         chance = float(belief.chance[at - 1]) if at else math.nan
         note = bisection.skipped.get(revision.ref, "")
@@ -152,7 +152,7 @@ def _builds(bisection: Bisection, known: Known, step: tuple[int, int], results: 
     """Return the paths of both builds of a step in the cache, and the command that compares them."""
     sides, role, lines = (step[0] - 1, step[1]), bisection.knobs.get("ROLE", ""), []
     for at in sides:
-        run, variant = (known.runs.get(at, [""])[0], steps.BAD) if at else (bisection.steps[0].run, "baseline")
+        run, variant = (known.runs.get(at, [""])[0], steps.SIDE) if at else (bisection.steps[0].run, "baseline")
         path = results / run / "build" / f"{variant}.json"
         parts = files.read_json(path).get("components", []) if run and path.exists() else []
         mine = [str(part["binary"]) for part in parts if role in {"", part["role"]}]

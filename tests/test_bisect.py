@@ -170,7 +170,7 @@ def test_what_is_followed():
         ({"GOOD": "git:a", "BAD": "b"}, "GOOD: 'git:a' names no revision; write git:REPO@REF"),
         ({"GOOD": "git:a@b", "BAD": "git:c@d"}, "GOOD and BAD are of different repositories"),
         ({"GOOD": "a", "BAD": "b", "TARGET": "gcp"}, "every step would rent a machine of its own"),
-        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first two duels need at least 6"),
+        ({"GOOD": "a", "BAD": "b", "BLOCKS": "2"}, "BLOCKS: the first duel needs at least 6"),
         ({"GOOD": "a", "BAD": "b", "BLOCKS": "1000"}, "experiments/bisect.yml .*: design.blocks: "),
         ({"GOOD": "a", "BAD": "b", "KIND": "x"}, "KIND: 'x' is not known"),
         ({"GOOD": "a", "BAD": "b", "METRIC": "x"}, "METRIC: 'x' is nothing that gets better or worse"),
@@ -275,12 +275,12 @@ class Search:
         words = capsys.readouterr().out.splitlines()
         return {"kind": words[0]} | dict(word.split("=", 1) for word in words[1:]) if words else {}
 
-    def show(self, run, values, again=(), verdict="shown", **row):
+    def show(self, run, values, verdict="shown", **row):
         """Leave what a comparison says of a run."""
         rows = [
-            {"candidate": name, "metric": "duel_cpu_us", "query_type": "all", "verdict": verdict, "warnings": "",
-             "differences": list(of), "native": None, "unit": "us", "baseline_median": 1, "candidate_median": 1, **row}
-            for name, of in ((steps.BAD, values), (steps.AGAIN, again))
+            {"candidate": steps.SIDE, "metric": "duel_cpu_us", "query_type": "all", "verdict": verdict, "warnings": "",
+             "differences": list(values), "native": None, "unit": "us", "baseline_median": 1, "candidate_median": 1,
+             **row}
         ]  # fmt: skip
         path = self.results / run / "stats/comparison.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -288,7 +288,7 @@ class Search:
 
 
 def test_a_search_to_its_end(search, repository, capsys):
-    """GOOD against BAD and itself, then revisions between with few blocks; a killed step is the same step again."""
+    """GOOD against BAD, then revisions between with few blocks; a killed step is the same step again."""
     shas, place = repository.shas, f"git:{repository.path}@"
     first = search.step(capsys)
     assert first["kind"] == "tsbs"
@@ -296,9 +296,9 @@ def test_a_search_to_its_end(search, repository, capsys):
     assert first["BLOCKS"] == "6"
     assert first["EXPERIMENT"] == "experiments/bisect.yml"
     assert first["SET"] == "host.port=18400 design.thresholds.duel_cpu_us=2"
-    assert first["VERSIONS"].split() == [place + shas[name] for name in ("good", "last", "good")]
+    assert first["VERSIONS"].split() == [place + shas[name] for name in ("good", "last")]
     assert search.step(capsys) == first  # killed
-    search.show("s-00", WORSE, SAME)
+    search.show("s-00", WORSE)
     second = search.step(capsys, "0")
     assert (second["RUN"], second["BLOCKS"]) == ("s-01", "2")
     assert second["VERSIONS"].split()[0] == place + shas["good"]
@@ -321,20 +321,19 @@ def test_a_search_to_its_end(search, repository, capsys):
 
 
 @pytest.mark.parametrize(
-    ("bad", "again", "sentence"),
+    ("bad", "sentence"),
     [
-        (SAME, SAME, "BAD is neither worse nor better: .* CPU of a query, lower is better, and 2 % is asked"),
-        ([-0.2, 0.1, -0.15, 0.05, -0.1, -0.1], SAME, r"whether BAD is better is open: .* -\d"),
-        ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], SAME, "BAD is not bad: .* real, but below THRESHOLD=2"),
-        ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], SAME, r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
-        (WORSE, WORSE, "differs from itself by .*: the machine, and not the revision"),
-        (WORSE[:2], SAME, "only 2 blocks of s-00 count"),
+        (SAME, "BAD is neither worse nor better: .* CPU of a query, lower is better, and 2 % is asked"),
+        ([-0.2, 0.1, -0.15, 0.05, -0.1, -0.1], r"whether BAD is better is open: .* -\d"),
+        ([0.012, 0.013, 0.011, 0.012, 0.013, 0.011], "BAD is not bad: .* real, but below THRESHOLD=2"),
+        ([0.2, -0.1, 0.15, -0.05, 0.1, 0.1], r"whether BAD is bad is open: .*\(BLOCKS=12\)"),
+        (WORSE[:2], "only 2 blocks of s-00 count"),
     ],
 )
-def test_bad_ends_are_told_before_anything_is_built_between(search, capsys, bad, again, sentence):
-    """After the first two duels, and again whenever it is asked."""
+def test_bad_ends_are_told_before_anything_is_built_between(search, capsys, bad, sentence):
+    """After the first duel, and again whenever it is asked."""
     search.step(capsys)
-    search.show("s-00", bad, again)
+    search.show("s-00", bad)
     for code in ("0", ""):
         with pytest.raises(UserError, match=sentence):
             search.step(capsys, code)
@@ -355,7 +354,7 @@ def test_a_metric_that_one_side_has_ends_the_search(search, capsys):
 def test_a_commit_that_does_not_build_is_stepped_around(search, capsys):
     """It is named in the answer; a run that ended for another reason is reported, and made again."""
     search.step(capsys)
-    search.show("s-00", WORSE, SAME)
+    search.show("s-00", WORSE)
     broken = search.step(capsys, "0")
     with pytest.raises(
         UserError, match="s-01 did not get to its end, see above; once that is mended: make bisect RUN=s"
@@ -394,10 +393,10 @@ def test_ends_that_do_not_build_are_told_by_name(search, repository, capsys, hom
 
 
 def test_neighbours_are_a_range(search, repository, capsys):
-    """BAD is the first bad revision as soon as it is bad: two duels are enough."""
+    """BAD is the first bad revision as soon as it is bad: one duel is enough."""
     search.given["BAD"] = repository.shas["one"]
     search.step(capsys)
-    search.show("s-00", WORSE, SAME)
+    search.show("s-00", WORSE)
     assert search.step(capsys, "0") == {}
     assert f"**First bad: `{repository.shas['one'][:12]}` c**, with 99.9 %" in page.main({"RUN": "s"}, search.results)
 
@@ -408,7 +407,7 @@ def test_ingestion_is_followed_in_turn(search, capsys):
     step = search.step(capsys)
     assert step["SET"] == "host.port=18400 duel.load=true design.thresholds.duel_load_typical_ms=3"
     assert search.step(capsys) == step  # the same words as before
-    search.show("s-00", WORSE, SAME, metric="duel_load_typical_ms", query_type="")
+    search.show("s-00", WORSE, metric="duel_load_typical_ms", query_type="")
     while step := search.step(capsys, "0"):
         search.show(step["RUN"], SAME[:2], metric="duel_load_typical_ms", query_type="")
     text = page.main({"RUN": "s"}, search.results)
@@ -440,7 +439,7 @@ def test_the_revisions_of_a_component_are_searched(search, capsys):
     assert begun.line().program.name == "vmagent"
     search.given["ROLE"] = "vmagent"
     assert search.step(capsys) == step
-    search.show("s-00", WORSE, SAME, metric="duel_load_cpu_us", query_type="")
+    search.show("s-00", WORSE, metric="duel_load_cpu_us", query_type="")
     while step := search.step(capsys, "0"):
         search.show(step["RUN"], SAME[:2], metric="duel_load_cpu_us", query_type="")
     build = search.results / "s-00/build"
@@ -504,7 +503,7 @@ def test_a_ratio_of_two_metrics_is_followed(search, capsys):
     """METRIC=A:B: what both have in common, as of a slow machine, is no change; each may have a type or role."""
     search.given |= {"METRIC": "cpu:duel_cpu_us/cpu-max-all-1"}
     search.step(capsys)
-    both = {"candidate": steps.BAD, "metric": "duel_cpu_us", "verdict": "shown", "warnings": "", "native": None,
+    both = {"candidate": steps.SIDE, "metric": "duel_cpu_us", "verdict": "shown", "warnings": "", "native": None,
             "unit": "us", "baseline_median": 1, "candidate_median": 1}  # fmt: skip
     rows = [
         {**both, "query_type": "all", "differences": [0.3 + value for value in WORSE]},
@@ -530,7 +529,7 @@ def test_several_steps_in_the_range_are_the_answer():
         revisions=revisions, steps=(Step(run="s-00", at=3, blocks=6),),
     )  # fmt: skip
     seen = {3: [value + 0.1 for value in SAME], 2: [0.05, 0.051, 0.05, 0.052], 1: SAME}
-    known = steps.Known(seen, SAME, LIMIT)
+    known = steps.Known(seen, LIMIT)
     belief = steps.think(of, known)
     answer = posterior.answer(belief, ())
     assert answer.steps == ((2, 2), (3, 3))

@@ -15,9 +15,9 @@ LIMIT = math.log1p(0.02)
 WORSE, SAME = [0.049, 0.051, 0.05, 0.052, 0.048, 0.05], [0.001, -0.001, 0.002, 0.0, -0.002, 0.001]
 
 
-def known(count, seen, again=SAME):
+def known(count, seen):
     """Return what is known of these revisions."""
-    return posterior.posterior(count, seen, again, LIMIT, dict.fromkeys(seen, 1))
+    return posterior.posterior(count, seen, LIMIT, dict.fromkeys(seen, 1))
 
 
 def test_two_answers_beside_each_other_are_the_answer():
@@ -56,7 +56,7 @@ def test_two_steps_are_named_together():
 def test_an_answer_between_good_and_bad_leaves_it_open_and_is_asked_again():
     """Half the change, from noisy blocks: neither side is sure, and the same revision gets more blocks."""
     noisy = [0.03 + 0.02 * x for x in (-1, 1, -0.5, 0.5, -0.8, 0.8)]
-    found = known(2, {2: noisy, 1: [0.015, 0.016]}, [0.01, -0.01, 0.02, -0.02])
+    found = known(2, {2: noisy, 1: [0.015, 0.016]})
     assert 0.1 < found.chance[0] < 0.9
     assert posterior.following(found, (), {2: 6, 1: 2}) == 1
     assert posterior.blocks_for(found, 2) > posterior.FEWEST
@@ -70,7 +70,7 @@ def test_a_wrong_answer_moves_it_by_a_bounded_factor():
 
 def test_values_that_never_vary_are_no_trouble():
     """As of allocations: no division by zero, and the answer is what was measured."""
-    found = posterior.posterior(4, {4: [0.1] * 6, 2: [0.0, 0.0]}, [0.0] * 6, math.log1p(0.01), {4: 1, 2: 1})
+    found = posterior.posterior(4, {4: [0.1] * 6, 2: [0.0, 0.0]}, math.log1p(0.01), {4: 1, 2: 1})
     assert posterior.answer(found, ()).steps[0][1] in {3, 4}
     assert np.isfinite(found.chance).all()
 

@@ -132,9 +132,7 @@ def begun(name: str, environment: Mapping[str, str]) -> Bisection:
     repo, refs = _sides(given["GOOD"], given["BAD"])
     first, listed = passed.pop("BLOCKS", str(FEWEST_BLOCKS)), passed.pop("VERSIONS", "")
     if not (first.isdigit() and int(first) >= FEWEST_BLOCKS):
-        raise UserError(
-            f"BLOCKS: the first two duels need at least {FEWEST_BLOCKS}; those of other steps are calculated"
-        )
+        raise UserError(f"BLOCKS: the first duel needs at least {FEWEST_BLOCKS}; those of other steps are calculated")
     # A plain name takes its revisions from the source of the experiment.
     plain = not repo and not given["GOOD"].startswith("module:")
     versions = shlex.join(refs if plain else [named(repo, ref) for ref in refs])

@@ -69,16 +69,14 @@ class Answer:
     chance: float
 
 
-def posterior(
-    count: int, seen: Mapping[int, Sequence[float]], again: Sequence[float], limit: float, runs: Mapping[int, int]
-) -> Posterior:
+def posterior(count: int, seen: Mapping[int, Sequence[float]], limit: float, runs: Mapping[int, int]) -> Posterior:
     """Return the posterior of `count` revisions after the good one, which are equally likely before.
 
-    `seen`: values of the blocks of each measured revision, always with the last one; `again`: values of the good one
-    against itself; `limit`: the threshold, in the same unit; `runs`: how many each measured revision's values are of.
+    `seen`: values of the blocks of each measured revision, always with the last one; `limit`: the threshold, in the
+    same unit; `runs`: how many each measured revision's values are of.
     """
     points = (0, *sorted(seen))
-    sigma, known = _spreads(again, list(seen.values()), limit)
+    sigma, known = _spreads(list(seen.values()), limit)
     middles = {at: hodges_lehmann(values) for at, values in seen.items()}
     reach = 1.5 * max(map(abs, middles.values())) + 2 * limit
     grid = np.linspace(-reach, reach, min(_MOST_LEVELS, 2 * math.ceil(4 * reach / (OFFSET * limit)) + 1))
@@ -118,14 +116,11 @@ def posterior(
     return Posterior(chance, points, cases, change, math.sqrt(float(share.sum(axis=0) @ sigma**2)), limit)
 
 
-def _spreads(again: Sequence[float], seen: list[Sequence[float]], limit: float) -> tuple[Floats, Floats]:
+def _spreads(seen: list[Sequence[float]], limit: float) -> tuple[Floats, Floats]:
     """Return possible spreads of a block, and their log likelihoods, from differences between blocks of a revision."""
     sigma = np.geomspace(limit / 50, limit * 5, _SPREADS)
     known = np.zeros(_SPREADS)
-    if again:
-        error = sigma / math.sqrt(len(again))
-        known -= 0.5 * (hodges_lehmann(again) / error) ** 2 + np.log(error)
-    for values in (again, *seen):
+    for values in seen:
         left = sum((value - hodges_lehmann(values)) ** 2 for value in values)
         known -= max(0, len(values) - 1) * np.log(sigma) + left / (2 * sigma**2)
     return sigma, known

@@ -25,8 +25,8 @@ from tsduel.core.wording import number_of
 from tsduel.stats.estimate import hodges_lehmann, percent
 from tsduel.stats.power import FEWEST_BLOCKS
 
-BAD, AGAIN = "candidate", "candidate-2"
-"""Variants of the first step: BAD, and GOOD once more. In other steps the revision is `candidate`."""
+SIDE = "candidate"
+"""The revision of a step, which is compared with GOOD; in the first step it is BAD."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,10 @@ class Known:
     """The results of all steps: values of blocks by revision, as log ratios or, if `native`, in `unit`.
 
     `sign` times a value is the metric's own change; above zero is as BAD is, which is `better` or worse than GOOD.
-    `again`: values of GOOD against itself. `runs`: names of the runs by revision.
+    `runs`: names of the runs by revision.
     """
 
     seen: dict[int, list[float]]
-    again: list[float]
     limit: float
     native: bool = False
     unit: str = ""
@@ -53,7 +52,7 @@ class Known:
 
     def spread(self) -> tuple[float, int]:
         """Return the standard deviation of a block, pooled over all duels, and its degrees of freedom."""
-        rows = [row for row in (self.again, *self.seen.values()) if len(row) > 1]
+        rows = [row for row in self.seen.values() if len(row) > 1]
         freedom = sum(len(row) - 1 for row in rows)
         left = sum((value - hodges_lehmann(row)) ** 2 for row in rows for value in row)
         return math.sqrt(left / freedom) if freedom else math.nan, freedom
@@ -108,8 +107,7 @@ def main(environment: Mapping[str, str], results: Path) -> None:
             bisection = bisection.model_copy(update={"steps": (*bisection.steps, step)})
     bisection.write(directory)
     _say(bisection, known, step)
-    more = (step.at, 0) if step == bisection.steps[0] else (step.at,)
-    arguments = bisection.environment(*more, blocks=step.blocks)
+    arguments = bisection.environment(step.at, blocks=step.blocks)
     words = [arguments.pop("KIND"), f"RUN={step.run}", *(f"{name}={value}" for name, value in arguments.items())]
     sys.stdout.write("\n".join(words) + "\n")
 
@@ -129,7 +127,7 @@ def _settled(bisection: Bisection, results: Path, code: str) -> Bisection:
         return bisection
     row, why, first, failed = None, "", len(bisection.steps) == 1, code not in {"", "0"}
     if ended := _compared(results, step).exists():
-        row = what.row(files.read_json(_compared(results, step)), BAD)
+        row = what.row(files.read_json(_compared(results, step)), SIDE)
         why = _without_figure(what, row)
     elif failed:
         if first and (log := _unbuilt(results / step.run, "baseline")):
@@ -168,11 +166,11 @@ def _failed(run_dir: Path) -> str:
     """Say how the candidate made a run end early; empty where the reason is something else."""
     if not (run_dir / Plan.FILE).exists():
         return ""
-    if log := _unbuilt(run_dir, BAD):
+    if log := _unbuilt(run_dir, SIDE):
         return f"it does not build: see {log}"
     run = rundir.open_run(run_dir)
-    own = [failure.message for block in run.blocks for failure in block.failures if failure.variant == BAD]
-    others = any(failure.variant != BAD for block in run.blocks for failure in block.failures)
+    own = [failure.message for block in run.blocks for failure in block.failures if failure.variant == SIDE]
+    others = any(failure.variant != SIDE for block in run.blocks for failure in block.failures)
     return own[0] if own and not others else ""
 
 
@@ -187,18 +185,17 @@ def _unbuilt(run_dir: Path, variant: str) -> str:
 def read(bisection: Bisection, results: Path) -> Known | None:
     """Return the results of the steps; None before the first has ended."""
     seen, runs = dict[int, list[float]](), dict[int, list[str]]()
-    again, ends, sign = list[float](), dict[str, Any](), 1
+    ends, sign = dict[str, Any](), 1
     for number, step in enumerate(bisection.steps):
         if _ref(bisection, step) in bisection.skipped or not _compared(results, step).exists():
             continue
         document, what = files.read_json(_compared(results, step)), bisection.followed
-        row = what.row(document, BAD)
+        row = what.row(document, SIDE)
         if row is None or not row["differences"]:
             continue
         if number == 0:
             ends = row
             sign = -1 if hodges_lehmann(row["differences"]) < 0 else 1
-            again = [sign * value for value in (what.row(document, AGAIN) or {}).get("differences", [])]
         seen.setdefault(step.at, []).extend(sign * value for value in row["differences"])
         runs.setdefault(step.at, []).append(step.run)
     if bisection.last not in seen:
@@ -206,7 +203,7 @@ def read(bisection: Bisection, results: Path) -> Known | None:
     native = ends["native"] is not None
     limit = ends["native"]["limit"] if native else math.log1p(bisection.followed.threshold_pct / 100)
     better = (sign > 0) == bisection.followed.higher_is_better
-    return Known(seen, again, limit, native, ends["unit"], runs, sign, better)
+    return Known(seen, limit, native, ends["unit"], runs, sign, better)
 
 
 def refuse_ends(bisection: Bisection, known: Known) -> None:
@@ -216,13 +213,6 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
     if len(values) < FEWEST_BLOCKS // 2:
         raise UserError(f"only {number_of(len(values), 'block')} of {run} count, too few to begin with: see its report")
     at, low, _ = known.interval(values)
-    if known.again:
-        same, below, above = known.interval(known.again)
-        if abs(same) >= known.limit / 2 and not below <= 0 <= above:
-            raise UserError(
-                f"{good} differs from itself by {known.said(known.again)} in {what.name}: the machine, and not the "
-                f"revision, is what is seen; see {run} and docs/operating.md"
-            )
     seen = f"{bad} against {good} is {known.said(values)} in {what.name}, {what.direction}"
     if low > 0 and at < known.limit:
         raise UserError(f"BAD is not bad: {seen}: real, but below THRESHOLD={what.threshold_pct:g}; give a lower one")
@@ -241,7 +231,7 @@ def refuse_ends(bisection: Bisection, known: Known) -> None:
 def think(bisection: Bisection, known: Known) -> Posterior:
     """Return the posterior over the revisions after GOOD."""
     runs = {at: max(1, len(known.runs.get(at, []))) for at in known.seen}
-    return posterior.posterior(bisection.last, known.seen, known.again, known.limit, runs)
+    return posterior.posterior(bisection.last, known.seen, known.limit, runs)
 
 
 def _following(bisection: Bisection, known: Known | None) -> Step | None:
@@ -274,7 +264,7 @@ def _say(bisection: Bisection, known: Known | None, step: Step) -> None:
     lines = [f"bisect    {bisection.name}: go on with make bisect RUN={bisection.name} (after an interruption)"]
     if known is None:
         between = number_of(bisection.last - 1, "revision")
-        lines += [f"          {between} between; first GOOD against BAD and against itself, {blocks}"]
+        lines += [f"          {between} between; first GOOD against BAD, {blocks}"]
     else:
         best = posterior.answer(think(bisection, known), bisection.left_out)
         labels = " and ".join(bisection.revisions[last].label for _, last in best.steps)
