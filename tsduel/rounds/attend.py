@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import lent
-from tsduel.places.gcp import presence
+from tsduel.places import lent, presence
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, State, note_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -21,6 +20,8 @@ KILLED = 128
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
+# So many hosts in place of lost ones may each be lost before a block is finished.
+MOST_REPLACED = 3
 
 
 @dataclass(eq=False)
@@ -38,6 +39,7 @@ class Attendant:
     leaving: threading.Event = field(default_factory=threading.Event)
     heard: float = 0.0
     started: bool = False
+    replaced: list[int] = field(default_factory=list)  # finished blocks here whenever another host took the place
 
     def attend(self) -> int:
         """Start or find the run, follow it to its end, bring everything home; return its exit code."""
@@ -48,7 +50,8 @@ class Attendant:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
                 if gone := presence.why_gone(self.link.run_dir, self.link.name):
-                    raise UserError(gone) from None
+                    self._replace(gone)
+                    continue
                 if not self.heard:
                     raise
                 if self.heard != before:
@@ -64,6 +67,14 @@ class Attendant:
                 )
                 self._pause(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _replace(self, gone: str) -> None:
+        """Go on with another host in place of one that is gone, or raise why not."""
+        here = len(list(self.link.raw.glob("*/block.json")))
+        if self.replaced.count(here) >= MOST_REPLACED:
+            raise UserError(f"{gone}; {MOST_REPLACED} others were lost as well before they had finished a block")
+        self.replaced.append(here)
+        self.link, self.started = presence.replaced(self.link, gone), False
 
     def _pause(self, seconds: float = 0.0) -> None:
         if self.leaving.wait(seconds):

@@ -1,7 +1,9 @@
-"""One machine behind SSH: options, commands, and sentences for ssh's errors.
+"""One machine behind SSH, or reached in another way: options, commands, and sentences for ssh's errors.
 
 A host is an object of ``hosts`` in host/outputs.json. ``user``, ``port``, ``config_file`` and ``key_file`` are None if
-ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules.
+ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules. ``through``: arguments
+of our Python for a program that takes ssh's place; what it is told is a command, and 255 is its exit code, too, for no
+connection.
 """
 
 import hashlib
@@ -10,6 +12,7 @@ import re
 import shlex
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +49,13 @@ class Host:
     config_file: str | None = None
     key_file: str | None = None
     known_hosts_file: str | None = None
+    through: tuple[str, ...] = ()
 
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
-        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # of JSON
+        fields = {name: host.get(name) for name in cls.__dataclass_fields__} | {"through": (*host.get("through", ()),)}
+        return cls(**fields)  # type: ignore[arg-type]  # of JSON
 
     @property
     def name(self) -> str:
@@ -95,6 +100,8 @@ class Host:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a command there, with each word quoted."""
+        if self.through:
+            return [sys.executable, *self.through, *words]
         return ["ssh", "-T", *self.options(), *self.destination(), shlex.join(words)]
 
     def interactive(self, line: str) -> list[str]:
@@ -121,6 +128,8 @@ class Host:
     def failure(self, output: str) -> UserError:
         """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""
         reason = last_line(output).removeprefix("ssh: ").rstrip(".")
+        if self.through:
+            return NoConnectionError(f"{self.name} cannot be reached ({reason})")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
         if match := re.search(r"Permissions \S+ for '(.+)' are too open", output):
             key = shlex.quote(match[1])

@@ -107,9 +107,10 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 def _build_s(plan: Plan, cache: Path) -> int:
     """Return roughly the seconds to build the programs that the cache lacks."""
     keys = {part.build_key for variant in plan.variants for part in variant.components}
-    missing = sum(not (plan.is_local and (cache / "variants" / key).is_dir()) for key in keys)
+    here = plan.builds_here
+    missing = sum(not (here and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))
-    return VARIANT_S * missing + sum(s for name, s in others if not (plan.is_local and any(cache.glob(f"{name}/*/"))))
+    return VARIANT_S * missing + sum(s for name, s in others if not (here and any(cache.glob(f"{name}/*/"))))
 
 
 def _disk(plan: Plan, cache: Path) -> str:
