@@ -51,7 +51,9 @@ KNOBS: Mapping[str, Knob] = {
     "THRESHOLD": Knob(_B, "for bisect and history: from how many percent on it is bad (default: the metric's own)"),
     "KIND": Knob(_B, "for bisect and history without a file: gobench"),
     "VIEW": Knob("view", "plain: lines in place of a screen; verbose: a line for each phase too"),
-    "TARGET": Knob(_P, "local (this machine), ssh (another one, which gets missing packages), gcp (a rented one) or k8s (a pod)"),
+    "TARGET": Knob(
+        _P, "local (this machine), ssh (another one, which gets missing packages), gcp (a rented one) or k8s (a pod)"
+    ),
     "SSH_HOST": Knob(_P, "with TARGET=ssh, the machine: user@host[:port]; several with commas share the blocks"),
     "SPARE_HOSTS": Knob(_P, "machines that take over from one that is lost; with TARGET=gcp, how many of each type"),
     "SSH_CONFIG": Knob(_P, "with TARGET=ssh, an ssh_config file in place of your own"),

@@ -21,7 +21,9 @@ def replaced(link: Link, why: str) -> Link:
     if not link.host.through:
         raise UserError(why)
     if Link.lent(link.run_dir):
-        raise UserError(f"{why}; what is finished is kept. To go on with another: make {link.kind} RUN={link.run_dir.name}")
+        raise UserError(
+            f"{why}; what is finished is kept. To go on with another: make {link.kind} RUN={link.run_dir.name}"
+        )
     pods.renew(link.run_dir, link.name, why)
     bring.main(link.run_dir, [link.name])
     return Link.all(link.run_dir)[link.name]

@@ -36,7 +36,10 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
             # Also if a host was lost and no spare host took over: the run ends with the blocks that it has.
             note_home(run_dir / FETCHED)
     else:
-        print(f"{place.kind}: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}", file=sys.stderr)
+        print(
+            f"{place.kind}: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}",
+            file=sys.stderr,
+        )
     return code
 
 

@@ -48,7 +48,11 @@ def prepare(run_dir: Path, cache: Path) -> None:
             taken.update(_directories(record))
         brought = [path for directory in sorted(taken) for path in sorted(directory.iterdir()) if path.is_file()]
         for path in [*brought, *sorted((run_dir / "host" / "data").glob("*/*"))]:
-            inside = "workload" / path.relative_to(run_dir / "host" / "data") if path not in brought else path.relative_to(home)
+            inside = (
+                "workload" / path.relative_to(run_dir / "host" / "data")
+                if path not in brought
+                else path.relative_to(home)
+            )
             with path.open("rb") as content:
                 _add(archive, f"cache/{inside}", path.stat().st_size, content)
 

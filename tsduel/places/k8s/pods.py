@@ -79,7 +79,9 @@ def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
     """Have a Job of this host whose pod is not over, and the policy that belongs to it; return the Job's uid."""
     path = f"{JOBS}/{place.job(name)}"
     job = cluster.find(path)
-    if job and (_is_over(job) or (pods := _pods(cluster, place, name, job["metadata"]["uid"])) and all(map(over, pods))):
+    if job and (
+        _is_over(job) or (pods := _pods(cluster, place, name, job["metadata"]["uid"])) and all(map(over, pods))
+    ):
         cluster.delete(path)
         _await_gone(cluster, place, name)
         job = None
@@ -119,7 +121,7 @@ def over(pod: Mapping[str, Any]) -> str:
     if "PreemptionByScheduler" in causes:
         return f"the pod {name} was preempted on {node} by a pod of a higher priority"
     if "DeadlineExceeded" in reasons:
-        return f"the pod {name} has reached its deadline: a longer life is SET=\"k8s.lifetime_h=...\" of a new run"
+        return f'the pod {name} has reached its deadline: a longer life is SET="k8s.lifetime_h=..." of a new run'
     if status.get("phase") in {"Failed", "Succeeded"}:
         return f"the pod {name} on {node} has ended ({', '.join(filter(None, map(str, reasons - {None}))) or 'killed'})"
     if "deletionTimestamp" in metadata:
