@@ -150,6 +150,20 @@ func CPULimit() float64 {
 	return limit
 }
 
+// Throttled counts, over the control groups that this process is in, the periods of a limit of CPU time, and those at
+// whose limit the kernel held processes back; 0 without a limit.
+func Throttled() (periods, throttled int64) {
+	for _, at := range ownGroups("cpu") {
+		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
+			f := Fields(Text(dir, "cpu.stat"), " ")
+			all, _ := strconv.ParseInt(f["nr_periods"], 10, 64)
+			held, _ := strconv.ParseInt(f["nr_throttled"], 10, 64)
+			periods, throttled = max(periods, all), throttled+held
+		}
+	}
+	return periods, throttled
+}
+
 // start starts a command in a group of its own; nil if it has none, and is in g if there is a g.
 func (g *Group) start(cmd *exec.Cmd) (own *Group, err error) {
 	if g == nil {
