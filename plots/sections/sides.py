@@ -84,7 +84,8 @@ def _short(value: str) -> str:
 def machine(source: Source) -> list[list[str]]:
     """Return names and values of the machine, the data and the tools, except those that were not recorded."""
     host, run = source.run.host, source.run
-    machines = dict.fromkeys(run.plan.machine_of(name) for name in run.machines) or [run.plan.host.machine]
+    named = (run.node_of(name) or run.plan.machine_of(name) for name in run.machines)
+    machines = dict.fromkeys(named) or [run.plan.host.machine]
     models = dict.fromkeys(str(facts.get("cpu_model") or "") for facts in run.machines.values())
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pins = [(role, pin.get(role)) for role in ("server", "client") if pin.get("server")]

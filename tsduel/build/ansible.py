@@ -31,16 +31,14 @@ def main(run_dir: Path) -> int:
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
+    links, chosen = dict[str, Link](), list[str]()
     if plan.is_local:
         lock.refuse_if_taken(run_dir, plan.kind)
     else:
         links = Link.all(run_dir)
         if not (chosen := _chosen(links)):
             return 0
-        lent.take_back(run_dir)
-        for name, link in Link.lent(run_dir).items():
-            lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
-            chosen.append(name)
+        chosen += _taken_back(run_dir, plan)
     if plan.builds_here and built.is_whole(run_dir, plan):
         _say("everything is built already")
         return 0 if plan.is_local else _bring(run_dir, chosen)
@@ -58,9 +56,18 @@ def main(run_dir: Path) -> int:
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = children.call(command, take=bar.take)
-    if plan.builds_here:
-        return code if code or plan.is_local else _bring(run_dir, chosen)
-    return _gather(run_dir, plan, links, chosen, code)
+    if plan.is_local or (plan.builds_here and code):
+        return code
+    return _bring(run_dir, chosen) if plan.builds_here else _gather(run_dir, plan, links, chosen, code)
+
+
+def _taken_back(run_dir: Path, plan: Plan) -> list[str]:
+    """Return the lent hosts, which wait for no driver any more."""
+    lent.take_back(run_dir)
+    lent_hosts = Link.lent(run_dir)
+    for link in lent_hosts.values():
+        lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
+    return list(lent_hosts)
 
 
 def _bring(run_dir: Path, chosen: list[str]) -> int:

@@ -40,17 +40,8 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
         )
     if kind not in KINDS:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; {allowed(kind, KINDS)}")
-    # GCP_PROJECT, SSH_FROM, KUBE_CONTEXT, NAMESPACE and IMAGE may always be in the user's environment.
-    for name in ("NODE_SELECTOR", "STORAGE_CLASS"):
-        if given[name] and kind != "k8s":
-            raise UserError(f"{name} is for pods; add TARGET=k8s, or leave {name} away")
-    if kind == "k8s" and given["SPARE_HOSTS"]:
-        raise UserError("SPARE_HOSTS: a pod that is lost gets another one in its place; leave SPARE_HOSTS away")
+    _refuse_of_other_places(given, kind)
     if kind != "ssh":
-        for name in SSH_KNOBS:
-            # For rented machines SPARE_HOSTS is a number.
-            if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
-                raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
         return {"gcp": gcp.asked, "k8s": k8s.asked}[kind](given) if kind != "local" else {"kind": "local"}
     if not given["SSH_HOST"]:
         raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
@@ -64,6 +55,19 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
         seen.add(machine)
         hosts[f"host{number}"] = host
     return {"kind": kind, "config_file": _config_file(given["SSH_CONFIG"]), "hosts": hosts}
+
+
+def _refuse_of_other_places(given: Mapping[str, str], kind: str) -> None:
+    # GCP_PROJECT, SSH_FROM, KUBE_CONTEXT, NAMESPACE and IMAGE may always be in the user's environment.
+    for name in ("NODE_SELECTOR", "STORAGE_CLASS"):
+        if given[name] and kind != "k8s":
+            raise UserError(f"{name} is for pods; add TARGET=k8s, or leave {name} away")
+    if kind == "k8s" and given["SPARE_HOSTS"]:
+        raise UserError("SPARE_HOSTS: a pod that is lost gets another one in its place; leave SPARE_HOSTS away")
+    for name in SSH_KNOBS if kind != "ssh" else ():
+        # For rented machines SPARE_HOSTS is a number.
+        if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
+            raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
 
 
 def _host(knob: str, text: str, directory: str) -> dict[str, Any]:

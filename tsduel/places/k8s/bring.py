@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
@@ -23,7 +23,10 @@ SEND_S = 1800.0
 # As a user who is not root, tar gives all to that user. The number of CPUs comes last.
 UNPACK = 'umask 077; mkdir -p "$0/cache" "$1" && tar -xpzf - -C "$1" && nproc'
 # What a pod has written itself is newer than what came home.
-RESTORE = 'umask 077; test -e "$1/raw" || { mkdir "$1/raw.partial" && tar -xzf - -C "$1/raw.partial" && mv "$1/raw.partial" "$1/raw"; }'
+RESTORE = (
+    'umask 077; test -e "$1/raw" || '
+    '{ mkdir "$1/raw.partial" && tar -xzf - -C "$1/raw.partial" && mv "$1/raw.partial" "$1/raw"; }'
+)
 
 
 def prepare(run_dir: Path, cache: Path) -> None:
@@ -47,14 +50,12 @@ def prepare(run_dir: Path, cache: Path) -> None:
             _add(archive, f"runs/{plan.run}/build/{path.name}", len(text), io.BytesIO(text))
             taken.update(_directories(record))
         brought = [path for directory in sorted(taken) for path in sorted(directory.iterdir()) if path.is_file()]
-        for path in [*brought, *sorted((run_dir / "host" / "data").glob("*/*"))]:
-            inside = (
-                "workload" / path.relative_to(run_dir / "host" / "data")
-                if path not in brought
-                else path.relative_to(home)
-            )
+        data = run_dir / "host" / "data"
+        inside = {path: path.relative_to(home) for path in brought}
+        inside |= {path: "workload" / path.relative_to(data) for path in sorted(data.glob("*/*"))}
+        for path, name in inside.items():
             with path.open("rb") as content:
-                _add(archive, f"cache/{inside}", path.stat().st_size, content)
+                _add(archive, f"cache/{name}", path.stat().st_size, content)
 
 
 def _directories(record: dict[str, object]) -> Iterator[Path]:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,15 @@ from tsduel.core.errors import UserError
 
 TIMEOUT_S = (10, 60)
 RULES = "docs/kubernetes-rbac.yml"
+# What the rules there allow: API group, resource, verbs.
+RIGHTS = (
+    ("batch", "jobs", ("create", "get", "list", "delete")),
+    ("", "pods", ("get", "list")),
+    ("", "pods/exec", ("create", "get")),
+    ("networking.k8s.io", "networkpolicies", ("create", "get", "list")),
+    ("", "persistentvolumeclaims", ("list",)),
+    ("", "events", ("list",)),
+)
 # What the API server says of a verb that a user has no right to.
 NO_RIGHT = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT = 401, 403, 404, 409
@@ -32,6 +42,15 @@ class ApiError(UserError):
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.status = code
+
+
+def cluster_of(asked: Mapping[str, Any]) -> "Cluster":
+    """Return the cluster and namespace that the knobs name, by tsduel.places.k8s.place.asked."""
+    spaces, current = contexts()
+    context = asked["context"] or current
+    if context not in spaces:
+        raise UserError(f"KUBE_CONTEXT: there is no context {context!r}; there are: {', '.join(spaces) or 'none'}")
+    return Cluster(context, asked["namespace"] or spaces[context])
 
 
 def contexts() -> tuple[dict[str, str], str]:
@@ -78,7 +97,7 @@ class Cluster:
         )
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
-        """Send a request below the namespace ({} in ``path``), and return the answer; an ApiError says what is wrong."""
+        """Send a request, {} in ``path`` being the namespace; return the answer. An ApiError says what is wrong."""
         signed = self.signed(method, path.format(self.namespace), list(query.items()), body)
         try:
             answer = self.api.call_api(*signed, _request_timeout=TIMEOUT_S)
@@ -124,8 +143,14 @@ class Cluster:
         items.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
         return [" ".join(str(event.get("message", "")).split()) for event in items]
 
-    def may(self, verb: str, group: str, resource: str) -> bool:
-        """Return whether we have a right in the namespace; ``resource`` like pods/exec."""
+    def lacking(self) -> Iterator[str]:
+        """Yield the rights that we need and do not have, as `create jobs.batch`."""
+        for group, resource, verbs in RIGHTS:
+            for verb in verbs:
+                if not self._may(verb, group, resource):
+                    yield f"{verb} {'.'.join(filter(None, (resource, group)))}"
+
+    def _may(self, verb: str, group: str, resource: str) -> bool:
         name, _, part = resource.partition("/")
         wanted = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
         review = {
@@ -142,8 +167,8 @@ class Cluster:
         if right := NO_RIGHT.search(text):
             resource = ".".join(filter(None, (right["resource"], right["group"])))
             return (
-                f"{where}: you may not {right['verb']} {resource} in the namespace {self.namespace}: ask who administers "
-                f"it for the role in {RULES}"
+                f"{where}: you may not {right['verb']} {resource} in the namespace {self.namespace}: ask who "
+                f"administers it for the role in {RULES}"
             )
         if status == _UNAUTHORIZED:
             return f"{where}: your credentials are not accepted (a token that has expired?): log in again, then go on"
@@ -161,8 +186,6 @@ class Cluster:
 
 def _message(text: str) -> str:
     """Return the message of a Status, else the text."""
-    try:
+    with suppress(ValueError, AttributeError):
         text = json.loads(text).get("message", text)
-    except (ValueError, AttributeError):
-        pass
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""What is made in the cluster for each host of a run: a Job with one pod, and for a topology a policy of its network."""
+"""What is made in the cluster for each host of a run: a Job with one pod, and in a topology a network policy."""
 
 import platform
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tsduel.core.place import K8sPlace
 
 NAME, HOST, OURS = "tsduel/run", "tsduel/host", {"app.kubernetes.io/name": "tsduel"}
-USER = 64000
+USER, TMP = 64000, "/tmp"  # noqa: S108 - the pod's own
 # A finished Job, and with it all that it owns, is deleted by the cluster after this time, whatever becomes of us.
 KEPT_S = 600
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -107,12 +107,12 @@ def _container(place: K8sPlace) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
         "env": [
-            {"name": "HOME", "value": "/tmp"},
+            {"name": "HOME", "value": TMP},
             # /run is read-only.
             {"name": "TSDUEL_LOCK", "value": f"{place.directory}/tsduel.lock"},
             {"name": "TSDUEL_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         ],
-        "volumeMounts": [{"name": "data", "mountPath": place.directory}, {"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "data", "mountPath": place.directory}, {"name": "tmp", "mountPath": TMP}],
     }
 
 

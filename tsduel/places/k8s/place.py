@@ -1,4 +1,4 @@
-"""The knobs about pods: the cluster, its nodes, the number of pods, their image and their disk. No library is needed."""
+"""The knobs about pods: cluster, nodes, number, image and disk. No library is needed."""
 
 import re
 from collections.abc import Mapping

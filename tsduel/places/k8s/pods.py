@@ -79,9 +79,8 @@ def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
     """Have a Job of this host whose pod is not over, and the policy that belongs to it; return the Job's uid."""
     path = f"{JOBS}/{place.job(name)}"
     job = cluster.find(path)
-    if job and (
-        _is_over(job) or (pods := _pods(cluster, place, name, job["metadata"]["uid"])) and all(map(over, pods))
-    ):
+    pods = _pods(cluster, place, name, job["metadata"]["uid"]) if job else []
+    if job and (_is_over(job) or (pods and all(map(over, pods)))):
         cluster.delete(path)
         _await_gone(cluster, place, name)
         job = None
@@ -110,18 +109,16 @@ def over(pod: Mapping[str, Any]) -> str:
     states = [each.get("state", {}).get("terminated") or {} for each in status.get("containerStatuses", [])]
     reasons = {state.get("reason") for state in states} | {status.get("reason")}
     causes = {each.get("reason") for each in status.get("conditions", []) if each["type"] == "DisruptionTarget"}
-    if "OOMKilled" in reasons:
-        return (
-            f"the pod {name} was killed for its memory (OOMKilled): give it more with "
-            'SET="k8s.memory_gb=8", or take a smaller workload.scale'
-        )
-    if "Evicted" in reasons:
-        text = " ".join(str(status.get("message", "")).split())
-        return f"the pod {name} was evicted from {node} ({text}): the node lacks memory or disk"
-    if "PreemptionByScheduler" in causes:
-        return f"the pod {name} was preempted on {node} by a pod of a higher priority"
-    if "DeadlineExceeded" in reasons:
-        return f'the pod {name} has reached its deadline: a longer life is SET="k8s.lifetime_h=..." of a new run'
+    text = " ".join(str(status.get("message", "")).split())
+    known = {
+        "OOMKilled": 'was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8", or take a '
+        "smaller workload.scale",
+        "Evicted": f"was evicted from {node} ({text}): the node lacks memory or disk",
+        "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
+        "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
+    }
+    if why := next((why for reason, why in known.items() if reason in reasons | causes), ""):
+        return f"the pod {name} {why}"
     if status.get("phase") in {"Failed", "Succeeded"}:
         return f"the pod {name} on {node} has ended ({', '.join(filter(None, map(str, reasons - {None}))) or 'killed'})"
     if "deletionTimestamp" in metadata:
@@ -170,18 +167,18 @@ def _why_waiting(cluster: Cluster, place: K8sPlace, name: str, pod: Mapping[str,
             return ""
     for each in status.get("conditions", []):
         if each["type"] == "PodScheduled" and each["status"] == "False":
-            return _why_no_node(cluster, place, name, pod, " ".join(str(each.get("message", "")).split()))
+            return _why_no_node(cluster, place, pod, " ".join(str(each.get("message", "")).split()))
     return f"its pod is started on {pod['spec'].get('nodeName', 'a node')}"
 
 
-def _why_no_node(cluster: Cluster, place: K8sPlace, name: str, pod: Mapping[str, Any], text: str) -> str:
+def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text: str) -> str:
     if place.storage_class and ("PersistentVolumeClaim" in text or "persistent volumes" in text or "claim" in text):
         claim = f"{pod['metadata']['name']}-data"
         last = (cluster.events(claim) or [""])[-1]
         return (
             f"its claim of {place.disk_gb} GB from STORAGE_CLASS={place.storage_class} stays pending "
-            f"({last or text}): `kubectl get storageclass` shows the classes; without STORAGE_CLASS= the node's disk is "
-            "taken"
+            f"({last or text}): `kubectl get storageclass` shows the classes; without STORAGE_CLASS= it is the node's "
+            "disk"
         )
     remedy = "give another NODE_SELECTOR="
     if "Insufficient cpu" in text:
@@ -200,7 +197,7 @@ def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why_gone(run_dir: Path, name: str = "") -> str:
-    """Return a sentence if the pod of a host is gone, or without a name if all are; "" if the cluster does not answer."""
+    """Return a sentence if the pod of a host is gone, or without a name if all are; "" if nobody knows."""
     place, known = rundir.open_run(run_dir).plan.place, hosts.known(run_dir)
     if not isinstance(place, K8sPlace):
         return ""

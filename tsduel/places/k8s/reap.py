@@ -5,18 +5,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tsduel.core.errors import UserError
-from tsduel.places import place
-from tsduel.places.k8s import cluster, manifests, pods
+from tsduel.places.k8s import cluster, manifests, place, pods
 
 
 def main() -> int:
     """List, and with YES=1 delete; the exit code is 1 while some of it is left."""
-    asked, (spaces, current) = place.asked(os.environ), cluster.contexts()
-    context = asked["context"] or current
-    if context not in spaces:
-        raise UserError(f"KUBE_CONTEXT: there is no context {context!r}; there are: {', '.join(spaces) or 'none'}")
-    here = cluster.Cluster(context, asked["namespace"] or spaces[context])
+    here = cluster.cluster_of(place.asked(os.environ))
     agreed, left = os.environ.get("YES", "").strip() == "1", 0
     for run, reason in overdue(here, datetime.now(UTC)).items():
         parts = pods.remains(here, manifests.OURS | {manifests.NAME: run})
@@ -26,9 +20,10 @@ def main() -> int:
             parts = pods.await_none(here, run)
         left += bool(parts)
     if not left:
-        print(f"nothing of tsduel's is left over in {here.namespace} of {context}")
+        print(f"nothing of tsduel's is left over in {here.namespace} of {here.context}")
     elif not agreed:
-        print(f"to delete all of this: make reap TARGET=k8s KUBE_CONTEXT={context} NAMESPACE={here.namespace} YES=1")
+        words = f"KUBE_CONTEXT={here.context} NAMESPACE={here.namespace}"
+        print(f"to delete all of this: make reap TARGET=k8s {words} YES=1")
     return 1 if left else 0
 
 
