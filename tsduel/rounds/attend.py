@@ -61,8 +61,10 @@ class Attendant:
                         f"{error}\nno answer for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
                         f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"
                     ) from None
+                # Of ssh, why is of no use before the patience ends; of a cluster it may be a login.
+                why = f" ({str(error).splitlines()[0]})" if self.link.host.through else ""
                 self.view.say(
-                    f"tsduel: no connection to {self.link.host.name}; the run goes on there; "
+                    f"tsduel: no connection to {self.link.host.name}{why}; the run goes on there; "
                     f"trying again in {pause:.0f} s"
                 )
                 self._pause(pause)

@@ -129,7 +129,7 @@ class Host:
         """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""
         reason = last_line(output).removeprefix("ssh: ").rstrip(".")
         if self.through:
-            return NoConnectionError(f"{self.name} cannot be reached ({reason})")
+            return NoConnectionError(f"{self.name} cannot be reached: {reason}")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
         if match := re.search(r"Permissions \S+ for '(.+)' are too open", output):
             key = shlex.quote(match[1])
