@@ -131,7 +131,8 @@ def test_ten_kills_lose_and_repeat_nothing(here, checkout):
             code = process.wait()
         remember(seen, run_dir)
         assert "Traceback" not in log.read_text(), log.read_text()
-        if code == 0:
+        # A driver that is killed ends its host's part: the others' blocks are a result, too.
+        if code == 0 and "blocks were not run" not in log.read_text():
             break
     run = open_run(run_dir)
     assert len(kills) == KILLS, kills

@@ -71,7 +71,8 @@ def asked(tmp_path):
     def ask(**changes):
         parts = {
             "hosts": {"host1": {}}, "context": "tsduel-test", "namespace": SPACE, "node_selector": {},
-            "storage_class": "", "image": "debian:12-slim", "directory": "/tsduel", "name": f"tsduel-{abs(hash(tmp_path))}",
+            "storage_class": "", "image": "debian:12-slim", "directory": "/tsduel",
+            "name": f"tsduel-{abs(hash(tmp_path))}",
             "cpus": 1, "memory_gb": 1, "disk_gb": 2, "wait_s": 8, "estimate_s": 60, "lifetime_s": 7200,
         }  # fmt: skip
         place = K8sPlace.model_validate(parts | changes)

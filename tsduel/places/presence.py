@@ -6,6 +6,7 @@ from tsduel.core.errors import UserError
 from tsduel.places.gcp import presence as gcp
 from tsduel.places.k8s import bring, pods
 from tsduel.places.ssh.link import Link
+from tsduel.places.ssh.ssh import NoConnectionError
 
 
 def why_gone(run_dir: Path, name: str = "") -> str:
@@ -14,7 +15,7 @@ def why_gone(run_dir: Path, name: str = "") -> str:
 
 
 def replaced(link: Link, why: str) -> Link:
-    """Return the link to another host in place of one that is gone, with its finished blocks; a UserError if none is.
+    """Return the link to another host in place of one that is gone; a UserError if there is none.
 
     Only a pod is replaced. In a topology its address is known to the others: then the run has to begin again.
     """
@@ -24,6 +25,16 @@ def replaced(link: Link, why: str) -> Link:
         raise UserError(
             f"{why}; what is finished is kept. To go on with another: make {link.kind} RUN={link.run_dir.name}"
         )
-    pods.renew(link.run_dir, link.name, why)
-    bring.main(link.run_dir, [link.name])
+    try:
+        pods.renew(link.run_dir, link.name, why)
+    except pods.ApiError as error:
+        if error.passes:
+            raise NoConnectionError(str(error)) from None
+        raise
     return Link.all(link.run_dir)[link.name]
+
+
+def equip(link: Link) -> None:
+    """Bring to a pod what it lacks, if it has taken another's place."""
+    if link.host.through and link.host.run("test", "-x", link.agent).returncode:
+        bring.main(link.run_dir, [link.name])

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tsduel.core.codes import INTERRUPTED
@@ -49,9 +50,10 @@ class Attendant:
             try:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
-                if gone := presence.why_gone(self.link.run_dir, self.link.name):
-                    self._replace(gone)
-                    continue
+                with suppress(NoConnectionError):  # a cluster may not answer either
+                    if gone := presence.why_gone(self.link.run_dir, self.link.name):
+                        self._replace(gone)
+                        continue
                 if not self.heard:
                     raise
                 if self.heard != before:
@@ -75,8 +77,8 @@ class Attendant:
         here = len(list(self.link.raw.glob("*/block.json")))
         if self.replaced.count(here) >= MOST_REPLACED:
             raise UserError(f"{gone}; {MOST_REPLACED} others were lost as well before they had finished a block")
-        self.replaced.append(here)
         self.link, self.started = presence.replaced(self.link, gone), False
+        self.replaced.append(here)
 
     def _pause(self, seconds: float = 0.0) -> None:
         if self.leaving.wait(seconds):
@@ -93,6 +95,7 @@ class Attendant:
                     f"the run on {self.link.host.name} ended unexpectedly (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
+            presence.equip(self.link)
             lent.lend(self.link.run_dir)
             state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")

@@ -32,7 +32,8 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
             give_back.main(run_dir, place)
         else:
             pods.give_back(run_dir, place)
-        if code == 0 and not forced:
+        # Other pods may still run what is missing.
+        if code == 0 and not forced and place.kind == "gcp":
             # Also if a host was lost and no spare host took over: the run ends with the blocks that it has.
             note_home(run_dir / FETCHED)
     else:

@@ -43,6 +43,11 @@ class ApiError(UserError):
         super().__init__(text)
         self.status = code
 
+    @property
+    def passes(self) -> bool:
+        """Whether it may be another answer later: the server was not reached, is at its limit, or wants a login."""
+        return self.status in {0, _UNAUTHORIZED, 429} or self.status >= 500  # noqa: PLR2004 - HTTP's numbers
+
 
 def cluster_of(asked: Mapping[str, Any]) -> "Cluster":
     """Return the cluster and namespace that the knobs name, by tsduel.places.k8s.place.asked."""

@@ -6,6 +6,7 @@ is read whole first: the protocol of older API servers cannot tell a command tha
 
 import json
 import os
+import signal
 import stat
 import sys
 import time
@@ -118,6 +119,7 @@ def _exit_code(status: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         code = main(*sys.argv[1:])
     except (UserError, OSError, websocket.WebSocketException) as error:
