@@ -5,6 +5,7 @@ from pathlib import Path
 from tsduel.core.errors import UserError
 from tsduel.places.gcp import presence as gcp
 from tsduel.places.k8s import bring, pods
+from tsduel.places.k8s.cluster import ApiError
 from tsduel.places.ssh.link import Link
 from tsduel.places.ssh.ssh import NoConnectionError
 
@@ -27,7 +28,7 @@ def replaced(link: Link, why: str) -> Link:
         )
     try:
         pods.renew(link.run_dir, link.name, why)
-    except pods.ApiError as error:
+    except ApiError as error:
         if error.passes:
             raise NoConnectionError(str(error)) from None
         raise

@@ -53,9 +53,9 @@ def prepare(run_dir: Path, cache: Path) -> None:
         data = run_dir / "host" / "data"
         inside = {path: path.relative_to(home) for path in brought}
         inside |= {path: "workload" / path.relative_to(data) for path in sorted(data.glob("*/*"))}
-        for path, name in inside.items():
+        for path, below in inside.items():
             with path.open("rb") as content:
-                _add(archive, f"cache/{name}", path.stat().st_size, content)
+                _add(archive, f"cache/{below}", path.stat().st_size, content)
 
 
 def _directories(record: dict[str, object]) -> Iterator[Path]:

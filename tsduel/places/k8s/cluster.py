@@ -92,14 +92,15 @@ class Cluster:
         settings.retries = urllib3.Retry(total=0)
         return client.ApiClient(settings)
 
-    def signed(self, method: str, path: str, query: list[tuple[str, str]], body: Any = None) -> tuple[Any, ...]:
+    def signed(
+        self, method: str, path: str, query: list[tuple[str, str]], body: Any = None
+    ) -> tuple[Any, Any, Any, Any]:
         """Return method, URL, headers and body of a request, with the user's credentials."""
         kind = {"Accept": "application/json", "Content-Type": "application/json"}
-        return tuple(
-            self.api.param_serialize(
-                method, path, query_params=query, header_params=kind, body=body, auth_settings=["BearerToken"]
-            )
+        made = self.api.param_serialize(
+            method, path, query_params=query, header_params=kind, body=body, auth_settings=["BearerToken"]
         )
+        return made[0], made[1], made[2], made[3]
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
         """Send a request, {} in ``path`` being the namespace; return the answer. An ApiError says what is wrong."""
