@@ -35,7 +35,7 @@ def here():
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory, here):
     """Return a checkout for somebody who has a kubeconfig."""
-    made = Checkout(tmp_path_factory.mktemp("pods") / "tsduel")
+    made = Checkout(tmp_path_factory.mktemp("pods") / "tsduel", ansible=False)
     for name in ("EXPERIMENT", "RUN", *knobs.NAMES):
         made.environment.pop(name, None)
     made.environment["KUBECONFIG"] = str(here.kubeconfig)

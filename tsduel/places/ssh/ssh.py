@@ -55,7 +55,7 @@ class Host:
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
         fields = {name: host.get(name) for name in cls.__dataclass_fields__} | {"through": (*host.get("through", ()),)}
-        return cls(**fields)  # type: ignore[arg-type]  # of JSON
+        return cls(**fields)
 
     @property
     def name(self) -> str:
