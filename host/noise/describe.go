@@ -37,7 +37,8 @@ func Describe(dir string) (*record.Facts, error) {
 	hugepage, _, _ = strings.Cut(hugepage, "]") // always [madvise] never
 	f := &record.Facts{
 		// In a pod the kernel has the pod's name.
-		Hostname: cmp.Or(os.Getenv("TSDUEL_NODE"), unix.ByteSliceToString(name.Nodename[:])), Kernel: unix.ByteSliceToString(name.Release[:]),
+		Hostname:     cmp.Or(os.Getenv("TSDUEL_NODE"), unix.ByteSliceToString(name.Nodename[:])),
+		Kernel:       unix.ByteSliceToString(name.Release[:]),
 		Architecture: unix.ByteSliceToString(name.Machine[:]),
 		OS:           strings.Trim(proc.Fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
 		CPUModel:     cpuModel(cpuinfo), CPUs: len(proc.Allowed()),

@@ -193,7 +193,14 @@ def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text
 def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
     name, address = pod["metadata"]["name"], pod["status"].get("podIP", "")
     through = ["-m", "tsduel.places.k8s.inside", place.context, place.namespace, name]
-    return {"address": name, "private": address, "node": pod["spec"]["nodeName"], "through": through}
+    login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
+    return {
+        "address": name,
+        "private": address,
+        "node": pod["spec"]["nodeName"],
+        "through": through,
+        "login": [*login, "sh", "-c"],
+    }
 
 
 def why_gone(run_dir: Path, name: str = "") -> str:

@@ -3,7 +3,7 @@
 A host is an object of ``hosts`` in host/outputs.json. ``user``, ``port``, ``config_file`` and ``key_file`` are None if
 ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules. ``through``: arguments
 of our Python for a program that takes ssh's place; what it is told is a command, and 255 is its exit code, too, for no
-connection.
+connection. ``login``: the words before a line of shell for a login by hand there.
 """
 
 import hashlib
@@ -50,12 +50,13 @@ class Host:
     key_file: str | None = None
     known_hosts_file: str | None = None
     through: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
 
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
-        fields = {name: host.get(name) for name in cls.__dataclass_fields__} | {"through": (*host.get("through", ()),)}
-        return cls(**fields)
+        several = {name: (*host.get(name, ()),) for name in ("through", "login")}
+        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__} | several)
 
     @property
     def name(self) -> str:
@@ -106,6 +107,8 @@ class Host:
 
     def interactive(self, line: str) -> list[str]:
         """Return the command line for a login by hand: it may ask, and runs a line of shell in a terminal."""
+        if self.login:
+            return [*self.login, line]
         plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options()]
         return ["ssh", "-t", *plain, *self.destination(), line]
 
