@@ -130,7 +130,11 @@ def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str) -> dict[str, A
     """Wait until the pod of a host's Job runs; a UserError says why it does not."""
     deadline, said = time.monotonic() + place.wait_s, ""
     while True:
-        pods = [pod for pod in _pods(cluster, place, name, job) if not over(pod)]
+        pods = _pods(cluster, place, name, job)
+        if why := next(filter(None, map(over, pods)), ""):
+            raise UserError(f"k8s: {name}: {why}")
+        if not pods:
+            job = _have(cluster, place, name)  # it may be one whose pod was lost a moment ago
         why = _why_waiting(cluster, place, name, pods[0]) if pods else _why_no_pod(cluster, place, name)
         if pods and not why:
             return _outputs(place, pods[0])
