@@ -83,6 +83,7 @@ def test_one_pod_runs_all_and_is_given_back(here, checkout):
     run = open_run(checkout.results("one"))
     assert run.node_of("host1") in {"node-1", "node-2"}
     assert run.node_of("host1") in (checkout.results("one") / "report.md").read_text()
+    assert "not seen from the pod" in (checkout.results("one") / "report.md").read_text()
     assert run.host["cpus"] == 1
     assert run.host["cpu_limit"] == 1
     phases = [json.loads(text)["noise"] for text in blocks(run.path).values()]

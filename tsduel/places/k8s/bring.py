@@ -95,8 +95,8 @@ def _bring(run_dir: Path, name: str) -> None:
         _send(host, RESTORE, there["run_dir"], _of_home(run_dir, name))
     if cpus.strip().isdecimal() and int(cpus) > place.cpus:
         say(
-            f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it runs "
-            "on any that are free, and a time limit holds it to its share"
+            f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
+            "runs on any that are free, and a time limit holds it to its share"
         )
 
 
