@@ -49,7 +49,7 @@ def prepare(run_dir: Path, cache: Path) -> None:
                 (run_dir / "host" / name / "build" / path.name).write_bytes(text)
             _add(archive, f"runs/{plan.run}/build/{path.name}", len(text), io.BytesIO(text))
             taken.update(_directories(record))
-        brought = [path for directory in sorted(taken) for path in sorted(directory.iterdir()) if path.is_file()]
+        brought = [path for directory in sorted(taken) for path in sorted(directory.rglob("*")) if path.is_file()]
         data = run_dir / "host" / "data"
         inside = {path: path.relative_to(home) for path in brought}
         inside |= {path: "workload" / path.relative_to(data) for path in sorted(data.glob("*/*"))}

@@ -131,13 +131,14 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"
     which = "the server" if servers == 1 else f"{servers} servers"
     line = f"memory    about {amount(servers * each)} for {which} ({how})"
-    total = memory_here() if plan.is_local else None
+    of_pod = plan.place.memory_gb << 30 if plan.place.kind == "k8s" else None
+    total = memory_here() if plan.is_local else of_pod
     if total is None or servers * each <= total:
         return [line]
-    remedy = "take a smaller workload.scale"
+    remedy = "take a smaller workload.scale" + (', or SET="k8s.memory_gb=..."' if of_pod else "")
     if servers > 1 and each <= total and not plan.loads_in_turn:
         remedy = 'SET="duel.enabled=false" has them alone, one after the other'
-    return [f"{line}; that is TOO LITTLE: this machine has {amount(total)}: {remedy}"]
+    return [f"{line}; that is TOO LITTLE: {'a pod' if of_pod else 'this machine'} has {amount(total)}: {remedy}"]
 
 
 def memory_here() -> int | None:
