@@ -281,7 +281,10 @@ class TestBring:
         (run_dir / "build/baseline.json").write_text(json.dumps(record))
         bring.prepare(run_dir, cache)
         with tarfile.open(run_dir / bring.PROGRAMS) as archive:
-            assert {"cache/variants/0123/binary", "cache/variants/0123/build.json"} < set(archive.getnames())
+            names = archive.getnames()
+        assert {"cache/variants/0123/binary", "cache/variants/0123/build.json"} < set(names)
+        # A pod that has it has all.
+        assert names[-1] == "runs/r/brought"
         there = json.loads((run_dir / "host/host1/build/baseline.json").read_text())
         assert there["components"][0]["binary"] == "/tsduel/cache/variants/0123/binary"
         assert directories.on_host(plan, "host1")["cache_dir"] == "/tsduel/cache"

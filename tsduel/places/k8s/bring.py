@@ -19,13 +19,15 @@ from tsduel.places.ssh import pack
 from tsduel.places.ssh.ssh import NO_CONNECTION, Host
 
 PROJECT, PROGRAMS = "host/project.tar.gz", "host/programs.tar.gz"
+# Comes last.
+BROUGHT = "brought"
 SEND_S = 1800.0
 # As a user who is not root, tar gives all to that user. The number of CPUs comes last.
 UNPACK = 'umask 077; mkdir -p "$0/cache" "$1" && tar -xpzf - -C "$1" && nproc'
 # What a pod has written itself is newer than what came home.
 RESTORE = (
     'umask 077; test -e "$1/raw" || '
-    '{ mkdir "$1/raw.partial" && tar -xzf - -C "$1/raw.partial" && mv "$1/raw.partial" "$1/raw"; }'
+    '{ rm -rf "$1/raw.partial" && mkdir "$1/raw.partial" && tar -xzf - -C "$1/raw.partial" && mv "$1/raw.partial" "$1/raw"; }'
 )
 
 
@@ -56,6 +58,7 @@ def prepare(run_dir: Path, cache: Path) -> None:
         for path, below in inside.items():
             with path.open("rb") as content:
                 _add(archive, f"cache/{below}", path.stat().st_size, content)
+        _add(archive, f"runs/{plan.run}/{BROUGHT}", 0, io.BytesIO())
 
 
 def _directories(record: dict[str, object]) -> Iterator[Path]:
