@@ -26,8 +26,8 @@ SEND_S = 1800.0
 UNPACK = 'umask 077; mkdir -p "$0/cache" "$1" && tar -xpzf - -C "$1" && nproc'
 # What a pod has written itself is newer than what came home.
 RESTORE = (
-    'umask 077; test -e "$1/raw" || '
-    '{ rm -rf "$1/raw.partial" && mkdir "$1/raw.partial" && tar -xzf - -C "$1/raw.partial" && mv "$1/raw.partial" "$1/raw"; }'
+    'umask 077; cd "$1" && { test -e raw || '
+    "{ rm -rf raw.partial && mkdir raw.partial && tar -xzf - -C raw.partial && mv raw.partial raw; }; }"
 )
 
 
@@ -92,10 +92,11 @@ def _bring(run_dir: Path, name: str) -> None:
     known = hosts.known(run_dir)[name]
     host = Host.from_outputs(known)
     _send(host, UNPACK, there["run_dir"], (run_dir / PROJECT).open("rb"))
-    cpus = _send(host, UNPACK, place.directory, (run_dir / PROGRAMS).open("rb"))
     if blocks := list((run_dir / "raw" / name).glob("[0-9]*[0-9]/block.json")):
         say(f"{name}: brings {len(blocks)} finished blocks to {host.name}")
         _send(host, RESTORE, there["run_dir"], _of_home(run_dir, name))
+    # Last, since it has the mark of a pod that has all.
+    cpus = _send(host, UNPACK, place.directory, (run_dir / PROGRAMS).open("rb"))
     if cpus.strip().isdecimal() and int(cpus) > place.cpus:
         say(
             f"{name}: {known['node']} gives its pod no CPUs of its own (its kubelet has no static CPU manager): it "
