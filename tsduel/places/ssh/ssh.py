@@ -55,8 +55,8 @@ class Host:
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
-        several = {name: (*host.get(name, ()),) for name in ("through", "login")}
-        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__} | several)
+        fields: dict[str, Any] = {name: host.get(name) for name in cls.__dataclass_fields__}
+        return cls(**fields | {name: (*host.get(name, ()),) for name in ("through", "login")})
 
     @property
     def name(self) -> str:
