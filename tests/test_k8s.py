@@ -18,7 +18,7 @@ from tsduel.core.plan import Estimate
 from tsduel.places import directories, hosts, place, presence
 from tsduel.places.k8s import bring, cluster, inside, manifests, offer, pods, reap
 from tsduel.places.k8s.settings import K8s
-from tsduel.places.ssh.ssh import Host, NoConnectionError
+from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
 from tsduel.plan import topology
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -260,6 +260,7 @@ class TestRefusals:
         )  # fmt: skip
         assert done.returncode == 255, done.stderr
         assert isinstance(host.failure(done.stderr), NoConnectionError)
+        assert isinstance(host.failure("refused: k8s: here: log in again"), RefusedError)
         assert "Traceback" not in done.stderr
         assert host.command("a", "b c")[0] == sys.executable
 

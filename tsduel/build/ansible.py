@@ -101,6 +101,9 @@ def _chosen(links: Mapping[str, Link]) -> list[str]:
         try:
             chosen += [name] * answer.result()
         except (NoConnectionError, RefusedError) as error:
+            if links[name].host.through and isinstance(error, NoConnectionError):
+                chosen.append(name)  # a pod that may be back by then
+                continue
             if len(links) == 1:
                 raise
             # The stage before refused to begin without this host, so it was lost since then.

@@ -38,4 +38,4 @@ def replaced(link: Link, why: str) -> Link:
 def equip(link: Link) -> None:
     """Bring to a pod what it lacks, if it has taken another's place."""
     if link.host.through and link.host.run("test", "-e", f"{link.there}/{bring.BROUGHT}").returncode:
-        bring.main(link.run_dir, [link.name])
+        bring.one(link.run_dir, link.name)

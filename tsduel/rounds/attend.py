@@ -21,6 +21,7 @@ KILLED = 128
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
+STARTING_S = 60.0
 # So many hosts in place of lost ones may each be lost before a block is finished.
 MOST_REPLACED = 3
 
@@ -44,7 +45,7 @@ class Attendant:
 
     def attend(self) -> int:
         """Start or find the run, follow it to its end, bring everything home; return its exit code."""
-        pause = 1.0
+        pause, begun = 1.0, time.monotonic()
         while True:
             before = self.heard
             try:
@@ -54,11 +55,13 @@ class Attendant:
                     if gone := presence.why_gone(self.link.run_dir, self.link.name):
                         self._replace(gone)
                         continue
-                if not self.heard:
+                # A kubelet that has just been started again knows its pods a moment later.
+                patient = self.link.host.through and isinstance(error, NoConnectionError)
+                if not self.heard and not (patient and time.monotonic() - begun < STARTING_S):
                     raise
                 if self.heard != before:
                     pause = 1.0
-                if time.monotonic() - self.heard > self.patience_s:
+                if time.monotonic() - (self.heard or begun) > self.patience_s:
                     raise UserError(
                         f"{error}\nno answer for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
                         f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"

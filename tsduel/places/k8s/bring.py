@@ -16,7 +16,7 @@ from tsduel.core.place import K8sPlace
 from tsduel.places import directories, hosts
 from tsduel.places.k8s.pods import say
 from tsduel.places.ssh import pack
-from tsduel.places.ssh.ssh import NO_CONNECTION, Host
+from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 
 PROJECT, PROGRAMS = "host/project.tar.gz", "host/programs.tar.gz"
 # Comes last.
@@ -80,12 +80,18 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> 
 
 
 def main(run_dir: Path, names: Iterable[str]) -> None:
-    """Bring everything to these hosts, all at once."""
+    """Bring everything to these hosts, all at once. One that is lost meanwhile is equipped when its blocks begin."""
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda name: _bring(run_dir, name), names))
+        brought = {name: pool.submit(one, run_dir, name) for name in names}
+    for name, done in brought.items():
+        try:
+            done.result()
+        except NoConnectionError as error:
+            say(f"{name}: {error}; it is tried again when its blocks begin")
 
 
-def _bring(run_dir: Path, name: str) -> None:
+def one(run_dir: Path, name: str) -> None:
+    """Bring everything to a host."""
     run = rundir.open_run(run_dir)
     place, there = run.plan.place, directories.on_host(run.plan, name)
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy

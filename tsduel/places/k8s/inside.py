@@ -19,8 +19,9 @@ from kubernetes.stream import ws_client
 
 from tsduel.core.errors import UserError
 from tsduel.places.k8s.cluster import PODS, Cluster
+from tsduel.places.ssh.ssh import NO_CONNECTION, REFUSED
 
-NO_CONNECTION = 255
+NO_USE = (401, 403)
 STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 CHUNK = 1 << 16
 CONNECT_S = 20.0
@@ -56,7 +57,8 @@ def _refusal(cluster: Cluster, reason: str) -> str:
     body = rest.rpartition("-+-+- ")[2]
     with suppress(ValueError, SyntaxError):
         body = json.loads(body.removeprefix("b'").removesuffix("'").encode().decode("unicode_escape"))["message"]
-    return cluster.refusal(int(status) if status.isdecimal() else 0, body or reason)
+    code = int(status) if status.isdecimal() else 0
+    return (REFUSED if code in NO_USE else "") + cluster.refusal(code, body or reason)
 
 
 def _input() -> tuple[IO[bytes], int]:

@@ -29,6 +29,8 @@ ALIVE_S = 5
 ALIVE_COUNT = 3
 PERSIST_S = 60
 COMMAND_S = 120.0
+# What takes ssh's place says so first if trying again does not help.
+REFUSED = "refused: "
 
 
 class NoConnectionError(UserError):
@@ -132,7 +134,8 @@ class Host:
         """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""
         reason = last_line(output).removeprefix("ssh: ").rstrip(".")
         if self.through:
-            return NoConnectionError(f"{self.name} cannot be reached: {reason}")
+            kind = RefusedError if reason.startswith(REFUSED) else NoConnectionError
+            return kind(f"{self.name} cannot be reached: {reason.removeprefix(REFUSED)}")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
         if match := re.search(r"Permissions \S+ for '(.+)' are too open", output):
             key = shlex.quote(match[1])
