@@ -150,18 +150,21 @@ func CPULimit() float64 {
 	return limit
 }
 
-// Throttled counts, over the control groups that this process is in, the periods of a limit of CPU time, and those at
-// whose limit the kernel held processes back; 0 without a limit.
-func Throttled() (periods, throttled int64) {
+// Throttled returns how often and for how long limits of CPU time have held back the processes of the control groups
+// that this one is in; 0 without a limit.
+func Throttled() (count int64, held time.Duration) {
 	for _, at := range ownGroups("cpu") {
 		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
 			f := Fields(Text(dir, "cpu.stat"), " ")
-			all, _ := strconv.ParseInt(f["nr_periods"], 10, 64)
-			held, _ := strconv.ParseInt(f["nr_throttled"], 10, 64)
-			periods, throttled = max(periods, all), throttled+held
+			number := func(name string) int64 {
+				n, _ := strconv.ParseInt(f[name], 10, 64)
+				return n
+			}
+			count += number("nr_throttled")
+			held += time.Duration(number("throttled_time")) + time.Duration(number("throttled_usec"))*time.Microsecond
 		}
 	}
-	return periods, throttled
+	return count, held
 }
 
 // start starts a command in a group of its own; nil if it has none, and is in g if there is a g.

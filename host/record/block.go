@@ -388,7 +388,7 @@ type Noise struct {
 	SwapPages       int64              `json:"swap_pages"`
 	TemperatureC    *float64           `json:"temperature_c"`
 	PressureS       map[string]float64 `json:"pressure_s"` // cpu, io, memory: how long some process waited for it
-	// Under a limit of CPU time: the periods in which something of ours ran, and those at whose limit it had to wait.
-	Periods   int64 `json:"periods"`
-	Throttled int64 `json:"throttled"`
+	// How often, and for how long, a limit of CPU time held our processes back.
+	Throttled  int64   `json:"throttled"`
+	ThrottledS float64 `json:"throttled_s"`
 }
