@@ -169,6 +169,27 @@ def kill(here, process, kind, chance):
     return bool(drivers)
 
 
+def test_status_stop_destroy_and_on(here, checkout):
+    """What is typed while blocks run finds the pod; after all was deleted, the run goes on in another one."""
+    log = checkout.path / "stopped.log"
+    with checkout.making(log, *WORDS, "RUN=stopped", "BLOCKS=4") as process:
+        wait_until(lambda: "block 1 ok" in log.read_text(), "no block")
+        assert "running; " in checkout.make("status", "RUN=stopped")
+        assert "stopped finishes block" in checkout.make("stop", "RUN=stopped")
+        process.wait()
+    before = blocks(checkout.results("stopped"))
+    assert 1 < len(before) < 4
+    assert len(pods(here)) == 1, "it is kept to go on with"
+    assert "nothing of tsduel-stopped-" in checkout.make("destroy", "RUN=stopped")
+    assert left(here) == []
+    said = checkout.make(*WORDS, "RUN=stopped", "BLOCKS=4")
+    assert f"brings {len(before)} finished blocks to" in said
+    after = blocks(checkout.results("stopped"))
+    assert len(after) == 4
+    assert after.items() > before.items()
+    assert left(here) == []
+
+
 def test_a_token_that_expires_is_a_sentence_and_the_run_goes_on(here, checkout, tmp_path):
     """The pod works on; with a new login the same command comes back to it."""
     here.kubectl("create", "serviceaccount", "me", "--namespace", SPACE)
