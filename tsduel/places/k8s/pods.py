@@ -54,14 +54,30 @@ def on_failure(run_dir: Path, place: K8sPlace, environment: Mapping[str, str]) -
 
 
 def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
-    """Return ``hosts`` of host/outputs.json for pods that run; pods that the run has already stay."""
+    """Return ``hosts`` of host/outputs.json for pods that run; pods that the run has already stay.
+
+    A run that goes on does so without a pod that cannot be had again, unless its pods make a block together.
+    """
     cluster, known = cluster_of(place), hosts.known(run_dir)
     # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
     hosts.write(run_dir, kind="k8s", hosts=known, provisioned=True)
-    jobs = {name: _have(cluster, place, name) for name in place.hosts}
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        waits = {name: pool.submit(_wait, cluster, place, name, job) for name, job in jobs.items()}
-    return {name: wait.result() for name, wait in waits.items()}
+    made, refused = dict[str, dict[str, Any]](), dict[str, UserError]()
+    with ThreadPoolExecutor(len(place.hosts)) as pool:
+        waits = {name: pool.submit(_provided, cluster, place, name) for name in place.hosts}
+    for name, wait in waits.items():
+        try:
+            made[name] = wait.result()
+        except UserError as error:
+            refused[name] = error
+    if refused and (not known or not made or place.ports_between):
+        raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
+    for name, error in refused.items():
+        say(f"{error}; the others go on without {name}")
+    return known | made
+
+
+def _provided(cluster: Cluster, place: K8sPlace, name: str) -> dict[str, Any]:
+    return _wait(cluster, place, name, _have(cluster, place, name))
 
 
 def renew(run_dir: Path, name: str, why: str) -> None:
@@ -70,7 +86,7 @@ def renew(run_dir: Path, name: str, why: str) -> None:
     assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
     say(f"{name}: {why}; another pod takes its place")
     cluster = cluster_of(place)
-    made = _wait(cluster, place, name, _have(cluster, place, name))
+    made = _provided(cluster, place, name)
     with _renewing:  # each host has a thread that attends it
         hosts.write(run_dir, kind="k8s", hosts=hosts.known(run_dir) | {name: made}, provisioned=True)
 
