@@ -71,8 +71,8 @@ def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
             refused[name] = error
     if refused and (not known or not made or place.ports_between):
         raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
-    for name, error in refused.items():
-        say(f"{error}; the others go on without {name}")
+    for name, why in refused.items():
+        say(f"{why}; the others go on without {name}")
     return known | made
 
 
