@@ -21,7 +21,6 @@ from tsduel.places.ssh.ssh import NO_CONNECTION, Host, NoConnectionError
 PROJECT, PROGRAMS = "host/project.tar.gz", "host/programs.tar.gz"
 # Comes last.
 BROUGHT = "brought"
-SEND_S = 1800.0
 # As a user who is not root, tar gives all to that user. The number of CPUs comes last.
 UNPACK = 'umask 077; mkdir -p "$0/cache" "$1" && tar -xpzf - -C "$1" && nproc'
 # What a pod has written itself is newer than what came home.
@@ -126,7 +125,7 @@ def _send(host: Host, script: str, into: str, archive: IO[bytes]) -> str:
     with archive:
         done = subprocess.run(
             host.command("sh", "-c", script, root, into), stdin=archive, capture_output=True, text=True,
-            errors="replace", timeout=SEND_S, check=False,
+            errors="replace", check=False,
         )  # fmt: skip
     if done.returncode == NO_CONNECTION:
         raise host.failure(done.stderr)

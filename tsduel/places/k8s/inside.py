@@ -28,7 +28,11 @@ CONNECT_S = 20.0
 # Without an answer to several pings the connection is broken.
 PING_S, SILENCE_S = 5.0, 20.0
 # A shell, so that a missing program is its exit code 127 and no error of the kubelet.
-PLAIN, FED = ("sh", "-c", 'exec "$@"', "sh"), ("sh", "-c", 'head -c "$0" | "$@"')
+PLAIN = ("sh", "-c", 'exec "$@"', "sh")
+# What a command leaves of its input is read all the same: else the kubelet waits for ever, and says no exit code.
+FED = ("sh", "-c", 'head -c "$0" | { "$@"; code=$?; cat >/dev/null; exit $code; }')
+# A command that has had all its input is done, or says something, within this time.
+DONE_S = 300.0
 
 
 def main(context: str, namespace: str, pod: str, *words: str) -> int:
@@ -78,19 +82,21 @@ def _input() -> tuple[IO[bytes], int]:
 
 def _carry(socket: Any, feed: IO[bytes], left: int) -> int:
     """Carry bytes there and back until the command ends; return its exit code."""
+    fed = left > 0
     socket.settimeout(SILENCE_S)
     with suppress(OSError, websocket.WebSocketException):  # a command may end before it has read all
         while left and (chunk := feed.read(min(CHUNK, left))):
             socket.send_binary(bytes([STDIN]) + chunk)
             left -= len(chunk)
-    heard = time.monotonic()
+    heard = sent = time.monotonic()
     socket.settimeout(PING_S)
     while True:
         try:
             opcode, frame = socket.recv_data_frame(control_frame=True)
         except websocket.WebSocketTimeoutException:
-            if time.monotonic() - heard > SILENCE_S:
-                raise UserError(f"no answer for {SILENCE_S:.0f} s") from None
+            now = time.monotonic()
+            if now - heard > SILENCE_S or (fed and now - sent > DONE_S):
+                raise UserError(f"no answer for {now - min(heard, sent):.0f} s") from None
             socket.ping()
             continue
         heard = time.monotonic()
