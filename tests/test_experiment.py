@@ -86,7 +86,10 @@ def test_pins_are_cpus_of_servers_and_client():
 @pytest.mark.parametrize(
     ("key", "allowed"),
     [
-        ("blocks", "capacity, design, duel, gcp, host, hosts, kind, matrix, mixed, name, noise, parameters, profile"),
+        (
+            "blocks",
+            "capacity, design, duel, gcp, host, hosts, k8s, kind, matrix, mixed, name, noise, parameters, profile",
+        ),
         ("matrices", "capacity, design, duel, gcp, host"),
         ("design.block", "blocks, judged, load, max_failed_blocks, reload, seed, spare_blocks"),
         ("workload.hosts", "batch_size, churn, data_kind, end, file, interval, scale"),

@@ -304,7 +304,7 @@ class TestFleet:
             ({"TARGET": ""}, {"matrix": {"gcp.machine": ["a-1", "b-1"]}}, "matrix: gcp.machine: machines are swept by"),
             ({"HOSTS": "2"}, APART, "a fleet of such groups is not possible yet: leave HOSTS and SPARE_HOSTS out"),
             ({}, APART | {"matrix": {"gcp.machine": ["e2-standard-8"]}}, "yet: leave matrix.gcp.machine out"),
-            ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp; of your own: "),
+            ({"TARGET": "", "HOSTS": "2"}, {}, "HOSTS: so many machines are rented with TARGET=gcp, or pods made"),
         ],
     )
     def test_what_is_refused(self, planned, knobs, parts, sentence):

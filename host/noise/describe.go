@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,7 +36,9 @@ func Describe(dir string) (*record.Facts, error) {
 	_, hugepage, _ := strings.Cut(proc.Text(proc.SysRoot(), "kernel/mm/transparent_hugepage/enabled"), "[")
 	hugepage, _, _ = strings.Cut(hugepage, "]") // always [madvise] never
 	f := &record.Facts{
-		Hostname: unix.ByteSliceToString(name.Nodename[:]), Kernel: unix.ByteSliceToString(name.Release[:]),
+		// In a pod the kernel has the pod's name.
+		Hostname:     cmp.Or(os.Getenv("TSDUEL_NODE"), unix.ByteSliceToString(name.Nodename[:])),
+		Kernel:       unix.ByteSliceToString(name.Release[:]),
 		Architecture: unix.ByteSliceToString(name.Machine[:]),
 		OS:           strings.Trim(proc.Fields(proc.Text("/etc/os-release"), "=")["PRETTY_NAME"], `"`),
 		CPUModel:     cpuModel(cpuinfo), CPUs: len(proc.Allowed()),

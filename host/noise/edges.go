@@ -28,6 +28,8 @@ type Edge struct {
 	switches, swapped   float64
 	pressure            map[string]float64
 	temperature         *float64
+	throttled           int64
+	held                time.Duration
 }
 
 // Watch records in a block what the machine does from now on, until end is called.
@@ -60,6 +62,7 @@ func take(used *ours) Edge {
 		e.busy, e.steal, e.iowait = cpu.User+cpu.Nice+cpu.System, cpu.Steal, cpu.Iowait
 	}
 	e.swapped = VMStat("pswpin") + VMStat("pswpout")
+	e.throttled, e.held = proc.Throttled()
 	for _, resource := range []string{"cpu", "io", "memory"} {
 		// A kernel may have the file, and refuse to read it (psi=0).
 		if psi, err := fs.PSIStatsForResource(resource); err == nil && psi.Some != nil {
@@ -100,7 +103,8 @@ func Between(from, to Edge) *record.Noise {
 		BusyS: round(to.busy - from.busy), StealS: round(to.steal - from.steal), IowaitS: round(to.iowait - from.iowait),
 		KernelS: new(round(kernel)), ContextSwitches: int64(to.switches - from.switches),
 		SwapPages: int64(to.swapped - from.swapped), TemperatureC: hotter(from.temperature, to.temperature),
-		PressureS: map[string]float64{},
+		PressureS: map[string]float64{}, Throttled: to.throttled - from.throttled,
+		ThrottledS: round((to.held - from.held).Seconds()),
 	}
 	if from.ours != nil && to.ours != nil {
 		server, own := (to.ours.server - from.ours.server).Seconds(), (to.ours.own - from.ours.own).Seconds()

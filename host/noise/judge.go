@@ -175,6 +175,7 @@ func addNoise(sum, n *record.Noise) {
 	sum.StealS += n.StealS
 	sum.IowaitS += n.IowaitS
 	sum.ContextSwitches += n.ContextSwitches
+	sum.ThrottledS += n.ThrottledS
 	if sum.ForeignS != nil && n.ForeignS != nil {
 		*sum.ForeignS += *n.ForeignS
 	} else {
@@ -215,6 +216,10 @@ func (j *judge) phases(host string) {
 			share := n.PressureS[resource] / n.Seconds * 100
 			j.add(p, "pressure_"+resource+"_pct", share, "%", nil, flags[resource],
 				"somebody waited for %s during %s %% of %s", resource, short(share), where)
+		}
+		if throttled := n.ThrottledS / n.Seconds * 100; throttled > 0 {
+			j.add(p, "throttled_pct", throttled, "%", j.ThrottledPct, nil,
+				"a limit of CPU time held us back for %s %% of %s", short(throttled), where)
 		}
 		j.add(p, "iowait_pct", n.IowaitS/percent, "%", nil, nil, "")
 		j.add(p, "context_switches", float64(n.ContextSwitches)/n.Seconds, "1/s", nil, nil, "")

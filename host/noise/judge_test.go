@@ -10,7 +10,7 @@ import (
 
 func limits() *record.Limits {
 	return &record.Limits{StealPct: new(5.0), ForeignCPUPct: new(5.0), CanaryPct: new(10.0), ClockStepS: new(0.2),
-		StealFlagPct: new(1.0), ForeignCPUFlagPct: new(2.0),
+		ThrottledPct: new(1.0), StealFlagPct: new(1.0), ForeignCPUFlagPct: new(2.0),
 		CanaryFlagPct: new(5.0), CanaryFsyncFlagPct: new(50.0), PressureIOFlagPct: new(20.0), PressureMemoryFlagPct: new(1.0),
 		SwapFlagPages: new(1.0), PoolS: 5}
 }
@@ -77,6 +77,8 @@ func TestCauses(t *testing.T) {
 		{load(func(n *record.Noise) { n.StealS = 2 }),
 			"steal 5 % of the machine during load of candidate in block 1, limit 5 %"},
 		{duel, "foreign CPU 52.1 % of the machine during exchange cpu-max-all-1 in block 1, limit 5 %"},
+		{load(func(n *record.Noise) { n.Throttled, n.ThrottledS = 9, 0.9 }),
+			"a limit of CPU time held us back for 4.5 % of load of candidate in block 1, limit 1 %"},
 		{canary(1.13, 0.5),
 			"the canary before candidate of block 1 took 13 % more than the run's median for its CPU spin, limit 10 %"},
 		{canary(1, 0.4),

@@ -150,6 +150,23 @@ func CPULimit() float64 {
 	return limit
 }
 
+// Throttled returns how often and for how long limits of CPU time have held back the processes of the control groups
+// that this one is in; 0 without a limit.
+func Throttled() (count int64, held time.Duration) {
+	for _, at := range ownGroups("cpu") {
+		for dir := at.dir; strings.HasPrefix(dir, at.root); dir = filepath.Dir(dir) {
+			f := Fields(Text(dir, "cpu.stat"), " ")
+			number := func(name string) int64 {
+				n, _ := strconv.ParseInt(f[name], 10, 64)
+				return n
+			}
+			count += number("nr_throttled")
+			held += time.Duration(number("throttled_time")) + time.Duration(number("throttled_usec"))*time.Microsecond
+		}
+	}
+	return count, held
+}
+
 // start starts a command in a group of its own; nil if it has none, and is in g if there is a g.
 func (g *Group) start(cmd *exec.Cmd) (own *Group, err error) {
 	if g == nil {

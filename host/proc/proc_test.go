@@ -317,15 +317,20 @@ func TestCPULimit(t *testing.T) {
 		mount, path string
 		files       map[string]string
 		want        float64
+		throttled   int64
+		held        time.Duration
 	}{
 		"v2": {"cgroup2 cgroup2 rw", "0::/a/b",
-			map[string]string{"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 1.5},
+			map[string]string{"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000",
+				"a/cpu.stat": "usage_usec 5\nnr_periods 40\nnr_throttled 7\nthrottled_usec 9", "a/b/cpu.stat": "usage_usec 5"},
+			1.5, 7, 9 * time.Microsecond},
 		"v1": {"cgroup cgroup rw,cpu,cpuacct", "3:cpu,cpuacct:/a",
-			map[string]string{"a/cpu.cfs_quota_us": "50000", "a/cpu.cfs_period_us": "100000"}, 0.5},
+			map[string]string{"a/cpu.cfs_quota_us": "50000", "a/cpu.cfs_period_us": "100000",
+				"a/cpu.stat": "nr_periods 3\nnr_throttled 2\nthrottled_time 9"}, 0.5, 2, 9},
 		"none": {"cgroup cgroup rw,cpu", "3:cpu:/a",
-			map[string]string{"a/cpu.cfs_quota_us": "-1", "a/cpu.cfs_period_us": "100000"}, 0},
+			map[string]string{"a/cpu.cfs_quota_us": "-1", "a/cpu.cfs_period_us": "100000"}, 0, 0, 0},
 		"other": {"cgroup cgroup rw,memory", "3:memory:/a",
-			map[string]string{"a/cpu.cfs_quota_us": "1", "a/cpu.cfs_period_us": "2"}, 0},
+			map[string]string{"a/cpu.cfs_quota_us": "1", "a/cpu.cfs_period_us": "2", "a/cpu.stat": "nr_throttled 3"}, 0, 0, 0},
 	} {
 		root, groups := t.TempDir(), t.TempDir()
 		t.Setenv("TSDUEL_PROC", root)
@@ -344,6 +349,9 @@ func TestCPULimit(t *testing.T) {
 		}
 		if found := CPULimit(); found != c.want {
 			t.Errorf("%s: %v", name, found)
+		}
+		if throttled, held := Throttled(); throttled != c.throttled || held != c.held {
+			t.Errorf("%s: throttled %d times, %v", name, throttled, held)
 		}
 	}
 }

@@ -388,4 +388,7 @@ type Noise struct {
 	SwapPages       int64              `json:"swap_pages"`
 	TemperatureC    *float64           `json:"temperature_c"`
 	PressureS       map[string]float64 `json:"pressure_s"` // cpu, io, memory: how long some process waited for it
+	// How often, and for how long, a limit of CPU time held our processes back.
+	Throttled  int64   `json:"throttled"`
+	ThrottledS float64 `json:"throttled_s"`
 }

@@ -94,6 +94,7 @@ type Limits struct {
 	ForeignCPUPct         *float64 `json:"foreign_cpu_pct"`
 	CanaryPct             *float64 `json:"canary_pct"`
 	ClockStepS            *float64 `json:"clock_step_s"`
+	ThrottledPct          *float64 `json:"throttled_pct"`
 	StealFlagPct          *float64 `json:"steal_flag_pct"`
 	ForeignCPUFlagPct     *float64 `json:"foreign_cpu_flag_pct"`
 	CanaryFlagPct         *float64 `json:"canary_flag_pct"`

@@ -20,6 +20,7 @@ SECOND = (
 # Signal -> its name in the table; in this order.
 TITLES = {
     "steal_pct": "steal, % of the machine",
+    "throttled_pct": "held back by a limit of CPU time, % of the time",
     "foreign_cpu_pct": "foreign CPU, % of the machine",
     "iowait_pct": "waiting for I/O, % of the machine",
     "pressure_cpu_pct": "pressure: CPU, % of the time",

@@ -84,7 +84,8 @@ def _short(value: str) -> str:
 def machine(source: Source) -> list[list[str]]:
     """Return names and values of the machine, the data and the tools, except those that were not recorded."""
     host, run = source.run.host, source.run
-    machines = dict.fromkeys(run.plan.machine_of(name) for name in run.machines) or [run.plan.host.machine]
+    named = (run.node_of(name) or run.plan.machine_of(name) for name in run.machines)
+    machines = dict.fromkeys(named) or [run.plan.host.machine]
     models = dict.fromkeys(str(facts.get("cpu_model") or "") for facts in run.machines.values())
     pin = (host.get("pin") or {}) if source.plan.duels else {}
     pins = [(role, pin.get(role)) for role in ("server", "client") if pin.get("server")]
@@ -102,6 +103,7 @@ def machine(source: Source) -> list[list[str]]:
         ("pins in the duel", _pins(pinned, pin)),
         ("memory", numbers.quantity(host["memory_bytes"]) if host.get("memory_bytes") else ""),
         *((key, str(host.get(key) or "")) for key in ("kernel", "os", "filesystem")),
+        ("not seen from the pod", _unseen(source)),
         ("GOMAXPROCS (-cpu)", str(run.of_any_host("calibration.json").get("cpu") or "")),
         ("module", source.plan.gobench.module if source.plan.gobench else ""),
         ("data", _data(source)),
@@ -110,6 +112,17 @@ def machine(source: Source) -> list[list[str]]:
         ("tsduel", own(source)),
     ]  # fmt: skip
     return [[name, value] for name, value in facts if value]
+
+
+def _unseen(source: Source) -> str:
+    """Return what a pod may not read of its node: nothing is guessed in its place."""
+    if source.plan.place.kind != "k8s":
+        return ""
+    unseen = ["processes of others and threads of the kernel (foreign CPU has both)"]
+    signals = set(source.table("noise").get("signal", []))
+    unseen += [f"pressure ({name})" for name in ("cpu", "io", "memory") if f"pressure_{name}_pct" not in signals]
+    facts = {"virtualization": "whether the node is virtual", "governor": "the governor of its clock rate"}
+    return ", ".join([*unseen, *(text for name, text in facts.items() if not source.run.host.get(name))])
 
 
 def _pins(pinned: str, pin: dict[str, Any]) -> str:

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tsduel.build import built, progress
-from tsduel.core import children, files, rundir, runlog
+from tsduel.core import caches, children, files, rundir, runlog
 from tsduel.core.errors import UserError
 from tsduel.core.plan import Plan
 from tsduel.core.project import PROJECT
 from tsduel.places import lent, lock
+from tsduel.places.k8s import bring
 from tsduel.places.ssh import pack
 from tsduel.places.ssh.link import Link, is_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -30,33 +31,51 @@ def main(run_dir: Path) -> int:
     inventory = run_dir / "host" / "inventory.json"
     if not inventory.exists():
         raise UserError(f"{run_dir} is not provisioned: run 'make provision RUN={run_dir.name}'")
+    links, chosen = dict[str, Link](), list[str]()
     if plan.is_local:
         lock.refuse_if_taken(run_dir, plan.kind)
-        if built.is_whole(run_dir, plan):
-            _say("everything is built already")
-            return 0
     else:
         links = Link.all(run_dir)
         if not (chosen := _chosen(links)):
             return 0
-        lent.take_back(run_dir)
-        for name, link in Link.lent(run_dir).items():
-            lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
-            chosen.append(name)
+        chosen += _taken_back(run_dir, plan)
+    if plan.builds_here and built.is_whole(run_dir, plan):
+        _say("everything is built already")
+        return 0 if plan.is_local else _bring(run_dir, chosen)
+    if not plan.builds_here:
         pack.main(run_dir)
     _say("building what the cache does not have; from nothing it takes some minutes")
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
     command += ["-e", f"@{run_dir}/plan/ansible-vars.json", str(PROJECT / "ansible" / "site.yml")]
     runlog.point_ansible(run_dir)
     os.environ["ANSIBLE_CONFIG"] = str(PROJECT / "ansible" / "ansible.cfg")
-    if not plan.is_local:
+    if not plan.builds_here:
         if len(links) > 1:
             os.environ["TSDUEL_FLEET"] = "1"
         # All hosts at once. If a host is lost meanwhile, the others go on.
         command += ["--limit", ",".join(chosen), "--forks", str(len(chosen))]
     with progress.shown(plan) as bar:
         code = children.call(command, take=bar.take)
-    return code if plan.is_local else _gather(run_dir, plan, links, chosen, code)
+    if plan.is_local or (plan.builds_here and code):
+        return code
+    return _bring(run_dir, chosen) if plan.builds_here else _gather(run_dir, plan, links, chosen, code)
+
+
+def _taken_back(run_dir: Path, plan: Plan) -> list[str]:
+    """Return the lent hosts, which wait for no driver any more."""
+    lent.take_back(run_dir)
+    lent_hosts = Link.lent(run_dir)
+    for link in lent_hosts.values():
+        lock.refuse_if_taken(run_dir, plan.kind, link.host, link.there)
+    return list(lent_hosts)
+
+
+def _bring(run_dir: Path, chosen: list[str]) -> int:
+    """Bring what was built here to the pods."""
+    _say("bringing it to the pods")
+    bring.prepare(run_dir, caches.directory(os.environ))
+    bring.main(run_dir, chosen)
+    return 0
 
 
 def _gather(run_dir: Path, plan: Plan, links: dict[str, Link], chosen: list[str], code: int) -> int:
@@ -82,6 +101,9 @@ def _chosen(links: Mapping[str, Link]) -> list[str]:
         try:
             chosen += [name] * answer.result()
         except (NoConnectionError, RefusedError) as error:
+            if links[name].host.through and isinstance(error, NoConnectionError):
+                chosen.append(name)  # a pod that may be back by then
+                continue
             if len(links) == 1:
                 raise
             # The stage before refused to begin without this host, so it was lost since then.

@@ -56,6 +56,11 @@ def _report(report: Any, run_dir: Path, _: int) -> int:
     return cast("int", code)
 
 
+def _reap(*_: object) -> int:
+    place = "k8s" if _ENV.get("TARGET", "").strip() == "k8s" else "gcp"
+    return cast("int", importlib.import_module(f"tsduel.places.{place}.reap").main())
+
+
 def _list(listing: Any, results: Path, _: int) -> None:
     print(listing.as_json(_ENV, results) if _ENV.get("TSDUEL_JSON") else listing.text(_ENV, results))
 
@@ -63,7 +68,7 @@ def _list(listing: Any, results: Path, _: int) -> None:
 _CONTROL, _ENDING, _ENV = "tsduel.rounds.control", "tsduel.rounds.ending", os.environ
 _ASKED = ("question", "tsbs", "place", "rented", "run", "view", "cache")
 _COMPARE, _STAGES, _WHILE = "Compare", "Stages (each reads what the one before wrote)", "While the blocks run"
-_RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines", "Share", "Your own logs", "Housekeeping"
+_RENTED, _SHARE, _LOGS, _HOUSE = "Rented machines and pods", "Share", "Your own logs", "Housekeeping"
 
 
 def _with_environment(module: Any, run_dir: Path, _: int) -> int | None:
@@ -116,7 +121,7 @@ COMMANDS = {
         groups=_ASKED, makes_run=True, logged=True,
     ),
     "provision": Command(
-        _STAGES, "say where the blocks run; with TARGET=gcp, rent the machine", "tsduel.places.provision",
+        _STAGES, "say where the blocks run; with TARGET=gcp or k8s, make that", "tsduel.places.provision",
         groups=("run", "rented"), logged=True,
     ),
     "build": Command(
@@ -128,7 +133,7 @@ COMMANDS = {
         groups=("run", "view", "cache"), logged=True,
     ),
     "give-back": Command(
-        _STAGES, "TARGET=gcp: destroy, once all blocks are at home (KEEP=1: not)", _ENDING,
+        _STAGES, "TARGET=gcp or k8s: destroy, once all blocks are at home (KEEP=1: not)", _ENDING,
         lambda m, run, failed: m.main(run, _ENV, failed, forced=False), groups=("run", "rented"), logged=True,
     ),
     "tidy": Command(_STAGES, "raw files -> tidy/*.csv", "tsduel.tidy.tables", logged=True),
@@ -164,12 +169,12 @@ COMMANDS = {
         lambda m, run, _: m.login(run, _ENV), groups=("run", "on"),
     ),
     "destroy": Command(
-        _RENTED, "TARGET=gcp: delete everything of this run, and see that nothing is left", _ENDING,
+        _RENTED, "TARGET=gcp or k8s: delete everything of this run, and see that nothing is left", _ENDING,
         lambda m, run, failed: m.main(run, _ENV, failed, forced=True), groups=("run", "rented"), logged=True,
     ),
     "reap": Command(
-        _RENTED, "list what is past its deadline in GCP_PROJECT; YES=1 deletes it",
-        "tsduel.places.gcp.reap", lambda m, *_: m.main(), RESULTS, ("place", "rented"),
+        _RENTED, "list what is past its deadline in GCP_PROJECT, or with TARGET=k8s in a namespace; YES=1 deletes it",
+        "tsduel.places", _reap, RESULTS, ("place", "rented"),
     ),
     "comment": Command(
         _SHARE, "a Markdown block for a pull request: the verdict, the figures folded, how to reproduce it",

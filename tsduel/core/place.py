@@ -1,4 +1,4 @@
-"""Where the blocks of a plan run: this machine, machines behind SSH, or rented ones."""
+"""Where the blocks of a plan run: this machine, machines behind SSH, rented ones, or pods."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -112,4 +112,46 @@ class GcpPlace(Part):
         return names
 
 
-Place = Annotated[LocalPlace | SshPlace | GcpPlace, Field(discriminator="kind")]
+class K8sHost(Part):
+    """A pod. It has no spare: a pod that is lost gets another one in its place."""
+
+    spare: Literal[False] = False
+
+
+class HourPrice(Part):
+    """USD: what an hour of all pods costs."""
+
+    hour: float
+
+
+class K8sPlace(Part):
+    """Pods of one namespace, by their names in the plan; all are alike and have one deadline.
+
+    `name`: the name of the run there, with which the names of its Jobs begin.
+    `ports_between`: as in GcpPlace. `wait_s`: how long a pod may take to run. `price`: None if it is not known.
+    """
+
+    kind: Literal["k8s"] = "k8s"
+    hosts: dict[str, K8sHost]
+    context: str
+    namespace: str
+    node_selector: dict[str, str]
+    storage_class: str
+    image: str
+    directory: str
+    name: str
+    ports_between: str = ""
+    cpus: int
+    memory_gb: int
+    disk_gb: int
+    wait_s: int
+    estimate_s: int
+    lifetime_s: int
+    price: HourPrice | None = None
+
+    def job(self, host: str) -> str:
+        """Return the name of a host's Job."""
+        return f"{self.name}-{host}"
+
+
+Place = Annotated[LocalPlace | SshPlace | GcpPlace | K8sPlace, Field(discriminator="kind")]

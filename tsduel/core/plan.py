@@ -255,6 +255,11 @@ class Plan(Part):
         return self.place.kind == "local"
 
     @property
+    def builds_here(self) -> bool:
+        """Whether this machine builds the programs: for itself, or for pods."""
+        return self.place.kind in {"local", "k8s"}
+
+    @property
     def crosses(self) -> bool:
         """Whether different databases are compared."""
         return len({variant.target for variant in self.variants}) > 1

@@ -111,6 +111,10 @@ class Run:
         """The descriptions of the hosts, raw/HOST.json, by host; a host without one is left out."""
         return {name: facts for name in self.plan.every_host if (facts := self.json(f"raw/{name}.json"))}
 
+    def node_of(self, host: str) -> str:
+        """Return the node of a host that was a pod, the last one if there were several; "" elsewhere."""
+        return str(self.machines.get(host, {}).get("hostname", "")) if self.plan.place.kind == "k8s" else ""
+
     def of_host(self, host: str, name: str) -> dict[str, Any]:
         """Read a JSON file that a host has written; {} if there is none."""
         return self.json(f"raw/{host}/{name}")

@@ -330,6 +330,8 @@ class Noise(Part):
     foreign_cpu_pct: Percent | None = defaults.FOREIGN_CPU_PCT
     canary_pct: Percent | None = 10
     clock_step_s: Annotated[float, Field(gt=0)] | None = defaults.CLOCK_STEP_S
+    # Of the time, by a limit of CPU time, as containers have.
+    throttled_pct: Percent | None = 1
     steal_flag_pct: Percent | None = defaults.STEAL_FLAG_PCT
     foreign_cpu_flag_pct: Percent | None = defaults.FOREIGN_CPU_FLAG_PCT
     canary_flag_pct: Percent | None = 5

@@ -76,6 +76,10 @@ def _here(environment: Mapping[str, str], *, fast: bool) -> Iterator[Line]:
     # A planned run elsewhere may be finished and fetched. Its stages know what they still need.
     if fast and about.planned:
         return
+    if about.place["kind"] == "k8s":
+        yield from _building(fast=fast)
+        yield from _in_pods(about.place, fast=fast)
+        return
     yield from _program("ssh", ["-V"], "install it (Debian: openssh-client)", fast=fast)
     if about.place["kind"] == "gcp":
         yield from _rented(about.place, environment, fast=fast)
@@ -120,16 +124,43 @@ def _local(about: Subject, cache: Path, *, fast: bool) -> Iterator[Line]:
         what = f"this is {platform.system()} on {platform.machine()}; the blocks run on Linux on amd64 or arm64"
         yield Line(ERROR, "system", what, "run them elsewhere: TARGET=ssh SSH_HOST=user@host, or TARGET=gcp")
         return
+    yield from _building(fast=fast)
+    cached = bool(about.data_keys) and all((cache / "workload" / key / "data.zst").exists() for key in about.data_keys)
+    built = (cache / "tsbs").is_dir() or (cache / "variants").is_dir()
+    words = about.asked(on_top_mib=0 if built else probe.LEAST_FREE_MIB, cached=cached)
+    yield from _looked("examine-host", f"mode={'fast' if fast else 'full'}", f"dir={cache}", *words)
+
+
+def _building(*, fast: bool) -> Iterator[Line]:
+    """Look at what this machine needs to build the programs."""
     for program in ("git", "make"):
         yield from _program(program, ["--version"], f"install it (Debian: {program})", fast=fast)
     yield from _looked("ensure-packages", "--look")
     # Our own program needs the newest Go of all programs here.
     go = re.findall(r"^go (\S+)", (PROJECT / "host" / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
     yield from _looked("ensure-go", "--look", go[0])
-    cached = bool(about.data_keys) and all((cache / "workload" / key / "data.zst").exists() for key in about.data_keys)
-    built = (cache / "tsbs").is_dir() or (cache / "variants").is_dir()
-    words = about.asked(on_top_mib=0 if built else probe.LEAST_FREE_MIB, cached=cached)
-    yield from _looked("examine-host", f"mode={'fast' if fast else 'full'}", f"dir={cache}", *words)
+
+
+def _in_pods(where: Mapping[str, Any], *, fast: bool) -> Iterator[Line]:
+    """Check that the cluster answers, and that we may do there what a run needs; no pod is made."""
+    if not subject.is_readable():
+        yield Line(OK, "kubernetes", "not looked at before there is .venv")
+        return
+    from tsduel.places.k8s.cluster import RULES, cluster_of  # noqa: PLC0415 - a fresh clone has no library for it
+
+    try:
+        here = cluster_of(where)
+        if fast:
+            return
+        version = here.ask("GET", "/version")["gitVersion"]
+        yield Line(OK, "kubernetes", f"{here.context} answers ({version})")
+        if lacking := ", ".join(here.lacking()):
+            what = f"in the namespace {here.namespace} you may not: {lacking}"
+            yield Line(ERROR, "rights", what, f"ask who administers it for the role in {RULES}")
+        else:
+            yield Line(OK, "rights", f"in the namespace {here.namespace} you may do all that a run needs")
+    except UserError as error:
+        yield Line(ERROR, "kubernetes", str(error))
 
 
 def _over_ssh(about: Subject, host: Host, directory: str) -> Iterator[Line]:

@@ -1,1 +1,1 @@
-"""Where a run happens: this machine, one behind SSH, or a rented one."""
+"""Where a run happens: this machine, one behind SSH, a rented one, or a pod."""

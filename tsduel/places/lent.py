@@ -50,7 +50,14 @@ def write(run_dir: Path, plan: Plan, made: Mapping[str, Mapping[str, Any]]) -> N
 
 
 def address(host: Host, given: str | None) -> str:
-    """Return a machine's private IPv4 address: ``given``, else the one that we reached, else its only one."""
+    """Return a machine's private IPv4 address: ``given``, else the one that we reached, else its only one.
+
+    That of a pod is what its cluster has given.
+    """
+    if host.through:
+        if not given or ":" in given:
+            raise UserError(f"{host.name} has no IPv4 address ({given or 'none'}), at which components listen")
+        return given
     done = host.run("sh", "-c", ADDRESSES)
     if done.returncode:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Decides where the blocks run: on this machine, on another one over SSH, or on a rented one."""
+"""Decides where the blocks run: on this machine, on another one over SSH, on a rented one, or in pods."""
 
 import getpass
 import os
@@ -10,10 +10,11 @@ from typing import Any
 from tsduel.core.errors import UserError
 from tsduel.core.wording import allowed
 from tsduel.places.gcp import place as gcp
+from tsduel.places.k8s import place as k8s
 
-KINDS = ("local", "ssh", "gcp")
+KINDS = ("local", "ssh", "gcp", "k8s")
 SSH_KNOBS = ("SSH_HOST", "SPARE_HOSTS", "SSH_CONFIG", "REMOTE_DIR")
-KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS)
+KNOBS = ("TARGET", *SSH_KNOBS, *gcp.KNOBS, *k8s.KNOBS)
 # A host's name never begins with a dash: ssh would read it as an option.
 SSH_HOST = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]*)@)?"
@@ -32,17 +33,16 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
     """
     given = {name: environment.get(name, "").strip() for name in KNOBS}
     kind = given["TARGET"] or "local"
-    if given["HOSTS"] and kind != "gcp":
-        raise UserError("HOSTS: so many machines are rented with TARGET=gcp; of your own: TARGET=ssh SSH_HOST=a,b,c")
+    if given["HOSTS"] and kind not in {"gcp", "k8s"}:
+        raise UserError(
+            "HOSTS: so many machines are rented with TARGET=gcp, or pods made with TARGET=k8s; machines of your own: "
+            "TARGET=ssh SSH_HOST=a,b,c"
+        )
     if kind not in KINDS:
         raise UserError(f"TARGET: {kind!r} is no place for the blocks; {allowed(kind, KINDS)}")
+    _refuse_of_other_places(given, kind)
     if kind != "ssh":
-        for name in SSH_KNOBS:
-            # For rented machines SPARE_HOSTS is a number.
-            if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
-                raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
-        # GCP_PROJECT and SSH_FROM may always be in the user's environment.
-        return gcp.asked(given) if kind == "gcp" else {"kind": "local"}
+        return {"gcp": gcp.asked, "k8s": k8s.asked}[kind](given) if kind != "local" else {"kind": "local"}
     if not given["SSH_HOST"]:
         raise UserError("TARGET=ssh needs to know the machine: add SSH_HOST=user@host or SSH_HOST=user@host:port")
     named = [(knob, text.strip()) for knob in SSH_KNOBS[:2] for text in given[knob].split(",") if given[knob]]
@@ -55,6 +55,19 @@ def asked(environment: Mapping[str, str]) -> dict[str, Any]:
         seen.add(machine)
         hosts[f"host{number}"] = host
     return {"kind": kind, "config_file": _config_file(given["SSH_CONFIG"]), "hosts": hosts}
+
+
+def _refuse_of_other_places(given: Mapping[str, str], kind: str) -> None:
+    # GCP_PROJECT, SSH_FROM, KUBE_CONTEXT, NAMESPACE and IMAGE may always be in the user's environment.
+    for name in ("NODE_SELECTOR", "STORAGE_CLASS"):
+        if given[name] and kind != "k8s":
+            raise UserError(f"{name} is for pods; add TARGET=k8s, or leave {name} away")
+    if kind == "k8s" and given["SPARE_HOSTS"]:
+        raise UserError("SPARE_HOSTS: a pod that is lost gets another one in its place; leave SPARE_HOSTS away")
+    for name in SSH_KNOBS if kind != "ssh" else ():
+        # For rented machines SPARE_HOSTS is a number.
+        if given[name] and (name, kind) != ("SPARE_HOSTS", "gcp"):
+            raise UserError(f"{name} is for another machine; add TARGET=ssh, or leave {name} away")
 
 
 def _host(knob: str, text: str, directory: str) -> dict[str, Any]:

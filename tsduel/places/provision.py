@@ -1,4 +1,4 @@
-"""The second stage: provides the machines where the blocks run: this one, others over SSH, or rented ones."""
+"""The second stage: provides the machines where the blocks run: this one, others over SSH, rented ones, or pods."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from tsduel.core.place import SshPlace
 from tsduel.core.results import point_latest
 from tsduel.places import directories, hosts, lent
 from tsduel.places.gcp import give_back, provide
+from tsduel.places.k8s import pods
 from tsduel.places.ssh import probe
 from tsduel.places.ssh.link import is_home
 from tsduel.places.ssh.ssh import Host
@@ -41,6 +42,11 @@ def main(run_dir: Path) -> None:
                         provide.first_login(place, Host.from_outputs(host))
                 lent.write(run_dir, run.plan, made)
                 write(run_dir, kind="gcp", made=made, provisioned=True)
+    elif place.kind == "k8s":
+        with pods.on_failure(run_dir, place, os.environ):
+            made = pods.provide(run_dir, place)
+            lent.write(run_dir, run.plan, made)
+            write(run_dir, kind="k8s", made=made, provisioned=True)
     else:
         for_all = {"config_file": place.config_file, "key_file": None, "known_hosts_file": None}
         fields = {"address", "port", "private", "user"}
@@ -75,13 +81,14 @@ def write(run_dir: Path, *, kind: str, made: Mapping[str, Mapping[str, Any]], pr
     hosts.write(run_dir, kind=kind, hosts=made, provisioned=provisioned)
     plan, home = rundir.open_run(run_dir).plan, run_dir.absolute()
     local: dict[str, Any] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in made.items()} or {"local": local}
+    apart = {} if plan.builds_here else made
+    inventory = {name: _over_ssh(Host.from_outputs(host)) for name, host in apart.items()} or {"local": local}
     for name, variables in inventory.items():
         variables["home_run_dir"] = str(home)
-        variables["home_built_dir"] = str(home / "host" / name if made else home)
-        variables.update(directories.on_host(plan, name) if made else {})
+        variables["home_built_dir"] = str(home / "host" / name if apart else home)
+        variables.update(directories.on_host(plan, name) if apart else {})
     everything: dict[str, Any] = {"hosts": inventory}
-    if plan.topology:  # a group for each role
+    if plan.topology and apart:  # a group for each role
         everything["children"] = {
             role: {"hosts": {name: {} for name, roles in plan.topology.items() if role in roles}}
             for role in plan.host_roles

@@ -13,7 +13,7 @@ from typing import Any
 import tsduel
 from tsduel.core import caches, defaults, files, tables
 from tsduel.core.errors import UserError
-from tsduel.core.place import GCP_SWEPT, GcpPlace, LocalPlace, SshPlace
+from tsduel.core.place import GCP_SWEPT, GcpPlace, K8sPlace, LocalPlace, SshPlace
 from tsduel.core.plan import Asked, Component, Design, Own, Plan, Variant
 from tsduel.core.project import IS_INSTALLED, PROJECT
 from tsduel.core.results import point_latest
@@ -21,6 +21,7 @@ from tsduel.core.rundir import Run
 from tsduel.core.wording import number_of
 from tsduel.places import directories, lock, place
 from tsduel.places.gcp import rent, terraform
+from tsduel.places.k8s import offer
 from tsduel.plan import cells as swept
 from tsduel.plan import order, sources, topology
 from tsduel.question import knobs
@@ -132,6 +133,9 @@ def resolve(
             where, settings_of_machines, environment or {}, run=run, estimate=estimated, seconds=times.total_s
         )
         host["machine"] = ", ".join(dict.fromkeys(rented.named for rented in settled.hosts.values()))
+    elif where and where["kind"] == "k8s":
+        pods = [cell.asked.k8s for cell in cells]
+        settled = offer.complete(where, pods, run=run, estimate=sections["estimate"], seconds=times.total_s)
     same = ("name", "question", "kind", "smoke", "topology", "noise", "watchdog")
     return Plan.model_validate(
         {
@@ -235,7 +239,7 @@ def ansible_vars(plan: Plan, *, run_dir: Path, cache: Path) -> dict[str, Any]:
         variants.append({"name": variant.name, "components": components})
     return {
         # The directories of another machine are in the inventory.
-        **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.is_local else {}),
+        **(directories.on_this_host(run_dir=run_dir, cache=cache, project=PROJECT) if plan.builds_here else {}),
         "target": plan.place.kind,
         "kind": plan.kind,
         "go_minimum": max(minima, key=lambda text: tuple(int(part) for part in text.split("."))),
@@ -293,6 +297,8 @@ def _print(run_dir: Path, plan: Plan, cache: Path) -> None:
         hosts = plan.place.hosts.items()
         named = [f"{name} {host.address}{' (spare)' if host.spare else ''}" for name, host in hosts]
         print(f"hosts     {', '.join(named)}; they share the blocks evenly")
+    if isinstance(plan.place, K8sPlace):
+        print("\n".join(offer.described(plan.place)))
     for variant in plan.variants:
         parts = variant.components
         sides = [

@@ -16,11 +16,15 @@ def machines(
     ``port``: host.port, the first port of components; ``swept``: the keys of the matrix.
     """
     in_order = f"SSH_HOST={','.join(roles[0] for roles in topology.values())}, in this order"
-    rented = where.get("kind") == "gcp"
+    rented, opened = where.get("kind") == "gcp", {"ports_between": f"{port}-{port + LENT_PORT}"}
+    if where.get("kind") == "k8s":
+        if len(where["hosts"]) > 1:
+            raise UserError(f"hosts: TARGET=k8s makes the {len(topology)} pods of the experiment: leave HOSTS out")
+        return {**where, **opened, "hosts": {name: {} for name in topology}}
     if not rented and where.get("kind") != "ssh":
         raise UserError(
             f"hosts: the experiment wants {len(topology)} machines, private addresses between them: "
-            f"TARGET=ssh {in_order}, or TARGET=gcp"
+            f"TARGET=ssh {in_order}, or TARGET=gcp, or TARGET=k8s"
         )
     if rented:
         away = ["HOSTS and SPARE_HOSTS"] if where["each"] > 1 or where["spare"] else []
@@ -29,7 +33,7 @@ def machines(
                 f"hosts: TARGET=gcp rents the {len(topology)} machines of the experiment, all of one type, and a fleet "
                 f"of such groups is not possible yet: leave {' and '.join(away)} out"
             )
-        return {**where, "each": len(topology), "ports_between": f"{port}-{port + LENT_PORT}"}
+        return {**where, **opened, "each": len(topology)}
     hosts = where["hosts"]
     if len(hosts) != len(topology) or any(host.get("spare") for host in hosts.values()):
         raise UserError(

@@ -3,12 +3,12 @@
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import lent
-from tsduel.places.gcp import presence
+from tsduel.places import lent, presence
 from tsduel.places.ssh import stream
 from tsduel.places.ssh.link import Link, State, note_home
 from tsduel.places.ssh.ssh import NoConnectionError, RefusedError
@@ -21,6 +21,9 @@ KILLED = 128
 PATIENCE_S = 900.0
 LONGEST_PAUSE_S = 30.0
 LAST_WORDS = 8
+STARTING_S = 60.0
+# So many hosts in place of lost ones may each be lost before a block is finished.
+MOST_REPLACED = 3
 
 
 @dataclass(eq=False)
@@ -38,32 +41,47 @@ class Attendant:
     leaving: threading.Event = field(default_factory=threading.Event)
     heard: float = 0.0
     started: bool = False
+    replaced: list[int] = field(default_factory=list)  # finished blocks here whenever another host took the place
 
     def attend(self) -> int:
         """Start or find the run, follow it to its end, bring everything home; return its exit code."""
-        pause = 1.0
+        pause, begun = 1.0, time.monotonic()
         while True:
             before = self.heard
             try:
                 return self._attend_once()
             except (NoConnectionError, RefusedError) as error:
-                if gone := presence.why_gone(self.link.run_dir, self.link.name):
-                    raise UserError(gone) from None
-                if not self.heard:
+                with suppress(NoConnectionError):  # a cluster may not answer either
+                    if gone := presence.why_gone(self.link.run_dir, self.link.name):
+                        self._replace(gone)
+                        continue
+                # A kubelet that has just been started again knows its pods a moment later.
+                patient = self.link.host.through and isinstance(error, NoConnectionError)
+                if not self.heard and not (patient and time.monotonic() - begun < STARTING_S):
                     raise
                 if self.heard != before:
                     pause = 1.0
-                if time.monotonic() - self.heard > self.patience_s:
+                if time.monotonic() - (self.heard or begun) > self.patience_s:
                     raise UserError(
                         f"{error}\nno answer for {self.patience_s:.0f} s; the run goes on there if the machine lives. "
                         f"To come back: make {self.link.kind} RUN={self.link.run_dir.name}"
                     ) from None
+                # Of ssh, why is of no use before the patience ends; of a cluster it may be a login.
+                why = f" ({str(error).splitlines()[0]})" if self.link.host.through else ""
                 self.view.say(
-                    f"tsduel: no connection to {self.link.host.name}; the run goes on there; "
+                    f"tsduel: no connection to {self.link.host.name}{why}; the run goes on there; "
                     f"trying again in {pause:.0f} s"
                 )
                 self._pause(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _replace(self, gone: str) -> None:
+        """Go on with another host in place of one that is gone, or raise why not."""
+        here = len(list(self.link.raw.glob("*/block.json")))
+        if self.replaced.count(here) >= MOST_REPLACED:
+            raise UserError(f"{gone}; {MOST_REPLACED} others were lost as well before they had finished a block")
+        self.link, self.started = presence.replaced(self.link, gone), False
+        self.replaced.append(here)
 
     def _pause(self, seconds: float = 0.0) -> None:
         if self.leaving.wait(seconds):
@@ -80,6 +98,7 @@ class Attendant:
                     f"the run on {self.link.host.name} ended unexpectedly (restarted, or out of memory?); "
                     f"what is finished is kept. To go on: make {self.link.kind} RUN={self.link.run_dir.name}"
                 )
+            presence.equip(self.link)
             lent.lend(self.link.run_dir)
             state = self._heard(self.link.start(self.instead))
             self.view.say(f"it runs on {self.link.host.name}; Ctrl-C leaves it running")

@@ -158,7 +158,7 @@ def login(run_dir: Path, environment: Mapping[str, str]) -> None:
     name = environment.get("ON", "").strip() or next(iter(links))
     if name not in links:
         raise UserError(f"ON: {run_dir.name} has no {name!r}; it has: {', '.join(links)}")
-    line = f'cd {shlex.quote(links[name].there)} 2>/dev/null; exec "$SHELL" -l'
+    line = f'cd {shlex.quote(links[name].there)} 2>/dev/null; exec "${{SHELL:-bash}}" -l'
     command = links[name].host.interactive(line)
     os.execvp(command[0], command)  # noqa: S606 - the session is the user's
 

@@ -187,11 +187,11 @@ class Fleet:
         missing = {name: len(loss["blocks"]) for name, loss in self.lost.items() if loss["blocks"] and not loss["by"]}
         if missing:
             each = ", ".join(f"{count} of {name}" for name, count in missing.items())
-            # Not with rented machines, which are given back now.
+            # Not with rented machines, whose blocks cannot be joined by those of others.
             again = f". To try them again: {self._command}"
             say(
                 f"the run ends with what it has: {sum(missing.values())} blocks were not run ({each}), and the report "
-                f"says so{again if self.run.plan.place.kind == 'ssh' else ''}"
+                f"says so{'' if self.run.plan.place.kind == 'gcp' else again}"
             )
         elif code == 0:
             note_home(self.run.path / FETCHED)

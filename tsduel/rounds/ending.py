@@ -1,4 +1,4 @@
-"""Gives a rented machine back: after all blocks came home, after a failure, or on request."""
+"""Gives a rented machine or a pod back: after all blocks came home, after a failure, or on request."""
 
 import sys
 from collections.abc import Mapping
@@ -7,8 +7,9 @@ from pathlib import Path
 from tsduel.core import rundir
 from tsduel.core.codes import INTERRUPTED
 from tsduel.core.errors import UserError
-from tsduel.places import hosts
-from tsduel.places.gcp import give_back, presence
+from tsduel.places import hosts, presence
+from tsduel.places.gcp import give_back
+from tsduel.places.k8s import pods
 from tsduel.places.ssh.link import FETCHED, Link, note_home
 from tsduel.rounds import control
 
@@ -20,25 +21,32 @@ def main(run_dir: Path, environment: Mapping[str, str], code: int, *, forced: bo
     """
     run = rundir.open_run(run_dir)
     place = run.plan.place
-    if place.kind != "gcp":
+    if place.kind not in {"gcp", "k8s"}:
         if forced:
-            print(f"{run_dir.name} has no rented machine (its place is {place.kind})")
+            print(f"{run_dir.name} has no rented machine and no pod (its place is {place.kind})")
         return code
     if not forced and (not hosts.provisioned(run_dir) or code == INTERRUPTED):
         return code
     if forced or not (kept := _why_kept(run_dir, environment, code)):
-        give_back.main(run_dir, place)
-        if code == 0 and not forced:
+        if place.kind == "gcp":
+            give_back.main(run_dir, place)
+        else:
+            pods.give_back(run_dir, place)
+        # Other pods may still run what is missing.
+        if code == 0 and not forced and place.kind == "gcp":
             # Also if a host was lost and no spare host took over: the run ends with the blocks that it has.
             note_home(run_dir / FETCHED)
     else:
-        print(f"gcp: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}", file=sys.stderr)
+        print(
+            f"{place.kind}: {kept}; it is deleted at its deadline, or with: make destroy RUN={run_dir.name}",
+            file=sys.stderr,
+        )
     return code
 
 
 def _why_kept(run_dir: Path, environment: Mapping[str, str], code: int) -> str:
     if environment.get("KEEP", "").strip() == "1":
-        return "KEEP=1: the machine is kept"
+        return "KEEP=1: what was made is kept"
     # Without a known host nobody has logged in yet, and nothing is to be fetched.
     if code == 0 or not hosts.known(run_dir) or presence.why_gone(run_dir):
         return ""
@@ -55,5 +63,5 @@ def _fetch(run_dir: Path) -> str:
             control.fetch(run_dir, but=gone)
     except UserError as error:
         again = f"to come back: make {rundir.open_run(run_dir).plan.kind} RUN={run_dir.name}"
-        return f"{error}\ngcp: not all blocks are here, so the machine is kept; {again}"
+        return f"{error}\nnot all blocks are here, so what was made is kept; {again}"
     return ""

@@ -23,7 +23,9 @@ def hosts(run: Run, decided: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "host": name,
             "spare": name in run.plan.spare_hosts,
-            "machine": place.hosts[name].address if place.kind == "ssh" else run.plan.machine_of(name),
+            "machine": place.hosts[name].address
+            if place.kind == "ssh"
+            else run.node_of(name) or run.plan.machine_of(name),
             MODEL: run.machines.get(name, {}).get(MODEL) or "",
             "cells": [cell.name for cell in run.plan.cells if name in run.plan.hosts_of(cell.name)],
             "blocks": len(set(counting[counting["host"] == name]["block"])),

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from tsduel.core.gobench import GoWatchdog
 from tsduel.core.sections import DesignAsked, GoVersion, Machine, Noise, Part, Watchdog
 from tsduel.places.gcp.settings import Gcp
+from tsduel.places.k8s.settings import K8s
 from tsduel.targets.database import MOST_REPLICAS
 
 REVISION = ("ref", "repo", "path")
@@ -98,6 +99,7 @@ class Experiment(Part):
     watchdog: Watchdog | GoWatchdog = Watchdog()
     host: Machine = Machine()
     gcp: Gcp = Gcp()
+    k8s: K8s = K8s()
 
     @property
     def topology(self) -> dict[str, tuple[str, ...]]:

@@ -64,10 +64,16 @@ def planned_hosts(asked: Mapping[str, Any], cells: Sequence[Gcp]) -> dict[str, G
 
 def name_of(run: str) -> str:
     """Return a unique name for all resources of this run; two people may use the same run name."""
+    # With the prefix, and -between behind it, Google allows 63 letters.
+    return f"tsduel-{plain_name(run, 38)}-{secrets.token_hex(3)}"
+
+
+def plain_name(run: str, longest: int) -> str:
+    """Return the name of a run in lower-case letters, digits and dashes."""
     plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
-    if len(plain) > 38:  # noqa: PLR2004 - with the prefix, and -between behind it, Google allows 63 letters
-        plain = f"{plain[:29].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
-    return f"tsduel-{plain}-{secrets.token_hex(3)}"
+    if len(plain) > longest:
+        plain = f"{plain[: longest - 9].rstrip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
+    return plain
 
 
 def offer(

@@ -132,8 +132,12 @@ class Link:
         partial = self.raw / f"{name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        self._unpack([f"raw/{self.name}/{name}"], partial)
+        # With which a pod that takes another's place is compared.
+        facts = [f"raw/{self.name}.json"] if self.host.through else []
+        self._unpack([f"raw/{self.name}/{name}", *facts], partial)
         shutil.rmtree(self.raw / name, ignore_errors=True)
+        for file in facts:
+            (partial / file).replace(self.run_dir / file)
         (partial / "raw" / self.name / name).rename(self.raw / name)
         shutil.rmtree(partial)
 

@@ -19,15 +19,15 @@ from tsduel.core.rundir import open_run
 PARTS = ("scripts", "host", "ansible/build.py", "ansible/roles", "requirements-go.lock")
 
 
-def main(run_dir: Path) -> None:
-    """Write host/project.tar.gz (the same bytes for the same files), host/sources/BUILD_KEY and host/data/KEY."""
+def main(run_dir: Path, *, sources: bool = True) -> None:
+    """Write host/project.tar.gz (the same bytes for the same files), host/data/KEY, and host/sources/BUILD_KEY."""
     _write_archive(run_dir)
     _bring_data(run_dir)
-    sources = run_dir / "host" / "sources"
-    sources.mkdir(parents=True, exist_ok=True)
-    for variant in open_run(run_dir).plan.variants:
+    brought = run_dir / "host" / "sources"
+    brought.mkdir(parents=True, exist_ok=True)
+    for variant in open_run(run_dir).plan.variants if sources else ():
         for component in variant.components:
-            target = sources / component.build_key
+            target = brought / component.build_key
             if not target.exists():
                 _bring(variant.name, component, target)
 

@@ -1,7 +1,9 @@
-"""One machine behind SSH: options, commands, and sentences for ssh's errors.
+"""One machine behind SSH, or reached in another way: options, commands, and sentences for ssh's errors.
 
 A host is an object of ``hosts`` in host/outputs.json. ``user``, ``port``, ``config_file`` and ``key_file`` are None if
-ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules.
+ssh's own configuration decides; ``known_hosts_file`` is None for the user's own file and rules. ``through``: arguments
+of our Python for a program that takes ssh's place; what it is told is a command, and 255 is its exit code, too, for no
+connection. ``login``: the words before a line of shell for a login by hand there.
 """
 
 import hashlib
@@ -10,6 +12,7 @@ import re
 import shlex
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,8 @@ ALIVE_S = 5
 ALIVE_COUNT = 3
 PERSIST_S = 60
 COMMAND_S = 120.0
+# What takes ssh's place says so first if trying again does not help.
+REFUSED = "refused: "
 
 
 class NoConnectionError(UserError):
@@ -46,11 +51,14 @@ class Host:
     config_file: str | None = None
     key_file: str | None = None
     known_hosts_file: str | None = None
+    through: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
 
     @classmethod
     def from_outputs(cls, host: Mapping[str, Any]) -> Self:
         """Read an object of ``hosts`` in host/outputs.json; its other fields are not for ssh."""
-        return cls(**{name: host.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]  # of JSON
+        fields: dict[str, Any] = {name: host.get(name) for name in cls.__dataclass_fields__}
+        return cls(**fields | {name: (*host.get(name, ()),) for name in ("through", "login")})
 
     @property
     def name(self) -> str:
@@ -95,10 +103,14 @@ class Host:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line that runs a command there, with each word quoted."""
+        if self.through:
+            return [sys.executable, *self.through, *words]
         return ["ssh", "-T", *self.options(), *self.destination(), shlex.join(words)]
 
     def interactive(self, line: str) -> list[str]:
         """Return the command line for a login by hand: it may ask, and runs a line of shell in a terminal."""
+        if self.login:
+            return [*self.login, line]
         plain = [word.replace("BatchMode=yes", "BatchMode=no") for word in self.options()]
         return ["ssh", "-t", *plain, *self.destination(), line]
 
@@ -121,6 +133,9 @@ class Host:
     def failure(self, output: str) -> UserError:
         """Return the error for ssh's words: NoConnectionError if trying again may help, else RefusedError."""
         reason = last_line(output).removeprefix("ssh: ").rstrip(".")
+        if self.through:
+            kind = RefusedError if reason.startswith(REFUSED) else NoConnectionError
+            return kind(f"{self.name} cannot be reached: {reason.removeprefix(REFUSED)}")
         by_hand = f"ssh {shlex.join([*(['-F', self.config_file] if self.config_file else []), *self.destination()])}"
         if match := re.search(r"Permissions \S+ for '(.+)' are too open", output):
             key = shlex.quote(match[1])

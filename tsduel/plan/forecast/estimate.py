@@ -107,9 +107,10 @@ def _time(plan: Plan, left: list[str], before: earlier.Earlier | None, cache: Pa
 def _build_s(plan: Plan, cache: Path) -> int:
     """Return roughly the seconds to build the programs that the cache lacks."""
     keys = {part.build_key for variant in plan.variants for part in variant.components}
-    missing = sum(not (plan.is_local and (cache / "variants" / key).is_dir()) for key in keys)
+    here = plan.builds_here
+    missing = sum(not (here and (cache / "variants" / key).is_dir()) for key in keys)
     others = (("tsbs", TSBS_S), ("agent", AGENT_S))
-    return VARIANT_S * missing + sum(s for name, s in others if not (plan.is_local and any(cache.glob(f"{name}/*/"))))
+    return VARIANT_S * missing + sum(s for name, s in others if not (here and any(cache.glob(f"{name}/*/"))))
 
 
 def _disk(plan: Plan, cache: Path) -> str:
@@ -130,13 +131,14 @@ def _memory(plan: Plan, before: earlier.Earlier | None) -> list[str]:
     how = "as in earlier runs here" if before and before.rss_bytes else "a rough guess"
     which = "the server" if servers == 1 else f"{servers} servers"
     line = f"memory    about {amount(servers * each)} for {which} ({how})"
-    total = memory_here() if plan.is_local else None
+    of_pod = plan.place.memory_gb << 30 if plan.place.kind == "k8s" else None
+    total = memory_here() if plan.is_local else of_pod
     if total is None or servers * each <= total:
         return [line]
-    remedy = "take a smaller workload.scale"
+    remedy = "take a smaller workload.scale" + (', or SET="k8s.memory_gb=..."' if of_pod else "")
     if servers > 1 and each <= total and not plan.loads_in_turn:
         remedy = 'SET="duel.enabled=false" has them alone, one after the other'
-    return [f"{line}; that is TOO LITTLE: this machine has {amount(total)}: {remedy}"]
+    return [f"{line}; that is TOO LITTLE: {'a pod' if of_pod else 'this machine'} has {amount(total)}: {remedy}"]
 
 
 def memory_here() -> int | None:

@@ -13,7 +13,7 @@ from tsduel.rounds.view import model
 from tsduel.rounds.view.events import LAST_T, Event, clock
 from tsduel.rounds.view.model import Finished, Phase, State
 
-PLACES = {"local": "on this machine", "ssh": "on another machine", "gcp": "on a rented machine"}
+PLACES = {"local": "on this machine", "ssh": "on another machine", "gcp": "on a rented machine", "k8s": "in pods"}
 DOING = {"data": "making the data", "queries": "making the queries", "profile": "profiling, after the blocks"}
 UNITS = {
     **dict.fromkeys(("load", "ingest"), "samples/s"), **dict.fromkeys(("exchange", "before", "after"), "exchanges/s"),

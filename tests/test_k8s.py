@@ -1,0 +1,337 @@
+"""Pods as a place, without a cluster: knobs, what is made, what becomes of a pod, and what is brought."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import plans
+import pytest
+import yaml
+
+from tsduel.core.errors import UserError
+from tsduel.core.place import K8sPlace
+from tsduel.core.plan import Estimate
+from tsduel.places import directories, hosts, place, presence
+from tsduel.places.k8s import bring, cluster, inside, manifests, offer, pods, reap
+from tsduel.places.k8s.settings import K8s
+from tsduel.places.ssh.ssh import Host, NoConnectionError, RefusedError
+from tsduel.plan import topology
+
+PROJECT = Path(__file__).resolve().parent.parent
+CONFIG = {
+    "apiVersion": "v1", "kind": "Config", "current-context": "here",
+    "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "bench"}},
+                 {"name": "there", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def kubeconfig(tmp_path, monkeypatch):
+    """Have a kubeconfig of a cluster that does not answer."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(CONFIG))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+    return path
+
+
+def made(**changes):
+    """Return the place of a run with one pod."""
+    parts = {
+        "hosts": {"host1": {}}, "context": "here", "namespace": "bench", "node_selector": {"disk": "ssd"},
+        "storage_class": "", "image": "debian:12-slim", "directory": "/tsduel", "name": "tsduel-r-abc", "cpus": 2,
+        "memory_gb": 4, "disk_gb": 5, "wait_s": 5, "estimate_s": 60, "lifetime_s": 7200,
+    }  # fmt: skip
+    return K8sPlace.model_validate(parts | changes)
+
+
+class TestKnobs:
+    """TARGET=k8s and its knobs."""
+
+    def test_all_have_defaults(self):
+        """One pod of the image that is ours by default, wherever the kubeconfig points."""
+        asked = place.asked({"TARGET": "k8s"})
+        assert (asked["context"], asked["namespace"], asked["image"]) == ("", "", "debian:12-slim")
+        assert list(asked["hosts"]) == ["host1"]
+
+    def test_labels_and_numbers(self):
+        """Labels have commas between them; a value may be empty."""
+        asked = place.asked({"TARGET": "k8s", "HOSTS": "3", "NODE_SELECTOR": "disktype=ssd,example.org/x="})
+        assert asked["node_selector"] == {"disktype": "ssd", "example.org/x": ""}
+        assert list(asked["hosts"]) == ["host1", "host2", "host3"]
+
+    @pytest.mark.parametrize(
+        ("given", "sentence"),
+        [
+            ({"HOSTS": "none"}, "HOSTS: 'none' is no number of pods"),
+            ({"HOSTS": "0"}, "HOSTS: '0' is no number of pods"),
+            ({"NODE_SELECTOR": "ssd"}, "NODE_SELECTOR: 'ssd' is no label of nodes"),
+            ({"NAMESPACE": "My Space"}, "NAMESPACE: 'My Space' is no name of a namespace"),
+            ({"IMAGE": "-x"}, "IMAGE: '-x' is no name of an image"),
+            ({"STORAGE_CLASS": "A B"}, "STORAGE_CLASS: 'A B' is no name of a storage class"),
+            ({"SPARE_HOSTS": "1"}, "SPARE_HOSTS: a pod that is lost gets another one"),
+            ({"SSH_HOST": "me@x"}, "SSH_HOST is for another machine"),
+            ({"TARGET": "local", "STORAGE_CLASS": "fast"}, "STORAGE_CLASS is for pods; add TARGET=k8s"),
+            ({"TARGET": "ssh", "SSH_HOST": "x", "NODE_SELECTOR": "a=b"}, "NODE_SELECTOR is for pods"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, given, sentence):
+        """Each in a sentence that names the knob."""
+        with pytest.raises(UserError, match=sentence):
+            place.asked({"TARGET": "k8s", **given})
+
+    def test_a_topology_makes_its_own_number_of_pods(self):
+        """With its ports open between them; HOSTS= would say it twice."""
+        roles = {"host1": ("client",), "host2": ("server",)}
+        where = topology.machines(roles, place.asked({"TARGET": "k8s"}), port=8428, swept=())
+        assert list(where["hosts"]) == ["host1", "host2"]
+        assert where["ports_between"] == "8428-8528"
+        with pytest.raises(UserError, match="leave HOSTS out"):
+            topology.machines(roles, place.asked({"TARGET": "k8s", "HOSTS": "2"}), port=8428, swept=())
+
+
+class TestOffer:
+    """What the plan has of the pods."""
+
+    def complete(self, settings=None, **given):
+        """Return the complete place."""
+        asked = place.asked({"TARGET": "k8s", **given})
+        estimate = Estimate(database_bytes=3_000_000_000)
+        return offer.complete(asked, [settings or K8s()], run="20261124T1-Quick", estimate=estimate, seconds=600)
+
+    @pytest.mark.usefixtures("kubeconfig")
+    def test_the_context_and_its_namespace_are_fixed(self):
+        """A later `kubectl config use-context` does not move a run."""
+        where = self.complete()
+        assert (where.context, where.namespace) == ("here", "bench")
+        assert self.complete(KUBE_CONTEXT="there").namespace == "default"
+        assert where.name.startswith("tsduel-20261124t1-quick-")
+        assert where.disk_gb == 2 + 6
+        with pytest.raises(UserError, match="there is no context 'moon'; there are: here, there"):
+            self.complete(KUBE_CONTEXT="moon")
+
+    @pytest.mark.usefixtures("kubeconfig")
+    def test_names_fit_the_longest_label(self):
+        """The pod of a Job gets its name as a label."""
+        asked = place.asked({"TARGET": "k8s", "HOSTS": "100"})
+        where = offer.complete(asked, [K8s()], run="x" * 90, estimate=Estimate(), seconds=1)
+        assert len(where.job("host100") + "-data-xxxxx") <= 63
+
+    @pytest.mark.usefixtures("kubeconfig")
+    def test_a_price_is_shown_if_the_user_gives_one(self):
+        """Of all pods together."""
+        assert not any("USD" in line for line in offer.described(self.complete()))
+        (_, price) = offer.described(self.complete(K8s(price_h=0.3), HOSTS="2"))
+        assert price == "price     about 0.10 USD, 1.20 at worst (0.60 an hour)"
+
+    def test_no_kubeconfig_is_a_sentence(self, kubeconfig):
+        """As is one that is no YAML."""
+        kubeconfig.unlink()
+        with pytest.raises(UserError, match="no cluster is known here"):
+            self.complete()
+
+
+class TestManifests:
+    """What is made in the cluster."""
+
+    def test_the_pod_is_restricted_and_has_whole_cpus(self):
+        """Requests = limits, so that a static CPU manager gives it CPUs; nothing is allowed that need not be."""
+        job = manifests.job(made(), "host1")
+        spec = job["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert container["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
+        assert container["resources"]["limits"].items() <= container["resources"]["requests"].items()
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }  # fmt: skip
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["nodeSelector"]["disk"] == "ssd"
+        assert not spec["automountServiceAccountToken"]
+
+    def test_the_cluster_ends_it_by_itself(self):
+        """The deadline of the plan, and everything else is owned by the Job, or by its pod."""
+        where = made(ports_between="8428-8528", storage_class="fast")
+        job = manifests.job(where, "host1")
+        assert job["spec"]["activeDeadlineSeconds"] == 7200
+        assert job["spec"]["ttlSecondsAfterFinished"] > 0
+        policy = manifests.policy(where, "host1", {"name": "j", "uid": "u"})
+        assert policy["metadata"]["ownerReferences"][0]["uid"] == "u"
+        assert policy["spec"]["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8428, "endPort": 8528}]
+        volume = job["spec"]["template"]["spec"]["volumes"][0]
+        assert volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
+
+    def test_the_role_is_what_the_program_asks_for(self):
+        """No right is missing in docs/kubernetes-rbac.yml, and none too many."""
+        role = yaml.safe_load((PROJECT / cluster.RULES).read_text())
+        rules = {
+            (group, name, tuple(r["verbs"]))
+            for r in role["rules"]
+            for group in r["apiGroups"]
+            for name in r["resources"]
+        }
+        assert rules == set(cluster.RIGHTS)
+
+
+def pod(phase="Running", **status):
+    """Return a pod with a status."""
+    return {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": phase, **status}}
+
+
+class TestOver:
+    """Why a pod runs no more."""
+
+    @pytest.mark.parametrize(
+        ("status", "sentence"),
+        [
+            ({"phase": "Running"}, ""),
+            ({"phase": "Pending"}, ""),
+            ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on  memory."},
+             "the pod p was evicted from n (The node was low on memory.): the node lacks memory or disk"),
+            ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "reason": "PreemptionByScheduler"}]},
+             "the pod p was preempted on n by a pod of a higher priority"),
+            ({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled"}}}]},
+             'the pod p was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8"'),
+            ({"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"reason": "Error"}}}]},
+             "the pod p on n has ended (Error)"),
+        ],
+    )  # fmt: skip
+    def test_each_is_a_sentence_with_what_to_do(self, status, sentence):
+        """Nothing is said of a pod that runs, or will."""
+        assert pods.over(pod(**status)).partition(", or take")[0] == sentence
+
+    def test_one_that_is_being_deleted_is_over(self):
+        """Its blocks run elsewhere, without waiting for its end."""
+        gone = pod()
+        gone["metadata"]["deletionTimestamp"] = "2026-11-24T19:00:00Z"
+        assert "is being deleted (by somebody)" in pods.over(gone)
+
+    def test_a_topology_begins_again_with_another_pod(self, tmp_path, monkeypatch):
+        """The others know the address of the one that is gone."""
+        link = type("L", (), {"host": Host("p", through=("x",)), "run_dir": tmp_path, "kind": "tsbs"})
+        monkeypatch.setattr("tsduel.places.ssh.link.Link.lent", lambda _: {"host2": 1})
+        with pytest.raises(UserError, match="To go on with another: make tsbs RUN="):
+            presence.replaced(link, "gone")
+
+
+class TestRefusals:
+    """What the API server says, in a sentence."""
+
+    @pytest.mark.parametrize(
+        ("status", "text", "sentence"),
+        [
+            (403, 'jobs.batch is forbidden: User "me" cannot create resource "jobs" in API group "batch" in the name',
+             "k8s: here: you may not create jobs.batch in the namespace bench: ask who administers it for the role in"),
+            (403, 'pods "x" is forbidden: exceeded quota: small, requested: cpu=2, used: cpu=0, limited: cpu=1',
+             "has a quota that forbids it"),
+            (403, 'pods "x" is forbidden: violates PodSecurity "restricted"', "a policy of the cluster forbids it"),
+            (401, "Unauthorized", "your credentials are not accepted"),
+            (0, "connection refused", "the API server does not answer"),
+            (404, 'namespaces "bench" not found', 'k8s: here: namespaces "bench" not found'),
+        ],
+    )  # fmt: skip
+    def test_answers(self, status, text, sentence):
+        """Which right, which quota, which policy."""
+        assert sentence in cluster.Cluster("here", "bench").refusal(status, text)
+
+    @pytest.mark.usefixtures("kubeconfig")
+    def test_a_server_that_does_not_answer(self):
+        """It is no stack trace."""
+        with pytest.raises(UserError, match="the API server does not answer"):
+            cluster.Cluster("here", "bench").ask("GET", "/version")
+
+    def test_a_handshake_that_is_refused(self):
+        """The body of the answer is what is said."""
+        body = {"message": 'pods "p" not found'}
+        reason = f"Handshake status 404 Not Found -+-+- {{'a': 'b'}} -+-+- {json.dumps(body).encode()}"
+        assert inside._refusal(cluster.Cluster("here", "bench"), reason) == 'k8s: here: pods "p" not found'
+
+    def test_no_connection_has_the_exit_code_of_ssh(self, kubeconfig):
+        """So that all that runs commands there needs no second way."""
+        host = Host("p", through=("-m", "tsduel.places.k8s.inside", "here", "bench", "p"))
+        done = subprocess.run(
+            host.command("true"), env={"KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(PROJECT)}, cwd="/",
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 255, done.stderr
+        assert isinstance(host.failure(done.stderr), NoConnectionError)
+        assert isinstance(host.failure("refused: k8s: here: log in again"), RefusedError)
+        assert "Traceback" not in done.stderr
+        assert host.command("a", "b c")[0] == sys.executable
+
+
+class TestBring:
+    """What goes to a pod."""
+
+    def test_paths_of_records_are_those_of_the_pod(self, tmp_path):
+        """What was built into the cache here lies in the cache there, and its record says so."""
+        run_dir, cache = tmp_path / "r", tmp_path / "cache"
+        plan = plans.write(run_dir, place=made())
+        program = cache / "variants/0123/binary"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh")
+        (program.parent / "build.json").write_text("{}")
+        (run_dir / "build").mkdir()
+        (run_dir / "host").mkdir()
+        record = {"components": [{"role": "server", "binary": str(program)}]}
+        (run_dir / "build/baseline.json").write_text(json.dumps(record))
+        bring.prepare(run_dir, cache)
+        with tarfile.open(run_dir / bring.PROGRAMS) as archive:
+            names = archive.getnames()
+        assert {"cache/variants/0123/binary", "cache/variants/0123/build.json"} < set(names)
+        # A pod that has it has all.
+        assert names[-1] == "runs/r/brought"
+        there = json.loads((run_dir / "host/host1/build/baseline.json").read_text())
+        assert there["components"][0]["binary"] == "/tsduel/cache/variants/0123/binary"
+        assert directories.on_host(plan, "host1")["cache_dir"] == "/tsduel/cache"
+
+    def test_blocks_that_are_home_go_back(self, tmp_path):
+        """A new pod does not run them again; what was cut short is not brought."""
+        for name in ("host1/001/block.json", "host1/002.partial/x", "host1.json", "host1/events.jsonl", "host2/001/x"):
+            (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "raw" / name).write_text(name)
+        (tmp_path / "host/host1").mkdir(parents=True)
+        with bring._of_home(tmp_path, "host1") as packed, tarfile.open(fileobj=packed) as archive:
+            files = {entry.name for entry in archive if entry.isfile()}
+        assert files == {"host1/001/block.json", "host1.json", "host1/events.jsonl"}
+
+
+class FakeCluster:
+    """One that has these Jobs."""
+
+    def __init__(self, *jobs):
+        self.jobs = jobs
+
+    def all(self, path, _):
+        """Return the Jobs."""
+        return self.jobs if path == cluster.JOBS else []
+
+
+def test_reap_takes_what_is_over_and_nothing_that_runs():
+    """A run is over when all of its Jobs are."""
+    now = reap.datetime(2026, 11, 24, 12, tzinfo=reap.UTC)
+
+    def job(run, *conditions, begun="2026-11-24T11:59:00Z"):
+        status = {"conditions": [{"type": kind, "status": "True", "reason": "R"} for kind in conditions]}
+        metadata = {"name": "j", "labels": {manifests.NAME: run}, "creationTimestamp": begun}
+        return {"metadata": metadata, "spec": {"activeDeadlineSeconds": 100}, "status": status}
+
+    found = reap.overdue(
+        FakeCluster(
+            job("a"), job("b", "Failed"), job("c", "Complete"), job("c"), job("d", begun="2026-11-24T11:00:00Z")
+        ),
+        now,
+    )
+    assert found == {"b": "its Job has ended (R)", "d": "past its deadline"}
+
+
+def test_a_run_that_has_pods_knows_them(tmp_path):
+    """Their addresses are those that the cluster gave."""
+    plans.write(tmp_path / "r", place=made())
+    hosts.write(tmp_path / "r", kind="k8s", hosts={"host1": {"address": "p", "private": "10.1.2.3"}}, provisioned=True)
+    assert hosts.provisioned(tmp_path / "r")

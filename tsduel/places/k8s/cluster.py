@@ -1,0 +1,197 @@
+"""Asks the API server of a cluster, by the official client, and makes sentences of its refusals."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import urllib3
+import yaml
+from kubernetes import client, config
+
+from tsduel.core.errors import UserError
+
+TIMEOUT_S = (10, 60)
+RULES = "docs/kubernetes-rbac.yml"
+# What the rules there allow: API group, resource, verbs.
+RIGHTS = (
+    ("batch", "jobs", ("create", "get", "list", "delete")),
+    ("", "pods", ("get", "list")),
+    ("", "pods/exec", ("create", "get")),
+    ("networking.k8s.io", "networkpolicies", ("create", "get", "list")),
+    ("", "persistentvolumeclaims", ("list",)),
+    ("", "events", ("list",)),
+)
+# What the API server says of a verb that a user has no right to.
+NO_RIGHT = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"')
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _CONFLICT = 401, 403, 404, 409
+JOBS, PODS, POLICIES, CLAIMS = (
+    "/apis/batch/v1/namespaces/{}/jobs",
+    "/api/v1/namespaces/{}/pods",
+    "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "/api/v1/namespaces/{}/persistentvolumeclaims",
+)
+
+
+class ApiError(UserError):
+    """The API server refuses, or does not answer. ``code``: its HTTP status, 0 for no answer."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.status = code
+
+    @property
+    def passes(self) -> bool:
+        """Whether it may be another answer later: the server was not reached, is at its limit, or wants a login."""
+        return self.status in {0, _UNAUTHORIZED, 429} or self.status >= 500  # noqa: PLR2004 - HTTP's numbers
+
+
+def cluster_of(asked: Mapping[str, Any]) -> "Cluster":
+    """Return the cluster and namespace that the knobs name, by tsduel.places.k8s.place.asked."""
+    spaces, current = contexts()
+    context = asked["context"] or current
+    if context not in spaces:
+        raise UserError(f"KUBE_CONTEXT: there is no context {context!r}; there are: {', '.join(spaces) or 'none'}")
+    return Cluster(context, asked["namespace"] or spaces[context])
+
+
+def contexts() -> tuple[dict[str, str], str]:
+    """Return the namespaces of all contexts of the kubeconfig by their names, and the name of the current one."""
+    try:
+        known, current = config.list_kube_config_contexts()
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        raise UserError(
+            f"k8s: no cluster is known here ({' '.join(str(error).split())}): see that `kubectl get nodes` works, or "
+            "name the file with KUBECONFIG=/path in the environment"
+        ) from None
+    spaces = {each["name"]: each.get("context", {}).get("namespace") or "default" for each in known}
+    return spaces, (current or {}).get("name", "")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster and namespace, asked as the user of a context."""
+
+    context: str
+    namespace: str
+
+    @cached_property
+    def api(self) -> client.ApiClient:
+        """The client, with fresh credentials of the user."""
+        settings = client.Configuration()
+        try:
+            config.load_kube_config(context=self.context, client_configuration=settings)
+        except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+            raise UserError(
+                f"KUBE_CONTEXT: {self.context!r} cannot be used ({' '.join(str(error).split())}); the contexts are: "
+                f"{', '.join(contexts()[0]) or 'none'}"
+            ) from None
+        settings.retries = urllib3.Retry(total=0)
+        return client.ApiClient(settings)
+
+    def signed(
+        self, method: str, path: str, query: list[tuple[str, str]], body: Any = None
+    ) -> tuple[Any, Any, Any, Any]:
+        """Return method, URL, headers and body of a request, with the user's credentials."""
+        kind = {"Accept": "application/json", "Content-Type": "application/json"}
+        made = self.api.param_serialize(
+            method, path, query_params=query, header_params=kind, body=body, auth_settings=["BearerToken"]
+        )
+        return made[0], made[1], made[2], made[3]
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
+        """Send a request, {} in ``path`` being the namespace; return the answer. An ApiError says what is wrong."""
+        signed = self.signed(method, path.format(self.namespace), list(query.items()), body)
+        try:
+            answer = self.api.call_api(*signed, _request_timeout=TIMEOUT_S)
+            status, text = answer.status, answer.read().decode(errors="replace")
+        except client.ApiException as error:
+            status, text = int(error.status or 0), str(error.body or error.reason)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            status, text = 0, str(error)
+        if not status or status >= 400:  # noqa: PLR2004 - HTTP's errors
+            raise ApiError(self.refusal(status, _message(text)), status)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """Return an object; None if there is none."""
+        try:
+            return self.ask("GET", path)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    def all(self, path: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the objects of a kind with these labels."""
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        return list(self.ask("GET", path, labelSelector=selector)["items"])
+
+    def delete(self, path: str) -> None:
+        """Delete an object, and in the background what it owns; it may be gone already."""
+        try:
+            self.ask("DELETE", path, {"propagationPolicy": "Background"})
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+    def events(self, name: str) -> list[str]:
+        """Return what the cluster says of an object of this name, the newest last; nothing if we may not read it."""
+        try:
+            path = "/api/v1/namespaces/{}/events"
+            items = self.ask("GET", path, fieldSelector=f"involvedObject.name={name}")["items"]
+        except ApiError:
+            return []
+        items.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        return [" ".join(str(event.get("message", "")).split()) for event in items]
+
+    def lacking(self) -> Iterator[str]:
+        """Yield the rights that we need and do not have, as `create jobs.batch`."""
+        for group, resource, verbs in RIGHTS:
+            for verb in verbs:
+                if not self._may(verb, group, resource):
+                    yield f"{verb} {'.'.join(filter(None, (resource, group)))}"
+
+    def _may(self, verb: str, group: str, resource: str) -> bool:
+        name, _, part = resource.partition("/")
+        wanted = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": wanted},
+        }
+        answer = self.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    def refusal(self, status: int, text: str) -> str:
+        """Return the sentence for an answer of the API server."""
+        where = f"k8s: {self.context}"
+        if right := NO_RIGHT.search(text):
+            resource = ".".join(filter(None, (right["resource"], right["group"])))
+            return (
+                f"{where}: you may not {right['verb']} {resource} in the namespace {self.namespace}: ask who "
+                f"administers it for the role in {RULES}"
+            )
+        if status == _UNAUTHORIZED:
+            return f"{where}: your credentials are not accepted (a token that has expired?): log in again, then go on"
+        if status == _FORBIDDEN and "quota" in text:
+            return (
+                f"{where}: the namespace {self.namespace} has a quota that forbids it ({text}): take fewer or smaller "
+                'pods (HOSTS=, SET="k8s.cpus=2 k8s.memory_gb=4"), or ask for more'
+            )
+        if status == _FORBIDDEN:
+            return f"{where}: a policy of the cluster forbids it: {text}"
+        if not status:
+            return f"{where}: the API server does not answer ({text}): see that `kubectl get nodes` works"
+        return f"{where}: {text}"
+
+
+def _message(text: str) -> str:
+    """Return the message of a Status, else the text."""
+    with suppress(ValueError, AttributeError):
+        text = json.loads(text).get("message", text)
+    return " ".join(text.split())

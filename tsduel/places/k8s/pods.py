@@ -1,0 +1,291 @@
+"""The pods of a run: made, waited for, found gone, made again, and deleted."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tsduel.core import rundir
+from tsduel.core.errors import UserError
+from tsduel.core.place import K8sPlace
+from tsduel.places import hosts
+from tsduel.places.gcp.give_back import mind_signals
+from tsduel.places.k8s import manifests
+from tsduel.places.k8s.cluster import CLAIMS, JOBS, PODS, POLICIES, ApiError, Cluster
+
+PAUSE_S = 1.0
+GONE_S = 120.0
+# Why a container does not start; what comes of itself, like ContainerCreating, is not here.
+IMAGE_REASONS = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+START_REASONS = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_renewing = threading.Lock()
+
+
+def say(text: str) -> None:
+    """Print a line on stderr."""
+    print(f"k8s: {text}", file=sys.stderr, flush=True)
+
+
+def cluster_of(place: K8sPlace) -> Cluster:
+    """Return the cluster of a run."""
+    return Cluster(place.context, place.namespace)
+
+
+@contextmanager
+def on_failure(run_dir: Path, place: K8sPlace, environment: Mapping[str, str]) -> Iterator[None]:
+    """Give new pods back if the body fails or is interrupted, unless KEEP=1. Pods that may run blocks stay."""
+    mind_signals()
+    again = bool(hosts.known(run_dir)) or environment.get("KEEP", "").strip() == "1"
+    try:
+        yield
+    except (UserError, KeyboardInterrupt) as error:
+        if again:
+            raise
+        fate = ""
+        try:
+            give_back(run_dir, place)
+        except UserError as left:
+            fate = f"\n{left}"
+        raise UserError(f"{str(error) or 'k8s: interrupted'}{fate}") from None
+
+
+def provide(run_dir: Path, place: K8sPlace) -> dict[str, dict[str, Any]]:
+    """Return ``hosts`` of host/outputs.json for pods that run; pods that the run has already stay.
+
+    A run that goes on does so without a pod that cannot be had again, unless its pods make a block together.
+    """
+    cluster, known = cluster_of(place), hosts.known(run_dir)
+    # Recorded before the first of them is there, so that a kill from now on leaves nothing unknown.
+    hosts.write(run_dir, kind="k8s", hosts=known, provisioned=True)
+    made, refused = dict[str, dict[str, Any]](), dict[str, UserError]()
+    with ThreadPoolExecutor(len(place.hosts)) as pool:
+        waits = {name: pool.submit(_provided, cluster, place, name) for name in place.hosts}
+    for name, wait in waits.items():
+        try:
+            made[name] = wait.result()
+        except UserError as error:
+            refused[name] = error
+    if refused and (not known or not made or place.ports_between):
+        raise UserError("\n".join(dict.fromkeys(map(str, refused.values()))))
+    for name, why in refused.items():
+        say(f"{why}; the others go on without {name}")
+    return known | made
+
+
+def _provided(cluster: Cluster, place: K8sPlace, name: str) -> dict[str, Any]:
+    return _wait(cluster, place, name, _have(cluster, place, name))
+
+
+def renew(run_dir: Path, name: str, why: str) -> None:
+    """Have another pod in place of a host's that is gone, and record it."""
+    place = rundir.open_run(run_dir).plan.place
+    assert isinstance(place, K8sPlace)  # noqa: S101 - for mypy
+    say(f"{name}: {why}; another pod takes its place")
+    cluster = cluster_of(place)
+    made = _provided(cluster, place, name)
+    with _renewing:  # each host has a thread that attends it
+        hosts.write(run_dir, kind="k8s", hosts=hosts.known(run_dir) | {name: made}, provisioned=True)
+
+
+def _have(cluster: Cluster, place: K8sPlace, name: str) -> str:
+    """Have a Job of this host whose pod is not over, and the policy that belongs to it; return the Job's uid."""
+    path = f"{JOBS}/{place.job(name)}"
+    job = cluster.find(path)
+    pods = _pods(cluster, place, name, job["metadata"]["uid"]) if job else []
+    if job and (_is_over(job) or (pods and all(map(over, pods)))):
+        cluster.delete(path)
+        _await_gone(cluster, place, name)
+        job = None
+    if job is None:
+        job = cluster.ask("POST", JOBS, manifests.job(place, name))
+    if place.ports_between and not cluster.find(f"{POLICIES}/{place.job(name)}"):
+        cluster.ask("POST", POLICIES, manifests.policy(place, name, job["metadata"]))
+    return str(job["metadata"]["uid"])
+
+
+def _is_over(job: Mapping[str, Any]) -> bool:
+    ended = any(each["type"] in {"Failed", "Complete"} for each in job.get("status", {}).get("conditions", []))
+    return ended or "deletionTimestamp" in job["metadata"]
+
+
+def _pods(cluster: Cluster, place: K8sPlace, name: str, job: str) -> list[dict[str, Any]]:
+    """Return the pods of a Job; those of one before it, on a node that does not answer, may still be there."""
+    pods = cluster.all(PODS, manifests.labels(place, name))
+    return [pod for pod in pods if job in {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}]
+
+
+def over(pod: Mapping[str, Any]) -> str:
+    """Return why a pod runs no more, or ends; "" if it runs or will."""
+    status, metadata = pod.get("status", {}), pod["metadata"]
+    name, node = metadata["name"], pod["spec"].get("nodeName", "no node")
+    states = [each.get("state", {}).get("terminated") or {} for each in status.get("containerStatuses", [])]
+    reasons = {state.get("reason") for state in states} | {status.get("reason")}
+    causes = {each.get("reason") for each in status.get("conditions", []) if each["type"] == "DisruptionTarget"}
+    text = " ".join(str(status.get("message", "")).split())
+    known = {
+        "OOMKilled": 'was killed for its memory (OOMKilled): a new run with more has SET="k8s.memory_gb=8", or take a '
+        "smaller workload.scale",
+        "Evicted": f"was evicted from {node} ({text}): the node lacks memory or disk",
+        "PreemptionByScheduler": f"was preempted on {node} by a pod of a higher priority",
+        "DeadlineExceeded": 'has reached its deadline: a longer life of a new run is SET="k8s.lifetime_h=4"',
+    }
+    if why := next((why for reason, why in known.items() if reason in reasons | causes), ""):
+        return f"the pod {name} {why}"
+    if status.get("phase") in {"Failed", "Succeeded"}:
+        return f"the pod {name} on {node} has ended ({', '.join(filter(None, map(str, reasons - {None}))) or 'killed'})"
+    if "deletionTimestamp" in metadata:
+        return f"the pod {name} on {node} is being deleted ({', '.join(causes - {None}) or 'by somebody'})"
+    return ""
+
+
+def _wait(cluster: Cluster, place: K8sPlace, name: str, job: str) -> dict[str, Any]:
+    """Wait until the pod of a host's Job runs; a UserError says why it does not."""
+    deadline, said = time.monotonic() + place.wait_s, ""
+    while True:
+        pods = _pods(cluster, place, name, job)
+        if why := next(filter(None, map(over, pods)), ""):
+            raise UserError(f"k8s: {name}: {why}")
+        if not pods:
+            job = _have(cluster, place, name)  # it may be one whose pod was lost a moment ago
+        why = _why_waiting(cluster, place, name, pods[0]) if pods else _why_no_pod(cluster, place, name)
+        if pods and not why:
+            return _outputs(place, pods[0])
+        if time.monotonic() > deadline:
+            raise UserError(f"k8s: {name} has no pod that runs after {place.wait_s} s: {why}")
+        if why != said:
+            say(f"{name}: waiting: {why}")
+            said = why
+        time.sleep(PAUSE_S)
+
+
+def _why_no_pod(cluster: Cluster, place: K8sPlace, name: str) -> str:
+    """Return why a Job has no pod yet; a UserError if it will not get one."""
+    for text in reversed(cluster.events(place.job(name))):
+        if "forbidden" in text:
+            raise ApiError(cluster.refusal(403, text.removeprefix("Error creating: ")), 403)
+    return "its Job has no pod yet"
+
+
+def _why_waiting(cluster: Cluster, place: K8sPlace, name: str, pod: Mapping[str, Any]) -> str:
+    """Return why a pod does not run yet, "" if it does; a UserError if it will not."""
+    status = pod.get("status", {})
+    for each in status.get("containerStatuses", []):
+        waiting = each.get("state", {}).get("waiting") or {}
+        reason, text = waiting.get("reason", ""), " ".join(str(waiting.get("message", "")).split())
+        if reason in IMAGE_REASONS:
+            raise UserError(
+                f"k8s: the image {place.image} cannot be pulled ({text or reason}): name another with IMAGE=, one that "
+                "the nodes can reach"
+            )
+        if reason in START_REASONS:
+            raise UserError(f"k8s: the pod of {name} cannot start ({text or reason}): IMAGE= has sh, bash and tar?")
+        if "running" in each.get("state", {}):
+            return ""
+    for each in status.get("conditions", []):
+        if each["type"] == "PodScheduled" and each["status"] == "False":
+            return _why_no_node(cluster, place, pod, " ".join(str(each.get("message", "")).split()))
+    return f"its pod is started on {pod['spec'].get('nodeName', 'a node')}"
+
+
+def _why_no_node(cluster: Cluster, place: K8sPlace, pod: Mapping[str, Any], text: str) -> str:
+    if place.storage_class and ("PersistentVolumeClaim" in text or "persistent volumes" in text or "claim" in text):
+        claim = f"{pod['metadata']['name']}-data"
+        last = (cluster.events(claim) or [""])[-1]
+        return (
+            f"its claim of {place.disk_gb} GB from STORAGE_CLASS={place.storage_class} stays pending "
+            f"({last or text}): `kubectl get storageclass` shows the classes; without STORAGE_CLASS= it is the node's "
+            "disk"
+        )
+    remedy = "give another NODE_SELECTOR="
+    if "Insufficient cpu" in text:
+        remedy = f'take fewer CPUs than {place.cpus}, SET="k8s.cpus=...", or larger nodes'
+    elif "Insufficient memory" in text:
+        remedy = f'take less memory than {place.memory_gb} GB, SET="k8s.memory_gb=...", or larger nodes'
+    elif "anti-affinity" in text:
+        remedy = f"a node runs one pod of tsduel: wait for other runs, or take fewer pods than {len(place.hosts)}"
+    return f"no node takes its pod ({text}): {remedy}"
+
+
+def _outputs(place: K8sPlace, pod: Mapping[str, Any]) -> dict[str, Any]:
+    name, address = pod["metadata"]["name"], pod["status"].get("podIP", "")
+    through = ["-m", "tsduel.places.k8s.inside", place.context, place.namespace, name]
+    login = ["kubectl", f"--context={place.context}", f"--namespace={place.namespace}", "exec", "-it", name, "--"]
+    return {
+        "address": name,
+        "private": address,
+        "node": pod["spec"]["nodeName"],
+        "through": through,
+        "login": [*login, "sh", "-c"],
+    }
+
+
+def why_gone(run_dir: Path, name: str = "") -> str:
+    """Return a sentence if the pod of a host is gone, or without a name if all are; "" if nobody knows."""
+    place, known = rundir.open_run(run_dir).plan.place, hosts.known(run_dir)
+    if not isinstance(place, K8sPlace):
+        return ""
+    cluster, reasons = cluster_of(place), []
+    for host_name, host in known.items():
+        if name not in {"", host_name}:
+            continue
+        try:
+            pod = cluster.find(f"{PODS}/{host['address']}")
+        except UserError:
+            return ""
+        gone = f"the pod {host['address']} on {host['node']} is gone (deleted, or its node is)"
+        reasons.append(over(pod) if pod else gone)
+    return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
+
+
+def give_back(run_dir: Path, place: K8sPlace) -> None:
+    """Delete all that a run has in its cluster, and see that nothing is left; a UserError lists what is."""
+    cluster = cluster_of(place)
+    try:
+        sweep(cluster, place.name)
+        left = await_none(cluster, place.name)
+    except UserError as error:
+        raise UserError(
+            f"{error}\nk8s: it is not known whether all of {place.name} is gone. Then: make destroy "
+            f"RUN={run_dir.name}; the cluster deletes it {place.lifetime_s / 3600:.1f} h after its start"
+        ) from None
+    if left:
+        raise UserError(f"k8s: this is left of {place.name} in {place.namespace}: {', '.join(left)}")
+    for file in ("inventory.json", "lent.json"):
+        (run_dir / "host" / file).unlink(missing_ok=True)
+    hosts.write(run_dir, kind="k8s", hosts={}, provisioned=False)
+    say(f"nothing of {place.name} is left in {place.namespace}")
+
+
+def sweep(cluster: Cluster, run: str) -> None:
+    """Delete the Jobs of a run, and what they own."""
+    for job in cluster.all(JOBS, manifests.OURS | {manifests.NAME: run}):
+        cluster.delete(f"{JOBS}/{job['metadata']['name']}")
+
+
+def await_none(cluster: Cluster, run: str) -> list[str]:
+    """Wait until nothing of a run is left; return what stays."""
+    labels, deadline = manifests.OURS | {manifests.NAME: run}, time.monotonic() + GONE_S
+    while left := remains(cluster, labels):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(PAUSE_S)
+    return left
+
+
+def remains(cluster: Cluster, labels: Mapping[str, str]) -> list[str]:
+    """Return kind and name of all objects with these labels."""
+    kinds = {"job": JOBS, "pod": PODS, "networkpolicy": POLICIES, "persistentvolumeclaim": CLAIMS}
+    return [f"{kind}/{each['metadata']['name']}" for kind, path in kinds.items() for each in cluster.all(path, labels)]
+
+
+def _await_gone(cluster: Cluster, place: K8sPlace, name: str) -> None:
+    """Wait until a name is free again. The pod of it may stay, if its node does not answer."""
+    deadline = time.monotonic() + GONE_S
+    while left := [each for each in remains(cluster, manifests.labels(place, name)) if not each.startswith("pod/")]:
+        if time.monotonic() > deadline:
+            raise UserError(f"k8s: {', '.join(left)} of {name} cannot be deleted, so no other pod takes its place")
+        time.sleep(PAUSE_S)
