@@ -66,7 +66,7 @@ def test_experiments_in_the_project_are_valid(name):
         ({"design": {"thresholds": {"ns/op": 5.0}}}, "time is called sec/op here"),
         (
             {"workload": {"scale": 1}},
-            "workload: unknown key; allowed here: design, gcp, gobench, host, kind, name, noise",
+            "workload: unknown key; allowed here: design, gcp, gobench, host, k8s, kind, name, noise",
         ),
         ({"host": {"port": 1}}, "host.port: unknown key"),
     ],

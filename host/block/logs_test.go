@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tsduel/host/machine"
+	"tsduel/host/record"
 )
 
 // A server's last words are the crash before its stack, else the newest complaint, else the last line.
@@ -26,6 +29,18 @@ func TestLastWords(t *testing.T) {
 		if got := lastWords(&server{log: log, remoteLog: log}); got != want {
 			t.Errorf("of %q: %q", c[0], got)
 		}
+	}
+}
+
+// Who asks for the CPU of a server that has just ended learns that it died, and no error of ours.
+func TestCPUOfAServerThatHasDied(t *testing.T) {
+	here, log := machine.NewHere(t.Context(), ""), filepath.Join(t.TempDir(), "server.log")
+	process := must(machine.Start(here, machine.Command{Argv: []string{"-c", "echo no space left"}, Log: log}))
+	<-process.Ended()
+	v := &variant{frame: newFrame(record.Spec{}, &machines{}, nil)}
+	s := &server{variant: v, role: "server", on: here, process: process, pid: process.Pid, log: log, remoteLog: log}
+	if _, err := (servers{s}).cpu(); err == nil || !strings.Contains(err.Error(), ") died: no space left") {
+		t.Error(err)
 	}
 }
 
