@@ -19,7 +19,7 @@ from tsduel.cli.knobs import KNOBS
 
 GROUP = re.compile(r"xdist_group\(\"(\w+)\"\)")
 # In the order in which they begin: those that take longest first. The tests without a group come last.
-GROUPS = ("bare", "databases", "real", "blocks", "k8s", "provider")
+GROUPS = ("bare", "real", "blocks", "databases", "planted", "fleets", "k8s", "provider")
 # Files whose tests make reports, type make, or start servers, scripts and builds: they are marked `long`.
 LONG = re.compile(
     "test_(barehost|browser|build|cli|compare|components|crossing|disk|doctor|examine|exports|faults|gcp_faults"

@@ -19,7 +19,7 @@ from tsduel.plan import resolve
 from tsduel.question import read
 
 # One after the other: they load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("planted")]
 PHASES = ("load", "settle", "exchange", "stop")
 KINDS = ("driver", "everything", "power", "database", "loader")
 VICTIMS = {"database": "-storageDataPath=", "loader": "/tsbs_load"}

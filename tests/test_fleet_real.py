@@ -30,7 +30,7 @@ from tsduel.tidy import blocks as decided
 from tsduel.tidy import profiles
 
 # One after the other: they load the machine.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bare")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleets")]
 KILLS = int(os.environ.get("TSDUEL_TEST_KILLS", "8"))
 SEEDS = [int(seed) for seed in os.environ.get("TSDUEL_TEST_SEEDS", "1").split()]
 VICTIMS = {

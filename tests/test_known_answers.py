@@ -16,7 +16,7 @@ from fakeproject import free_port
 
 from tsduel.calibrate import planted
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("real")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("planted")]
 TYPES = ["single-groupby-1-1-1", "cpu-max-all-8"]
 # Stands before the real server, and changes one answer in a hundred and fifty.
 LIAR = """#!{python}

@@ -228,7 +228,7 @@ class TestFigures:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("real")
+@pytest.mark.xdist_group("planted")
 def test_a_series_is_typed_twice(tmp_path):
     """Two blocks with an old file: a table with its figures; the second time nothing is built or run."""
     checkout = Checkout(tmp_path / "checkout", ansible=False)
