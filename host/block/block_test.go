@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -45,6 +46,18 @@ func TestMain(m *testing.M) {
 		return &record.Canary{CPUS: 1, MemoryS: 1, FsyncS: 1},
 			nil
 	}
+	machine.EndAll = func(scratch string) error { // a machine that is lent has none, and its block ends all
+		if scratch == "" {
+			return nil
+		}
+		_, err := proc.EndStrays(scratch)
+		return err
+	}
+	// Blocks mostly wait, and each has its own directories and ports.
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6")
+	// What a server may have of our environment, and what not.
+	_, _ = os.Setenv("LC_ALL", "C.UTF-8"), os.Setenv("GOGC", "7")
 	code := m.Run()
 	proc.Leave()
 	os.Exit(code)
@@ -66,7 +79,7 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 	}
 	root, project := t.TempDir(), must(filepath.Abs("../.."))
 	tsbs := filepath.Join(project, "tests", "fakes")
-	targets := filepath.Join(root, "scripts", "targets", "fake")
+	targets := filepath.Join(root, "project", "scripts", "targets", "fake")
 	calls := filepath.Join(root, "calls")
 	check(t, os.MkdirAll(targets, 0o755), os.MkdirAll(filepath.Join(root, "raw", "001.partial"), 0o755),
 		os.MkdirAll(filepath.Join(root, "scratch"), 0o755))
@@ -77,7 +90,6 @@ func fakes(t *testing.T) (record.Spec, func() []string) {
 		body = strings.Replace(body, `\$DB_ROLE`, "$DB_ROLE", 1)
 		check(t, os.WriteFile(filepath.Join(targets, e.Name()), []byte(body), 0o755))
 	}
-	t.Setenv("TSDUEL_PROJECT", root)
 	plan := &record.Plan{
 		Run: "r", Kind: "tsbs", Targets: map[string]record.Target{"fake": {
 			DataFormat: "f", QueryFormat: "f", Answers: "prometheus", Volatile: `"executionTimeMsec":\s*\d+`,
@@ -139,6 +151,14 @@ func addVariant(spec record.Spec, name string) {
 		record.Variant{Name: name, Target: "fake", Components: []record.Component{{Role: "server",
 			Env: map[string]string{}}}})
 	spec.Builds.Variants[name] = record.Build{Binary: filepath.Join(spec.Builds.TSBSBin, "database")}
+}
+
+// given gives an adapter's verb a variable of its environment.
+func given(t *testing.T, spec record.Spec, verb, assignment string) {
+	t.Helper()
+	path := filepath.Join(spec.RunDir, "project", "scripts", "targets", "fake", verb)
+	text := strings.Replace(string(must(os.ReadFile(path))), "\n", "\nexport "+assignment+"\n", 1)
+	check(t, os.WriteFile(path, []byte(text), 0o755))
 }
 
 // does has a variant's database do something wrong.
@@ -223,11 +243,12 @@ func logged(t *testing.T, spec record.Spec, variant, word string) (found []strin
 
 // A whole block calls adapters and phases in order and checks all. Flags and environment arrive unchanged.
 func TestWholeBlock(t *testing.T) {
+	t.Parallel()
 	spec, calls := fakes(t)
 	nasty := []string{"-a=with space", "-b=$(touch x)", "-c='\"`id`", "-d=two\nlines", "-e=*"}
 	spec.Plan.Variants[0].Components[0].Flags = nasty
 	spec.Plan.Variants[0].Components[0].Env = map[string]string{"FAKE_TEXT": "a 'b' \"c\" $(touch x)\nd;e",
-		"PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "4"}
+		"PATH": "/nowhere:" + os.Getenv("PATH"), "FAKE_BUSY_S": "2"}
 	spec.Row.QueryTypes = types
 	spec.Plan.Queries.Count = nil
 	spec.Plan.Settle.Polls = 3
@@ -269,7 +290,7 @@ func TestWholeBlock(t *testing.T) {
 			t.Errorf("%s: %+v", name, solo)
 		}
 	}
-	// The fake is busy for 4 s. The first quiet poll counts, and not the two that protect what comes later.
+	// The fake is busy for 2 s. The first quiet poll counts, and not the two that protect what comes later.
 	var loaded, settled float64
 	for _, p := range b.Phases {
 		if p.Variant == "baseline" && p.Phase == "load" {
@@ -303,6 +324,7 @@ func TestCaches(t *testing.T) {
 		flag    bool
 	}{"cold": {3, 2, false}, "warm": {2, 4, false}, "off": {2, 2, true}} {
 		t.Run(cache, func(t *testing.T) {
+			t.Parallel()
 			spec, calls := fakes(t)
 			spec.Plan.Queries.Cache, spec.Row.QueryTypes, spec.Row.Order = cache, types, []string{"baseline"}
 			b := run(t, spec)
@@ -334,6 +356,7 @@ func TestCaches(t *testing.T) {
 
 // A cold cache is refused where the kernel cannot drop files from memory: what was measured would be warm.
 func TestAColdCacheThatCannotBeHadIsRefused(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	if syscall.Mount("tmpfs", spec.Scratch, "tmpfs", 0, "size=64m") != nil {
 		t.Skip("no disk can be mounted here")
@@ -376,9 +399,13 @@ func TestMisbehaviour(t *testing.T) {
 			nil},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
+			if c.mode != "hang-metrics" { // which is waited for as long as every test waits for an answer
+				t.Parallel()
+			} else {
+				defer func(usual time.Duration) { scrape.Timeout = usual }(scrape.Timeout)
+			}
 			spec, _ := fakes(t)
 			does(spec, "candidate", c.mode)
-			defer func(usual time.Duration) { scrape.Timeout = usual }(scrape.Timeout)
 			if c.change != nil {
 				c.change(spec.Plan)
 			}
@@ -406,26 +433,29 @@ func TestMisbehaviour(t *testing.T) {
 // Commands of TSBS may misbehave, too.
 func TestClients(t *testing.T) {
 	t.Run("samples that were not sent", func(t *testing.T) {
+		t.Parallel()
 		spec, _ := fakes(t)
-		t.Setenv("FAKE_LOST_SAMPLES", "10")
+		given(t, spec, "load", "FAKE_LOST_SAMPLES=10")
 		if f := run(t, spec).Failures[0]; f.Phase != "load" ||
 			f.Message != "the loader says it sent 470 samples, and the plan has 480" {
 			t.Errorf("%+v", f)
 		}
 	})
 	t.Run("batches that a server put off", func(t *testing.T) {
+		t.Parallel()
 		spec, _ := fakes(t)
-		t.Setenv("FAKE_BACKOFF", "1.00")
+		given(t, spec, "load", "FAKE_BACKOFF=1.00")
 		if f := run(t, spec).Failures[0]; f.Phase != "load" ||
 			f.Message != "the loader complained on 1 lines, the first: [worker 0] backoff took 1.00sec" {
 			t.Errorf("%+v", f)
 		}
 	})
 	t.Run("a hang at the start is the client's fault", func(t *testing.T) {
+		t.Parallel()
 		spec, _ := fakes(t)
 		hangs := filepath.Join(spec.RunDir, "hangs")
 		check(t, os.WriteFile(hangs, []byte("once\n"), 0o644))
-		t.Setenv("FAKE_HANGS", hangs)
+		given(t, spec, "query", "FAKE_HANGS="+hangs)
 		spec.Plan.Watchdog.QueryStallS = 60 // long after the client is given up (5 s)
 		spec.Row.Order = []string{"baseline"}
 		b := run(t, spec)
@@ -444,6 +474,7 @@ func TestClients(t *testing.T) {
 		}
 	})
 	t.Run("packed data are unpacked by us, and a port that is taken is not used", func(t *testing.T) {
+		t.Parallel()
 		spec, _ := fakes(t)
 		l := must(net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(spec.Plan.Host.Port)))
 		defer l.Close()
@@ -479,10 +510,11 @@ func TestThreeVariants(t *testing.T) {
 
 // With design.reload once, later blocks begin with what the first one has loaded, as the load left it.
 func TestReloadOnce(t *testing.T) {
+	t.Parallel()
 	spec, calls := fakes(t)
 	spec.Plan.Design.Reload, spec.Row.Order = "once", []string{"baseline"}
 	// And a database that says what it has counted to its adapter alone is checked as any other.
-	endpoints := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "endpoints")
+	endpoints := filepath.Join(spec.RunDir, "project", "scripts", "targets", "fake", "endpoints")
 	check(t, os.WriteFile(endpoints, []byte("printf 'clients http://127.0.0.1:%s\\n' \"$DB_PORT\"\n"), 0o755))
 	run(t, spec)
 	before := len(calls())
@@ -508,10 +540,11 @@ func TestReloadOnce(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	for _, phase := range []string{"start", "load", "query"} {
 		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
 			spec, _ := fakes(t)
 			does(spec, "baseline", "hang-query")
 			if phase == "load" {
-				t.Setenv("FAKE_LOAD_S", "86400")
+				given(t, spec, "load", "FAKE_LOAD_S=86400")
 			}
 			spec.Plan.Watchdog.LoadStallS, spec.Plan.Watchdog.QueryStallS = 86400, 86400
 			spec.Row.Order = []string{"baseline", "candidate"}
@@ -535,6 +568,7 @@ func TestInterrupted(t *testing.T) {
 
 // A directory that is not marked as ours is not wiped.
 func TestPrecious(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	file := filepath.Join(spec.Scratch, "data", "precious")
 	check(t, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("mine"), 0o644))

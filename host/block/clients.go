@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/openloop"
 	"tsduel/host/proc"
@@ -94,15 +93,6 @@ type client struct {
 	pid            int
 	ran            machine.Ran
 	err            error
-}
-
-// samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
-func (v *variant) samplesOf(file string, lines int64) (int64, error) {
-	w := v.Plan.Workload
-	if w.Told == "" || lines == w.Lines {
-		return lines * w.Samples / max(1, w.Lines), nil
-	}
-	return formats.Count(file, v.target.DataFormat, lines)
 }
 
 // loaders prepares one loader a file. kill has to be called, also after an error.

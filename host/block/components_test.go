@@ -46,6 +46,7 @@ func behind(spec record.Spec, name string, wrong map[string]string) {
 // A variant behind a proxy and an agent is one variant: usage is added up and kept by role, and samples that
 // the agent has queued count after they are stored.
 func TestComponentsAreOneVariant(t *testing.T) {
+	t.Parallel()
 	spec, calls := fakes(t)
 	behind(spec, "candidate", map[string]string{"vmauth": "slow=0.5", "vmagent": ""})
 	b := run(t, spec)
@@ -105,6 +106,7 @@ func TestComponentsMisbehave(t *testing.T) {
 		{"vmagent", "die=write", "solo", "load", "the vmagent (pid ", nil},
 	} {
 		t.Run(c.role+" "+c.wrong+" "+c.part, func(t *testing.T) {
+			t.Parallel()
 			spec, _ := fakes(t)
 			behind(spec, "candidate", map[string]string{c.role: c.wrong})
 			if c.change != nil {
@@ -124,6 +126,7 @@ func TestComponentsMisbehave(t *testing.T) {
 
 // The count also finds a batch that the agent's queue loses in exchanged ingestion.
 func TestExchangedIngestionCountsWhatArrives(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	behind(spec, "candidate", map[string]string{"vmagent": ""})
 	spec.Plan.Queries.Solo, spec.Plan.Watchdog.LoadStallS, spec.Plan.Workload.BatchSize = false, 1, 16

@@ -36,7 +36,7 @@ func init() { // the test's binary is the database, too
 	if wrong, ok := os.LookupEnv(toy); ok && len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "-storageDataPath=") {
 		database(wrong)
 	}
-	idleLook, askAgain, putOff = 200*time.Millisecond, 50*time.Millisecond, 200*time.Millisecond
+	idleLook, putOff = 200*time.Millisecond, 200*time.Millisecond
 }
 
 func database(wrong string) {
@@ -190,7 +190,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 		check(t, file.Close())
 		f.Workload.Queries = append(f.Workload.Queries, record.QueryFile{Format: "f", Type: name, Path: path, Count: 200})
 	}
-	f.block = record.NewBlock(f.Row)
+	*f.block = *record.NewBlock(f.Row)
 	t.Cleanup(func() {
 		for _, v := range f.variants {
 			if err := v.close(true); err != nil {
@@ -203,7 +203,7 @@ func toys(t *testing.T, wrong ...string) *frame {
 
 func fight(t *testing.T, f *frame) *record.Block {
 	t.Helper()
-	check(t, runDuel(t.Context(), f))
+	check(t, runDuel(t.Context(), f, "", f.Row.QueryTypes, &f.block.Duel))
 	return f.block
 }
 
@@ -505,7 +505,7 @@ func TestEverySittingHasItsShareAndItsOrders(t *testing.T) {
 	f.Calibration.Counts = map[string]int{"t": 40, "u": 32}
 	one, other := []string{"baseline", "candidate"}, []string{"candidate", "baseline"}
 	f.Row.Coins = record.Coins{Order: one, Start: other, Read: one, Ask: other}
-	f.block = record.NewBlock(f.Row)
+	*f.block = *record.NewBlock(f.Row)
 	b := fight(t, f)
 	if b.Status != record.OK || b.Void != "" || b.Duel.Sittings != 4 || len(b.Duel.Types) != 8 || len(b.Duel.Load) != 2 {
 		t.Fatalf("%+v %q %+v", b.Failures, b.Void, b.Duel)

@@ -70,23 +70,29 @@ func mean(values []float64) (m float64) {
 	return m
 }
 
-func (d *duel) keep(queryType string, first int, sides []exchange.Side, result *exchange.Result) {
-	kept := record.DuelType{QueryType: queryType, Sitting: d.index, Exchanges: len(result.Exchanges),
-		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: first,
+// keep writes the exchanges into the table, and adds what is known of them to the record of the duel.
+func (a *asking) keep() error {
+	result, sides := a.result, a.job.Sides
+	prefix := fmt.Sprintf("%s,%d,", a.queryType, a.index)
+	if err := a.exchanges.add(prefix, a.sent[a.queryType], sides, a.Plan.Variants, result.Exchanges); err != nil {
+		return err
+	}
+	a.sent[a.queryType] += len(result.Exchanges)
+	kept := record.DuelType{QueryType: a.queryType, Sitting: a.index, Exchanges: len(result.Exchanges),
+		Compared: len(result.Exchanges), Differences: result.Differences, FirstQuery: a.first,
 		Series: result.Series, Points: result.Points, Seconds: result.Elapsed.Seconds(), CPUNS: map[string]int64{},
-		ClientCPUNS: result.ClientCPU,
-		Stopped:     result.Stopped, Counters: map[string]map[string]float64{}}
-	if d.Host.Instructions {
+		ClientCPUNS: result.ClientCPU, Stopped: result.Stopped, Counters: map[string]map[string]float64{}}
+	if a.Host.Instructions {
 		kept.Instructions = map[string]int64{}
 	}
 	for i, side := range result.Sides {
 		name := sides[i].Name
 		kept.CPUNS[name] = side.CPU
 		var used usage // nil if the variant was not asked to the end
-		if marks := d.marks[name]; len(marks) > 1 {
+		if marks := a.marks[name]; len(marks) > 1 {
 			used = marks[len(marks)-1].since(marks[0])
 		}
-		d.byRole(&kept.CPUNSByRole, name, used)
+		a.byRole(&kept.CPUNSByRole, name, used)
 		if kept.Instructions != nil {
 			kept.Instructions[name] = side.Instructions
 		}
@@ -97,54 +103,19 @@ func (d *duel) keep(queryType string, first int, sides []exchange.Side, result *
 		if i > 0 {
 			kept.Compared = min(kept.Compared, side.Compared)
 			if logRatio, ok := typical(result.Exchanges, i); ok {
-				key := [2]string{name, d.state(queryType)}
-				d.typical[key] = append(d.typical[key], logRatio)
+				key := [2]string{name, a.state(a.queryType)}
+				a.typical[key] = append(a.typical[key], logRatio)
 			}
 		}
 	}
-	d.record.Types = append(d.record.Types, kept)
+	a.record.Types = append(a.record.Types, kept)
 	if result.First != nil {
-		result.First.QueryType = queryType
-		d.differences = append(d.differences, *result.First)
+		result.First.QueryType = a.queryType
+		a.differences = append(a.differences, *result.First)
 	}
-	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(d.Host.Pin.Client)))
+	share := float64(result.ClientCPU) / float64(result.Elapsed) / float64(max(1, len(a.Host.Pin.Client)))
 	if share > bottleneck {
-		d.note("", queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
+		a.note("", a.queryType, fmt.Sprintf("the client used %.0f %% of its CPUs: it is the bottleneck here", 100*share))
 	}
-}
-
-// ratios keeps the ratios of the exchanges for the forecast.
-func (d *duel) ratios() {
-	baseline, types := d.Plan.Variants[0].Name, map[string]int{} // by state
-	for _, queryType := range d.types {
-		types[d.state(queryType)]++
-	}
-	for _, v := range d.Plan.Variants[1:] {
-		for state, n := range types {
-			logs := d.typical[[2]string{v.Name, state}]
-			if d.variants[v.Name].failed || len(logs) < n*d.record.Sittings {
-				continue
-			}
-			var cpu [2]float64
-			for _, t := range d.record.Types {
-				if d.state(t.QueryType) == state {
-					cpu[0] += float64(t.CPUNS[baseline])
-					cpu[1] += float64(t.CPUNS[v.Name])
-				}
-			}
-			d.block.Ratio(v.Name, state+"_typical_ms", mean(logs))
-			d.block.Ratio(v.Name, state+"_cpu_us", math.Log(cpu[1]/cpu[0]))
-		}
-	}
-}
-
-// state begins the names of a query type's metrics. In an upgrade it has the window: the suffix after @.
-func (d *duel) state(queryType string) string {
-	if d.when == "" {
-		return "duel"
-	}
-	if _, window, _ := strings.Cut(queryType, "@"); window != "" {
-		return "upgrade_" + window
-	}
-	return "upgrade_right_after"
+	return nil
 }

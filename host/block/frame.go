@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"tsduel/host/formats"
 	"tsduel/host/machine"
 	"tsduel/host/noise"
-	"tsduel/host/proc"
 	"tsduel/host/record"
 )
 
@@ -51,9 +51,10 @@ func runBlock(given context.Context, spec record.Spec, p *profiler) (*record.Blo
 	if f.targets, err = filepath.Abs(filepath.Join(project, "scripts", "targets")); err != nil {
 		return nil, err
 	}
+	defer f.leave()
 	end, edges := noise.Watch(f.block), f.look()
 	err = f.run(ctx)
-	ended := proc.EndAll()
+	ended := machine.EndAll(f.Scratch)
 	// The cause of ctx is a lost machine, which is no variant's fault.
 	if err := cmp.Or(given.Err(), context.Cause(ctx), err, ended); err != nil {
 		return nil, err
@@ -74,6 +75,12 @@ func runBlock(given context.Context, spec record.Spec, p *profiler) (*record.Blo
 	f.block.Finish(f.Plan.Variants)
 	f.loadRatios()
 	return f.block, nil
+}
+
+func (f *frame) leave() {
+	for _, v := range f.variants {
+		v.leave()
+	}
 }
 
 func (f *frame) run(ctx context.Context) error {
@@ -103,7 +110,9 @@ func (f *frame) run(ctx context.Context) error {
 		planned bool
 		run     func(context.Context, *frame) error
 	}{
-		{f.Plan.Duel.Enabled && !upgrades, runDuel},
+		{f.Plan.Duel.Enabled && !upgrades, func(ctx context.Context, f *frame) error {
+			return runDuel(ctx, f, "", f.Row.QueryTypes, &f.block.Duel)
+		}},
 		{upgrades, runUpgrade},
 		{f.Plan.Mixed != nil, atRates(record.InMixed, (*rates).mixed)},
 		{f.Plan.Capacity != nil, atRates(record.InCapacity, (*rates).ladder)},
@@ -175,6 +184,15 @@ func (f *frame) blame(v *variant, err error) error {
 
 // loads says that the queries are asked of the data that was loaded in turn (design.load: duel).
 func (f *frame) loads() bool { return f.Plan.Design.Load == record.InDuel }
+
+// samplesOf is how many samples the first lines of a file have. Each line of TSBS has as many.
+func (f *frame) samplesOf(target record.Target, file string, lines int64) (int64, error) {
+	w := f.Plan.Workload
+	if w.Told == "" || lines == w.Lines {
+		return lines * w.Samples / max(1, w.Lines), nil
+	}
+	return formats.Count(file, target.DataFormat, lines)
+}
 
 // prepare makes the block's directories. loaded: an earlier block's databases are used (design.reload: once).
 func (f *frame) prepare() (loaded bool, err error) {

@@ -29,7 +29,6 @@ func apart(t *testing.T, spec *record.Spec, roles map[string][]string) (dies con
 		l := must(machine.Listen(spec.Lent, host))
 		lending.Go(func() { _ = machine.Lend(ctx, l, spec.Lent.Token, time.Minute, nil) })
 	}
-	// A lent machine ends all children of this process when its driver is gone, also those of the next test.
 	t.Cleanup(func() { dies(); lending.Wait() })
 	return dies
 }
@@ -37,6 +36,7 @@ func apart(t *testing.T, spec *record.Spec, roles map[string][]string) (dies con
 // With the client on another host, the database listens only at its own host's address, its log is copied,
 // and the noise of its host is kept.
 func TestClientApart(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	spec.Plan.Duel = shortDuel
 	apart(t, &spec, map[string][]string{"host2": {"server"}})
@@ -62,6 +62,7 @@ func TestClientApart(t *testing.T) {
 
 // Three components over two hosts find each other, and each is counted where it is.
 func TestComponentsApart(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	behind(spec, "candidate", map[string]string{"vmauth": "", "vmagent": ""})
 	spec.Plan.Queries.Solo = false
@@ -82,6 +83,7 @@ func TestComponentsApart(t *testing.T) {
 
 // A server that dies on another host fails its variant with its last words.
 func TestDeathApart(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	does(spec, "candidate", "die-in-query")
 	apart(t, &spec, map[string][]string{"host2": {"server"}})
@@ -94,6 +96,7 @@ func TestDeathApart(t *testing.T) {
 
 // A lost host is no variant's fault: the block has not failed, and is run again.
 func TestHostLost(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	spec.Row.Order = []string{"candidate", "baseline"}
 	does(spec, "candidate", "hang-query")
@@ -117,8 +120,9 @@ func TestHostLost(t *testing.T) {
 
 // An adapter that ignores DB_HOST fails at once with a sentence.
 func TestAdapterOnLoopbackAlone(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
-	start := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "start")
+	start := filepath.Join(spec.RunDir, "project", "scripts", "targets", "fake", "start")
 	check(t, os.WriteFile(start, []byte("#!/usr/bin/env bash\nexec \"$DB_BINARY\" -storageDataPath=\"$DB_DATA_DIR\" "+
 		"-httpListenAddr=\"127.0.0.1:$DB_PORT\"\n"), 0o755))
 	for verb, does := range map[string]string{"ready": `exec "$TSDUEL_HOST" get "http://127.0.0.1:$DB_PORT/health"`,
@@ -140,6 +144,7 @@ func (forgetful) ReadOnce(machine.Reading, *int64) error { return os.ErrNotExist
 
 // With design.reload once, loaded data are used if every host still has them; old logs are not.
 func TestReloadOnceApart(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	spec.Plan.Design.Reload = "once"
 	here := machine.NewHere(t.Context(), "")
@@ -167,6 +172,7 @@ func TestReloadOnceApart(t *testing.T) {
 
 // Two clients at a rate send every operation once, from one instant on, and all samples are stored.
 func TestTwoClientsAtARate(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	target := spec.Plan.Targets["fake"]
 	target.WritePath = "/write"
@@ -219,6 +225,7 @@ func groups(t *testing.T, spec *record.Spec) {
 
 // Two clients load a part of the data each, from one instant on, and all samples are stored.
 func TestTwoClientsLoad(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	groups(t, &spec)
 	apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
@@ -259,14 +266,15 @@ func TestOneOfTwoLoadersFails(t *testing.T) {
 	for sentence, damage := range map[string]func(*testing.T, *record.Spec){
 		"the loader on host3 ended with exit code 1": func(t *testing.T, spec *record.Spec) {
 			spec.Workload.Groups[1].FeedPath = filepath.Join(spec.RunDir, "none")
-			t.Setenv("FAKE_LOAD_S", "86400") // far longer than a test may take
+			given(t, *spec, "load", "FAKE_LOAD_S=86400") // far longer than a test may take
 		},
 		"the loaders of 2 clients say they sent 478 samples together, and the plan has 480": func(t *testing.T,
-			_ *record.Spec) {
-			t.Setenv("FAKE_LOST_SAMPLES", "1")
+			spec *record.Spec) {
+			given(t, *spec, "load", "FAKE_LOST_SAMPLES=1")
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
 			spec, _ := fakes(t)
 			groups(t, &spec)
 			apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
@@ -281,10 +289,11 @@ func TestOneOfTwoLoadersFails(t *testing.T) {
 
 // A client's host that is lost in a load is no variant's fault, and the other client's loader ends.
 func TestClientLostInALoad(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	spec.Row.Order = []string{"candidate", "baseline"}
 	groups(t, &spec)
-	t.Setenv("FAKE_LOAD_S", "86400") // far longer than a test may take
+	given(t, spec, "load", "FAKE_LOAD_S=86400") // far longer than a test may take
 	dies := apart(t, &spec, map[string][]string{"host2": {"server"}, "host3": {"client"}})
 	go func() {
 		for { // until both have begun

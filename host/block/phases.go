@@ -79,47 +79,44 @@ func (s *span) ended(err error) error {
 	return err
 }
 
-func (v *variant) begin(part, phase, queryType string) *span {
-	s := v.frame.begin(v.Name, part, phase, queryType)
-	v.enter(part, phase, queryType)
-	return s
+// checks are those of a variant, in the phase that it is in: its faults are blamed on that phase, too.
+type checks struct {
+	of                     string
+	in                     *record.Block
+	part, phase, queryType string
 }
 
-// enter moves this variant to a phase that all variants begin together.
-func (v *variant) enter(part, phase, queryType string) {
-	v.part, v.phase, v.queryType = part, phase, queryType
+// enter moves the variant to a phase that all variants begin together.
+func (c *checks) enter(part, phase, queryType string) {
+	c.part, c.phase, c.queryType = part, phase, queryType
 }
 
 // check records a check. A check that fails is a fault.
-func (v *variant) check(c record.Check) error {
-	c.Variant = v.Name
-	if c.OK {
-		c.Message = ""
+func (c *checks) check(one record.Check) error {
+	one.Variant = c.of
+	if one.OK {
+		one.Message = ""
 	}
-	v.block.Checks = append(v.block.Checks, c)
-	if !c.OK {
-		return faultf("%s", c.Message)
+	c.in.Checks = append(c.in.Checks, one)
+	if !one.OK {
+		return faultf("%s", one.Message)
 	}
 	return nil
 }
 
 // equal checks a number; the message is for one that is not expected.
-func (v *variant) equal(check string, expected, actual int64, format string, args ...any) error {
-	return v.check(record.Check{Check: check, Phase: v.phase, QueryType: v.queryType, Expected: float64(expected),
+func (c *checks) equal(check string, expected, actual int64, format string, args ...any) error {
+	return c.check(record.Check{Check: check, Phase: c.phase, QueryType: c.queryType, Expected: float64(expected),
 		Actual: float64(actual), OK: expected == actual, Message: fmt.Sprintf(format, args...)})
 }
 
-// equalStart voids the block if a variant starts with answers that an earlier process kept.
-func (v *variant) equalStart(kept int64, what string) bool {
-	return v.checkStart(kept, fmt.Sprintf("%s began with %d %s, which an earlier process left", v.Name, kept, what))
-}
-
-// checkStart is equalStart with the message; kept is -1 if it is not known, which is not equal.
-func (v *variant) checkStart(kept int64, wrong string) bool {
-	c := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
+// equalStart voids the block if the variant starts with answers that an earlier process kept. kept is -1 if it is
+// not known, which is not equal.
+func (c *checks) equalStart(kept int64, wrong string) bool {
+	one := record.Check{Check: "equal_start", Phase: "start", Actual: float64(kept), OK: kept == 0,
 		Message: "unequal starts: " + wrong}
-	if err := v.check(c); err != nil && v.block.Void == "" {
-		v.block.Void = err.Error()
+	if err := c.check(one); err != nil && c.in.Void == "" {
+		c.in.Void = err.Error()
 	}
-	return c.OK
+	return one.OK
 }

@@ -23,7 +23,7 @@ type seen struct {
 func watched(t *testing.T, spec record.Spec) func() []seen {
 	t.Helper()
 	said := filepath.Join(spec.RunDir, "starts")
-	start := filepath.Join(spec.RunDir, "scripts", "targets", "fake", "start")
+	start := filepath.Join(spec.RunDir, "project", "scripts", "targets", "fake", "start")
 	was := strings.TrimPrefix(string(must(os.ReadFile(start))), "#!/usr/bin/env bash\n")
 	check(t, os.WriteFile(start, fmt.Appendf(nil,
 		"#!/usr/bin/env bash\n{ env -0; printf 'ARGV=%%s\\0FILE=%%s\\0\\0' \"$*\" \"$(stat -c '%%i %%z' "+
@@ -45,9 +45,8 @@ func watched(t *testing.T, spec record.Spec) func() []seen {
 // Each start has its own copy of the program, in a place that does not name the side. Arguments and
 // environment are as long on both sides, and only listed variables are passed on.
 func TestPlacesSayNothingOfTheSide(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
-	t.Setenv("GOGC", "7")
-	t.Setenv("LC_ALL", "C.UTF-8")
 	spec.Plan.Duel = shortDuel
 	spec.Plan.Duel.Load = true
 	spec.Workload.Data[0].Lines = lines48

@@ -61,6 +61,7 @@ func profiled(t *testing.T, baseline, candidate string) (record.Spec, map[string
 
 // One more block is profiled, with as many operations on every side. A measured block never is.
 func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
+	t.Parallel()
 	files := map[string]int64{"profile.1": 5, "heap.1": 100, "heap.2": 130, "block.1": 7, "block.2": 9}
 	spec, found := profiled(t, pprofs(t, files), pprofs(t, files))
 	for name, one := range found {
@@ -94,6 +95,7 @@ func TestProfilesAreOfEqualWorkAndOfNoMeasuredBlock(t *testing.T) {
 
 // A sentence says why a profile is missing, and the other side's profile is kept.
 func TestProfilesThatCannotBeHad(t *testing.T) {
+	t.Parallel()
 	_, found := profiled(t, "401", pprofs(t, map[string]int64{"profile.1": 5, "heap.1": 0, "block.1": 0}))
 	for name, sentence := range map[string]string{
 		"baseline load cpu":       "HTTP status 401: no profiles for you",

@@ -42,6 +42,7 @@ func TestAPhaseIsVoidWhereTheClientIsWhatWasMeasured(t *testing.T) {
 
 // One client sends each operation of a phase once, and a ladder goes on where the rung before ended.
 func TestOneClientAtRates(t *testing.T) {
+	t.Parallel()
 	spec, _ := fakes(t)
 	target := spec.Plan.Targets["fake"]
 	target.WritePath = "/write"

@@ -241,9 +241,14 @@ func (all servers) url() string { return all.urls(func(s *server) string { retur
 
 func (all servers) writeURL() string { return all.urls(func(s *server) string { return s.writes }) }
 
-// replicas are those that are not the first of their role: vminsert-2.
-func (all servers) replicas() servers {
-	return slices.DeleteFunc(slices.Clone(all), func(s *server) bool { return !replica.MatchString(s.role) })
+// replicas is how many are not the first of their role: vminsert-2.
+func (all servers) replicas() (n int) {
+	for _, s := range all {
+		if replica.MatchString(s.role) {
+			n++
+		}
+	}
+	return n
 }
 
 var replica = regexp.MustCompile(`-[2-9]$`)
@@ -298,6 +303,24 @@ func (all servers) blameServer(ctx context.Context, clientCode int) error {
 		}
 	}
 	return all.died()
+}
+
+// noAnswer is the fault of servers that do not answer: that one died, else failure.
+func (all servers) noAnswer(ctx context.Context, failure string) error {
+	if err := all.blameServer(ctx, 1); err != nil {
+		return err
+	}
+	return faultf("%s; %s", failure, lastWords(all.queryServer()))
+}
+
+func (all servers) askToSettle(ctx context.Context, mode string) error {
+	for _, s := range all {
+		patience := record.Seconds(s.variant.Plan.Settle.TimeoutS)
+		if _, err := s.ask(ctx, patience, "settle", "SETTLE_MODE="+mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sameProcess checks that the processes that listen are those that were started.

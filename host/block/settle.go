@@ -22,16 +22,6 @@ type drain struct {
 	written int64
 }
 
-func (v *variant) askToSettle(ctx context.Context, mode string) error {
-	for _, s := range v.servers {
-		_, err := s.ask(ctx, record.Seconds(v.Plan.Settle.TimeoutS), "settle", "SETTLE_MODE="+mode)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // arrive waits until so many samples are stored, if a component acknowledges samples earlier. It gives up if
 // none has arrived for as long as a load may stall: stored then tells the number.
 func (v *variant) arrive(ctx context.Context, samples int64, before []byte) error {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -13,21 +15,48 @@ import (
 	"tsduel/host/scrape"
 )
 
-// askAgain is after how long counters may be read again; tests wait less.
-var askAgain = scrape.CacheAge
+// sitting is all variants started afresh, until they are stopped.
+type sitting struct {
+	*duel
+	index        int                // from 0
+	loading      bool               // it loads in turn
+	bodies       map[string][]byte  // of /metrics, as last read
+	countersRead time.Time          // when bodies were read
+	marks        map[string][]usage // CPU at the edges of the last phase
+}
 
-// next begins a sitting, in which no variant is started yet.
-func (d *duel) next(index int, loading bool) {
-	d.index, d.loading, d.countersRead = index, loading, time.Time{}
-	d.instructions, d.bodies = map[string]*exchange.Instructions{}, map[string][]byte{}
-	d.marks = map[string][]usage{}
+func (d *duel) sitting(index int) *sitting {
+	return &sitting{duel: d, index: index, bodies: map[string][]byte{}, marks: map[string][]usage{}}
+}
+
+// ask starts all variants, exchanges this sitting's share of every query type, and stops all.
+func (s *sitting) ask(ctx context.Context) error {
+	steps := []func() error{func() error { return s.start(ctx) }}
+	if s.index == 0 {
+		steps = append(steps, func() error { return s.idle(ctx, "before") })
+	}
+	var before map[string][]byte
+	steps = append(steps, func() error { before = maps.Clone(s.bodies); return nil })
+	for place, queryType := range s.types {
+		if s.Plan.Queries.Cache == "cold" && place > 0 {
+			steps = append(steps, func() error { return s.stop(ctx) }, func() error { return s.start(ctx) })
+		}
+		steps = append(steps, func() error { return s.exchange(ctx, queryType, place) })
+	}
+	if s.countsTogether() {
+		steps = append(steps, func() error { return s.countTogether(ctx, before) })
+	}
+	if s.index == s.record.Sittings-1 {
+		steps = append(steps, func() error { return s.idle(ctx, "after") }, s.keepRSS)
+	}
+	return s.steps(append(steps, func() error { return s.stop(ctx) })...)
 }
 
 // turned is the order of a coin, or of loading if no coin was drawn (in a profile), reversed if mirrored.
-func (d *duel) turned(coin []string, mirrored bool) []string {
+func (s *sitting) turned(coin []string, mirrored bool) []string {
 	order := slices.Clone(coin)
 	if len(order) == 0 {
-		order = slices.Clone(d.Row.Order)
+		order = slices.Clone(s.Row.Order)
 	}
 	if mirrored {
 		slices.Reverse(order)
@@ -36,145 +65,69 @@ func (d *duel) turned(coin []string, mirrored bool) []string {
 }
 
 // readOrder is the order of reading counters, clocks and files: B C B C.
-func (d *duel) readOrder() []string { return d.turned(d.Row.Read, d.index%2 == 1) }
+func (s *sitting) readOrder() []string { return s.turned(s.Row.Read, s.index%2 == 1) }
 
 // askOrder is the order of asking the query type at a place in this sitting.
-func (d *duel) askOrder(place int) []string { return d.turned(d.Row.Ask, (place+d.index)%2 == 1) }
+func (s *sitting) askOrder(place int) []string { return s.turned(s.Row.Ask, (place+s.index)%2 == 1) }
 
 // all does something with each variant that is alive, in the order of reading.
-func (d *duel) all(do func(*variant) error) error { return d.inOrder(d.readOrder(), do) }
+func (s *sitting) all(do func(*variant) error) error { return s.inOrder(s.readOrder(), do) }
 
-// phase is the full name of a phase: an upgrade has two duels.
-func (d *duel) phase(name string) string {
-	switch {
-	case d.when == "":
-		return name
-	case name == "exchange":
-		return d.when
+func (s *sitting) enter(phase, queryType string) *span {
+	phase = s.phase(phase)
+	for _, v := range s.alive() {
+		v.enter(s.part(), phase, queryType)
 	}
-	return d.when + "-" + name
-}
-
-func (d *duel) enter(phase, queryType string) *span {
-	phase = d.phase(phase)
-	for _, v := range d.alive() {
-		v.enter(d.part, phase, queryType)
-	}
-	return d.begin("", d.part, phase, queryType)
+	return s.begin("", s.part(), phase, queryType)
 }
 
 // timed begins a phase over which the hosts' counters are read, too.
-func (d *duel) timed(phase, queryType string) *span {
+func (s *sitting) timed(phase, queryType string) *span {
 	var running servers
-	for _, v := range d.alive() {
+	for _, v := range s.alive() {
 		running = append(running, v.servers...)
 	}
-	p := d.enter(phase, queryType)
+	p := s.enter(phase, queryType)
 	p.listen(running...)
 	return p
 }
 
-func (d *duel) close() {
-	for _, count := range d.instructions {
-		count.Close()
-	}
-}
-
 // start starts all variants equally: no kept answers, the data of all or none in the page cache, all idle.
-func (d *duel) start(ctx context.Context) error {
-	phase := d.enter("start", "")
+func (s *sitting) start(ctx context.Context) error {
+	phase := s.enter("start", "")
 	defer phase.close(0, 0)
-	return d.steps(
+	return s.steps(
 		func() error {
-			return d.all(func(v *variant) (err error) {
-				side, again := d.record.Start[v.Name]
+			return s.all(func(v *variant) (err error) {
+				side, again := s.record.Start[v.Name]
 				if again {
 					side.Restarts++
 				}
 				side.CachesDeleted, side.DataReadBytes, err = v.equalize(ctx)
-				d.record.Start[v.Name] = side
+				s.record.Start[v.Name] = side
 				return err
 			})
 		},
 		func() error {
 			// B C C B over the sittings, so that the order cancels out within a block.
-			order := d.turned(d.Row.Start, d.index%4 == 1 || d.index%4 == 2)
-			return d.inOrder(order, func(v *variant) error {
-				_, err := v.launch(ctx, cmp.Or(d.when, "duel")+"-", d.Host.Pin.Server)
+			order := s.turned(s.Row.Start, s.index%4 == 1 || s.index%4 == 2)
+			return s.inOrder(order, func(v *variant) error {
+				_, err := v.launch(ctx, cmp.Or(s.when, "duel")+"-", s.Host.Pin.Server)
 				return err
 			})
 		},
-		func() error { return d.sync(d.Scratch) },
-		func() error { return d.startEqually(ctx) },
-		d.keepPlaces,
-		func() error { return d.all(d.countInstructions) },
+		func() error { return s.sync(s.Scratch) },
+		func() error { return s.startEqually(ctx) },
+		s.keepPlaces,
+		func() error { return s.all((*variant).countInstructions) },
 	)
 }
 
-// answersKept checks that a server started without answers in its memory, before any query.
-func (d *duel) answersKept(v *variant) error {
-	counter, has := v.target.Counters["answers_kept"]
-	if !has {
-		return nil
-	}
-	body := d.bodies[v.Name]
-	if len(body) == 0 {
-		return faultf("equal_start could not be checked: %s", v.unread())
-	}
-	kept, found, err := scrape.Sum(body, counter)
-	if err == nil && !found {
-		v.checkStart(-1, "with how many cached answers in its memory "+v.Name+" began is not known: "+counter.Name+
-			" is not in its /metrics")
-	} else if err == nil {
-		v.equalStart(int64(kept), "cached answers in its memory")
-	}
-	return err
-}
-
-// readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
-func (d *duel) readCounters(ctx context.Context) error {
-	if err := record.Sleep(ctx, time.Until(d.countersRead.Add(askAgain))); err != nil {
-		return err
-	}
-	err := d.all(func(v *variant) error {
-		d.bodies[v.Name] = v.metrics(ctx)
-		return nil
-	})
-	d.countersRead = time.Now()
-	return err
-}
-
-func (d *duel) keepPlaces() error {
-	for _, v := range d.alive() {
-		for _, server := range v.servers {
-			p := record.DuelPlace{Sitting: d.index, Loading: d.loading, Variant: v.Name, Role: server.role}
-			// After an error the machine is lost, as the next call to it will say.
-			if server.on.Placed(machine.Program{Pid: server.pid, Path: server.program}, &p.Placed) == nil {
-				d.record.Places = append(d.record.Places, p)
-			}
-		}
-	}
-	return nil
-}
-
-func (d *duel) countInstructions(v *variant) (err error) {
-	if !d.Host.Instructions {
-		return nil
-	}
-	d.instructions[v.Name].Close()
-	var pids []int
-	for _, server := range v.servers {
-		pids = append(pids, server.pid)
-	}
-	d.instructions[v.Name], err = exchange.CountInstructions(pids...)
-	return cmp.Or(v.died(), err)
-}
-
 // stop stops all variants gracefully, after a check that their processes are those that were started.
-func (d *duel) stop(ctx context.Context) error {
-	phase := d.enter("stop", "")
+func (s *sitting) stop(ctx context.Context) error {
+	phase := s.enter("stop", "")
 	defer phase.close(0, 0)
-	return d.all(func(v *variant) error {
+	return s.all(func(v *variant) error {
 		if err := v.died(); err != nil {
 			return err
 		}
@@ -183,6 +136,74 @@ func (d *duel) stop(ctx context.Context) error {
 		}
 		_, err := v.shutdown(ctx)
 		return err
+	})
+}
+
+// readCounters reads the /metrics of all variants, not so soon that a server would repeat its last answer.
+func (s *sitting) readCounters(ctx context.Context) error {
+	if err := record.Sleep(ctx, time.Until(s.countersRead.Add(scrape.CacheAge))); err != nil {
+		return err
+	}
+	err := s.all(func(v *variant) error {
+		s.bodies[v.Name] = v.metrics(ctx)
+		return nil
+	})
+	s.countersRead = time.Now()
+	return err
+}
+
+func (s *sitting) keepPlaces() error {
+	for _, v := range s.alive() {
+		for _, server := range v.servers {
+			p := record.DuelPlace{Sitting: s.index, Loading: s.loading, Variant: v.Name, Role: server.role}
+			// After an error the machine is lost, as the next call to it will say.
+			if server.on.Placed(machine.Program{Pid: server.pid, Path: server.program}, &p.Placed) == nil {
+				s.record.Places = append(s.record.Places, p)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sitting) keepRSS() error {
+	for _, v := range s.alive() {
+		sum, rss := v.kernel()
+		if sum.PeakRSS >= 0 {
+			s.record.RSSPeakBytes[v.Name] = sum.PeakRSS
+		}
+		if now := rss.bytes(); now >= 0 {
+			s.record.RSSBytes[v.Name] = now
+			s.byRole(&s.record.RSSByRole, v.Name, rss)
+		}
+	}
+	return nil
+}
+
+func (s *sitting) idle(ctx context.Context, when string) error {
+	phase := s.timed("idle", when)
+	used, seconds, err := s.watch(ctx, record.Seconds(s.Plan.Duel.IdleS))
+	phase.close(0, 0)
+	if err == nil {
+		s.record.Idle = append(s.record.Idle, record.DuelIdle{When: when, Seconds: seconds, CPUNS: used})
+	}
+	return err
+}
+
+// countsTogether says to read counters once for all types: some databases repeat an answer for a second.
+func (s *sitting) countsTogether() bool { return s.Plan.Duel.Counters == "duel" }
+
+// countTogether keeps the growth of the counters over all query types.
+func (s *sitting) countTogether(ctx context.Context, before map[string][]byte) error {
+	if err := s.readCounters(ctx); err != nil {
+		return err
+	}
+	return s.all(func(v *variant) error {
+		sum := grown(v.target, before[v.Name], s.bodies[v.Name])
+		for name, earlier := range s.record.Counters[v.Name] {
+			sum[name] += earlier
+		}
+		s.record.Counters[v.Name] = sum
+		return v.rowsRead("", before[v.Name], s.bodies[v.Name])
 	})
 }
 
@@ -196,10 +217,10 @@ func indices(sides []exchange.Side, order []string) (indices []int) {
 }
 
 // sides are the variants that are alive, each with its operations; open is called once for each target.
-func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side,
+func (s *sitting) sides(open func(*record.Target) (exchange.Source, exchange.Reading, error)) (sides []exchange.Side,
 	err error) {
 	opened := map[string]exchange.Side{} // by target
-	for _, v := range d.alive() {
+	for _, v := range s.alive() {
 		side, ok := opened[v.Target]
 		if !ok {
 			if side.Source, side.Reading, err = open(&v.target); err != nil {
@@ -214,8 +235,8 @@ func (d *duel) sides(open func(*record.Target) (exchange.Source, exchange.Readin
 		}
 		side.Used = func() (exchange.Used, error) {
 			cpu, err := v.cpu()
-			d.marks[v.Name] = append(d.marks[v.Name], cpu)
-			instructions, failed := d.instructions[v.Name].Read()
+			s.marks[v.Name] = append(s.marks[v.Name], cpu)
+			instructions, failed := v.instructions.Read()
 			return exchange.Used{CPU: cpu.sum(), Instructions: instructions}, errors.Join(err, failed)
 		}
 		sides = append(sides, side)
@@ -229,10 +250,29 @@ func closeAll(sides []exchange.Side) {
 	}
 }
 
-// noAnswer is the fault of a variant that does not answer: that a server died, else failure.
-func (d *duel) noAnswer(ctx context.Context, v *variant, failure string) error {
-	if err := v.blameServer(ctx, 1); err != nil {
-		return err
+// send exchanges the operations of a job, which belong to the phase of exchanges.
+func (s *sitting) send(ctx context.Context, job exchange.Job) (*exchange.Result, error) {
+	defer closeAll(job.Sides)
+	clear(s.marks)
+	job.Read = indices(job.Sides, s.readOrder())
+	job.Progress = func(done int, elapsed time.Duration) {
+		total := job.Until.Count
+		if total == 0 {
+			total = int(float64(done) * math.Max(1, job.Until.Lasts.Seconds()/elapsed.Seconds()))
+		}
+		s.Events.Progress(s.phase("exchange"), int64(done), int64(total))
 	}
-	return faultf("%s; %s", failure, lastWords(v.queryServer()))
+	return exchange.Run(ctx, job)
+}
+
+// judge makes the checks of a phase for each variant that took part; i is its side.
+func (s *sitting) judge(ctx context.Context, sides []exchange.Side, result *exchange.Result,
+	checks func(v *variant, i int) error) error {
+	return s.all(func(v *variant) error {
+		i := indices(sides, []string{v.Name})[0]
+		if failure := result.Sides[i].Failure; failure != "" {
+			return v.noAnswer(ctx, failure)
+		}
+		return checks(v, i)
+	})
 }

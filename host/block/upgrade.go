@@ -49,7 +49,7 @@ func runUpgrade(ctx context.Context, f *frame) (err error) {
 		each(u.copy),
 		each(u.start),
 		func() error {
-			return newDuel(f, record.InUpgrade, "before", f.Row.QueryTypes, &u.record.Before).whole(ctx)
+			return runDuel(ctx, f, "before", f.Row.QueryTypes, &u.record.Before)
 		},
 		each(u.ingest),
 		func() error { return u.after(ctx) },
@@ -215,7 +215,7 @@ func (u *upgrade) after(ctx context.Context) error {
 	for _, queryType := range u.Row.QueryTypes {
 		types = append(types, queryType+windows[0], queryType+windows[1])
 	}
-	if err := newDuel(u.frame, record.InUpgrade, "after", types, &u.record.After).whole(ctx); err != nil {
+	if err := runDuel(ctx, u.frame, "after", types, &u.record.After); err != nil {
 		return err
 	}
 	return u.all(func(v *variant) (err error) {

@@ -31,6 +31,7 @@ func upgrading(t *testing.T) (record.Spec, func() []string) {
 
 // All variants start on copies, and both duels and the downgrade are recorded.
 func TestAnUpgradeStartsOnCopies(t *testing.T) {
+	t.Parallel()
 	spec, calls := upgrading(t)
 	b := run(t, spec)
 	if b.Status != record.OK || b.Void != "" || b.Duel != nil || b.Solo["candidate"].CPUNS != nil {
@@ -88,6 +89,7 @@ func TestAnUpgradeStartsOnCopies(t *testing.T) {
 // If a candidate refuses the directory, the block does not fail: that is a result with the candidate's last
 // words.
 func TestACandidateThatRefusesTheDirectory(t *testing.T) {
+	t.Parallel()
 	spec, _ := upgrading(t)
 	addVariant(spec, "third")
 	does(spec, "candidate", "refuse")
@@ -125,6 +127,7 @@ func TestACandidateThatRefusesTheDirectory(t *testing.T) {
 
 // Any outcome of a downgrade is a result.
 func TestTheWayBack(t *testing.T) {
+	t.Parallel()
 	spec, _ := upgrading(t)
 	does(spec, "candidate", "leave-newer")
 	b := run(t, spec)
@@ -146,6 +149,7 @@ func TestTheWayBack(t *testing.T) {
 
 // A changed file that the module calls immutable ends the run.
 func TestASharedFileThatIsWrittenTo(t *testing.T) {
+	t.Parallel()
 	spec, _ := upgrading(t)
 	does(spec, "candidate", "rewrite")
 	spec.Row.Order = []string{"candidate", "baseline"}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tsduel/host/exchange"
 	"tsduel/host/machine"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -23,20 +24,26 @@ type variant struct {
 	record.Variant
 	*frame
 	servers
-	target    record.Target
-	dir       string  // of its files in this block
-	data      string  // its databases, one directory a role
-	seat      *seat   // where its programs lie; nil while none runs
-	silent    *server // the last one that did not answer with its counters
-	snapshots *scrape.Snapshots
-	failed    bool
-	// The phase that it is in: its checks belong to it, and its faults are blamed on it.
-	part, phase, queryType string
+	checks
+	target       record.Target
+	dir          string  // of its files in this block
+	data         string  // its databases, one directory a role
+	seat         *seat   // where its programs lie; nil while none runs
+	silent       *server // the last one that did not answer with its counters
+	snapshots    *scrape.Snapshots
+	failed       bool
+	instructions *exchange.Instructions // nil unless they are counted, in a duel
 }
 
 func newVariant(f *frame, v record.Variant) *variant {
 	return &variant{Variant: v, frame: f, target: f.Plan.Targets[v.Target], dir: filepath.Join(f.Dir, v.Name),
-		data: f.dataDir("loaded", v.Name)}
+		data: f.dataDir("loaded", v.Name), checks: checks{of: v.Name, in: f.block}}
+}
+
+func (v *variant) begin(part, phase, queryType string) *span {
+	s := v.frame.begin(v.Name, part, phase, queryType)
+	v.enter(part, phase, queryType)
+	return s
 }
 
 // server is a component that does not run yet, on its machine.
@@ -178,6 +185,8 @@ func (v *variant) close(kill bool) (err error) {
 
 func (v *variant) leave() {
 	v.servers = nil
+	v.instructions.Close()
+	v.instructions = nil
 	if v.seat != nil {
 		delete(v.seats, v.seat.number)
 		v.seat = nil
@@ -233,7 +242,8 @@ func (v *variant) equalize(ctx context.Context) (noAnswers bool, read int64, err
 	if err != nil {
 		return false, 0, err
 	}
-	noAnswers = v.equalStart(sizes["cache_bytes"], "bytes of answers on disk")
+	noAnswers = v.equalStart(sizes["cache_bytes"], fmt.Sprintf("%s began with %d bytes of answers on disk, which an "+
+		"earlier process left", v.Name, sizes["cache_bytes"]))
 	err = v.everywhere(func(m machine.Machine) error {
 		var bytes int64
 		err := m.ReadOnce(machine.Reading{Dir: v.data, Drop: v.Plan.Queries.Cache == "cold"}, &bytes)
@@ -263,6 +273,40 @@ func (v *variant) everywhere(do func(machine.Machine) error) (err error) {
 		}
 	}
 	return err
+}
+
+// answersKept checks that the servers started without answers in their memory, by their counters before any query.
+func (v *variant) answersKept(counters []byte) error {
+	counter, has := v.target.Counters["answers_kept"]
+	if !has {
+		return nil
+	}
+	if len(counters) == 0 {
+		return faultf("equal_start could not be checked: %s", v.unread())
+	}
+	kept, found, err := scrape.Sum(counters, counter)
+	if err != nil {
+		return err
+	}
+	wrong := fmt.Sprintf("%s began with %.0f cached answers in its memory, which an earlier process left", v.Name, kept)
+	if !found {
+		kept, wrong = -1, fmt.Sprintf("with how many cached answers in its memory %s began is not known: %s is not in its "+
+			"/metrics", v.Name, counter.Name)
+	}
+	v.equalStart(int64(kept), wrong)
+	return nil
+}
+
+func (v *variant) countInstructions() (err error) {
+	if !v.Host.Instructions {
+		return nil
+	}
+	var pids []int
+	for _, s := range v.servers {
+		pids = append(pids, s.pid)
+	}
+	v.instructions, err = exchange.CountInstructions(pids...)
+	return cmp.Or(v.died(), err)
 }
 
 // metrics are the texts of all components; nil if one does not answer.

@@ -94,7 +94,7 @@ func Lend(ctx context.Context, l *net.TCPListener, token string, patience time.D
 			here := NewHere(connected, address)
 			here.workload = workload
 			serve(conn, &service{here, release}, hangUp)
-			if err := proc.EndAll(); err != nil {
+			if err := EndAll(""); err != nil {
 				return err
 			}
 			deadline = time.Now().Add(patience)

@@ -28,6 +28,10 @@ import (
 // TakeCanary is noise.Canary; tests set a short one.
 var TakeCanary = noise.Canary
 
+// EndAll ends all that this program has started. Tests that run blocks side by side end what runs for a scratch
+// directory.
+var EndAll = func(scratch string) error { return proc.EndAll() }
+
 // Here is this machine, until its ctx ends. Components listen at address.
 type Here struct {
 	ctx       context.Context

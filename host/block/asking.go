@@ -1,0 +1,183 @@
+package block
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"tsduel/host/exchange"
+	"tsduel/host/record"
+)
+
+// asking is the exchanges of one query type in a sitting.
+type asking struct {
+	*sitting
+	queryType string
+	first     int // query of the file
+	job       exchange.Job
+	result    *exchange.Result
+}
+
+// exchange is this sitting's share of the exchanges of one query type, which has that place among the types.
+func (s *sitting) exchange(ctx context.Context, queryType string, place int) (err error) {
+	a := &asking{sitting: s, queryType: queryType, first: s.sent[queryType]}
+	times := a.plan()
+	// Opened before the phase begins, since it takes time to find this block's slice.
+	if err := a.open(); err != nil {
+		return err
+	}
+	a.job.Ask = indices(a.job.Sides, s.askOrder(place))
+	if s.Plan.Queries.Cache == "warm" {
+		if err := a.warm(ctx); err != nil {
+			return err
+		}
+	}
+	// A quarter longer than the phase, so that one window of a profile is enough.
+	expect := record.Seconds(1.25 * s.Plan.Duel.Seconds * float64(times))
+	endProfile := s.profiler.read(ctx, "queries", expect, s.alive()...)
+	defer endProfile(0)
+	before := maps.Clone(s.bodies) // no query was sent since they were read
+	phase := s.timed("exchange", queryType)
+	if a.result, err = s.send(ctx, a.job); err != nil {
+		return err
+	}
+	exchanges := len(a.result.Exchanges)
+	endProfile(int64(exchanges))
+	phase.close(min(1, len(a.result.Stopped)), int64(exchanges))
+	if err := a.keep(); err != nil {
+		return err
+	}
+	if !s.countsTogether() {
+		if err := s.readCounters(ctx); err != nil {
+			return err
+		}
+	}
+	return s.judge(ctx, a.job.Sides, a.result, func(v *variant, i int) error {
+		if err := a.check(v, i); err != nil || s.countsTogether() {
+			return err
+		}
+		counters := s.record.Types[len(s.record.Types)-1].Counters
+		counters[v.Name] = grown(v.target, before[v.Name], s.bodies[v.Name])
+		return v.rowsRead(queryType, before[v.Name], s.bodies[v.Name])
+	})
+}
+
+// plan decides how long the exchanges last. A profile repeats those of a block so many times.
+func (a *asking) plan() (times int) {
+	rule, n := a.Plan.Duel, a.record.Sittings
+	share := func(whole int) int { return (whole + n - 1) / n }
+	a.job = exchange.Job{InFlight: rule.InFlight, Timeout: record.Seconds(a.Plan.Watchdog.QueryStallS),
+		MostDifferences: rule.MostDifferences, Until: exchange.Until{Lasts: record.Seconds(rule.Seconds / float64(n)),
+			Longest: record.Seconds(rule.LongestS / float64(n)), Least: share(rule.Least), Fewest: share(rule.Fewest)}}
+	times = 1
+	if a.Calibration != nil && a.Calibration.Counts[a.queryType] > 0 {
+		count := a.Calibration.Counts[a.queryType]
+		a.first += a.Row.Turn * count
+		times = a.repeats(count)
+		a.job.Until = exchange.Until{Count: share(count) * times}
+	}
+	return times
+}
+
+// repeats is how often a profile repeats the exchanges of a block to fill its time, as far as the files reach.
+func (a *asking) repeats(count int) int {
+	if a.profiler == nil {
+		return 1
+	}
+	all := profileFor.Seconds() * float64(len(a.Plan.Variants))
+	times := int(math.Ceil(all / a.Plan.Duel.Seconds / float64(len(a.Row.QueryTypes))))
+	for _, file := range a.Workload.Queries {
+		if file.Type == a.queryType {
+			times = min(times, file.Count/count)
+		}
+	}
+	return max(1, times)
+}
+
+func (a *asking) open() (err error) {
+	a.job.Sides, err = a.sides(func(target *record.Target) (exchange.Source, exchange.Reading, error) {
+		return a.frame.open(a.queryType, target, func(count int) int {
+			if a.Calibration == nil { // a phase that lasts its time may reach the end of the file
+				a.first = a.index * count / a.record.Sittings
+			}
+			return a.first
+		})
+	})
+	return err
+}
+
+// warm sends the queries once before they count, as many as will.
+func (a *asking) warm(ctx context.Context) error {
+	warmed, err := a.send(ctx, a.job)
+	if err != nil {
+		return err
+	}
+	if err := a.readCounters(ctx); err != nil {
+		return err
+	}
+	a.job.Until = exchange.Until{Count: max(1, a.job.Until.Count, len(warmed.Exchanges))}
+	return a.open()
+}
+
+// check checks that the i-th side answered all planned exchanges, like the first side, with data.
+func (a *asking) check(v *variant, i int) error {
+	side, exchanges, difference := a.result.Sides[i], len(a.result.Exchanges), ""
+	planned := max(1, a.job.Until.Count, exchanges)
+	if a.result.First != nil {
+		difference = fmt.Sprintf(", first in exchange %d: %s", a.result.First.K, a.result.First.What)
+	}
+	if i > 0 { // the first side is compared with none
+		file := filepath.Join(a.part(), a.when) + "/differences.json"
+		if err := v.equal("exchanges_same", 0, int64(side.Differences), "%d of %d answers to %s are not the same as %s's%s "+
+			"(%s has both)", side.Differences, side.Compared, a.queryType, a.Plan.Variants[0].Name, difference,
+			file); err != nil {
+			return err
+		}
+		if err := v.equal("exchanges_answered", int64(planned), int64(side.Compared), "%d of %d exchanges of %s were "+
+			"compared: %s", side.Compared, planned, a.queryType, a.result.Stopped); err != nil {
+			return err
+		}
+	}
+	empty := a.unexpected(side.Empty, exchanges, a.queryType)
+	return v.equal("exchanges_empty", 0, int64(empty), "%d of %d answers to %s have no data", side.Empty, exchanges,
+		a.queryType)
+}
+
+// unexpected is how many answers without data are wrong, of so many answers to these query types.
+func (f *frame) unexpected(empty, answered int, types ...string) int {
+	if slices.ContainsFunc(types, f.Plan.AllMayBeEmpty) ||
+		empty < answered && slices.ContainsFunc(types, f.Plan.MayBeEmpty) {
+		return 0
+	}
+	return empty
+}
+
+// open opens the queries of a type as a target is asked them. first is the first one, from the number of all. reading
+// says how far the answers are compared with the baseline's.
+func (f *frame) open(queryType string, target *record.Target, first func(count int) int) (source exchange.Source,
+	reading exchange.Reading, err error) {
+	file, err := f.Workload.QueriesFor(*target, queryType)
+	if err != nil {
+		return nil, reading, err
+	}
+	reading = exchange.Reading{Answers: target.Answers, Prefix: target.NamePrefix}
+	if target.Volatile != "" {
+		if reading.Volatile, err = regexp.Compile(target.Volatile); err != nil {
+			return nil, reading, fmt.Errorf("the target's volatile: %w", err)
+		}
+	}
+	for _, t := range f.Plan.Queries.Types {
+		if t.Name == queryType {
+			reading.Level = exchange.Level(t.Compared[target.Name].Level)
+			if target.Windows == "start" {
+				reading.Shift = t.WindowS
+			}
+		}
+	}
+	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments)
+	return source, reading, err
+}
