@@ -51,12 +51,8 @@ func (h host) take(t *testing.T, used *ours) Edge {
 func write(t *testing.T, root, name, text string) {
 	t.Helper()
 	path := filepath.Join(root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // Every figure is a difference of the kernel's counters. Foreign CPU is user + nice + system without the
@@ -146,9 +142,7 @@ func TestDescribe(t *testing.T) {
 	write(t, sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
 	write(t, sys, "devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n")
 	f, err := Describe(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" ||
 		f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
 		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||

@@ -46,9 +46,7 @@ func TestArmMachinesAreToldApart(t *testing.T) {
 			c.virtual = "linux,dummy-virt"
 		}
 		f, err := Describe(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if f.CPUModel != c.model || f.Virtualization != c.virtual {
 			t.Errorf("%q and %q, not %q and %q", f.CPUModel, f.Virtualization, c.model, c.virtual)
 		}

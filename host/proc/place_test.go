@@ -7,26 +7,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/record"
 )
 
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func place(t *testing.T, program, dir string) (path string, inode uint64) {
 	t.Helper()
 	path, err := Place(program, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != 0o755 {
 		t.Fatal(info, err)
@@ -38,12 +28,14 @@ func place(t *testing.T, program, dir string) (path string, inode uint64) {
 func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 	root := t.TempDir()
 	program, dir := filepath.Join(root, "there", "tool"), filepath.Join(root, "places", "01", "01")
-	write(t, program, "#!/bin/sh\n. \"${0%/*}/words\"\n", 0o700)
-	write(t, filepath.Join(root, "there", "words"), "exit 7\n", 0o644)
-	write(t, filepath.Join(dir, "left"), "of another", 0o644)
+	write(t, root, map[string]string{"there/tool": "#!/bin/sh\n. \"${0%/*}/words\"\n", "there/words": "exit 7\n",
+		"places/01/01/left": "of another"})
+	must(t, os.Chmod(program, 0o700))
 	first, inode := place(t, program, dir)
 	// While the first copy is open its inode cannot be used again.
-	running := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Stdin: must(os.Open(first)), Scratch: "/test"})
+	open, err := os.Open(first)
+	must(t, err)
+	running := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Stdin: open, Scratch: "/test"})
 	if _, err := os.Stat(filepath.Join(dir, "left")); !os.IsNotExist(err) || first != filepath.Join(dir, "program") {
 		t.Error(first, err)
 	}
@@ -55,7 +47,7 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 		t.Error(again, other, inode)
 	}
 	// A program that tsduel has built needs no files beside it.
-	write(t, filepath.Join(root, "there", "build.json"), "{}", 0o644)
+	write(t, root, map[string]string{"there/build.json": "{}"})
 	place(t, program, dir)
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Error(left)
@@ -66,7 +58,7 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 func TestWhatCannotBePlacedIsSaidInASentence(t *testing.T) {
 	root := t.TempDir()
 	program := filepath.Join(root, "there", "tool")
-	write(t, program, strings.Repeat("x", 1<<20), 0o755)
+	write(t, root, map[string]string{"there/tool": strings.Repeat("x", 1<<20)})
 	refused := func(dir, want string) {
 		t.Helper()
 		var stop *record.Stop
@@ -84,9 +76,7 @@ func TestWhatCannotBePlacedIsSaidInASentence(t *testing.T) {
 		return filepath.Join(dir, "01", "01")
 	}
 	if os.Getuid() != 0 { // root reads everything
-		if err := os.Chmod(program, 0o311); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(program, 0o311))
 		refused(filepath.Join(root, "01"), "cannot be read, and a copy of it is made before each start: make it readable")
 		t.Skip("no disk can be mounted here")
 	}
@@ -99,11 +89,10 @@ func TestHowAProgramLiesInMemory(t *testing.T) {
 	path, _ := place(t, os.Args[0], filepath.Join(t.TempDir(), "01"))
 	p := start(t, Command{Argv: []string{path, "burn"}, Scratch: "/test"})
 	var found record.Placed
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if found = Placed(p.Pid, path); found.Pages > 20 || found.Pages < 0 && os.Getuid() != 0 {
-			break
-		}
-	}
+	waitFor(t, "its pages", func() bool {
+		found = Placed(p.Pid, path)
+		return found.Pages > 20 || os.Getuid() != 0
+	})
 	if os.Getuid() != 0 && found.Frames == -1 {
 		t.Skip("not to us")
 	}
@@ -125,9 +114,7 @@ func TestTheEnvironmentIsAList(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "said"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	exitOf(t, start(t, Command{Argv: []string{"/usr/bin/env"}, Env: []string{"GOMAXPROCS=3", "HOME=/mine"}, Stdout: file,
 		Scratch: "/test"}))
@@ -141,11 +128,4 @@ func TestTheEnvironmentIsAList(t *testing.T) {
 	if strings.Contains(said, "GOGC") || strings.Contains(said, "http_proxy") || strings.Contains(said, "/nowhere") {
 		t.Error(said)
 	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }

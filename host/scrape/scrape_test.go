@@ -90,9 +90,7 @@ func TestSnapshots(t *testing.T) {
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "metrics.prom.gz")
 	s, err := Create(path, "^vm_rows$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counters := func(ctx context.Context) ([]byte, error) { return Fetch(ctx, server.URL) }
 	of := func(pid int) func() (proc.Counters, error) {
 		return func() (proc.Counters, error) { return proc.Read(pid) }
@@ -116,18 +114,12 @@ func TestSnapshots(t *testing.T) {
 	if waited := times[asked-1].Sub(times[asked-2]); waited < time.Second {
 		t.Errorf("the end was asked %v after a tick, whose answer is cached for a second", waited)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	file, _ := os.Open(path)
 	unpack, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(unpack)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var heads []string
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); words[0] == "#" {
