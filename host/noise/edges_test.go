@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is
@@ -46,6 +47,13 @@ func (h host) take(t *testing.T, used *ours) Edge {
 		}
 	}
 	return take(used)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func write(t *testing.T, root, name, text string) {
@@ -124,6 +132,13 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
+func described(t *testing.T) *record.Facts {
+	t.Helper()
+	facts, err := Describe(t.TempDir())
+	must(t, err)
+	return facts
+}
+
 // A machine is described by its files. A limit of a control group lowers the number of CPUs.
 func TestDescribe(t *testing.T) {
 	root, sys, group := t.TempDir(), t.TempDir(), t.TempDir()
@@ -141,8 +156,7 @@ func TestDescribe(t *testing.T) {
 	write(t, sys, "kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
 	write(t, sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
 	write(t, sys, "devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n")
-	f, err := Describe(t.TempDir())
-	must(t, err)
+	f := described(t)
 	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" ||
 		f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
 		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||
@@ -153,10 +167,9 @@ func TestDescribe(t *testing.T) {
 		t.Error(f.Pin.Reason)
 	}
 	write(t, sys, "devices/cpu_atom/cpus", "0\n") // if there is but one CPU, all are alike
-	f, err = Describe(t.TempDir())
-	want := "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
-	if err != nil || len(proc.Allowed()) > 1 && f.Pin.Reason != want {
-		t.Error(f.Pin.Reason, err)
+	const want = "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
+	if reason := described(t).Pin.Reason; len(proc.Allowed()) > 1 && reason != want {
+		t.Error(reason)
 	}
 	if _, err := Describe("/no/such"); err == nil {
 		t.Error("a directory that is not there has a disk")

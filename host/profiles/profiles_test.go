@@ -13,6 +13,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // pprof makes a profile of pairs: a stack, innermost first, each place with its inlined functions, and its
 // values.
 func pprof(t *testing.T, types []string, period int64, of ...any) []byte {
@@ -51,16 +58,12 @@ func written(t *testing.T, s *Sum) (found stacks) {
 	must(t, err)
 	defer file.Close()
 	unpack, err := gzip.NewReader(file)
-	if err == nil {
-		err = json.NewDecoder(unpack).Decode(&found)
-	}
-	text, failed := os.ReadFile(path + ".pprof")
-	if failed == nil {
-		_, failed = profile.ParseData(text)
-	}
-	if err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
+	must(t, err)
+	must(t, json.NewDecoder(unpack).Decode(&found))
+	text, err := os.ReadFile(path + ".pprof")
+	must(t, err)
+	_, err = profile.ParseData(text)
+	must(t, err)
 	return found
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +16,7 @@ func TestLinesAreTheGoldenOnes(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(read(t, "../../tests/data/events.jsonl")), "\n") {
 		var fields Fields
 		var typed struct{ Failures []Failure }
-		must(t, json.Unmarshal([]byte(line), &fields))
-		must(t, json.Unmarshal([]byte(line), &typed))
+		must(t, errors.Join(json.Unmarshal([]byte(line), &fields), json.Unmarshal([]byte(line), &typed)))
 		fields["failures"] = typed.Failures
 		if _, text := plainLine(fields["event"].(string), fields); text != "" {
 			if fields["line"] != text {

@@ -8,6 +8,13 @@ import (
 	"testing"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func put(t *testing.T, path, text string) string {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -61,11 +68,10 @@ func TestWipeOfOurs(t *testing.T) {
 	precious := put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
 	must(t, Wipe(dir))
 	put(t, filepath.Join(dir, "closed", "file"), "x")
-	for _, err := range []error{os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")),
-		os.Symlink(precious, filepath.Join(dir, "closed", "link")),
-		os.Chmod(filepath.Join(dir, "closed"), 0o500), Wipe(dir)} {
-		must(t, err)
-	}
+	must(t, os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")))
+	must(t, os.Symlink(precious, filepath.Join(dir, "closed", "link")))
+	must(t, os.Chmod(filepath.Join(dir, "closed"), 0o500))
+	must(t, Wipe(dir))
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Error(left, err)
 	}
@@ -84,10 +90,10 @@ func TestAPrivateDirectoryIsOurs(t *testing.T) {
 	}
 	all := filepath.Join(t.TempDir(), "tmp")
 	theirs := filepath.Join(all, "tsduel")
-	for _, err := range []error{os.Mkdir(all, 0o777), os.Chmod(all, 0o777|os.ModeSticky),
-		PrivateDir(filepath.Join(theirs, "cache")), PrivateDir(theirs), os.Chown(theirs, 65534, 65534)} {
-		must(t, err)
-	}
+	must(t, os.Mkdir(all, 0o777))
+	must(t, os.Chmod(all, 0o777|os.ModeSticky))
+	must(t, PrivateDir(filepath.Join(theirs, "cache")))
+	must(t, os.Chown(theirs, 65534, 65534))
 	if err := PrivateDir(filepath.Join(theirs, "cache")); err == nil || !strings.HasPrefix(err.Error(),
 		theirs+" belongs to another user (uid 65534)") {
 		t.Error(err)
