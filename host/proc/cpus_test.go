@@ -76,9 +76,8 @@ func TestCoresOfOneKindAndOneNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cores, left := Alike(sys(t, c.cpus, c.siblings, c.files))
 			server, client, why := Split(cores)
-			if !same(server, c.server) || !same(client, c.client) || left != c.left || why != "" {
-				t.Errorf("servers %v, client %v, %q, %q", server, client, left, why)
-			}
+			failIf(t, !same(server, c.server) || !same(client, c.client) || left != c.left || why != "",
+				"servers %v, client %v, %q, %q", server, client, left, why)
 		})
 	}
 }

@@ -43,9 +43,7 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 		t.Error("it did not find what lies beside it:", code)
 	}
 	again, other := place(t, program, dir)
-	if again != first || other == inode || !alive(running) {
-		t.Error(again, other, inode)
-	}
+	failIf(t, again != first || other == inode || !alive(running), "%v %v %v", again, other, inode)
 	// A program that tsduel has built needs no files beside it.
 	write(t, root, map[string]string{"there/build.json": "{}"})
 	place(t, program, dir)
@@ -96,9 +94,7 @@ func TestHowAProgramLiesInMemory(t *testing.T) {
 	if os.Getuid() != 0 && found.Frames == -1 {
 		t.Skip("not to us")
 	}
-	if found.Frames < 1 || found.Frames > found.Pages || found.Pages < 20 || found.HugeBytes < 0 {
-		t.Errorf("%+v", found)
-	}
+	failIf(t, found.Frames < 1 || found.Frames > found.Pages || found.Pages < 20 || found.HugeBytes < 0, "%+v", found)
 	if other := Placed(p.Pid, "/bin/sh"); other.Frames != -1 || other.Pages != -1 {
 		t.Errorf("of a program that it does not run: %+v", other)
 	}
@@ -121,9 +117,7 @@ func TestTheEnvironmentIsAList(t *testing.T) {
 	said := "\n" + Text(file.Name()) + "\n"
 	for _, want := range []string{"LC_ALL=C", "HOME=/mine", "GOMAXPROCS=3", "FAKE_X=x", "TSDUEL_SCRATCH=/test",
 		"PATH=" + os.Getenv("PATH")} {
-		if !strings.Contains(said, "\n"+want+"\n") {
-			t.Errorf("no %s in %s", want, said)
-		}
+		failIf(t, !strings.Contains(said, "\n"+want+"\n"), "no %s in %s", want, said)
 	}
 	if strings.Contains(said, "GOGC") || strings.Contains(said, "http_proxy") || strings.Contains(said, "/nowhere") {
 		t.Error(said)

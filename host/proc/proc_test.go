@@ -45,6 +45,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func failIf(t *testing.T, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
 // write makes files in a directory, each with an end of line.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
@@ -130,9 +137,7 @@ func TestStart(t *testing.T) {
 	}
 	p := shell(t, "sleep 600")
 	s, err := Stat(p.Pid)
-	if err != nil || s.Session != p.Pid || !alive(p) {
-		t.Errorf("%+v %v", s, err)
-	}
+	failIf(t, err != nil || s.Session != p.Pid || !alive(p), "%+v %v", s, err)
 	if _, err := Start(Command{Argv: []string{"/no/such"}}); err == nil ||
 		!strings.Contains(err.Error(), "start /no/such") {
 		t.Error(err)
@@ -215,9 +220,7 @@ func TestStrays(t *testing.T) {
 	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
 		t.Error(count, err)
 	}
-	if exitOf(t, ours).Code != 137 || !alive(others) {
-		t.Error("not those of the scratch directory")
-	}
+	failIf(t, exitOf(t, ours).Code != 137 || !alive(others), "not those of the scratch directory")
 }
 
 // A killed process that waits for a dead disk is an error after EndPatience.
@@ -231,10 +234,8 @@ func TestUninterruptible(t *testing.T) {
 	write(t, filepath.Join(root, strconv.Itoa(pid)),
 		map[string]string{"environ": "A=b\x00TSDUEL_SCRATCH=/test\x00", "stat": stat})
 	_, err := EndStrays("/test")
-	if err == nil || !strings.Contains(err.Error(),
-		"(dd) was killed and is still there after 100ms, waiting for a disk or the kernel (state D)") {
-		t.Error(err)
-	}
+	failIf(t, err == nil || !strings.Contains(err.Error(),
+		"(dd) was killed and is still there after 100ms, waiting for a disk or the kernel (state D)"), "%v", err)
 }
 
 // The CPU clock of a process is exact, and the CPU times of servers and clients add up.
@@ -254,16 +255,11 @@ func TestCPU(t *testing.T) {
 		t.Error(set, err)
 	}
 	counters, err := Read(p.Pid)
-	if err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS {
-		t.Errorf("%+v %v", counters, err)
-	}
+	failIf(t, err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS,
+		"%+v %v", counters, err)
 	server, own, err := UsedByUs(p.Pid)
-	if err != nil || server < counters.CPU {
-		t.Error(server, err)
-	}
-	if Ours() != nil && own-before > server/2 {
-		t.Errorf("its %v were counted as ours once more: %v", server, own-before)
-	}
+	failIf(t, err != nil || server < counters.CPU, "%v %v", server, err)
+	failIf(t, Ours() != nil && own-before > server/2, "its %v were counted as ours once more: %v", server, own-before)
 	must(t, p.Kill())
 	if _, after, _ := UsedByUs(); after-before < used {
 		t.Errorf("%v of one that has ended are lost: %v", used, after-before)
@@ -349,8 +345,7 @@ func TestCountersThatTheKernelHides(t *testing.T) {
 		write(t, filepath.Join(root, pid), shown.files)
 		c, err := Read(os.Getpid())
 		got := []int64{c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten}
-		if err != nil || c.CPU == 0 || !slices.Equal(got, shown.want) {
-			t.Errorf("%v: %v, CPU %v, %v", shown.files, got, c.CPU, err)
-		}
+		failIf(t, err != nil || c.CPU == 0 || !slices.Equal(got, shown.want),
+			"%v: %v, CPU %v, %v", shown.files, got, c.CPU, err)
 	}
 }
