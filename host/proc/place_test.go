@@ -44,12 +44,6 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 	}
 	again, other := place(t, program, dir)
 	failIf(t, again != first || other == inode || !alive(running), "%v %v %v", again, other, inode)
-	// A program that tsduel has built needs no files beside it.
-	write(t, root, map[string]string{"there/build.json": "{}"})
-	place(t, program, dir)
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Error(left)
-	}
 }
 
 // If a program cannot be placed, a sentence says why, and what to do.

@@ -24,17 +24,3 @@ func TestARunOutlivesTheSessionOrSaysSo(t *testing.T) {
 	wantIn(t, fmt.Sprint(d.launch("rounds")), "this machine ends what a user has started once the user logs out "+
 		"(KillUserProcesses=yes", "'loginctl enable-linger USER'")
 }
-
-// A finished run leaves no data of databases and nothing unpacked; what an interrupted one leaves counts.
-func TestAFinishedRunLeavesNoData(t *testing.T) {
-	f := newFixture(t, 1, 0)
-	scratch := filepath.Join(f.cache, "scratch")
-	must(t, os.MkdirAll(filepath.Join(scratch, "data", "loaded"), 0o700))
-	for _, name := range []string{"data.tsduel-data", "data/loaded/part", "feed.victoriametrics"} {
-		must(t, os.WriteFile(filepath.Join(scratch, name), make([]byte, 1<<20), 0o600))
-	}
-	f.run(t.Context(), 0)
-	for _, name := range []string{"data/loaded", "feed.victoriametrics"} {
-		failIf(t, exists(filepath.Join(scratch, name)), "%s is left", name)
-	}
-}
