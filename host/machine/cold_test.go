@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,31 +17,23 @@ func TestWhatIsDroppedIsOutOfMemory(t *testing.T) {
 	path := filepath.Join(dir, "a", "part")
 	fill := func(path string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, 3<<20+1), 0o644),
-			os.WriteFile(path+".empty", nil, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, make([]byte, 3<<20+1), 0o644),
+			os.WriteFile(path+".empty", nil, 0o644)))
 	}
 	fill(path)
-	if err := NewHere(t.Context(), "").ReadOnce(Reading{Dir: dir, Drop: true}, new(int64)); err != nil {
-		t.Fatal(err) // the test's own directory is in memory (tmpfs): set TMPDIR
+	drop := func(dir string) error {
+		return NewHere(t.Context(), "").ReadOnce(Reading{Dir: dir, Drop: true}, new(int64))
 	}
-	if resident, pages, err := dropFile(path); resident != 0 || pages != (3<<20)/os.Getpagesize()+1 || err != nil {
-		t.Error(resident, pages, err)
-	}
+	must(t, drop(dir)) // it fails if the test's own directory is in memory (tmpfs): set TMPDIR
+	resident, pages, err := dropFile(path)
+	check(t, resident == 0 && pages == (3<<20)/os.Getpagesize()+1 && err == nil, resident, pages, err)
 	memory := filepath.Join(dir, "memory")
-	if err := os.Mkdir(memory, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(memory, 0o755))
 	if unix.Mount("tmpfs", memory, "tmpfs", 0, "size=8m") != nil {
 		t.Skip("no disk can be mounted here")
 	}
 	t.Cleanup(func() { _ = unix.Unmount(memory, unix.MNT_DETACH) })
 	fill(filepath.Join(memory, "part"))
-	err := NewHere(t.Context(), "").ReadOnce(Reading{Dir: memory, Drop: true}, new(int64))
-	var stop *record.Stop
-	if !errors.As(err, &stop) || stop.Code != record.ExitUser || !strings.HasPrefix(stop.Message,
-		"queries.cache is cold, and 769 of 769 pages of the databases' files stay in memory") {
-		t.Error(err)
-	}
+	wantStop(t, drop(memory), record.ExitUser,
+		"queries.cache is cold, and 769 of 769 pages of the databases' files stay in memory")
 }

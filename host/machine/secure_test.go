@@ -20,16 +20,12 @@ func TestADriverWithoutTheKeyIsRefused(t *testing.T) {
 	for _, token := range []string{strings.Repeat("b", 64), strings.Repeat("a", 63) + "b", "{}\n"} {
 		wrong := *lent
 		wrong.Token = token
-		if _, _, err := Borrow(t.Context(), &wrong, "host2"); err == nil ||
-			!strings.HasPrefix(err.Error(), "what answers at 127.0.0.2:") {
-			t.Error(err)
-		}
+		_, _, err := Borrow(t.Context(), &wrong, "host2")
+		wantStop(t, err, record.ExitFailed, "what answers at 127.0.0.2:")
 	}
 	at := net.TCPAddr{IP: net.IPv4(127, 0, 0, 2), Port: lent.Port}
 	config, err := secured(lent.Token, driver, at.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config.Certificates = nil // it knows the machine, and has no key of its own
 	for name, says := range map[string]func() (net.Conn, error){
 		"a TLS client without a certificate": func() (net.Conn, error) { return tls.Dial("tcp", at.String(), config) },
@@ -50,9 +46,7 @@ func TestADriverWithoutTheKeyIsRefused(t *testing.T) {
 		}
 	}
 	there, _ := borrow(t, lent)
-	if err := there.Reach(); err != nil {
-		t.Error(err)
-	}
+	must(t, there.Reach())
 	there.HangUp()
 }
 
@@ -69,13 +63,7 @@ func TestAStrangersPortIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lent := &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host2": "127.0.0.2"}}
-			l, err := Listen(lent, "host2")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			lent.Port = l.Addr().(*net.TCPAddr).Port
+			lent, l := listening(t)
 			var heard bytes.Buffer
 			over := make(chan struct{})
 			go func() {
@@ -85,43 +73,28 @@ func TestAStrangersPortIsRefused(t *testing.T) {
 					_ = conn.Close()
 				}
 			}()
-			_, _, err = Borrow(t.Context(), lent, "host2")
-			var stop *record.Stop
-			if !errors.As(err, &stop) || stop.Code != record.ExitFailed ||
-				!strings.HasPrefix(stop.Message, "what answers at "+l.Addr().String()+" is not host2, which was lent ") ||
-				!strings.HasSuffix(stop.Message, "; the same command with RUN= goes on") {
-				t.Error(err)
-			}
-			if <-over; bytes.Contains(heard.Bytes(), []byte(lent.Token[:8])) {
-				t.Errorf("it was told the token: %q", heard.Bytes())
-			}
+			_, _, err := Borrow(t.Context(), lent, "host2")
+			wantStop(t, err, record.ExitFailed, "what answers at "+l.Addr().String()+" is not host2, which was lent ",
+				"; the same command with RUN= goes on")
+			<-over
+			check(t, !bytes.Contains(heard.Bytes(), []byte(lent.Token[:8])), "it was told the token:", heard.String())
 		})
 	}
 }
 
 // A user's mistake on a lent host ends a run with the code of a user's mistake, and other errors with none.
 func TestTheClassOfAnErrorTravels(t *testing.T) {
-	lent := &record.Lent{Token: strings.Repeat("a", 64), Hosts: map[string]string{"host2": "127.0.0.2"}}
-	l, err := Listen(lent, "host2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lent.Port = l.Addr().(*net.TCPAddr).Port
+	lent, l := listening(t)
 	wrong := error(record.UserError("it has no Go"))
 	go func() {
 		fails := func(context.Context) (*record.Workload, error) { return nil, wrong }
 		_ = Lend(t.Context(), l, lent.Token, time.Minute, fails)
 	}()
 	there, _ := borrow(t, lent)
-	var stop *record.Stop
-	if err := there.Workload(None{}, &record.Workload{}); !errors.As(err, &stop) || stop.Code != record.ExitUser ||
-		stop.Message != "host2: it has no Go" {
-		t.Errorf("%#v", err)
-	}
+	wantStop(t, there.Workload(None{}, &record.Workload{}), record.ExitUser, "host2: it has no Go")
 	wrong = errors.New("a disk is broken")
-	if err := there.Workload(None{}, &record.Workload{}); errors.As(err, &stop) || err == nil ||
-		err.Error() != "host2: a disk is broken" {
-		t.Errorf("%#v", err)
-	}
+	err := there.Workload(None{}, &record.Workload{})
+	_, is := errors.AsType[*record.Stop](err)
+	check(t, !is && err != nil && err.Error() == "host2: a disk is broken", err)
 	there.Release()
 }

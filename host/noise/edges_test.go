@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tsduel/host/proc"
+	"tsduel/host/record"
 )
 
 // host is a /proc of two CPUs: cpu has ticks of user nice system idle iowait irq softirq steal; pressure is
@@ -48,15 +49,25 @@ func (h host) take(t *testing.T, used *ours) Edge {
 	return take(used)
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func failIf(t *testing.T, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
 func write(t *testing.T, root, name, text string) {
 	t.Helper()
 	path := filepath.Join(root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // Every figure is a difference of the kernel's counters. Foreign CPU is user + nice + system without the
@@ -80,9 +91,7 @@ func TestCounted(t *testing.T) {
 		"temperature":  {*n.TemperatureC, 61.5},
 		"cpu pressure": {n.PressureS["cpu"], 2.5}, "memory pressure": {n.PressureS["memory"], 1e-6},
 	} {
-		if math.Abs(c[0]-c[1]) > 1e-9 {
-			t.Errorf("%s: %v, not %v", name, c[0], c[1])
-		}
+		failIf(t, math.Abs(c[0]-c[1]) > 1e-9, "%s: %v, not %v", name, c[0], c[1])
 	}
 	if step := *n.ClockStepS; math.Abs(step+12.5) > 5 { // the clock of the wall did not go on meanwhile
 		t.Errorf("clock step %v", step)
@@ -94,14 +103,11 @@ func TestMissing(t *testing.T) {
 	t.Setenv("TSDUEL_SYS", t.TempDir())
 	n := Between(host{cpu: "1 0 0 0 0 0 0 0", uptime: 1}.take(t, nil),
 		host{cpu: "2 0 0 0 0 0 0 0", uptime: 2}.take(t, nil))
-	if n.ServerS != nil || n.ForeignS != nil || n.TemperatureC != nil || len(n.PressureS) != 0 || n.StealS != 0 {
-		t.Errorf("%+v", n)
-	}
+	failIf(t, n.ServerS != nil || n.ForeignS != nil || n.TemperatureC != nil || len(n.PressureS) != 0 || n.StealS != 0,
+		"%+v", n)
 	n = Between(host{cpu: "0 0 0 0 0 0 0 0"}.take(t, &ours{}),
 		host{cpu: "9 0 0 0 0 0 0 0"}.take(t, &ours{server: 110 * time.Millisecond}))
-	if *n.ForeignS != 0 {
-		t.Errorf("%+v", n)
-	}
+	failIf(t, *n.ForeignS != 0, "%+v", n)
 }
 
 // Only machines of Google ask the metadata server.
@@ -123,9 +129,14 @@ func TestMaintenance(t *testing.T) {
 			t.Errorf("%s: %q", product, said)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
-	}
+	failIf(t, asked != 1, "asked %d times", asked)
+}
+
+func described(t *testing.T) *record.Facts {
+	t.Helper()
+	facts, err := Describe(t.TempDir())
+	must(t, err)
+	return facts
 }
 
 // A machine is described by its files. A limit of a control group lowers the number of CPUs.
@@ -145,24 +156,16 @@ func TestDescribe(t *testing.T) {
 	write(t, sys, "kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
 	write(t, sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
 	write(t, sys, "devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n")
-	f, err := Describe(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" ||
+	f := described(t)
+	failIf(t, f.CPUModel != "Some CPU @ 2.20GHz" || f.MemoryBytes != 24000<<10 || f.BootID != "a-b" ||
 		f.Governor != "performance" || f.TransparentHugepage != "madvise" ||
 		f.Filesystem == "" || f.DiskFreeBytes <= 0 || f.Kernel == "" || f.CPULimit == nil || *f.CPULimit != 0.5 ||
-		f.CPUs != 1 {
-		t.Errorf("%+v", f)
-	}
-	if f.Pin.Reason != "" {
-		t.Error(f.Pin.Reason)
-	}
+		f.CPUs != 1, "%+v", f)
+	failIf(t, f.Pin.Reason != "", "%v", f.Pin.Reason)
 	write(t, sys, "devices/cpu_atom/cpus", "0\n") // if there is but one CPU, all are alike
-	f, err = Describe(t.TempDir())
-	want := "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
-	if err != nil || len(proc.Allowed()) > 1 && f.Pin.Reason != want {
-		t.Error(f.Pin.Reason, err)
+	const want = "its CPUs are of several kinds or NUMA nodes, and servers may run on any"
+	if reason := described(t).Pin.Reason; len(proc.Allowed()) > 1 && reason != want {
+		t.Error(reason)
 	}
 	if _, err := Describe("/no/such"); err == nil {
 		t.Error("a directory that is not there has a disk")
@@ -173,9 +176,7 @@ func TestDescribe(t *testing.T) {
 func TestCanary(t *testing.T) {
 	dir := t.TempDir()
 	c, err := Canary(dir)
-	if err != nil || c.CPUS <= 0 || c.MemoryS <= 0 || c.FsyncS <= 0 {
-		t.Errorf("%+v %v", c, err)
-	}
+	failIf(t, err != nil || c.CPUS <= 0 || c.MemoryS <= 0 || c.FsyncS <= 0, "%+v %v", c, err)
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Error(left)
 	}

@@ -45,11 +45,7 @@ func TestArmMachinesAreToldApart(t *testing.T) {
 			write(t, root, "device-tree/compatible", "linux,dummy-virt\x00")
 			c.virtual = "linux,dummy-virt"
 		}
-		f, err := Describe(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.CPUModel != c.model || f.Virtualization != c.virtual {
+		if f := described(t); f.CPUModel != c.model || f.Virtualization != c.virtual {
 			t.Errorf("%q and %q, not %q and %q", f.CPUModel, f.Virtualization, c.model, c.virtual)
 		}
 	}

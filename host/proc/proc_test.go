@@ -38,12 +38,43 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func start(t *testing.T, c Command) *Process {
+func must(t *testing.T, err error) {
 	t.Helper()
-	p, err := Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func failIf(t *testing.T, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// write makes files in a directory, each with an end of line.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text+"\n"), 0o644))
+	}
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+func start(t *testing.T, c Command) *Process {
+	t.Helper()
+	p, err := Start(c)
+	must(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
@@ -67,22 +98,33 @@ func exitOf(t *testing.T, p *Process) Exit {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	exit, err := p.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return exit
 }
 
 // gone waits for the end of a process, which does not come by itself in this time.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if s, err := Stat(pid); err != nil || s.State == "Z" {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there: %+v", pid, s)
-		}
-	}
+	waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool {
+		s, err := Stat(pid)
+		return err != nil || s.State == "Z"
+	})
+}
+
+// escapes starts a process in a session of its own, which writes its pid to a file.
+func escapes(file string) string {
+	return fmt.Sprintf("setsid sh -c 'echo $$ >%[1]s.partial; mv %[1]s.partial %[1]s; exec sleep 600' & ", file)
+}
+
+// escaped waits for the process of escapes, and returns its pid.
+func escaped(t *testing.T, file string) (pid int) {
+	t.Helper()
+	waitFor(t, "a process in another session", func() bool {
+		pid, _ = strconv.Atoi(Text(file))
+		return pid != 0
+	})
+	_ = os.Remove(file)
+	return pid
 }
 
 // A process leads its own session, and has an Exit.
@@ -95,9 +137,7 @@ func TestStart(t *testing.T) {
 	}
 	p := shell(t, "sleep 600")
 	s, err := Stat(p.Pid)
-	if err != nil || s.Session != p.Pid || !alive(p) {
-		t.Errorf("%+v %v", s, err)
-	}
+	failIf(t, err != nil || s.Session != p.Pid || !alive(p), "%+v %v", s, err)
 	if _, err := Start(Command{Argv: []string{"/no/such"}}); err == nil ||
 		!strings.Contains(err.Error(), "start /no/such") {
 		t.Error(err)
@@ -128,30 +168,17 @@ func TestDiesWithItsParent(t *testing.T) {
 // Kill ends a session; EndAll also ends processes that have left it.
 func TestNothingEscapes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	read := func() (pid int) {
-		for deadline := time.Now().Add(10 * time.Second); pid == 0 &&
-			time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			pid, _ = strconv.Atoi(Text(file))
-		}
-		_ = os.Remove(file)
-		return pid
-	}
 	p := shell(t, "sleep 600 & echo $! >"+file+"; wait")
-	child := read()
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	child := escaped(t, file)
+	must(t, p.Kill())
 	gone(t, child)
 
-	p = shell(t, "setsid sh -c 'echo $$ >"+file+"; exec sleep 600' & sleep 0.1")
-	child = read()
-	exitOf(t, p)
-	if child == 0 || unix.Kill(child, 0) != nil {
+	exitOf(t, shell(t, escapes(file)+"sleep 0.1"))
+	child = escaped(t, file)
+	if unix.Kill(child, 0) != nil {
 		t.Fatal("it has not escaped")
 	}
-	if err := EndAll(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, EndAll())
 	gone(t, child)
 }
 
@@ -159,36 +186,23 @@ func TestNothingEscapes(t *testing.T) {
 // end, and by descent where there are no groups.
 func TestKillEndsOtherSessions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	escapes := "setsid sh -c 'echo $$ >" + file + ".partial; mv " + file + ".partial " + file + "; exec sleep 600' & "
-	child := func() (pid int) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); pid == 0; time.Sleep(5 * time.Millisecond) {
-			if pid, _ = strconv.Atoi(Text(file)); time.Now().After(deadline) {
-				t.Fatal("it has started nothing")
-			}
-		}
-		_ = os.Remove(file)
-		return pid
-	}
 	for _, how := range []string{"group", "group, after its end", "descent"} {
 		t.Run(how, func(t *testing.T) {
 			then := map[string]string{"group, after its end": "exit"}[how]
-			p := shell(t, escapes+cmp.Or(then, "wait"))
+			p := shell(t, escapes(file)+cmp.Or(then, "wait"))
 			if how == "descent" {
 				p.group = nil
 			} else if p.group == nil {
 				t.Skip("there are no control groups here")
 			}
-			pid := child()
+			pid := escaped(t, file)
 			if how == "group, after its end" {
 				exitOf(t, p)
 			}
 			if unix.Kill(pid, 0) != nil {
 				t.Fatal("it has ended by itself")
 			}
-			if err := p.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Kill())
 			gone(t, pid)
 			if p.group != nil {
 				if _, err := os.Stat(p.group.dir); !os.IsNotExist(err) {
@@ -206,9 +220,7 @@ func TestStrays(t *testing.T) {
 	if count, err := EndStrays("/test/a"); count != 1 || err != nil {
 		t.Error(count, err)
 	}
-	if exitOf(t, ours).Code != 137 || !alive(others) {
-		t.Error("not those of the scratch directory")
-	}
+	failIf(t, exitOf(t, ours).Code != 137 || !alive(others), "not those of the scratch directory")
 }
 
 // A killed process that waits for a dead disk is an error after EndPatience.
@@ -218,55 +230,37 @@ func TestUninterruptible(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("TSDUEL_PROC", root)
 	const pid = 1 << 30 // more than the kernel gives
-	dir := filepath.Join(root, strconv.Itoa(pid))
 	stat := fmt.Sprintf("%d (dd) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 11 0 0%s", pid, strings.Repeat(" 0", 30))
-	for name, text := range map[string]string{"environ": "A=b\x00TSDUEL_SCRATCH=/test\x00", "stat": stat} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write(t, filepath.Join(root, strconv.Itoa(pid)),
+		map[string]string{"environ": "A=b\x00TSDUEL_SCRATCH=/test\x00", "stat": stat})
 	_, err := EndStrays("/test")
-	if err == nil || !strings.Contains(err.Error(),
-		"(dd) was killed and is still there after 100ms, waiting for a disk or the kernel (state D)") {
-		t.Error(err)
-	}
+	failIf(t, err == nil || !strings.Contains(err.Error(),
+		"(dd) was killed and is still there after 100ms, waiting for a disk or the kernel (state D)"), "%v", err)
 }
 
 // The CPU clock of a process is exact, and the CPU times of servers and clients add up.
 func TestCPU(t *testing.T) {
 	_, before, err := UsedByUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := start(t, Command{Argv: []string{os.Args[0], "burn"}, Scratch: "/test", CPUs: Allowed()[:1]})
 	var used time.Duration
-	for deadline := time.Now().Add(time.Minute); used < 300*time.Millisecond &&
-		time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // looking is work of ours
-		if used, err = CPU(p.Pid); err != nil {
-			t.Fatal(err)
-		}
-	}
+	waitFor(t, "0.3 s of CPU", func() bool {
+		time.Sleep(100 * time.Millisecond) // looking is work of ours
+		used, err = CPU(p.Pid)
+		must(t, err)
+		return used >= 300*time.Millisecond
+	})
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(p.Pid, &set); err != nil || set.Count() != 1 || !set.IsSet(Allowed()[0]) {
 		t.Error(set, err)
 	}
 	counters, err := Read(p.Pid)
-	if err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS {
-		t.Errorf("%+v %v", counters, err)
-	}
+	failIf(t, err != nil || counters.CPU < used || counters.RSS == 0 || counters.PeakRSS < counters.RSS,
+		"%+v %v", counters, err)
 	server, own, err := UsedByUs(p.Pid)
-	if err != nil || server < counters.CPU {
-		t.Error(server, err)
-	}
-	if Ours() != nil && own-before > server/2 {
-		t.Errorf("its %v were counted as ours once more: %v", server, own-before)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	failIf(t, err != nil || server < counters.CPU, "%v %v", server, err)
+	failIf(t, Ours() != nil && own-before > server/2, "its %v were counted as ours once more: %v", server, own-before)
+	must(t, p.Kill())
 	if _, after, _ := UsedByUs(); after-before < used {
 		t.Errorf("%v of one that has ended are lost: %v", used, after-before)
 	}
@@ -288,21 +282,8 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// The client gets a quarter of the CPUs, whole cores, and never the first one.
-func TestSplit(t *testing.T) {
-	for _, c := range []struct {
-		cores          [][]int
-		server, client []int
-	}{
-		{[][]int{{0}, {1}}, []int{0}, []int{1}},
-		{[][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, []int{0, 4, 1, 5, 2, 6}, []int{3, 7}},
-		{[][]int{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, []int{0, 1, 2, 3, 4, 5}, []int{6, 7}},
-	} {
-		if server, client, why := Split(c.cores); !slices.Equal(server, c.server) || !slices.Equal(client, c.client) ||
-			why != "" {
-			t.Errorf("%v: %v %v %q", c.cores, server, client, why)
-		}
-	}
+// One core cannot be split, and the kernel's lists are read with their ranges.
+func TestOneCoreIsNotSplit(t *testing.T) {
 	if server, _, why := Split([][]int{{0, 1}}); server != nil || why != "there is one core to run on (2 CPUs)" {
 		t.Error(server, why)
 	}
@@ -335,18 +316,8 @@ func TestCPULimit(t *testing.T) {
 		root, groups := t.TempDir(), t.TempDir()
 		t.Setenv("TSDUEL_PROC", root)
 		mount := "41 31 0:38 / " + groups + " rw,relatime - " + c.mount
-		files := map[string]string{filepath.Join(root, "self/mountinfo"): mount, filepath.Join(root, "self/cgroup"): c.path}
-		for file, text := range c.files {
-			files[filepath.Join(groups, file)] = text
-		}
-		for file, text := range files {
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(t, root, map[string]string{"self/mountinfo": mount, "self/cgroup": c.path})
+		write(t, groups, c.files)
 		if found := CPULimit(); found != c.want {
 			t.Errorf("%s: %v", name, found)
 		}
@@ -361,26 +332,20 @@ func TestCPULimit(t *testing.T) {
 func TestCountersThatTheKernelHides(t *testing.T) {
 	pid := strconv.Itoa(os.Getpid())
 	stat, status := Text("/proc", pid, "stat"), "Name:\ttest\nVmRSS:\t    512 kB\n" // no VmHWM
-	for hidden, files := range map[string]map[string]string{
-		"io and the peak": {"stat": stat, "status": status},
-		"status": {"stat": stat, "io": "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\n" +
-			"cancelled_write_bytes: 0\n"},
+	io := "rchar: 1\nwchar: 2\nsyscr: 0\nsyscw: 0\nread_bytes: 3\nwrite_bytes: 4\ncancelled_write_bytes: 0"
+	for _, shown := range []struct {
+		files map[string]string
+		want  []int64
+	}{
+		{map[string]string{"stat": stat, "status": status}, []int64{512 << 10, -1, -1, -1, -1, -1}},
+		{map[string]string{"stat": stat, "io": io}, []int64{-1, -1, 1, 2, 3, 4}},
 	} {
 		root := t.TempDir()
 		t.Setenv("TSDUEL_PROC", root)
-		if err := os.Mkdir(filepath.Join(root, pid), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(root, pid, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		write(t, filepath.Join(root, pid), shown.files)
 		c, err := Read(os.Getpid())
 		got := []int64{c.RSS, c.PeakRSS, c.Read, c.Written, c.StorageRead, c.StorageWritten}
-		want := map[string][]int64{"io and the peak": {512 << 10, -1, -1, -1, -1, -1}, "status": {-1, -1, 1, 2, 3, 4}}
-		if err != nil || c.CPU == 0 || !slices.Equal(got, want[hidden]) {
-			t.Errorf("%s: %v, CPU %v, %v", hidden, got, c.CPU, err)
-		}
+		failIf(t, err != nil || c.CPU == 0 || !slices.Equal(got, shown.want),
+			"%v: %v, CPU %v, %v", shown.files, got, c.CPU, err)
 	}
 }

@@ -13,6 +13,13 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // pprof makes a profile of pairs: a stack, innermost first, each place with its inlined functions, and its
 // values.
 func pprof(t *testing.T, types []string, period int64, of ...any) []byte {
@@ -39,34 +46,24 @@ func pprof(t *testing.T, types []string, period int64, of ...any) []byte {
 		p.Sample = append(p.Sample, s)
 	}
 	var text bytes.Buffer
-	if err := p.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Write(&text))
 	return text.Bytes()
 }
 
 func written(t *testing.T, s *Sum) (found stacks) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "p")
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(path))
 	file, err := os.Open(path + ".stacks.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	unpack, err := gzip.NewReader(file)
-	if err == nil {
-		err = json.NewDecoder(unpack).Decode(&found)
-	}
-	text, failed := os.ReadFile(path + ".pprof")
-	if failed == nil {
-		_, failed = profile.ParseData(text)
-	}
-	if err != nil || failed != nil {
-		t.Fatal(err, failed)
-	}
+	must(t, err)
+	must(t, json.NewDecoder(unpack).Decode(&found))
+	text, err := os.ReadFile(path + ".pprof")
+	must(t, err)
+	_, err = profile.ParseData(text)
+	must(t, err)
 	return found
 }
 
@@ -80,9 +77,7 @@ func TestWindowsAddUp(t *testing.T) {
 			[][]string{{"time.Now", "pkg.slow"}, {"main.main"}}, []int64{1, 10},
 			[][]string{{"compress/flate.(*Writer).Write"}, {"runtime/pprof.(*profileBuilder).build"}, {"main.main"}},
 			[]int64{9, 90}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	want := stacks{Period: 10, Values: []string{"cpu"}, Units: []string{"unit of cpu"},
 		Functions: []string{"main.main", "pkg.slow", "time.Now", "runtime/pprof.(*profileBuilder).build",
@@ -114,9 +109,7 @@ func TestGrowthIsOfTheWorkAlone(t *testing.T) {
 			[]int64{1, allocated, 1, held})
 	}
 	var s Sum
-	if err := errors.Join(s.Grown(heap(100, 70), heap(150, 20)), s.Grown(heap(1000, 5), heap(1007, 9))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Grown(heap(100, 70), heap(150, 20)), s.Grown(heap(1000, 5), heap(1007, 9))))
 	found := written(t, &s)
 	if !reflect.DeepEqual(found.Values, []string{"alloc_space", "inuse_space"}) ||
 		!reflect.DeepEqual(found.Stacks[0].Values, []int64{57, 9}) {
@@ -131,9 +124,7 @@ func TestNothingAndNonsense(t *testing.T) {
 	if err := s.Write(path); !errors.Is(err, ErrEmpty) {
 		t.Error(err)
 	}
-	if err := s.Add(pprof(t, []string{"contentions", "delay"}, 1)); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Add(pprof(t, []string{"contentions", "delay"}, 1)))
 	if err := s.Write(path); !errors.Is(err, ErrEmpty) {
 		t.Error(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 )
@@ -31,7 +31,7 @@ type Events struct {
 	runDir, raw  string
 	quiet        bool
 	mutex        sync.Mutex
-	nextProgress time.Time
+	lastProgress atomic.Int64 // ns since the epoch
 }
 
 // NewEvents of a run and its directory raw/HOST; quiet: nothing on stdout, since a screen shows the events.
@@ -66,13 +66,8 @@ func (e *Events) Emit(name string, fields Fields) {
 // Progress of a phase, at most every two seconds; it is cheap enough for a timed phase.
 func (e *Events) Progress(phase string, done, total int64) {
 	now := time.Now()
-	e.mutex.Lock()
-	due := !now.Before(e.nextProgress)
-	if due {
-		e.nextProgress = now.Add(progressEvery)
-	}
-	e.mutex.Unlock()
-	if due {
+	last := e.lastProgress.Load()
+	if now.UnixNano() >= last+int64(progressEvery) && e.lastProgress.CompareAndSwap(last, now.UnixNano()) {
 		e.append("progress", now, Fields{"phase": phase, "done": done, "total": total})
 	}
 }
@@ -103,13 +98,7 @@ func PhaseFields(p Phase) Fields {
 
 // Note is a remark on a block, or on its variant and query type if they are not empty.
 func (e *Events) Note(block int, variant, queryType, message string) {
-	fields := Fields{"block": block, "message": message}
-	for key, value := range map[string]string{"variant": variant, "query_type": queryType} {
-		if value != "" {
-			fields[key] = value
-		}
-	}
-	e.Emit("note", fields)
+	e.Emit("note", Fields{"block": block, "variant": variant, "query_type": queryType, "message": message})
 }
 
 // Log writes a line of run.log, which all stages of a run share. Levels: INFO, WARNING, ERROR.
@@ -259,7 +248,7 @@ func grouped(x float64) string {
 }
 
 func words(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " ")
+	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }
 
 func number(value any) float64 {

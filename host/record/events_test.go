@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,12 +16,7 @@ func TestLinesAreTheGoldenOnes(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(read(t, "../../tests/data/events.jsonl")), "\n") {
 		var fields Fields
 		var typed struct{ Failures []Failure }
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(line), &typed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(json.Unmarshal([]byte(line), &fields), json.Unmarshal([]byte(line), &typed)))
 		fields["failures"] = typed.Failures
 		if _, text := plainLine(fields["event"].(string), fields); text != "" {
 			if fields["line"] != text {
@@ -81,8 +77,6 @@ func TestAnEventIsOneShortLine(t *testing.T) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }

@@ -8,14 +8,17 @@ import (
 	"testing"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func put(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -48,9 +51,7 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			precious := put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
-			if err := c.make(t, dir, precious); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.make(t, dir, precious))
 			if err := Wipe(dir); err == nil || !strings.Contains(err.Error(), dir+" "+c.said) {
 				t.Error(err)
 			}
@@ -65,17 +66,12 @@ func TestOnlyWhatIsOursIsWiped(t *testing.T) {
 func TestWipeOfOurs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	precious := put(t, filepath.Join(t.TempDir(), "elsewhere", "precious"), "mine")
-	if err := Wipe(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Wipe(dir))
 	put(t, filepath.Join(dir, "closed", "file"), "x")
-	for _, err := range []error{os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")),
-		os.Symlink(precious, filepath.Join(dir, "closed", "link")),
-		os.Chmod(filepath.Join(dir, "closed"), 0o500), Wipe(dir)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, os.Symlink(filepath.Dir(precious), filepath.Join(dir, "link")))
+	must(t, os.Symlink(precious, filepath.Join(dir, "closed", "link")))
+	must(t, os.Chmod(filepath.Join(dir, "closed"), 0o500))
+	must(t, Wipe(dir))
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Error(left, err)
 	}
@@ -94,12 +90,10 @@ func TestAPrivateDirectoryIsOurs(t *testing.T) {
 	}
 	all := filepath.Join(t.TempDir(), "tmp")
 	theirs := filepath.Join(all, "tsduel")
-	for _, err := range []error{os.Mkdir(all, 0o777), os.Chmod(all, 0o777|os.ModeSticky),
-		PrivateDir(filepath.Join(theirs, "cache")), PrivateDir(theirs), os.Chown(theirs, 65534, 65534)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must(t, os.Mkdir(all, 0o777))
+	must(t, os.Chmod(all, 0o777|os.ModeSticky))
+	must(t, PrivateDir(filepath.Join(theirs, "cache")))
+	must(t, os.Chown(theirs, 65534, 65534))
 	if err := PrivateDir(filepath.Join(theirs, "cache")); err == nil || !strings.HasPrefix(err.Error(),
 		theirs+" belongs to another user (uid 65534)") {
 		t.Error(err)

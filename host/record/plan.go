@@ -6,7 +6,9 @@ package record
 import (
 	"cmp"
 	"context"
+	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -212,24 +214,24 @@ func LoadPlan(runDir string) (*Plan, error) {
 // LoadRows reads the blocks of all hosts from plan/blocks.tsv, in its order.
 func LoadRows(runDir string) ([]BlockRow, error) {
 	path := filepath.Join(runDir, "plan", "blocks.tsv")
-	text, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, UserError("%s cannot be read: %v", path, err)
 	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	if lines[0] != "block\tcell\thost\tkind\torder\tstart\tread\task\tquery_types" {
-		return nil, UserError("%s has other columns than this tsduel writes: plan a new run", path)
+	defer file.Close()
+	table := csv.NewReader(file)
+	table.Comma, table.FieldsPerRecord, table.LazyQuotes = '\t', 9, true
+	_, noHeader := table.Read()
+	lines, err := table.ReadAll()
+	if err = errors.Join(noHeader, err); err != nil {
+		return nil, UserError("%s cannot be read: %v; plan a new run", path, err)
 	}
 	var rows []BlockRow
 	turns := map[[2]string]int{}
-	for i, line := range lines[1:] {
-		field := strings.Split(line, "\t")
-		if len(field) != 9 {
-			return nil, UserError("%s: line %d has %d fields and not 9", path, i+2, len(field))
-		}
+	for _, field := range lines {
 		block, err := strconv.Atoi(field[0])
 		if err != nil {
-			return nil, UserError("%s: line %d: %q is no number of a block", path, i+2, field[0])
+			return nil, UserError("%s: %q is no number of a block; plan a new run", path, field[0])
 		}
 		key := [2]string{field[1], field[2]}
 		row := BlockRow{Block: block, Cell: field[1], Turn: turns[key], Host: field[2], Kind: field[3]}

@@ -41,9 +41,7 @@ func TestARunGoesOnOnTheSameMachine(t *testing.T) {
 		before := f.read("raw/host1.json")
 		wantIn(t, f.run(t.Context(), 2), "this run cannot go on here: host1 has changed "+c.want, "; plan a new run")
 		f.wantRan()
-		if f.read("raw/host1.json") != before {
-			t.Error("what it was is forgotten")
-		}
+		failIf(t, f.read("raw/host1.json") != before, "what it was is forgotten")
 	}
 	// A new kernel, boot and environment are told once. A restart may change the memory a little.
 	f.put("raw/host1.json", whole)

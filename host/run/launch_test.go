@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,45 +10,17 @@ import (
 // Where logind kills what a user has started, a run without sudo is a unit of the user's own, who lingers; else
 // it does not begin, and the sentence says why.
 func TestARunOutlivesTheSessionOrSaysSo(t *testing.T) {
-	tools, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
-	for tool, text := range map[string]string{"true": "exit 1", "sudo": "exit 1", "busctl": "echo 'b true'",
+	log := filepath.Join(t.TempDir(), "log")
+	fakeTools(t, map[string]string{"true": "exit 1", "sudo": "exit 1", "busctl": "echo 'b true'",
 		"loginctl":    "echo loginctl \"$@\" >>" + log + "; exit $FAKE_REFUSED",
-		"systemd-run": "echo systemd-run \"$@\" >>" + log} {
-		must(t, os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
-	}
-	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
-	systemd = tools
-	defer func() { systemd = "/run/systemd/system" }()
-	f := newFixture(t, 1, 0)
-	f.write()
-	d, err := NewDetached(f.dir, f.cache, "host1")
-	must(t, err)
+		"systemd-run": "echo systemd-run \"$@\" >>" + log})
+	d := newFixture(t, 1, 0).detached("host1")
 	t.Setenv("FAKE_REFUSED", "0")
 	must(t, d.launch("rounds"))
 	text, err := os.ReadFile(log)
 	must(t, err)
 	wantIn(t, string(text), "loginctl enable-linger\n", "systemd-run --user ", " -- /bin/sh -c exec \"$0\" \"$@\" ")
 	t.Setenv("FAKE_REFUSED", "1")
-	if err := d.launch("rounds"); err == nil {
-		t.Error("it began, and ends with the session")
-	} else {
-		wantIn(t, err.Error(), "this machine ends what a user has started once the user logs out (KillUserProcesses=yes",
-			"'loginctl enable-linger USER'")
-	}
-}
-
-// A finished run leaves no data of databases and nothing unpacked; what an interrupted one leaves counts.
-func TestAFinishedRunLeavesNoData(t *testing.T) {
-	f := newFixture(t, 1, 0)
-	scratch := filepath.Join(f.cache, "scratch")
-	must(t, os.MkdirAll(filepath.Join(scratch, "data", "loaded"), 0o700))
-	for _, name := range []string{"data.tsduel-data", "data/loaded/part", "feed.victoriametrics"} {
-		must(t, os.WriteFile(filepath.Join(scratch, name), make([]byte, 1<<20), 0o600))
-	}
-	f.run(t.Context(), 0)
-	for _, name := range []string{"data/loaded", "feed.victoriametrics"} {
-		if _, err := os.Stat(filepath.Join(scratch, name)); !os.IsNotExist(err) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	wantIn(t, fmt.Sprint(d.launch("rounds")), "this machine ends what a user has started once the user logs out "+
+		"(KillUserProcesses=yes", "'loginctl enable-linger USER'")
 }

@@ -123,11 +123,8 @@ func TestRoomOfABlockThatWasCutOff(t *testing.T) {
 // A host that cannot be lent says why. A host that is asked twice begins once, and stops when it is told to.
 func TestLend(t *testing.T) {
 	t.Setenv("FAKE_DRIVER", "1")
-	systemd = "/none"
-	defer func() { systemd = "/run/systemd/system" }()
-	f := newApart(t)
-	d, err := NewDetached(f.dir, f.cache, "host2")
-	must(t, err)
+	withSystemd(t, "/none")
+	d := newApart(t).detached("host2")
 	must(t, os.WriteFile(d.file("log"), []byte("tsduel: what was said yesterday\n"), 0o600))
 	taken, err := lockMachine(t.Context(), "/another/run", "tsbs")
 	must(t, err)
@@ -136,16 +133,12 @@ func TestLend(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if state := d.State(); state != "none" {
-		t.Error(state)
-	}
+	failIf(t, d.State() != "none", "%s", d.State())
 	taken.Close()
 	must(t, d.Lend())
 	pid := d.pid()
 	must(t, d.Lend())
-	if now := d.pid(); now != pid || pid == 0 {
-		t.Errorf("%d, then %d", pid, now)
-	}
+	failIf(t, d.pid() != pid || pid == 0, "%d, then %d", pid, d.pid())
 	if said, err := d.Stop(t.Context()); err != nil || said != "stopped" || d.State() != "none" {
 		t.Error(said, err, d.State())
 	}

@@ -79,9 +79,7 @@ func TestALinkInTheLocksPlaceIsNotWrittenThrough(t *testing.T) {
 	must(t, os.Remove(path))
 	taken, err := lockMachine(t.Context(), "/run", "tsbs")
 	must(t, err)
-	if !isAt(taken, path) {
-		t.Error("what is locked is not what lies there")
-	}
+	failIf(t, !isAt(taken, path), "what is locked is not what lies there")
 	must(t, taken.Close())
 }
 
@@ -104,8 +102,6 @@ func TestALinkToARunIsThatRun(t *testing.T) {
 	}()
 	d.awaitOrphan(startPatience)
 	ended <- false
-	if !<-ended {
-		t.Error("it did not wait")
-	}
+	failIf(t, !<-ended, "it did not wait")
 	must(t, orphan.Close())
 }

@@ -277,6 +277,15 @@ func (f *fixture) exists(name string) func() bool {
 	return func() bool { _, err := os.Stat(f.path(name)); return err == nil }
 }
 
+// detached returns the Detached of a host's part of the run.
+func (f *fixture) detached(host string) *Detached {
+	f.t.Helper()
+	f.write()
+	d, err := NewDetached(f.dir, f.cache, host)
+	must(f.t, err)
+	return d
+}
+
 // left ends the processes of this run, and returns how many there were.
 func (f *fixture) left() int {
 	count, err := proc.EndStrays(filepath.Join(f.cache, "scratch"))
@@ -291,11 +300,35 @@ func must(t *testing.T, err error) {
 	}
 }
 
+func failIf(t *testing.T, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// fakeTools puts programs of these scripts before all others, and has systemd run. It returns their directory.
+func fakeTools(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	tools := t.TempDir()
+	for tool, text := range scripts {
+		must(t, os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	}
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	withSystemd(t, tools)
+	return tools
+}
+
+// withSystemd sets the path that exists where systemd runs.
+func withSystemd(t *testing.T, path string) {
+	before := systemd
+	systemd = path
+	t.Cleanup(func() { systemd = before })
+}
+
 func wantIn(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is not in:\n%s", part, text)
-		}
+		failIf(t, !strings.Contains(text, part), "%q is not in:\n%s", part, text)
 	}
 }

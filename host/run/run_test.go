@@ -26,17 +26,14 @@ func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	f.run(t.Context(), 0)
 	f.wantRan(0, 1, 2)
 	f.wantThere(0, 1, 2)
-	if f.specs[0].Calibration != nil {
-		t.Error("the warm-up block was given counts")
-	}
+	failIf(t, f.specs[0].Calibration != nil, "the warm-up block was given counts")
 	// 200 exchanges a second, two seconds, and 1,000 queries for the blocks 0 to 3.
 	if got := f.specs[2].Calibration.Counts["cpu-max-all-1"]; got != 248 {
 		t.Errorf("%d exchanges and not 248", got)
 	}
 	ends := f.events("block-end")
-	if len(ends) != 3 || ends[1]["block"] != 1.0 || ends[1]["seconds"] != 1.0 || ends[1]["status"] != "ok" {
-		t.Errorf("block-end: %v", ends)
-	}
+	failIf(t, len(ends) != 3 || ends[1]["block"] != 1.0 || ends[1]["seconds"] != 1.0 || ends[1]["status"] != "ok",
+		"block-end: %v", ends)
 	wantIn(t, f.read("run.log"), " INFO    tsduel-host: r: 0 of 3 blocks are finished\n", ": all blocks are run\n")
 	wantIn(t, f.read("raw/host1.json"), `"mode": "off"`)
 
@@ -47,13 +44,21 @@ func TestBlocksRunInTheirOrderOnceAndCalibrateAfterTheWarmUp(t *testing.T) {
 	}
 }
 
-func TestWithoutAWarmUpBlockNothingIsCounted(t *testing.T) {
+// Without a warm-up block nothing is counted. A finished run leaves no data of databases and nothing unpacked.
+func TestARunWithoutAWarmUpBlockAndWhatItLeaves(t *testing.T) {
 	f := newFixture(t, 2, 0)
 	f.rows = f.rows[1:]
+	leftovers := []string{"data/loaded/part", "feed.victoriametrics"}
+	for _, name := range append([]string{"data.tsduel-data"}, leftovers...) {
+		path := filepath.Join(f.cache, "scratch", name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600))
+	}
 	f.run(t.Context(), 0)
 	f.wantRan(1, 2)
-	if f.specs[2].Calibration != nil || f.exists("raw/host1/calibration.json")() {
-		t.Error("there are counts")
+	failIf(t, f.specs[2].Calibration != nil || f.exists("raw/host1/calibration.json")(), "there are counts")
+	for _, name := range leftovers {
+		failIf(t, exists(filepath.Join(f.cache, "scratch", name)), "%s is left", name)
 	}
 }
 
@@ -95,10 +100,8 @@ func TestAFailedBlockIsKeptAndTooManyEndTheRun(t *testing.T) {
 	wantIn(t, said, "2 of the blocks failed (design.max_failed_blocks is 1): the run stops here")
 	f.wantRan(2)
 	end := f.events("run-end")[2]
-	if end["status"] != "failed" || end["code"] != 3.0 ||
-		!strings.HasPrefix(end["message"].(string), "2 of the blocks failed") {
-		t.Errorf("run-end: %v", end)
-	}
+	failIf(t, end["status"] != "failed" || end["code"] != 3.0 ||
+		!strings.HasPrefix(end["message"].(string), "2 of the blocks failed"), "run-end: %v", end)
 	f.run(t.Context(), 3)
 	f.wantRan()
 }
@@ -134,9 +137,8 @@ func TestSpoiltBlocksAreReplacedOnceAndInOrder(t *testing.T) {
 	f.wantRan(5)
 	wantIn(t, said, "block 5: it does not count, and no spare block is left: ")
 	replaced := f.events("block-replaced")
-	if len(replaced) != 3 || replaced[2]["block"] != 2.0 || replaced[2]["spare"] != 5.0 {
-		t.Errorf("block-replaced: %v", replaced)
-	}
+	failIf(t, len(replaced) != 3 || replaced[2]["block"] != 2.0 || replaced[2]["spare"] != 5.0,
+		"block-replaced: %v", replaced)
 }
 
 func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *testing.T) {
@@ -155,17 +157,14 @@ func TestEachHostOfAFleetRunsItsOwnBlocksAndASpareOneThoseOfOneThatIsLost(t *tes
 	}
 	f.share = Share{Host: "host2"}
 	f.calibrate = func(_ *record.Plan, warmup string) (*record.Calibration, error) {
-		if filepath.Base(warmup) != "001" {
-			t.Errorf("calibrated by %s and not by its own warm-up", warmup)
-		}
+		failIf(t, filepath.Base(warmup) != "001", "calibrated by %s and not by its own warm-up", warmup)
 		return &record.Calibration{}, nil
 	}
 	f.run(t.Context(), 0)
 	f.calibrate = nil
 	f.wantRan(1, 2, 4)
-	if profiled != 1 {
-		t.Errorf("profiles were read %d times and not once, behind the blocks of a host that is not the first", profiled)
-	}
+	failIf(t, profiled != 1,
+		"profiles were read %d times and not once, behind the blocks of a host that is not the first", profiled)
 	if turn := f.specs[4].Row.Turn; turn != 2 || !f.exists("raw/host2.json")() {
 		t.Errorf("block 4 has turn %d of its host", turn)
 	}
@@ -217,17 +216,17 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 3, 0)
 			kept := map[string]string{}
-			for range 2 {
-				c := f.start(0.2)
-				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
-				_ = tell(c.Process.Pid) // or it has ended by then
+			for told, seconds := range []float64{0.1, 0.1, 0} {
+				c := f.start(seconds)
+				if told < 2 {
+					time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+					_ = tell(c.Process.Pid) // or it has ended by then
+				}
 				_ = c.Wait()
 				if code := c.ProcessState.ExitCode(); code != 0 && code != 130 && code != -1 {
 					t.Errorf("exit code %d: %s", code, c.Stderr)
 				}
-				if name != "killed" && f.left() > 0 {
-					t.Error("processes are left")
-				}
+				failIf(t, (name != "killed" || told == 2) && f.left() > 0, "processes are left")
 				for _, dir := range blockDirs(f.path("raw/host1")) {
 					text := f.read(filepath.Join("raw", "host1", filepath.Base(dir), "block.json"))
 					if before, ok := kept[dir]; ok && before != text {
@@ -236,17 +235,7 @@ func TestARunThatIsToldToEndDoesSoAtOnceAndGoesOnLater(t *testing.T) {
 					kept[dir] = text
 				}
 			}
-			c := f.start(0)
-			must(t, c.Wait())
 			f.wantThere(0, 1, 2, 3)
-			if f.left() > 0 {
-				t.Error("processes are left")
-			}
-			for dir, before := range kept {
-				if f.read(filepath.Join("raw", "host1", filepath.Base(dir), "block.json")) != before {
-					t.Errorf("%s was run again", dir)
-				}
-			}
 		})
 	}
 }
@@ -263,35 +252,20 @@ func TestWhatAKilledRunLeftIsEndedByTheNextOne(t *testing.T) {
 	}
 }
 
-func TestStopIsAfterTheBlockAndTwiceAtOnce(t *testing.T) {
+func TestStopIsAfterTheBlock(t *testing.T) {
 	f := newFixture(t, 3, 0)
 	c := f.start(1)
 	f.waitFor("a block", f.exists("raw/host1/000.partial"))
 	said, err := Stop(f.dir, "host1", c.Process.Pid)
-	if err != nil || said != "after block 0" {
-		t.Fatal(said, err)
-	}
+	failIf(t, err != nil || said != "after block 0", "%s %v", said, err)
 	_ = c.Wait()
-	if c.ProcessState.ExitCode() != 130 {
-		t.Errorf("exit code %d", c.ProcessState.ExitCode())
-	}
+	failIf(t, c.ProcessState.ExitCode() != 130, "exit code %d", c.ProcessState.ExitCode())
 	f.wantThere(0)
 	request, end := f.events("stop-requested")[0], f.events("run-end")[0]
-	if request["block"] != 0.0 || end["message"] != "stopped as asked" || end["status"] != "interrupted" {
-		t.Errorf("%v %v", request, end)
-	}
-	if f.exists("stop-requested")() {
-		t.Error("the request is still there")
-	}
+	failIf(t, request["block"] != 0.0 || end["message"] != "stopped as asked" || end["status"] != "interrupted",
+		"%v %v", request, end)
+	failIf(t, f.exists("stop-requested")(), "the request is still there")
 
-	c = f.start(600)
-	f.waitFor("a block", f.exists("raw/host1/001.partial"))
-	go func() { _ = c.Wait() }()
-	for _, want := range []string{"after block 1", "stopped"} {
-		if said, err := Stop(f.dir, "host1", c.Process.Pid); err != nil || said != want {
-			t.Errorf("%q and not %q (%v)", said, want, err)
-		}
-	}
 	f.put("stop-requested", "") // as a power cut leaves it
 	f.run(t.Context(), 0)
 	f.wantRan(1, 2, 3)
@@ -311,12 +285,8 @@ func TestOneRunAtATime(t *testing.T) {
 	t.Setenv("TSDUEL_LOCK", lock)
 	wantIn(t, other.run(t.Context(), 2), "another run is going on on this machine: pid ", f.dir+"; wait for it",
 		", then: make tsbs RUN=")
-	if other.exists("raw/host1/events.jsonl")() {
-		t.Error("a run that may not begin has told of itself")
-	}
-	if f.left() == 0 {
-		t.Error("the other run's processes were ended")
-	}
+	failIf(t, other.exists("raw/host1/events.jsonl")(), "a run that may not begin has told of itself")
+	failIf(t, f.left() == 0, "the other run's processes were ended")
 	_ = syscall.Kill(c.Process.Pid, syscall.SIGKILL)
 	_ = c.Wait()
 	// The text names a process that has ended; its pid may be another process's now.
@@ -445,11 +415,11 @@ func TestDetached(t *testing.T) {
 	t.Setenv("FAKE_DRIVER", "1")
 	t.Setenv("FAKE_S", "0.3")
 	f := newFixture(t, 1, 0)
-	f.write()
-	d, err := NewDetached(f.dir, f.cache, "host1")
-	must(t, err)
+	d := f.detached("host1")
 	// As launch does, without a unit of systemd.
-	begin := func() *exec.Cmd { return f.start(0.3, "detached", "rounds", f.dir, f.cache, "host1") }
+	begin := func(seconds float64) *exec.Cmd {
+		return f.start(seconds, "detached", "rounds", f.dir, f.cache, "host1")
+	}
 	wantState := func(want string) {
 		t.Helper()
 		if got := d.State(); !strings.HasPrefix(got, want) {
@@ -457,7 +427,7 @@ func TestDetached(t *testing.T) {
 		}
 	}
 	wantState("none")
-	c := begin()
+	c := begin(0.3)
 	f.waitFor("a driver", func() bool { return d.pid() != 0 })
 	wantState("running ")
 	must(t, d.Start()) // it runs
@@ -475,7 +445,7 @@ func TestDetached(t *testing.T) {
 
 	must(t, os.RemoveAll(f.path("raw/host1/001")))
 	t.Setenv("FAKE_S", "600")
-	c = f.start(600, "detached", "rounds", f.dir, f.cache, "host1")
+	c = begin(600)
 	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	go func() { _ = c.Wait() }()
 	for _, want := range []string{"after block 1", "stopped"} {
@@ -484,12 +454,10 @@ func TestDetached(t *testing.T) {
 		}
 	}
 	wantState("ended 130")
-	if f.left() > 0 {
-		t.Error("processes are left")
-	}
+	failIf(t, f.left() > 0, "processes are left")
 
 	must(t, d.Collected())
-	c = f.start(600, "detached", "rounds", f.dir, f.cache, "host1")
+	c = begin(600)
 	f.waitFor("a block", f.exists("raw/host1/001.partial"))
 	_ = c.Process.Kill()
 	_ = c.Wait()
@@ -500,20 +468,10 @@ func TestDetached(t *testing.T) {
 func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 	t.Setenv("FAKE_DRIVER", "1")
 	t.Setenv("FAKE_S", "0")
-	tools, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
-	for _, tool := range []string{"sudo", "fstrim", "sysctl", "systemd-run"} {
-		text := "#!/bin/sh\necho " + tool + " \"$@\" >>" + log + "\n"
-		switch tool {
-		case "sudo":
-			text = "#!/bin/sh\nshift\nexec \"$@\"\n" // -n
-		case "systemd-run":
-			text += "while [ \"$1\" != -- ]; do shift; done\nshift\nsetsid \"$@\" &\n"
-		}
-		must(t, os.WriteFile(filepath.Join(tools, tool), []byte(text), 0o755))
-	}
-	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
-	systemd = tools
-	defer func() { systemd = "/run/systemd/system" }()
+	log := filepath.Join(t.TempDir(), "log")
+	says := "echo ${0##*/} \"$@\" >>" + log + "\n"
+	fakeTools(t, map[string]string{"sudo": "shift\nexec \"$@\"", "fstrim": says, "sysctl": says, // shift: -n
+		"systemd-run": says + "while [ \"$1\" != -- ]; do shift; done\nshift\nsetsid \"$@\" &"})
 	for name, c := range map[string]struct {
 		plan    map[string]any
 		touched bool
@@ -525,10 +483,8 @@ func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 	} {
 		f := newFixture(t, 1, 0)
 		maps.Copy(f.plan, c.plan)
-		f.write()
 		os.Remove(log)
-		d, err := NewDetached(f.dir, f.cache, "host1")
-		must(t, err)
+		d := f.detached("host1")
 		must(t, d.Start())
 		f.waitFor("the end", func() bool { return strings.HasPrefix(d.State(), "ended 0") })
 		text, err := os.ReadFile(log)
@@ -536,9 +492,7 @@ func TestStartingTouchesTheMachineOnlyWhereThatIsAskedFor(t *testing.T) {
 		// Else systemd ends the whole run when the kernel kills a server for its memory.
 		wantIn(t, string(text), "--property=OOMPolicy=continue", "--property=Delegate=yes", " -- /bin/sh -c ")
 		touched := strings.Contains(string(text), "drop_caches") || strings.Contains(string(text), "fstrim")
-		if touched != c.touched {
-			t.Errorf("%s: %s", name, text)
-		}
+		failIf(t, touched != c.touched, "%s: %s", name, text)
 	}
 }
 
@@ -549,9 +503,7 @@ func TestWhatARunNeedsOfTheCache(t *testing.T) {
 		Continued: &record.Continued{Data: keys("continued")}, Alone: &record.Alone{Data: keys("alone")}}}
 	needed, _ := needs(record.Spec{Plan: plan, Cache: t.TempDir(), Builds: &record.Builds{}})
 	for _, key := range []string{"loaded", "mixed", "continued", "alone"} {
-		if !needed["workload/"+key] {
-			t.Errorf("the data %s may be removed", key)
-		}
+		failIf(t, !needed["workload/"+key], "the data %s may be removed", key)
 	}
 }
 
@@ -600,14 +552,10 @@ func TestTheCacheIsTrimmed(t *testing.T) {
 		for _, number := range numbers {
 			expected = append(expected, names[number])
 		}
-		if !reflect.DeepEqual(gone, expected) {
-			t.Errorf("%v went and not %v", gone, expected)
-		}
+		failIf(t, !reflect.DeepEqual(gone, expected), "%v went and not %v", gone, expected)
 	}
 	want(trimTo(100))
-	if said != nil {
-		t.Errorf("said %v", said)
-	}
+	failIf(t, said != nil, "said %v", said)
 	// Eleven entries of a megabyte: the oldest goes that this run does not use.
 	want(trimTo(10.5), 1)
 	wantIn(t, said[0], "and its limit is 10 MB (CACHE_LIMIT): removed what was not used for longest: "+
@@ -640,7 +588,5 @@ func TestTheCacheIsTrimmed(t *testing.T) {
 	want(trimTo(3.5), 1, 2, 3, 4, 5, 6, 8, 9)
 	wantIn(t, strings.Join(said, ""), "the cache takes 4.0 MB with the data of this run")
 	info, err := os.Stat(filepath.Join(f.cache, names[0], usedMark))
-	if err != nil || time.Since(info.ModTime()) > time.Minute {
-		t.Error("what this run uses does not count as used now")
-	}
+	failIf(t, err != nil || time.Since(info.ModTime()) > time.Minute, "what this run uses does not count as used now")
 }

@@ -73,22 +73,14 @@ func TestTheUnitOfARunAsSystemdHasIt(t *testing.T) {
 	}
 	real, err := exec.LookPath("systemd-run")
 	must(t, err)
-	tools := t.TempDir()
-	systemdRun := "exec " + strings.Join(inside, " ") + " " + real + " \"$@\"\n"
-	for tool, text := range map[string]string{"systemd-run": systemdRun, "fstrim": "", "sysctl": ""} {
-		must(t, os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"+text), 0o755))
-	}
-	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
-	systemd = tools
-	defer func() { systemd = "/run/systemd/system" }()
+	fakeTools(t, map[string]string{"systemd-run": "exec " + strings.Join(inside, " ") + " " + real + " \"$@\"",
+		"fstrim": "", "sysctl": ""})
 	f := newFixture(t, 1, 0)
 	old := f.dir
 	f.dir = filepath.Join(filepath.Dir(old), "r")
 	must(t, os.Rename(old, f.dir))
 	f.plan["place"] = map[string]any{"kind": "gcp"}
-	f.write()
-	d, err := NewDetached(f.dir, f.cache, "host1")
-	must(t, err)
+	d := f.detached("host1")
 	must(t, command("systemctl", "set-environment", "FAKE_DRIVER=1", "FAKE_S=600",
 		"TSDUEL_LOCK="+os.Getenv("TSDUEL_LOCK")).Run())
 	if err := d.Start(); err != nil {

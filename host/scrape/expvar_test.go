@@ -23,9 +23,7 @@ const vars = `{
 // Go's expvar JSON, and InfluxDB's, becomes exposition text.
 func TestExpvar(t *testing.T) {
 	text, err := Expvar([]byte(vars))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ours := map[string]string{"database": "benchmark"}
 	for _, c := range []struct {
 		counter record.Counter

@@ -28,6 +28,13 @@ vm_rows_read_per_query_bucket{vmrange="1...2"} 3
 vm_nan NaN
 `
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSum(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -90,9 +97,7 @@ func TestSnapshots(t *testing.T) {
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "metrics.prom.gz")
 	s, err := Create(path, "^vm_rows$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counters := func(ctx context.Context) ([]byte, error) { return Fetch(ctx, server.URL) }
 	of := func(pid int) func() (proc.Counters, error) {
 		return func() (proc.Counters, error) { return proc.Read(pid) }
@@ -100,9 +105,8 @@ func TestSnapshots(t *testing.T) {
 	slow := func(context.Context) ([]byte, error) { return []byte("vm_rows{type=\"slow\"} 1"), nil }
 	s.Sources = []Source{{Role: "server", Kernel: of(os.Getpid()), Counters: counters},
 		{Role: "quiet", Kernel: of(1 << 30), Counters: slow, Slow: true}}
-	if _, err := s.Edge(t.Context(), "load", "begin", ""); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Edge(t.Context(), "load", "begin", "")
+	must(t, err)
 	seen := make(chan string, 9)
 	stop := s.Ticks(t.Context(), func(kept []byte) { seen <- string(kept) })
 	if kept := <-seen; kept != "vm_rows{type=\"a\"} 2\n" {
@@ -116,18 +120,12 @@ func TestSnapshots(t *testing.T) {
 	if waited := times[asked-1].Sub(times[asked-2]); waited < time.Second {
 		t.Errorf("the end was asked %v after a tick, whose answer is cached for a second", waited)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	file, _ := os.Open(path)
 	unpack, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(unpack)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var heads []string
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); words[0] == "#" {
@@ -139,12 +137,8 @@ func TestSnapshots(t *testing.T) {
 	if strings.Join(heads, ", ") != want {
 		t.Error(heads)
 	}
-	for _, want := range []string{`tsduel_process_cpu_seconds_total{mode="user",role="server"} `} {
-		if strings.Count(string(text), want) != 2+ticks {
-			t.Errorf("%s is not in every snapshot:\n%s", want, text)
-		}
-	}
-	if strings.Count(string(text), "vm_other") != 2 || strings.Contains(string(text), `role="quiet"`) {
+	const kernels = `tsduel_process_cpu_seconds_total{mode="user",role="server"} `
+	if strings.Count(string(text), kernels) != 2+ticks || strings.Count(string(text), "vm_other") != 2 || strings.Contains(string(text), `role="quiet"`) {
 		t.Errorf("%s", text)
 	}
 }
