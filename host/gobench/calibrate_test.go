@@ -13,6 +13,13 @@ import (
 	"tsduel/host/record"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // calibrated calibrates the output of variants: lines of NAME COUNT [NS/OP [SET-UP SECONDS]].
 func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Calibration, error) {
 	t.Helper()
@@ -31,13 +38,9 @@ func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Cal
 			}
 		}
 		of := filepath.Join(dir, name)
-		if err := os.MkdirAll(of, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(of, 0o755))
 		for file, content := range map[string]string{"bench.txt": text.String(), setupFile: setup.String()} {
-			if err := os.WriteFile(filepath.Join(of, file), []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(of, file), []byte(content), 0o644))
 		}
 	}
 	return Calibrate(plan, dir)
@@ -75,9 +78,7 @@ func TestRowsAndTurns(t *testing.T) {
 			"BenchmarkS/z 1000 1000000\nBenchmarkS/old 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01",
 		"BenchmarkS/x 1100 900000 0.02\nBenchmarkS/y 1000 1000000 0.01\n"+
 			"BenchmarkS/z 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text []string
 	for _, r := range got.Rows {
 		text = append(text, fmt.Sprintf("%s %d %d %d", r.Row, len(r.Names), r.Count, r.Parts))
@@ -97,9 +98,7 @@ const keys = "BenchmarkG/series=1/noise=1/batch=1 1\nBenchmarkG/series=1/noise=1
 // Columns are in the order of the output. A row has one number of operations, and only the wanted keys.
 func TestPivot(t *testing.T) {
 	got, err := calibrated(t, record.GoBench{Pivot: &record.Pivot{Rows: []string{"series"}, Column: "batch"}}, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := strings.Join(got.Columns, ",")
 	for _, r := range got.Rows {
 		text += fmt.Sprintf(" %s:%s:%d", r.Cell.Row, r.Cell.Column, r.Count)

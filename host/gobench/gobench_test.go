@@ -156,9 +156,7 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 	}
 	t.Setenv("GOGC", "50") // nothing of ours may shape what is measured
 	found, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	two := 2
 	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: &two},
 		Watchdog: record.Watchdog{IdleS: 60, SilentS: 60}}
@@ -176,9 +174,7 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"raw", "scratch"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	raw := filepath.Join(dir, "raw")
 	return &run{t, record.Spec{Plan: plan, RunDir: dir, Raw: raw, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
@@ -192,9 +188,7 @@ func (r *run) block(number int, kind string) *record.Block {
 	r.Dir = filepath.Join(r.RunDir, "raw", r.Row.Name())
 	_ = os.RemoveAll(r.Dir)
 	b, err := Run(r.Context(), r.Spec)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return b
 }
 
@@ -203,9 +197,7 @@ func (r *run) begin() *run {
 	r.Helper()
 	r.good(r.block(0, "warmup"))
 	c, err := Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Calibration = c
 	return r
 }
@@ -221,9 +213,7 @@ func (r *run) good(b *record.Block) *record.Block {
 func (r *run) text(name string) string {
 	r.Helper()
 	text, err := os.ReadFile(filepath.Join(r.RunDir, "raw", name))
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return string(text)
 }
 
@@ -301,9 +291,7 @@ func TestTurns(t *testing.T) {
 	for _, variant := range r.Row.Order {
 		path := filepath.Join(r.RunDir, "raw/000", variant, setupFile)
 		text := "BenchmarkWork/spin\t0.001\nBenchmarkWork/alloc\t0.001\nBenchmarkSlowSetup\t60\n"
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	var err error
 	if r.Calibration, err = Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000")); err != nil {
@@ -493,9 +481,7 @@ func TestInterrupted(t *testing.T) {
 func TestForeignDirectory(t *testing.T) {
 	r := newRun(t, "^BenchmarkWork$", nil, 10)
 	mine := filepath.Join(r.Scratch, "bench", "mine")
-	if err := os.MkdirAll(mine, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(mine, 0o755))
 	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
 	_, err := Run(t.Context(), r.Spec)
 	var stop *record.Stop
@@ -513,9 +499,7 @@ func TestProfiles(t *testing.T) {
 	for i := range r.Calibration.Rows { // not as many as this machine does in a time: 20,000 allocate 200 MB
 		r.Calibration.Rows[i].Count, r.Calibration.Rows[i].Parts = 20_000, 1
 	}
-	if err := Profile(t.Context(), r.Spec); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Profile(t.Context(), r.Spec))
 	found, _ := os.ReadDir(filepath.Join(r.RunDir, "raw/profiles"))
 	var names []string
 	for _, f := range found {
@@ -532,13 +516,9 @@ func TestProfiles(t *testing.T) {
 	bytes := map[string]float64{}
 	for _, variant := range []string{"baseline", "candidate"} {
 		text, err := os.ReadFile(filepath.Join(r.RunDir, "raw/profiles", variant+".mem.pprof"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := profile.ParseData(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, s := range p.Sample {
 			if slices.ContainsFunc(s.Location, func(l *profile.Location) bool {
 				return strings.Contains(l.Line[0].Function.Name, "BenchmarkWork.func2")

@@ -37,17 +37,13 @@ func TestANativeExportIsReadAsLinesOfJSON(t *testing.T) {
 	content := nativeOf([]int64{5, 13, -20}, []int64{1})
 	for _, packed := range [][]byte{content, gzipped(string(content)), zstdOf(string(content))} {
 		d, cache, err := dumped(t, packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d.Format != "json" || d.Samples != 4 || d.Series != 2 || d.Lines != 2 ||
 			strings.Join(d.Names, "") != "queue_length" {
 			t.Errorf("%+v", d)
 		}
 		var lines bytes.Buffer
-		if err := unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines))
 		first, _, _ := strings.Cut(lines.String(), "\n")
 		if want := `{"metric":{"__name__":"queue_length","instance":"a","path":"a \"b\\c\n"},"values":[0.5,1.3,-2],` +
 			`"timestamps":[1749513600000,1749513610000,1749513620000]}`; first != want {

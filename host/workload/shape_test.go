@@ -23,9 +23,7 @@ func shaped(change func(*Shape)) Shape {
 func linesOf(t *testing.T, s Shape) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := s.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(&text))
 	return text.String()
 }
 
@@ -35,13 +33,9 @@ func TestAShapeHasItsSeriesAndSamplesInBothFormats(t *testing.T) {
 		for _, escaped := range []float64{0, 100} {
 			s := shaped(func(s *Shape) { s.Format, s.EscapedPct = format, escaped })
 			given, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d, err := MakeShape(t.Context(), string(given), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if d.Format != format || d.Series != 3*18 || d.Samples != 3*18*60 || d.Duplicates+d.Late != 0 ||
 				d.Start != s.Start*1000 || d.End != (s.End-60)*1000 {
 				t.Errorf("%s, %g %% escaped: %+v", format, escaped, d)

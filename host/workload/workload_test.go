@@ -57,9 +57,7 @@ func fixture(t *testing.T) (spec record.Spec, calls func() int) {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func wantCalls(t *testing.T, calls func() int, want int) {
