@@ -2,6 +2,7 @@ package gobench
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -23,25 +24,24 @@ func must(t testing.TB, err error) {
 // calibrated calibrates the output of variants: lines of NAME COUNT [NS/OP [SET-UP SECONDS]].
 func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Calibration, error) {
 	t.Helper()
-	one := 1
-	g.CPU = &one
+	g.CPU = new(1)
 	plan, dir := &record.Plan{GoBench: &g}, t.TempDir()
 	for i, lines := range variants {
 		name := []string{"baseline", "candidate", "third"}[i]
 		plan.Variants = append(plan.Variants, record.Variant{Name: name})
-		var text, setup strings.Builder
+		var text strings.Builder
+		setup := map[string]json.Number{}
 		for line := range strings.SplitSeq(lines, "\n") {
 			f := append(strings.Fields(line), "", "")
 			fmt.Fprintf(&text, "%s\t%s\t%s ns/op\n", f[0], f[1], cmp.Or(f[2], "1"))
 			if f[3] != "" {
-				fmt.Fprintf(&setup, "%s\t%s\n", f[0], f[3])
+				setup[f[0]] = json.Number(f[3])
 			}
 		}
 		of := filepath.Join(dir, name)
 		must(t, os.MkdirAll(of, 0o755))
-		for file, content := range map[string]string{"bench.txt": text.String(), setupFile: setup.String()} {
-			must(t, os.WriteFile(filepath.Join(of, file), []byte(content), 0o644))
-		}
+		must(t, os.WriteFile(filepath.Join(of, "bench.txt"), []byte(text.String()), 0o644))
+		must(t, record.WriteJSON(filepath.Join(of, setupFile), setup))
 	}
 	return Calibrate(plan, dir)
 }

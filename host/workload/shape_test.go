@@ -76,7 +76,7 @@ func TestCountersAndBucketsNeverFall(t *testing.T) {
 
 // A fifth of the targets, on average, gets another pod every quarter of an hour.
 func TestTargetsComeAndGoWithChurn(t *testing.T) {
-	text := linesOf(t, shaped(func(s *Shape) { s.Targets, s.ChurnPct, s.ChurnEveryS = 100, 20, 900 }))
+	text := linesOf(t, shaped(func(s *Shape) { s.Targets, s.Histograms, s.ChurnPct, s.ChurnEveryS = 100, 0, 20, 900 }))
 	pods := map[string]bool{}
 	for _, found := range regexp.MustCompile(`pod="([^"]*)"`).FindAllStringSubmatch(text, -1) {
 		pods[found[1]] = true
@@ -90,7 +90,7 @@ func TestTargetsComeAndGoWithChurn(t *testing.T) {
 func TestChurnIsDrawnOnce(t *testing.T) {
 	s := shaped(func(s *Shape) {
 		s.Targets, s.Gauges, s.Counters, s.Histograms, s.Labels = 1, 1, 0, 0, 0
-		s.End, s.IntervalS, s.ChurnPct, s.ChurnEveryS = s.Start+20*86400, 20, 50, 1
+		s.End, s.IntervalS, s.ChurnPct, s.ChurnEveryS = s.Start+20*86400, 200, 50, 1
 	})
 	made := make(chan string, 1)
 	go func() { made <- linesOf(t, s) }()
