@@ -178,6 +178,6 @@ func (f *frame) open(queryType string, target *record.Target, first func(count i
 			}
 		}
 	}
-	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments)
+	source, err = exchange.OpenQueries(file.Path, first(file.Count), target.QueryArguments, false)
 	return source, reading, err
 }

@@ -263,8 +263,8 @@ const (
 	clockQuestions = 20
 )
 
-// runClients runs a phase with all clients, from one instant on. job and totals are this client's.
-func (r *rates) runClients(ctx context.Context, request openloop.Request, job openloop.Job) (results []*openloop.Result,
+// runClients runs a phase with all clients, from one instant on. totals are this client's.
+func (r *rates) runClients(ctx context.Context, job openloop.Job) (results []*openloop.Result,
 	totals openloop.Totals, clients []record.Client, err error) {
 	type remote struct {
 		number int
@@ -276,8 +276,10 @@ func (r *rates) runClients(ctx context.Context, request openloop.Request, job op
 	remotes := make([]remote, len(r.clients))
 	for i, on := range r.clients {
 		c := &remotes[i]
-		c.ended, request.Part = make(chan struct{}), 1+i
-		if err = on.Prime(request, &c.number); err != nil {
+		c.ended = make(chan struct{})
+		part := job
+		part.Part = 1 + i
+		if err = on.Prime(part, &c.number); err != nil {
 			return nil, totals, nil, err
 		}
 		if _, c.ahead, err = on.Clock(clockQuestions); err != nil {

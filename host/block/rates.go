@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"tsduel/host/openloop"
 	"tsduel/host/record"
 	"tsduel/host/scrape"
@@ -109,7 +107,7 @@ func (r *rates) mixed(ctx context.Context) error {
 	}
 	perLine := float64(r.Plan.Workload.Samples) / float64(r.Plan.Workload.Lines)
 	lines := openloop.Lines{File: cmp.Or(data[0].FeedPath, data[0].Path), Path: r.target.WritePath, Size: m.BatchSize}
-	batch := openloop.StreamRequest{Lines: &lines}
+	batch := openloop.Stream{Lines: &lines}
 	batch.Rate = m.Ingest / perLine / float64(m.BatchSize)
 	if err := r.leadIn(ctx, query); err != nil {
 		return err
@@ -199,7 +197,7 @@ func (r *rates) hasData(before, after []byte) error {
 
 // queries are queries of all types in turn at a rate. A block needs count of them, and begins after those of
 // the blocks before as far as the files reach.
-func (r *rates) queries(rate, count float64) (stream openloop.StreamRequest, err error) {
+func (r *rates) queries(rate, count float64) (stream openloop.Stream, err error) {
 	stream.Rate = rate
 	each := int(count)/len(r.rule.Types) + 1
 	for _, queryType := range r.rule.Types {
@@ -213,16 +211,16 @@ func (r *rates) queries(rate, count float64) (stream openloop.StreamRequest, err
 	return stream, nil
 }
 
-func operation(stream openloop.StreamRequest) string {
+func operation(stream openloop.Stream) string {
 	if stream.Lines != nil {
 		return "batch"
 	}
 	return "query"
 }
 
-// request is a phase of streams for some clients, each of which sends every clients-th operation.
-func (r *rates) request(length time.Duration, clients int, streams ...openloop.StreamRequest) openloop.Request {
-	request := openloop.Request{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
+// job is a phase of streams for some clients, each of which sends every clients-th operation.
+func (r *rates) job(length time.Duration, clients int, streams ...openloop.Stream) openloop.Job {
+	job := openloop.Job{LateAfter: time.Duration(r.rule.LateMS * float64(time.Millisecond)),
 		Patience: ratesPatience, Of: clients}
 	for i, stream := range streams {
 		stream.URL = r.url()
@@ -234,40 +232,31 @@ func (r *rates) request(length time.Duration, clients int, streams ...openloop.S
 		stream.Seed = uint64(r.Plan.Design.Seed)<<32 + uint64(r.Row.Block)<<16 + uint64(len(r.record.Phases))<<4 + uint64(i)
 		stream.Skip, stream.Connections = r.sent[operation(stream)], r.rule.Connections
 		stream.Timeout, stream.Answers = record.Seconds(r.Plan.Watchdog.QueryStallS), r.target.Answers
-		request.Streams = append(request.Streams, stream)
+		job.Streams = append(job.Streams, stream)
 	}
-	return request
+	return job
 }
 
 // leadIn asks fresh processes for a while, unless they are to be cold. Nothing of it is recorded.
-func (r *rates) leadIn(ctx context.Context, stream openloop.StreamRequest) error {
+func (r *rates) leadIn(ctx context.Context, stream openloop.Stream) error {
 	if r.Plan.Queries.Cache == "cold" {
 		return nil
 	}
-	job, closeAll, err := r.request(min(leadFor, record.Seconds(r.rule.Seconds)), 1, stream).Job()
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	r.sent[operation(stream)] += len(job.Streams[0].Starts)
-	_, _, err = openloop.Run(ctx, job)
+	job := r.job(min(leadFor, record.Seconds(r.rule.Seconds)), 1, stream)
+	r.sent[operation(stream)] += len(job.Streams[0].Starts())
+	_, _, err := openloop.Run(ctx, job)
 	return cmp.Or(ctx.Err(), r.died(), err)
 }
 
 // runPhase runs streams at once. before and after are the counters.
-func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.StreamRequest) (phase *record.RatePhase,
+func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Stream) (phase *record.RatePhase,
 	before, after []byte, err error) {
-	request := r.request(record.Seconds(r.rule.Seconds), 1+len(r.clients), streams...)
-	job, closeAll, err := request.Job()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer closeAll()
+	job := r.job(record.Seconds(r.rule.Seconds), 1+len(r.clients), streams...)
 	planned := int64(0)
-	for _, stream := range request.Streams {
+	for _, stream := range job.Streams {
 		planned += int64(len(stream.Starts()))
 	}
-	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done*request.Of), planned) }
+	job.Progress = func(done int) { r.Events.Progress(s.Phase.Phase, int64(done*job.Of), planned) }
 	if before, err = r.snapshots.Edge(ctx, s.Phase.Phase, "begin", s.QueryType); err != nil {
 		return nil, nil, nil, err
 	}
@@ -276,7 +265,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		return nil, nil, nil, err
 	}
 	if r.window > 0 {
-		job.Window, job.Each = r.window, r.windows(request.Streams)
+		job.Window, job.Each = r.window, r.windows(job.Streams)
 	}
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -290,7 +279,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 		}()
 	}
 	s.listen(r.servers...)
-	results, totals, clients, failed := r.runClients(alive, request, job)
+	results, totals, clients, failed := r.runClients(alive, job)
 	now, _ := r.cpu()
 	if err := cmp.Or(ctx.Err(), r.died(), failed); err != nil {
 		return nil, nil, nil, err
@@ -310,16 +299,16 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	phase.Counters = grown(r.target, before, after)
 	answered := 0
 	for i, result := range results {
-		stream := request.Streams[i]
+		stream := job.Streams[i]
 		kept := record.RateStream{Operation: operation(stream), Rate: stream.Rate, Operations: result.Operations,
-			Connections: stream.Connections * request.Of, ResponseNS: percentiles(result.Response),
+			Connections: stream.Connections * job.Of, ResponseNS: percentiles(result.Response),
 			ServiceNS: percentiles(result.Service), LatenessNS: percentiles(result.Lateness)}
 		for _, times := range []struct {
 			name string
-			*hdrhistogram.Histogram
+			openloop.Times
 		}{{"response", result.Response}, {"service", result.Service}, {"lateness", result.Lateness}} {
 			label := strconv.FormatFloat(stream.Rate, 'g', -1, 64) + "," + kept.Operation + "," + times.name
-			if err := openloop.WriteCounts(r.histograms, label, times.Histogram); err != nil {
+			if err := openloop.WriteCounts(r.histograms, label, times.Times); err != nil {
 				return nil, nil, nil, err
 			}
 		}
@@ -337,7 +326,7 @@ func (r *rates) runPhase(ctx context.Context, s *span, streams ...openloop.Strea
 	return phase, before, after, nil
 }
 
-func percentiles(h *hdrhistogram.Histogram) map[string]int64 {
+func percentiles(h openloop.Times) map[string]int64 {
 	return map[string]int64{"p50": h.ValueAtQuantile(50), "p90": h.ValueAtQuantile(90), "p99": h.ValueAtQuantile(99),
 		"p999": h.ValueAtQuantile(99.9), "max": h.Max()}
 }

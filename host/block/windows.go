@@ -11,7 +11,7 @@ import (
 
 // windows tells at the end of each window how the servers are, and how fast they answered in it. It is an
 // event, not a file of the block: what hours have shown survives a kill of the block.
-func (r *rates) windows(streams []openloop.StreamRequest) func([]*openloop.Result) {
+func (r *rates) windows(streams []openloop.Stream) func([]*openloop.Result) {
 	began := time.Now()
 	last, spent := began, int64(0)
 	if used, err := r.cpu(); err == nil {

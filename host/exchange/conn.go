@@ -3,6 +3,7 @@ package exchange
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,21 +37,15 @@ type Conn struct {
 }
 
 // Dial connects; the timeout is for one operation. If it fails, the first operation connects again.
-func Dial(ctx context.Context, url string, timeout time.Duration) (*Conn, error) {
-	c, err := newConn(url, timeout)
-	if err == nil {
-		_ = c.connect(ctx)
-	}
-	return c, err
-}
-
-func newConn(address string, timeout time.Duration) (*Conn, error) {
+func Dial(ctx context.Context, address string, timeout time.Duration) (*Conn, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no address of the form http://HOST:PORT", address)
 	}
-	return &Conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout,
-		reader: bufio.NewReaderSize(nil, 1<<16)}, nil
+	c := &Conn{host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), timeout: timeout,
+		reader: bufio.NewReaderSize(nil, 1<<16)}
+	_ = c.connect(ctx)
+	return c, nil
 }
 
 func (c *Conn) connect(ctx context.Context) error {
@@ -78,8 +73,8 @@ func (c *Conn) Close() {
 }
 
 // Do sends one operation, measures its time (c.ns), and returns the body of its answer, valid until the next
-// one. An answer that is not `success` is an error with the start of its text.
-func (c *Conn) Do(ctx context.Context, o *Operation, success func(status int) bool) ([]byte, error) {
+// one. Any status but 200, or 2xx for a batch, is an error with the start of the answer's text.
+func (c *Conn) Do(ctx context.Context, o *Operation) ([]byte, error) {
 	// No Accept-Encoding: how fast a server packs its answers is not compared.
 	r := fmt.Appendf(c.request[:0], "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: tsduel\r\n",
 		o.Method, c.prefix, o.Path, c.host)
@@ -98,15 +93,11 @@ func (c *Conn) Do(ctx context.Context, o *Operation, success func(status int) bo
 		// The server has closed an idle connection just now. A query is sent again; a batch could be stored twice.
 		status, err = c.once(ctx)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return c.body, ctx.Err()
-	case err != nil:
-		return c.body, err
-	case !success(status):
-		return c.body, fmt.Errorf("HTTP %d: %s", status, firstLine(c.body))
+	err = cmp.Or(ctx.Err(), err)
+	if right := status == http.StatusOK || o.Lines > 0 && status/100 == 2; err == nil && !right {
+		err = fmt.Errorf("HTTP %d: %s", status, firstLine(c.body))
 	}
-	return c.body, nil
+	return c.body, err
 }
 
 // closedByServer says whether the server has closed a connection over which nothing was sent for a while.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"os"
 	"regexp"
 	"runtime"
@@ -35,7 +34,7 @@ type Side struct {
 
 // Reading is how a side's answers are read, and how far they are compared with the first side's.
 type Reading struct {
-	Answers  string         // their format; "" for batches of data: nothing is compared, and any status 2xx is right
+	Answers  string         // their format; "" for batches of data: nothing is compared
 	Volatile *regexp.Regexp // what may differ in the bytes of two equal answers of the same database, or nil
 	Level    Level
 	// Of different databases: the prefix of fields' names, and the seconds from a point to its window's end.
@@ -145,15 +144,12 @@ func Run(ctx context.Context, job Job) (*Result, error) {
 		urls := strings.Split(s.URL, ",")
 		s.inFlight = max(1, job.InFlight)
 		for i := range s.inFlight * len(urls) {
-			c, err := newConn(urls[i%len(urls)], job.Timeout)
+			c, err := Dial(ctx, urls[i%len(urls)], job.Timeout)
 			if err != nil {
 				return nil, err
 			}
 			defer c.Close()
 			s.workers = append(s.workers, c)
-			if err := c.connect(ctx); err != nil {
-				s.tally.Failure = err.Error()
-			}
 		}
 		sides[i] = s
 	}
@@ -308,10 +304,6 @@ func stopped(sides []*side) string {
 	return ""
 }
 
-func (s *side) success(status int) bool {
-	return status == http.StatusOK || s.Answers == "" && status/100 == 2
-}
-
 // ask sends a burst of operations to one side by its next workers, and returns when all are answered.
 func (s *side) ask(ctx context.Context, operations []Operation) {
 	asking := slices.Clone(s.workers[:s.inFlight])
@@ -320,7 +312,7 @@ func (s *side) ask(ctx context.Context, operations []Operation) {
 	work := func(c *Conn) {
 		for i := next.Add(1) - 1; i < int64(len(operations)); i = next.Add(1) - 1 {
 			c.body = s.bodies[i]
-			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i], s.success)
+			s.bodies[i], s.errs[i] = c.Do(ctx, &operations[i])
 			s.ns[i] = c.ns
 			if s.errs[i] != nil {
 				s.bodies[i], s.ns[i] = s.bodies[i][:0], 0

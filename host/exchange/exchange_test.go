@@ -20,33 +20,32 @@ import (
 	"github.com/timescale/tsbs/pkg/query"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // queryFile writes what tsbs_generate_queries writes: /q?n=0, /q?n=1 ...
 func queryFile(t testing.TB, count int) string {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "queries"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	encoder := gob.NewEncoder(file)
 	for n := range count {
 		q := query.HTTP{HumanLabel: []byte("type"), Method: []byte("GET"), Path: fmt.Appendf(nil, "/q?n=%d", n),
 			RawQuery: []byte("n of a")}
-		if err := encoder.Encode(&q); err != nil {
-			t.Fatal(err)
-		}
+		must(t, encoder.Encode(&q))
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Close())
 	return file.Name()
 }
 
 func source(t testing.TB, count int) Source {
 	t.Helper()
-	s, err := OpenQueries(queryFile(t, count), 0, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := OpenQueries(queryFile(t, count), 0, "", false)
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -91,9 +90,7 @@ func run(t testing.TB, job Job) *Result {
 		job.Timeout = time.Minute
 	}
 	result, err := Run(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
@@ -111,10 +108,8 @@ func TestEachOperationGoesToEverySideInBalancedOrder(t *testing.T) {
 			io.WriteString(w, matrix("2", 1))
 		})
 	}
-	file, err := OpenQueries(queryFile(t, 100), 10, "&db=x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, err := OpenQueries(queryFile(t, 100), 10, "&db=x", false)
+	must(t, err)
 	result := run(t, Job{Sides: asking(file, logged("B"), logged("C")), Until: Until{Count: 5}})
 	if got := strings.Join(asked, " "); got != "B10 C10 C11 B11 C12 B12 B13 C13 B14 C14" {
 		t.Errorf("asked %s", got)
@@ -265,9 +260,7 @@ func TestASideThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 // breaking is a server of raw TCP: each connection answers `answers` requests and is closed without a word.
 func breaking(t *testing.T, name string, connections, answers int) Side {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() {
 		for range connections {
 			socket, err := listener.Accept()
@@ -308,23 +301,19 @@ func TestAConnectionThatTheServerClosedWhileItWasIdleIsMadeAnewForABatchToo(t *t
 	server := breaking(t, "candidate", 2, 0)
 	answering := steady(t, "candidate")
 	c, err := Dial(t.Context(), server.URL, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.socket.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("the server has not closed the connection: %v", err)
 	}
 	batch := &Operation{Method: "POST", Path: "/write", Body: []byte("a b=1\n"), Lines: 1}
-	if _, err := c.Do(t.Context(), batch, func(int) bool { return true }); err == nil || c.socket != nil {
+	if _, err := c.Do(t.Context(), batch); err == nil || c.socket != nil {
 		t.Errorf("a batch was sent twice over a connection that broke: %v", err)
 	}
-	if err := c.connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.connect(t.Context()))
 	_, _ = c.socket.Read(make([]byte, 1))
 	c.quiet, c.host = time.Now().Add(-time.Minute), strings.TrimPrefix(answering.URL, "http://")
-	if _, err := c.Do(t.Context(), batch, func(int) bool { return true }); err != nil {
+	if _, err := c.Do(t.Context(), batch); err != nil {
 		t.Error(err)
 	}
 }
@@ -407,7 +396,7 @@ func TestAPhaseLastsAsLongAsItsRuleSays(t *testing.T) {
 	if short.Stopped != "there are no more than 7 operations" {
 		t.Errorf("stopped: %q", short.Stopped)
 	}
-	_, err := OpenQueries(queryFile(t, 3), 5, "")
+	_, err := OpenQueries(queryFile(t, 3), 5, "", false)
 	if err == nil || !strings.Contains(err.Error(), "ends after 3 queries") {
 		t.Error(err)
 	}
@@ -419,9 +408,7 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 		fmt.Fprintf(&data, "cpu,host=h%d value=%d\n", i, i*i)
 	}
 	path := filepath.Join(t.TempDir(), "data")
-	if err := os.WriteFile(path, []byte(data.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(data.String()), 0o600))
 	var got [2]strings.Builder
 	side := func(i int) Side {
 		return serve(t, fmt.Sprint(i), func(w http.ResponseWriter, r *http.Request) {
@@ -430,17 +417,13 @@ func TestBatchesAreTheFileInPieces(t *testing.T) {
 		})
 	}
 	batches, err := OpenBatches(path, "/write", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sides := asking(batches, side(0), side(1))
 	for i := range sides {
 		sides[i].Answers = ""
 	}
 	result, err := Run(context.Background(), Job{Sides: sides, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got[0].String() != data.String() || got[1].String() != data.String() || len(result.Exchanges) != 3 ||
 		result.Exchanges[2].Lines != 50 {
 		t.Errorf("%d exchanges, %d and %d bytes of %d", len(result.Exchanges), got[0].Len(), got[1].Len(), data.Len())
@@ -561,10 +544,8 @@ func TestEachSideIsAskedInItsOwnWordsAndTheShorterFileEndsThePhase(t *testing.T)
 		io.WriteString(w, matrix("2", 1))
 	})
 	sides := asking(source(t, 10), steady(t, "baseline"), candidate)
-	other, err := OpenQueries(queryFile(t, 6), 2, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other, err := OpenQueries(queryFile(t, 6), 2, "", false)
+	must(t, err)
 	sides[1].Source, sides[1].Level = other, Values
 	result := run(t, Job{Sides: sides, Until: Until{Count: 10}})
 	if len(result.Exchanges) != 4 || result.Stopped != "there are no more than 4 operations" ||
@@ -599,9 +580,7 @@ func BenchmarkOperation(b *testing.B) {
 		buffer := make([]byte, 1<<16)
 		for b.Loop() {
 			response, err := http.Get(side.URL + "/q?n=1")
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			for err == nil {
 				_, err = response.Body.Read(buffer)
 			}

@@ -38,9 +38,7 @@ func TestThreadsBornMeanwhileAreCounted(t *testing.T) {
 	var opened []int // since the last listing
 	child := 0
 	before, err := threads([]int{os.Getpid()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count, err := countThreads(func(tid int) (int, error) {
 		for child == 0 || slices.Contains(before, child) { // Go takes idle threads first
 			go func() {
@@ -56,9 +54,7 @@ func TestThreadsBornMeanwhileAreCounted(t *testing.T) {
 		opened = append(opened, tid)
 		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}, os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer count.Close()
 	if _, counted := count.counters[child]; !counted || len(count.counters) != len(opened) {
 		t.Errorf("thread %d is not counted, or those opened at last, %v, are not: %v", child, opened, count.counters)

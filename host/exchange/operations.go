@@ -32,21 +32,13 @@ type queries struct {
 	io.Closer
 	decoder         *gob.Decoder
 	path, arguments string
-	again           bool // after the last query follows the first
+	around          bool
 }
 
 // OpenQueries opens a file of tsbs_generate_queries (a gob stream of query.HTTP) and skips its first queries.
-// It adds the arguments to the path of each, as TSBS's own client does for some databases.
-func OpenQueries(path string, skip int, arguments string) (Source, error) {
-	return openQueries(path, skip, arguments, false)
-}
-
-// Around is OpenQueries, but after the last query follows the first.
-func Around(path string, skip int, arguments string) (Source, error) {
-	return openQueries(path, skip, arguments, true)
-}
-
-func openQueries(path string, skip int, arguments string, again bool) (Source, error) {
+// It adds the arguments to the path of each, as TSBS's own client does for some databases. With around, after the
+// last query follows the first.
+func OpenQueries(path string, skip int, arguments string, around bool) (Source, error) {
 	q := &queries{path: path, arguments: arguments}
 	if err := q.open(); err != nil {
 		return nil, err
@@ -60,7 +52,7 @@ func openQueries(path string, skip int, arguments string, again bool) (Source, e
 			return nil, err
 		}
 	}
-	q.again = again
+	q.around = around
 	return q, nil
 }
 
@@ -75,15 +67,14 @@ func (q *queries) open() error {
 func (q *queries) Next() (Operation, error) {
 	var request query.HTTP // a new one each time: gob does not reset fields that the stream lacks
 	err := q.decoder.Decode(&request)
-	if errors.Is(err, io.EOF) && q.again {
+	if errors.Is(err, io.EOF) && q.around {
 		if err = cmp.Or(q.Close(), q.open()); err == nil {
 			err = q.decoder.Decode(&request)
 		}
 	}
-	switch {
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		return Operation{}, io.EOF
-	case err != nil:
+	} else if err != nil {
 		return Operation{}, fmt.Errorf("%s is no file of TSBS's HTTP queries: %w", q.path, err)
 	}
 	path := string(request.Path)

@@ -28,6 +28,13 @@ const (
 		`"timestamps":[1749513600000,1749513601000,1749513602000]}`
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // seen is what a line holds: name, labels and time of each sample.
 func seen(t *testing.T, format, line string) (all []string, sink Sink) {
 	t.Helper()
@@ -40,9 +47,7 @@ func seen(t *testing.T, format, line string) (all []string, sink Sink) {
 		return nil
 	}
 	parse, err := Of(format)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := parse(&sink, []byte(line)); err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
@@ -78,9 +83,7 @@ func TestALineThatIsMovedIsTheSameLater(t *testing.T) {
 	for _, line := range []string{escaped, simple, coarse, text, seconds, traced, export, spaced} {
 		format := FormatOf([]byte(line))
 		moved, err := Moved(nil, []byte(line), format, 7_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before, _ := seen(t, format, line)
 		after, _ := seen(t, format, string(moved))
 		for i := range before {
@@ -110,9 +113,7 @@ func TestAnExemplarIsNoPartOfASeries(t *testing.T) {
 	sink := Sink{Each: func(s *Sample) error { series = append(series, s.Series); return nil }}
 	other, bucket := strings.Replace(traced, "0.67", "0.7", 1), strings.Replace(traced, "+Inf", "1", 1)
 	for _, line := range []string{traced, other, bucket} {
-		if err := parse(&sink, []byte(line)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, parse(&sink, []byte(line)))
 	}
 	if series[0] != series[1] || series[0] == series[2] {
 		t.Error(series)
@@ -150,9 +151,7 @@ func TestAKnownSeriesIsReadAsTheFirstTime(t *testing.T) {
 		fresh, _ := Of("influx")
 		wrong := fresh(&sink, []byte(line))
 		known, _ := Of("influx")
-		if err := known(&Sink{}, []byte("cpu,host=a,rack=1 a=1 1749513600000")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, known(&Sink{}, []byte("cpu,host=a,rack=1 a=1 1749513600000")))
 		into = &again
 		if err := known(&sink, []byte(line)); fmt.Sprint(err) != fmt.Sprint(wrong) || !slices.Equal(first, again) {
 			t.Errorf("%s: %v %q, then %v %q", line, wrong, first, err, again)
@@ -188,16 +187,12 @@ func loadOf(t *testing.T, url string) Load {
 	content.WriteString(empty + "\n")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "data")
-	if err := os.WriteFile(file, []byte(content.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(content.String()), 0o644))
 	set := map[string]string{"LOAD_FILE": file, "LOAD_FORMAT": "exposition", "LOAD_PATH": "/in", "DB_WRITE_URL": url,
 		"LOAD_RESULTS": filepath.Join(dir, "load.json"), "LOAD_WORKERS": "3", "LOAD_BATCH_SIZE": "10",
 		"LOAD_TIMEOUT_S": "20"}
 	l, err := LoadOf(func(name string) string { return set[name] })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
@@ -205,9 +200,7 @@ func TestTheLoaderSendsEachLineOnceAndTellsItLikeThoseOfTSBS(t *testing.T) {
 	s, got := server(t, "")
 	l := loadOf(t, s.URL)
 	var out bytes.Buffer
-	if err := l.Run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Run(t.Context(), &out))
 	lines := got()
 	slices.Sort(lines)
 	if len(lines) != 96 || len(slices.Compact(lines)) != 96 {
@@ -223,9 +216,7 @@ func TestTheLoaderSendsEachLineOnceAndTellsItLikeThoseOfTSBS(t *testing.T) {
 		RunnerConfig   map[string]float64
 	}
 	written, err := os.ReadFile(l.Results)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = json.Unmarshal(written, &results)
 	if err != nil || results.DurationMillis == nil || results.Totals.MetricRate <= 0 ||
 		results.RunnerConfig["reporting-period"] != 1e9 {

@@ -108,7 +108,7 @@ func (l Load) work(ctx context.Context, url string, batches <-chan exchange.Oper
 	}
 	defer conn.Close()
 	for batch := range batches {
-		if _, err := conn.Do(ctx, &batch, func(status int) bool { return status/100 == 2 }); err != nil {
+		if _, err := conn.Do(ctx, &batch); err != nil {
 			return fmt.Errorf("the server has not taken a batch of %d lines: %w", batch.Lines, err)
 		}
 		var sink Sink

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tsduel/host/record"
@@ -44,7 +43,8 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the warm-up of %s: %w", v.Name, err)
 		}
-		setup := setups(filepath.Join(dir, v.Name, setupFile))
+		setup := map[string]float64{}
+		_ = record.ReadJSON(filepath.Join(dir, v.Name, setupFile), &setup) // without the file none was measured
 		for _, r := range results(string(text), cpu) {
 			seconds, ok := setup[r.name]
 			if !ok {
@@ -64,19 +64,6 @@ func Calibrate(plan *record.Plan, dir string) (*record.Calibration, error) {
 		err = pivot(c, plan.GoBench.Pivot.Rows, plan.GoBench.Pivot.Column)
 	}
 	return c, err
-}
-
-// setups reads the seconds of set-ups by name. Without the file there are none.
-func setups(path string) map[string]float64 {
-	known := map[string]float64{}
-	text, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-			known[name] = seconds
-		}
-	}
-	return known
 }
 
 // renaming returns the function from a benchmark's name to its row.

@@ -2,6 +2,7 @@ package gobench
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -13,32 +14,34 @@ import (
 	"tsduel/host/record"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // calibrated calibrates the output of variants: lines of NAME COUNT [NS/OP [SET-UP SECONDS]].
 func calibrated(t *testing.T, g record.GoBench, variants ...string) (*record.Calibration, error) {
 	t.Helper()
-	one := 1
-	g.CPU = &one
+	g.CPU = new(1)
 	plan, dir := &record.Plan{GoBench: &g}, t.TempDir()
 	for i, lines := range variants {
 		name := []string{"baseline", "candidate", "third"}[i]
 		plan.Variants = append(plan.Variants, record.Variant{Name: name})
-		var text, setup strings.Builder
+		var text strings.Builder
+		setup := map[string]json.Number{}
 		for line := range strings.SplitSeq(lines, "\n") {
 			f := append(strings.Fields(line), "", "")
 			fmt.Fprintf(&text, "%s\t%s\t%s ns/op\n", f[0], f[1], cmp.Or(f[2], "1"))
 			if f[3] != "" {
-				fmt.Fprintf(&setup, "%s\t%s\n", f[0], f[3])
+				setup[f[0]] = json.Number(f[3])
 			}
 		}
 		of := filepath.Join(dir, name)
-		if err := os.MkdirAll(of, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for file, content := range map[string]string{"bench.txt": text.String(), setupFile: setup.String()} {
-			if err := os.WriteFile(filepath.Join(of, file), []byte(content), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, os.MkdirAll(of, 0o755))
+		must(t, os.WriteFile(filepath.Join(of, "bench.txt"), []byte(text.String()), 0o644))
+		must(t, record.WriteJSON(filepath.Join(of, setupFile), setup))
 	}
 	return Calibrate(plan, dir)
 }
@@ -75,9 +78,7 @@ func TestRowsAndTurns(t *testing.T) {
 			"BenchmarkS/z 1000 1000000\nBenchmarkS/old 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01",
 		"BenchmarkS/x 1100 900000 0.02\nBenchmarkS/y 1000 1000000 0.01\n"+
 			"BenchmarkS/z 1000 1000000 0.01\nBenchmarkS/few 2 500000000 0.01")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text []string
 	for _, r := range got.Rows {
 		text = append(text, fmt.Sprintf("%s %d %d %d", r.Row, len(r.Names), r.Count, r.Parts))
@@ -97,9 +98,7 @@ const keys = "BenchmarkG/series=1/noise=1/batch=1 1\nBenchmarkG/series=1/noise=1
 // Columns are in the order of the output. A row has one number of operations, and only the wanted keys.
 func TestPivot(t *testing.T) {
 	got, err := calibrated(t, record.GoBench{Pivot: &record.Pivot{Rows: []string{"series"}, Column: "batch"}}, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := strings.Join(got.Columns, ",")
 	for _, r := range got.Rows {
 		text += fmt.Sprintf(" %s:%s:%d", r.Cell.Row, r.Cell.Column, r.Count)

@@ -1,15 +1,16 @@
 package gobench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,10 +82,12 @@ func BenchmarkReads(b *testing.B) {
 	b.ReportMetric(0, "empty/op")
 }
 
-func BenchmarkSlowSetup(b *testing.B) {
-	time.Sleep(150*time.Millisecond)
-	b.ResetTimer()
-	for range b.N { spin(1000) }
+func BenchmarkSlow(b *testing.B) {
+	b.Run("setup", func(b *testing.B) {
+		time.Sleep(50*time.Millisecond)
+		b.ResetTimer()
+		for range b.N { spin(1000) }
+	})
 }
 
 func BenchmarkEscapes(b *testing.B) {
@@ -156,32 +159,23 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 	}
 	t.Setenv("GOGC", "50") // nothing of ours may shape what is measured
 	found, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	two := 2
-	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: &two},
+	must(t, err)
+	plan := &record.Plan{Kind: "gobench", GoBench: &record.GoBench{Seconds: 0.02, CPU: new(2)},
 		Watchdog: record.Watchdog{IdleS: 60, SilentS: 60}}
 	builds := &record.Builds{Variants: map[string]record.Build{}}
-	var order []string
-	for i, n := range allocs {
-		name := []string{"baseline", "candidate", "third"}[i]
-		order = append(order, name)
+	order := []string{"baseline", "candidate", "third"}[:len(allocs)]
+	for i, name := range order {
 		plan.Variants = append(plan.Variants, record.Variant{Name: name, Package: "./work", Bench: bench,
 			Components: []record.Component{{Role: "bench"}}})
-		builds.Variants[name] = record.Build{Binary: found[n]}
+		builds.Variants[name] = record.Build{Binary: found[allocs[i]]}
 	}
 	if change != nil {
 		change(plan)
 	}
-	dir := t.TempDir()
-	for _, name := range []string{"raw", "scratch"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir, scratch := t.TempDir(), t.TempDir()
 	raw := filepath.Join(dir, "raw")
-	return &run{t, record.Spec{Plan: plan, RunDir: dir, Raw: raw, Scratch: filepath.Join(dir, "scratch"), Builds: builds,
+	must(t, os.Mkdir(raw, 0o755))
+	return &run{t, record.Spec{Plan: plan, RunDir: dir, Raw: raw, Scratch: scratch, Builds: builds,
 		Row: record.BlockRow{Coins: record.Coins{Order: order}}, Events: record.NewEvents(dir, raw, true)}}
 }
 
@@ -189,12 +183,10 @@ func newRun(t *testing.T, bench string, change func(*record.Plan), allocs ...int
 func (r *run) block(number int, kind string) *record.Block {
 	r.Helper()
 	r.Row.Block, r.Row.Kind = number, kind
-	r.Dir = filepath.Join(r.RunDir, "raw", r.Row.Name())
+	r.Dir = filepath.Join(r.Raw, r.Row.Name())
 	_ = os.RemoveAll(r.Dir)
 	b, err := Run(r.Context(), r.Spec)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return b
 }
 
@@ -202,12 +194,26 @@ func (r *run) block(number int, kind string) *record.Block {
 func (r *run) begin() *run {
 	r.Helper()
 	r.good(r.block(0, "warmup"))
-	c, err := Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000"))
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Calibration = c
+	r.calibrate()
 	return r
+}
+
+func (r *run) calibrate() {
+	r.Helper()
+	c, err := Calibrate(r.Plan, filepath.Join(r.Raw, "000"))
+	must(r, err)
+	r.Calibration = c
+}
+
+// refused is the error of a warm-up that ends without a block.
+func (r *run) refused(ctx context.Context) error {
+	r.Helper()
+	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.Raw, "000.partial")
+	b, err := Run(ctx, r.Spec)
+	if b != nil && err == nil {
+		r.Errorf("got %+v", b)
+	}
+	return err
 }
 
 func (r *run) good(b *record.Block) *record.Block {
@@ -220,10 +226,8 @@ func (r *run) good(b *record.Block) *record.Block {
 
 func (r *run) text(name string) string {
 	r.Helper()
-	text, err := os.ReadFile(filepath.Join(r.RunDir, "raw", name))
-	if err != nil {
-		r.Fatal(err)
-	}
+	text, err := os.ReadFile(filepath.Join(r.Raw, name))
+	must(r, err)
 	return string(text)
 }
 
@@ -238,7 +242,7 @@ func TestMeasuredBlock(t *testing.T) {
 		}
 	}
 	orders := map[string]bool{}
-	for number := 1; number <= 4; number++ {
+	for number := 1; number <= 2; number++ {
 		b := r.good(r.block(number, "measured"))
 		for variant, processes := range map[string]int{"baseline": 3, "candidate": 4} {
 			dir := r.Row.Name() + "/" + variant + "/"
@@ -285,94 +289,71 @@ func TestMeasuredBlock(t *testing.T) {
 	}
 }
 
-// A benchmark with a short set-up runs in short turns, B C C B. One with a long set-up does not.
+// A benchmark with a short set-up runs in short turns, B C C B. One with a long set-up does not. Each process runs its
+// own copy of its binary, under the same path for all variants, even with one binary (A/A).
 func TestTurns(t *testing.T) {
-	r := newRun(t, "^Benchmark(Work|SlowSetup)$", func(p *record.Plan) { p.GoBench.Seconds = 0.5 }, 10, 10).begin()
-	// Replace the measured set-ups: on a busy machine they may be longer than they should be.
-	said := r.text("000/candidate/" + setupFile)
-	for name, seconds := range setups(filepath.Join(r.RunDir, "raw/000/candidate", setupFile)) {
-		if seconds <= 0 || name == "BenchmarkSlowSetup" && seconds < 0.15 {
-			t.Errorf("set-ups: %s", said)
-		}
-	}
-	if strings.Count(said, "\n") != 3 {
-		t.Errorf("set-ups: %s", said)
-	}
+	r := newRun(t, "^Benchmark(Work|Slow)$/^(spin|setup)$", nil, 10, 10)
+	r.Plan.GoBench.Seconds = 0.35
+	r.begin()
 	for _, variant := range r.Row.Order {
-		path := filepath.Join(r.RunDir, "raw/000", variant, setupFile)
-		text := "BenchmarkWork/spin\t0.001\nBenchmarkWork/alloc\t0.001\nBenchmarkSlowSetup\t60\n"
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+		path := filepath.Join(r.Raw, "000", variant, setupFile)
+		measured := map[string]float64{}
+		must(t, record.ReadJSON(path, &measured))
+		for name, seconds := range measured {
+			if seconds <= 0 || name == "BenchmarkSlow/setup" && seconds < 0.05 || len(measured) != 2 {
+				t.Errorf("set-ups: %v", measured)
+			}
 		}
+		// On a busy machine they may be longer than they should be.
+		must(t, record.WriteJSON(path, map[string]float64{"BenchmarkWork/spin": 0.001, "BenchmarkSlow/setup": 60}))
 	}
-	var err error
-	if r.Calibration, err = Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000")); err != nil {
-		t.Fatal(err)
-	}
+	r.calibrate()
 	parts := map[string]int{}
 	for _, row := range r.Calibration.Rows {
 		parts[row.Row] = row.Parts
 	}
-	if parts["Work/spin"] < 4 || parts["SlowSetup"] != 1 {
+	if parts["Work/spin"] < 4 || parts["Slow/setup"] != 1 {
 		t.Fatalf("turns: %v of %+v", parts, r.Calibration.Rows)
 	}
 	b := r.good(r.block(1, "measured"))
-	at := map[string]string{}
-	var times []string
-	stamp := regexp.MustCompile(`(?m)^at=(\d+)$`)
+	at, files := map[string]string{}, map[string]bool{}
+	stamp := regexp.MustCompile(`(?m)^at=(\d+)\nfile=(.*) (\d+)$`)
 	for variant, letter := range map[string]string{"baseline": "B", "candidate": "C"} {
-		text := r.text("001/" + variant + "/bench.txt")
-		for process := range strings.SplitSeq(text, "PASS\n") {
-			if match := stamp.FindStringSubmatch(process); match != nil && strings.Contains(process, "BenchmarkWork/spin-2 ") {
-				at[match[1]], times = letter, append(times, match[1])
+		for process := range strings.SplitSeq(r.text("001/"+variant+"/bench.txt"), "PASS\n") {
+			match := stamp.FindStringSubmatch(process)
+			if match == nil {
+				continue
+			}
+			if match[2] != filepath.Join(placesDir(&r.Spec), "01", "01", "program") || files[match[3]] {
+				t.Errorf("%s runs %s", variant, match[0])
+			}
+			files[match[3]] = true
+			if strings.Contains(process, "BenchmarkWork/spin-2 ") {
+				at[match[1]] = letter
 			}
 		}
 		if got := strings.Count(r.text("001/"+variant+"/outputs.tsv"), "Work/spin\t"); got != parts["Work/spin"] {
 			t.Errorf("%d results of %s, want %d", got, variant, parts["Work/spin"])
 		}
 	}
-	sort.Strings(times)
 	order := ""
-	for _, time := range times {
+	for _, time := range slices.Sorted(maps.Keys(at)) {
 		order += at[time]
 	}
 	if !strings.HasPrefix(order, "BCCBCBBC") { // first to be asked: B C C B
 		t.Errorf("processes ran in the order %s", order)
+	}
+	if _, err := os.Stat(placesDir(&r.Spec)); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v", err)
 	}
 	i := slices.IndexFunc(b.Phases, func(p record.Phase) bool { return p.QueryType == "Work/spin" })
 	if first := b.Phases[i]; first.Variant != "" ||
 		first.Count != 2*int64(parts["Work/spin"])*r.Calibration.Rows[0].Count {
 		t.Errorf("phase of the turns: %+v", first)
 	}
-	off := false
-	r.Plan.GoBench.Alternate = &off
-	if c, err := Calibrate(r.Plan, filepath.Join(r.RunDir, "raw/000")); err != nil || c.Rows[0].Parts != 1 {
-		t.Errorf("alternate: false gives %+v, %v", c, err)
-	}
-}
-
-// Each process runs its own copy of its binary, under the same path for all variants, even with one binary
-// (A/A).
-func TestEachProcessHasACopyOfItsOwn(t *testing.T) {
-	r := newRun(t, "^BenchmarkWork$", func(p *record.Plan) { p.GoBench.Seconds = 0.05 }, 10, 10).begin()
-	r.good(r.block(1, "measured"))
-	files, place := map[string]bool{}, filepath.Join(r.Scratch, "places", "01", "01", "program")
-	for _, variant := range r.Row.Order {
-		for _, block := range []string{"000", "001"} {
-			found := regexp.MustCompile(`(?m)^file=(.*) \d+$`).FindAllStringSubmatch(r.text(block+"/"+variant+"/bench.txt"), -1)
-			for _, match := range found {
-				if match[1] != place || files[match[0]] {
-					t.Errorf("%s of %s", match[0], variant)
-				}
-				files[match[0]] = true
-			}
-		}
-	}
-	if len(files) < 2+2*2 {
-		t.Errorf("%v", files)
-	}
-	if _, err := os.Stat(filepath.Join(r.Scratch, "places")); !os.IsNotExist(err) {
-		t.Errorf("left behind: %v", err)
+	r.Plan.GoBench.Alternate = new(false)
+	if r.calibrate(); r.Calibration.Rows[0].Parts != 1 {
+		t.Errorf("alternate: false gives %+v", r.Calibration)
 	}
 }
 
@@ -387,23 +368,26 @@ func TestNothingRunsBesideTheNextTurn(t *testing.T) {
 
 // A benchmark that fails, skips, ends early or prints nothing fails its variant, with the reason.
 func TestWhatMeasuredNothing(t *testing.T) {
-	for bench, want := range map[string]string{
-		"^BenchmarkFails$": "the warm-up of ^BenchmarkFails$ ended with exit code 1: " +
-			"work_test.go:[0-9]+: the cluster is down",
-		"^BenchmarkSkips$":  "the warm-up of ^BenchmarkSkips$ was not measured: .*needs an S3 bucket",
-		"^BenchmarkPanics$": "the warm-up of ^BenchmarkPanics$ ended with exit code 2: panic: index out of range",
-		"^BenchmarkLeaves$": "the warm-up of ^BenchmarkLeaves$ ended without PASS: the test binary left before",
-		"^BenchmarkNothing$": "the pattern ^BenchmarkNothing$ matches no benchmark of baseline; " +
+	for name, want := range map[string]string{
+		"Fails":  "ended with exit code 1: work_test.go:[0-9]+: the cluster is down",
+		"Skips":  "was not measured: .*needs an S3 bucket",
+		"Panics": "ended with exit code 2: panic: index out of range",
+		"Leaves": "ended without PASS: the test binary left before",
+		"Nothing": "matches no benchmark of baseline; " +
 			"there are: BenchmarkEscapes, BenchmarkFails, BenchmarkLeaves, .*BenchmarkWork",
-		"^BenchmarkSleeps$": `the warm-up of ^BenchmarkSleeps$ hangs: no output and no CPU for 4 s \(watchdog.idle_s\)`,
-		"^BenchmarkSpins$":  `the warm-up of ^BenchmarkSpins$ did not end: no output for 4 s \(watchdog.silent_s\)`,
+		"Sleeps": `hangs: no output and no CPU for 2 s \(watchdog.idle_s\)`,
+		"Spins":  `did not end: no output for 2 s \(watchdog.silent_s\)`,
 	} {
-		t.Run(bench, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
+			bench, what := "^Benchmark"+name+"$", "the warm-up of"
 			r := newRun(t, bench, func(p *record.Plan) {
-				if p.Watchdog = (record.Watchdog{IdleS: 60, SilentS: 60}); bench == "^BenchmarkSleeps$" {
-					p.Watchdog.IdleS = 4
-				} else if bench == "^BenchmarkSpins$" {
-					p.Watchdog.SilentS = 4
+				switch name {
+				case "Sleeps":
+					p.Watchdog.IdleS = 2
+				case "Spins":
+					p.Watchdog.SilentS = 2
+				case "Nothing":
+					what = "the pattern"
 				}
 			}, 10)
 			b := r.block(0, "warmup")
@@ -411,8 +395,8 @@ func TestWhatMeasuredNothing(t *testing.T) {
 				t.Fatalf("block %+v", b)
 			}
 			got := b.Failures[0]
-			if !regexp.MustCompile(strings.NewReplacer("^", `\^`, "$", `\$`).Replace(want)).MatchString(got.Message) ||
-				got.Variant != "baseline" || got.Phase != "find" {
+			why := regexp.MustCompile(regexp.QuoteMeta(what+" "+bench) + " " + want)
+			if !why.MatchString(got.Message) || got.Variant != "baseline" || got.Phase != "find" {
 				t.Errorf("got %+v, want %s", got, want)
 			}
 			if stacks := r.text("000/baseline/bench.stderr"); strings.Contains(want, "watchdog") &&
@@ -429,27 +413,18 @@ func TestWhatMeasuredNothing(t *testing.T) {
 // A rule of require is checked after each process. The block fails at once, and the check says what is
 // missing.
 func TestRequired(t *testing.T) {
-	for _, rule := range []struct{ metric, output, want string }{
-		{"", "rows=([0-9]+)", ""},
-		{"ns/op", "", ""},
-		{"empty/op", "", "BenchmarkReads: empty/op is not there, or not above zero"},
-		{"", "lines=([0-9]+)", "BenchmarkReads: lines=([0-9]+) is not there, or not above zero"},
-	} {
-		r := newRun(t, "^BenchmarkReads$", func(p *record.Plan) {
-			p.GoBench.Require = append(p.GoBench.Require, record.Require{Metric: rule.metric, Output: rule.output})
-		}, 10, 11)
-		if rule.want == "" {
-			r.begin().good(r.block(1, "measured"))
-			continue
-		}
+	r := newRun(t, "^BenchmarkReads$", nil, 10, 11).begin()
+	r.Plan.GoBench.Require = []record.Require{{Output: "rows=([0-9]+)"}, {Metric: "ns/op"}}
+	r.good(r.block(0, "warmup"))
+	r.good(r.block(1, "measured"))
+	for _, rule := range []record.Require{{Metric: "empty/op"}, {Output: "lines=([0-9]+)"}} {
+		r.Plan.GoBench.Require = []record.Require{rule}
+		want := "BenchmarkReads: " + cmp.Or(rule.Metric, rule.Output) + " is not there, or not above zero"
 		b := r.block(0, "warmup")
-		if c := b.Checks[2]; len(b.Failures) != 2 || b.Failures[0].Message != rule.want || c.Check != "bench_required" ||
-			c.OK || c.Message != rule.want {
+		if c := b.Checks[2]; len(b.Failures) != 2 || b.Failures[0].Message != want || c.Check != "bench_required" ||
+			c.OK || c.Message != want {
 			t.Errorf("%+v: failures %+v, checks %+v", rule, b.Failures, b.Checks)
 		}
-		r.Plan.GoBench.Require = nil
-		r.begin()
-		r.Plan.GoBench.Require = []record.Require{{Metric: rule.metric, Output: rule.output}}
 		if b = r.block(1, "measured"); len(b.Failures) != 1 || len(b.Phases) != 0 { // the other side is not even begun
 			t.Errorf("%+v: failures %+v, phases %+v", rule, b.Failures, b.Phases)
 		}
@@ -480,12 +455,10 @@ func TestFailureIsItsVariantsAlone(t *testing.T) {
 
 // An interruption ends the processes, and is no failure of a benchmark.
 func TestInterrupted(t *testing.T) {
-	r := newRun(t, "^BenchmarkSpins$", nil, 10)
-	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if b, err := Run(ctx, r.Spec); b != nil || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %+v, %v", b, err)
+	if err := newRun(t, "^BenchmarkSpins$", nil, 10).refused(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -493,18 +466,13 @@ func TestInterrupted(t *testing.T) {
 func TestForeignDirectory(t *testing.T) {
 	r := newRun(t, "^BenchmarkWork$", nil, 10)
 	mine := filepath.Join(r.Scratch, "bench", "mine")
-	if err := os.MkdirAll(mine, 0o755); err != nil {
-		t.Fatal(err)
+	must(t, os.MkdirAll(mine, 0o755))
+	stop, ok := errors.AsType[*record.Stop](r.refused(t.Context()))
+	if !ok || stop.Code != record.ExitUser || !strings.Contains(stop.Message, "is not marked as ours") {
+		t.Errorf("got %v", stop)
 	}
-	r.Row.Kind, r.Dir = "warmup", filepath.Join(r.RunDir, "raw/000.partial")
-	_, err := Run(t.Context(), r.Spec)
-	var stop *record.Stop
-	if !errors.As(err, &stop) || stop.Code != record.ExitUser || !strings.Contains(err.Error(), "is not marked as ours") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(mine); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(mine)
+	must(t, err)
 }
 
 // Profiles have the rows of all variants, with equal operations, merged into one by variant and kind.
@@ -513,32 +481,22 @@ func TestProfiles(t *testing.T) {
 	for i := range r.Calibration.Rows { // not as many as this machine does in a time: 20,000 allocate 200 MB
 		r.Calibration.Rows[i].Count, r.Calibration.Rows[i].Parts = 20_000, 1
 	}
-	if err := Profile(t.Context(), r.Spec); err != nil {
-		t.Fatal(err)
-	}
-	found, _ := os.ReadDir(filepath.Join(r.RunDir, "raw/profiles"))
-	var names []string
-	for _, f := range found {
-		names = append(names, f.Name())
-	}
+	must(t, Profile(t.Context(), r.Spec))
+	found, _ := filepath.Glob(filepath.Join(r.Raw, "profiles", "*"))
 	want := []string{"bench.stderr", "bench.txt", "profiles.json"}
 	for _, file := range []string{"baseline.cpu", "baseline.mem", "candidate.cpu", "candidate.mem"} {
 		want = append(want, file+".pprof", file+".stacks.json.gz")
 	}
-	slices.Sort(want)
-	if !slices.Equal(names, want) {
-		t.Errorf("there are %v", names)
+	for i, name := range want {
+		want[i] = filepath.Join(r.Raw, "profiles", name)
+	}
+	if slices.Sort(want); !slices.Equal(found, want) {
+		t.Errorf("there are %v", found)
 	}
 	bytes := map[string]float64{}
 	for _, variant := range []string{"baseline", "candidate"} {
-		text, err := os.ReadFile(filepath.Join(r.RunDir, "raw/profiles", variant+".mem.pprof"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := profile.ParseData(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, err := profile.ParseData([]byte(r.text("profiles/" + variant + ".mem.pprof")))
+		must(t, err)
 		for _, s := range p.Sample {
 			if slices.ContainsFunc(s.Location, func(l *profile.Location) bool {
 				return strings.Contains(l.Line[0].Function.Name, "BenchmarkWork.func2")

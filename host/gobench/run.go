@@ -22,7 +22,7 @@ import (
 
 const (
 	phaseName = "bench"
-	setupFile = "setup.tsv"
+	setupFile = "setup.json" // seconds by the names of benchmarks
 )
 
 var canary = noise.Canary // tests set a short one
@@ -172,7 +172,7 @@ func (b *block) find(ctx context.Context, s *side) error {
 	return b.probe(ctx, s, o.results)
 }
 
-// probe measures the set-up of each benchmark, the time of its process beside the timed work: setup.tsv.
+// probe measures the set-up of each benchmark, the time of its process beside the timed work.
 func (b *block) probe(ctx context.Context, s *side, benchmarks []result) error {
 	dir := filepath.Join(b.Dir, s.name, "probe")
 	probed, err := open(&b.Spec, s.name, dir)
@@ -181,7 +181,7 @@ func (b *block) probe(ctx context.Context, s *side, benchmarks []result) error {
 	}
 	defer os.RemoveAll(dir)
 	defer probed.close()
-	var table strings.Builder
+	setup := map[string]float64{}
 	for _, r := range benchmarks {
 		// As in a block, Go tries one operation first.
 		o, err := probed.bench(ctx, r.name, "-test.bench="+pattern(r.name), "-test.benchtime=2x")
@@ -189,18 +189,17 @@ func (b *block) probe(ctx context.Context, s *side, benchmarks []result) error {
 			return err
 		}
 		for _, timed := range o.results {
-			fmt.Fprintf(&table, "%s\t%g\n", r.name, o.seconds-float64(timed.count)*timed.seconds())
+			setup[r.name] = o.seconds - float64(timed.count)*timed.seconds()
 		}
 	}
-	return os.WriteFile(filepath.Join(b.Dir, s.name, setupFile), []byte(table.String()), 0o644)
+	return record.WriteJSON(filepath.Join(b.Dir, s.name, setupFile), setup)
 }
 
 // benchmarks lists the benchmarks of the binary, and those that other variants have run.
 func (b *block) benchmarks(ctx context.Context, s *side) string {
 	var names []string
-	from := size(s.stdout)
-	_, _ = s.bench(ctx, "the list", "-test.list=^Benchmark") // an error, since the list does not end with PASS
-	for line := range strings.Lines(section(s.stdout, from, size(s.stdout))) {
+	listed, _ := s.bench(ctx, "the list", "-test.list=^Benchmark") // an error, since the list does not end with PASS
+	for line := range strings.Lines(listed.text) {
 		if strings.HasPrefix(line, "Benchmark") {
 			names = append(names, strings.TrimSpace(line))
 		}

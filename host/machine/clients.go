@@ -148,11 +148,7 @@ type client struct {
 	err    error
 }
 
-func (h *Here) Prime(part openloop.Request, number *int) error {
-	job, closeAll, err := part.Job()
-	if err != nil {
-		return err
-	}
+func (h *Here) Prime(job openloop.Job, number *int) error {
 	c := &client{at: make(chan time.Time, 1), ended: make(chan struct{})}
 	ready := make(chan struct{})
 	job.Meet = func(ctx context.Context) (time.Time, error) {
@@ -166,7 +162,6 @@ func (h *Here) Prime(part openloop.Request, number *int) error {
 	}
 	go func() {
 		defer close(c.ended)
-		defer closeAll()
 		c.looped.CPUs = len(proc.Allowed())
 		c.looped.Results, c.looped.Totals, c.err = openloop.Run(h.ctx, job)
 	}()

@@ -290,7 +290,7 @@ func (t *There) Disk(a string, r *Disk) error                       { return t.a
 func (t *There) Describe(a string, r *record.Facts) error           { return t.ask("Describe", a, r) }
 func (t *There) Sums(a []string, r *map[string]string) error        { return t.ask("Sums", a, r) }
 func (t *There) Workload(a None, r *record.Workload) error          { return t.ask("Workload", a, r) }
-func (t *There) Prime(a openloop.Request, r *int) error             { return t.ask("Prime", a, r) }
+func (t *There) Prime(a openloop.Job, r *int) error                 { return t.ask("Prime", a, r) }
 func (t *There) Loop(a Instant, r *Looped) error                    { return t.ask("Loop", a, r) }
 func (t *There) Hold(a Held, r *int) error                          { return t.ask("Hold", a, r) }
 func (t *There) LetGo(a Instant, r *Ran) error                      { return t.ask("LetGo", a, r) }

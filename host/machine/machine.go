@@ -34,7 +34,7 @@ type Machine interface {
 	Sync(dir string, _ *None) error                            // writes out its disk
 	DropCaches(dir string, _ *None) error                      // needs root
 	OOMKills(_ None, count *float64) error                     // since the start of the machine
-	Prime(openloop.Request, *int) error                        // makes a client ready to send: its number
+	Prime(openloop.Job, *int) error                            // makes a client ready to send: its number
 	Loop(Instant, *Looped) error                               // the client sends from that instant on, to its end
 	Hold(Held, *int) error                                     // starts a client's command, and stops it at once: its pid
 	LetGo(Instant, *Ran) error                                 // continues it at that instant, and waits for its end

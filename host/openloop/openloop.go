@@ -10,6 +10,7 @@ package openloop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,38 +28,29 @@ import (
 	"tsduel/host/record"
 )
 
-// Stream is operations of one kind.
-type Stream struct {
-	Source      exchange.Source // has at least as many operations as there are Starts; Run does not close it
-	Skip, Step  int             // the stream sends every Step-th operation, after the first Skip ones; 0: all
-	Starts      []time.Duration // intended starts, ascending, from the begin of the phase
-	URL         string
-	Connections int
-	Timeout     time.Duration // of one operation
-	Success     func(status int) bool
-	Empty       func(body []byte) (bool, error) // whether an answer has no data; nil: not checked
-}
-
-// Job is streams that run together.
-type Job struct {
-	Streams   []Stream
-	LateAfter time.Duration // a start is late after this
-	Patience  time.Duration // how long after the last intended start an operation may still start
-	Progress  func(started int)
-	// Each is called after every Window with the results of that window alone; nil: never.
-	Window time.Duration
-	Each   func(window []*Result)
-	// Meet is called when all is ready, and returns the time to begin; nil: begin at once.
-	Meet func(context.Context) (time.Time, error)
-}
-
 // Result is the result of a stream. Response has the waiting times of the operations that were never started.
 type Result struct {
 	record.Operations
 	Lines int64 // of batches that were answered
-	// In ns. Response: from the intended start to the end of the answer. Service: from the start to the end of
+	// Response: from the intended start to the end of the answer. Service: from the start to the end of
 	// the answer. Lateness: from the intended start, or the moment when a connection became free, to the start.
-	Response, Service, Lateness *hdrhistogram.Histogram
+	Response, Service, Lateness Times
+}
+
+// Times is a histogram of times in ns, in JSON its counts.
+type Times struct{ *hdrhistogram.Histogram }
+
+func (t Times) MarshalJSON() ([]byte, error) { return json.Marshal(t.Export()) }
+
+func (t *Times) UnmarshalJSON(text []byte) error {
+	var counts hdrhistogram.Snapshot
+	err := json.Unmarshal(text, &counts)
+	t.Histogram = hdrhistogram.Import(&counts)
+	return err
+}
+
+func (t Times) put(d time.Duration) {
+	_ = t.RecordValue(min(max(int64(d), 1), highest))
 }
 
 type Totals struct {
@@ -71,16 +63,15 @@ type Totals struct {
 const highest = int64(time.Hour)
 
 func newResult() *Result {
-	empty := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, 3) }
+	empty := func() Times { return Times{hdrhistogram.New(1, highest, 3)} }
 	return &Result{Response: empty(), Service: empty(), Lateness: empty()}
 }
 
-func put(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(max(int64(d), 1), highest))
-}
-
 type stream struct {
-	Stream
+	source     exchange.Source // of more operations than there are starts
+	starts     []time.Duration // intended, from begin on
+	skip, step int             // every step-th operation is sent, after the first skip ones
+	empty      func(body []byte) (bool, error)
 	begin      time.Time
 	late       time.Duration
 	last       time.Time // no operation starts after it
@@ -94,7 +85,6 @@ type stream struct {
 
 	mutex     sync.Mutex
 	result    *Result   // of this window, or of all
-	before    int       // operations that started in earlier windows
 	idle      int       // free connections
 	idleSince time.Time // there is a free connection since then
 	spun      time.Duration
@@ -108,12 +98,14 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	var streams []*stream
 	var reading sync.WaitGroup
 	for _, planned := range job.Streams {
-		s, err := prepare(ctx, planned, &reading)
-		defer s.close()
+		s, err := job.open(planned)
 		if err != nil {
 			return nil, totals, err
 		}
-		s.late = job.LateAfter
+		defer s.close()
+		if err := s.prepare(ctx, planned, &reading); err != nil {
+			return nil, totals, err
+		}
 		streams, results = append(streams, s), append(results, newResult())
 	}
 	defer reading.Wait()
@@ -134,35 +126,18 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	}
 	totals.Began = time.Now()
 	cpu, _ := proc.CPU(os.Getpid())
-	var working sync.WaitGroup
+	var working, watching sync.WaitGroup
 	for _, s := range streams {
 		s.begin, s.idleSince, s.idle = begin, begin, len(s.conns)
-		if n := len(s.Starts); n > 0 {
-			s.last = begin.Add(s.Starts[n-1] + job.Patience)
+		if n := len(s.starts); n > 0 {
+			s.last = begin.Add(s.starts[n-1] + job.Patience)
 		}
 		for _, c := range s.conns {
 			working.Go(func() { s.work(ctx, c) })
 		}
 	}
 	worked := make(chan struct{})
-	if job.Progress != nil {
-		reading.Go(func() { report(job.Progress, streams, worked) })
-	}
-	var watching sync.WaitGroup
-	if job.Each != nil {
-		watching.Go(func() {
-			for clock := time.Tick(job.Window); ; {
-				select {
-				case <-worked:
-					return
-				case <-clock:
-					window := take(streams)
-					results = Add(results, window)
-					job.Each(window)
-				}
-			}
-		})
-	}
+	watching.Go(func() { results = job.watch(streams, results, worked) })
 	working.Wait()
 	close(worked)
 	watching.Wait()
@@ -179,17 +154,43 @@ func Run(ctx context.Context, job Job) (results []*Result, totals Totals, err er
 	return results, totals, ctx.Err()
 }
 
-// prepare connects a stream, and reads its first operations. It has to be closed, also after an error.
-func prepare(ctx context.Context, planned Stream, reading *sync.WaitGroup) (*stream, error) {
+// watch reports every second how many operations have started, and every Window its results, until all have
+// worked. It returns the results with those of the windows.
+func (job *Job) watch(streams []*stream, results []*Result, worked <-chan struct{}) []*Result {
+	second, window := time.Tick(time.Second), time.Tick(job.Window) // nil without windows
+	for {
+		select {
+		case <-worked:
+			return results
+		case <-second:
+			count := 0
+			for i, s := range streams {
+				s.mutex.Lock()
+				count += results[i].Started + s.result.Started
+				s.mutex.Unlock()
+			}
+			if job.Progress != nil {
+				job.Progress(count)
+			}
+		case <-window:
+			taken := take(streams)
+			results = Add(results, taken)
+			job.Each(taken)
+		}
+	}
+}
+
+// prepare connects a stream, and reads its first operations.
+func (s *stream) prepare(ctx context.Context, planned Stream, reading *sync.WaitGroup) error {
 	ready := make(chan struct{})
-	s := &stream{Stream: planned, operations: make(chan exchange.Operation, 256),
-		primed: sync.OnceFunc(func() { close(ready) }), result: newResult()}
-	s.result.Planned = len(s.Starts)
-	urls := strings.Split(s.URL, ",") // of replicas, which share the connections
-	for i := range s.Connections {
-		c, err := exchange.Dial(ctx, urls[i%len(urls)], s.Timeout)
+	s.operations, s.primed = make(chan exchange.Operation, 256), sync.OnceFunc(func() { close(ready) })
+	s.result = newResult()
+	s.result.Planned = len(s.starts)
+	urls := strings.Split(planned.URL, ",") // of replicas, which share the connections
+	for i := range planned.Connections {
+		c, err := exchange.Dial(ctx, urls[i%len(urls)], planned.Timeout)
 		if err != nil {
-			return s, err
+			return err
 		}
 		s.conns = append(s.conns, c)
 	}
@@ -198,20 +199,20 @@ func prepare(ctx context.Context, planned Stream, reading *sync.WaitGroup) (*str
 	case <-ready:
 	case <-ctx.Done():
 	}
-	return s, nil
+	return nil
 }
 
 func (s *stream) close() {
 	for _, c := range s.conns {
 		c.Close()
 	}
+	_ = s.source.Close()
 }
 
 // take returns the result of each stream since the last call.
 func take(streams []*stream) (window []*Result) {
 	for _, s := range streams {
 		s.mutex.Lock()
-		s.before += s.result.Started
 		window, s.result = append(window, s.result), newResult()
 		s.mutex.Unlock()
 	}
@@ -222,15 +223,15 @@ func take(streams []*stream) (window []*Result) {
 func (s *stream) read(ctx context.Context) {
 	defer s.primed()
 	defer close(s.operations)
-	skip := s.Skip
-	for k := range s.Starts {
-		operation, err := s.Source.Next()
+	skip := s.skip
+	for k := range s.starts {
+		operation, err := s.source.Next()
 		for ; err == nil && skip > 0; skip-- {
-			operation, err = s.Source.Next()
+			operation, err = s.source.Next()
 		}
-		skip = s.Step - 1
+		skip = s.step - 1
 		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("there are no more than %d operations, and %d were planned", k, len(s.Starts))
+			err = fmt.Errorf("there are no more than %d operations, and %d were planned", k, len(s.starts))
 		}
 		if err != nil {
 			s.broken = err
@@ -259,11 +260,11 @@ func (s *stream) work(ctx context.Context, c *exchange.Conn) {
 		}
 		start := time.Now()
 		s.started(intended, start)
-		body, err := c.Do(ctx, &operation, s.Success)
+		body, err := c.Do(ctx, &operation)
 		end := time.Now()
 		empty := false
-		if err == nil && s.Empty != nil {
-			empty, err = s.Empty(body)
+		if err == nil && s.empty != nil {
+			empty, err = s.empty(body)
 		}
 		s.done(intended, start, end, operation.Lines, empty, err)
 	}
@@ -273,14 +274,14 @@ func (s *stream) work(ctx context.Context, c *exchange.Conn) {
 func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intended time.Time, due bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	if s.next == len(s.Starts) || ctx.Err() != nil {
+	if s.next == len(s.starts) || ctx.Err() != nil {
 		return operation, intended, false
 	}
 	if now := time.Now(); now.After(s.last) {
 		s.giveUp(now)
 		return operation, intended, false
 	}
-	intended = s.begin.Add(s.Starts[s.next])
+	intended = s.begin.Add(s.starts[s.next])
 	select {
 	case operation, due = <-s.operations:
 	case <-ctx.Done():
@@ -297,9 +298,9 @@ func (s *stream) lead(ctx context.Context) (operation exchange.Operation, intend
 func (s *stream) giveUp(now time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for ; s.next < len(s.Starts); s.next++ {
+	for ; s.next < len(s.starts); s.next++ {
 		s.result.Unstarted++
-		put(s.result.Response, now.Sub(s.begin.Add(s.Starts[s.next])))
+		s.result.Response.put(now.Sub(s.begin.Add(s.starts[s.next])))
 	}
 }
 
@@ -313,7 +314,7 @@ func (s *stream) started(intended, start time.Time) {
 		from = s.idleSince
 	}
 	late := start.Sub(from)
-	put(s.result.Lateness, late)
+	s.result.Lateness.put(late)
 	if late > s.late {
 		s.result.Late++
 	} else if start.Sub(intended) > s.late {
@@ -339,31 +340,13 @@ func (s *stream) done(intended, start, end time.Time, lines int, empty bool, err
 	if empty {
 		s.result.Empty++
 	}
-	put(s.result.Response, end.Sub(intended))
-	put(s.result.Service, end.Sub(start))
-}
-
-// report reports every second how many operations have started.
-func report(progress func(started int), streams []*stream, end <-chan struct{}) {
-	for clock := time.Tick(time.Second); ; {
-		select {
-		case <-end:
-			return
-		case <-clock:
-			count := 0
-			for _, s := range streams {
-				s.mutex.Lock()
-				count += s.before + s.result.Started
-				s.mutex.Unlock()
-			}
-			progress(count)
-		}
-	}
+	s.result.Response.put(end.Sub(intended))
+	s.result.Service.put(end.Sub(start))
 }
 
 // WriteCounts writes a histogram as lines of CSV: the prefix, the highest value of a bucket in ns, and its
 // count. Buckets of several histograms can be added, unlike percentiles.
-func WriteCounts(w io.Writer, prefix string, h *hdrhistogram.Histogram) error {
+func WriteCounts(w io.Writer, prefix string, h Times) error {
 	for _, bar := range h.Distribution() {
 		if bar.Count > 0 {
 			if _, err := fmt.Fprintf(w, "%s,%d,%d\n", prefix, bar.To, bar.Count); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +15,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/timescale/tsbs/pkg/query"
 	"golang.org/x/sys/unix"
 
-	"tsduel/host/exchange"
 	"tsduel/host/proc"
 )
 
@@ -59,12 +61,17 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func stub(t testing.TB) (url string, pid int) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func stub(t testing.TB) (url string, pid int) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
 	server := exec.Command(self)
 	server.Env = append(os.Environ(), stubEnv+"=1")
 	server.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
@@ -72,37 +79,32 @@ func stub(t testing.TB) (url string, pid int) {
 	if err == nil {
 		err = server.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	address, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return "http://" + strings.TrimSpace(address), server.Process.Pid
 }
 
-// endless is the same query again and again.
-type endless struct{}
-
-func (endless) Next() (exchange.Operation, error) {
-	return exchange.Operation{Method: "GET", Path: "/q"}, nil
-}
-func (endless) Close() error { return nil }
-
-func ok(status int) bool { return status == http.StatusOK }
-
-// one runs a stream of queries at a constant rate.
-func one(t testing.TB, url string, rate float64, length time.Duration, connections int) (*Result, Totals) {
+// jobOf is a stream of queries at a constant rate.
+func jobOf(t testing.TB, url string, rate float64, length time.Duration, connections int) Job {
 	t.Helper()
-	job := Job{LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
-		Streams: []Stream{{Source: endless{}, URL: url, Connections: connections,
-			Timeout: time.Minute, Success: ok, Starts: Schedule{Rate: rate, Length: length}.Starts()}}}
-	results, totals, err := Run(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "queries"))
+	must(t, err)
+	defer file.Close()
+	encoder := gob.NewEncoder(file)
+	for range 1000 {
+		must(t, encoder.Encode(&query.HTTP{Method: []byte("GET"), Path: []byte("/q")}))
 	}
+	return Job{Of: 1, LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
+		Streams: []Stream{{Queries: []Queries{{Path: file.Name()}}, URL: url, Connections: connections,
+			Timeout: time.Minute, Schedule: Schedule{Rate: rate, Length: length}}}}
+}
+
+func run(t testing.TB, job Job) (*Result, Totals) {
+	t.Helper()
+	results, totals, err := Run(t.Context(), job)
+	must(t, err)
 	return results[0], totals
 }
 
@@ -140,7 +142,7 @@ func furthestOff() (worst float64) {
 		h, all := newResult().Response, make([]int64, 200_000)
 		for i := range all {
 			all[i] = int64(math.Exp(math.Log(1e6) + spread*draw.NormFloat64()))
-			put(h, time.Duration(all[i]))
+			h.put(time.Duration(all[i]))
 		}
 		slices.Sort(all)
 		for _, q := range []float64{1, 10, 50, 90, 95, 99, 99.9, 99.99, 100} {
@@ -160,12 +162,10 @@ func TestHistogramsAgreeWithASortedListOfAllValues(t *testing.T) {
 func TestCountsAreWrittenSoThatHistogramsCanBeAdded(t *testing.T) {
 	h := newResult().Response
 	for _, ns := range []int64{5, 5, 1_000_000, 1_000_001} {
-		put(h, time.Duration(ns))
+		h.put(time.Duration(ns))
 	}
 	var out bytes.Buffer
-	if err := WriteCounts(&out, "a,b", h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, WriteCounts(&out, "a,b", h))
 	if got, want := out.String(), "a,b,5,2\na,b,1000447,2\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -177,20 +177,16 @@ const pause = 200 * time.Millisecond
 func paused(t testing.TB) *Result {
 	t.Helper()
 	url, pid := stub(t)
-	job := Job{LateAfter: time.Millisecond, Patience: time.Minute,
-		Streams: []Stream{{Source: endless{}, URL: url, Connections: 16, Timeout: time.Minute, Success: ok,
-			Starts: Schedule{Rate: 1000, Length: 1500 * time.Millisecond}.Starts()}}}
+	job := jobOf(t, url, 1000, 1500*time.Millisecond, 16)
+	job.Patience = time.Minute
 	job.Meet = func(context.Context) (time.Time, error) {
 		_ = unix.Kill(pid, unix.SIGSTOP)
 		begin := time.Now()
 		time.AfterFunc(pause, func() { _ = unix.Kill(pid, unix.SIGCONT) })
 		return begin, nil
 	}
-	results, _, err := Run(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return results[0]
+	result, _ := run(t, job)
+	return result
 }
 
 func TestAPauseOfTheServerShowsAtFullLength(t *testing.T) {
@@ -220,7 +216,7 @@ func TestWhatCouldNotBeSentIsCountedAndItsWaitToo(t *testing.T) {
 		time.Sleep(time.Second) // longer than the phase: each connection sends once at most
 	}))
 	defer server.Close()
-	result, _ := one(t, server.URL, 200, 500*time.Millisecond, 2)
+	result, _ := run(t, jobOf(t, server.URL, 200, 500*time.Millisecond, 2))
 	if result.Planned != 100 || result.Started+result.Unstarted != 100 || result.Started > 2 ||
 		result.Answered != result.Started {
 		t.Errorf("planned %d, started %d, answered %d, unstarted %d", result.Planned, result.Started, result.Answered,
@@ -239,66 +235,64 @@ func TestErrorsAndEmptyAnswersAreCounted(t *testing.T) {
 		http.Error(w, "too many", http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	if result, _ := one(t, server.URL, 100, 200*time.Millisecond, 2); result.Failed != 20 ||
-		result.Failure != "HTTP 503: too many" || result.Response.TotalCount() != 0 {
-		t.Errorf("%d failed: %s", result.Failed, result.Failure)
-	}
-	if result, _ := one(t, "http://127.0.0.1:1", 100, 200*time.Millisecond, 2); result.Failed != 20 ||
-		!strings.Contains(result.Failure, "connect") {
-		t.Errorf("%d failed: %s", result.Failed, result.Failure)
-	}
-	url, _ := stub(t)
-	job := Job{Patience: time.Second, Streams: []Stream{{Source: endless{}, URL: url, Connections: 1, Timeout: time.Second,
-		Success: ok, Starts: make([]time.Duration, 3),
-		Empty: func(body []byte) (bool, error) { return string(body) == "{}", nil }}}}
-	if results, _, err := Run(context.Background(), job); err != nil || results[0].Empty != 3 {
-		t.Errorf("%+v, %v", results, err)
+	without := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"data":{"result":[]}}`)
+	}))
+	defer without.Close()
+	for _, c := range []struct {
+		url, failure  string
+		failed, empty int
+	}{
+		{server.URL, "HTTP 503: too many", 20, 0},
+		{"http://127.0.0.1:1", "connection refused", 20, 0},
+		{without.URL, "", 0, 20},
+	} {
+		job := jobOf(t, c.url, 100, 200*time.Millisecond, 2)
+		job.Patience, job.Streams[0].Answers = time.Minute, "prometheus"
+		result, _ := run(t, job)
+		if result.Failed != c.failed || result.Empty != c.empty || !strings.HasSuffix(result.Failure, c.failure) ||
+			result.Response.TotalCount() != int64(20-c.failed) {
+			t.Errorf("%s: %+v", c.url, result.Operations)
+		}
 	}
 }
 
-// slow is a source that gives less than 500 operations a second.
-type slow struct{ endless }
-
-func (s slow) Next() (exchange.Operation, error) {
-	time.Sleep(2 * time.Millisecond)
-	return s.endless.Next()
-}
-
+// A file of 256 batches and of 200 more that come slowly: those that are read ahead start, and few others in time.
 func TestARateThatTheClientDoesNotKeepIsSaid(t *testing.T) {
 	url, _ := stub(t)
-	job := Job{LateAfter: time.Millisecond, Patience: 100 * time.Millisecond,
-		Streams: []Stream{{Source: slow{}, URL: url, Connections: 4, Timeout: time.Minute, Success: ok,
-			Starts: Schedule{Rate: 10_000, Length: 300 * time.Millisecond}.Starts()}}}
-	results, _, err := Run(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 256 are read ahead, and 200 more come in time, late.
-	if result := results[0]; result.Started+result.Unstarted != 3000 || result.Unstarted < 2000 {
+	job := jobOf(t, url, 10_000, 300*time.Millisecond, 4)
+	slow := filepath.Join(t.TempDir(), "slow")
+	must(t, unix.Mkfifo(slow, 0o600))
+	go func() {
+		lines, err := os.OpenFile(slow, os.O_WRONLY, 0)
+		for ; err == nil; time.Sleep(2 * time.Millisecond) {
+			_, err = io.WriteString(lines, "a line of data\n")
+		}
+	}()
+	job.Streams[0].Lines = &Lines{File: slow, Path: "/write", Size: 1}
+	if result, _ := run(t, job); result.Started+result.Unstarted != 3000 || result.Unstarted < 2000 {
 		t.Errorf("%+v", result)
 	}
 }
 
 func TestAnEndedContextAndABrokenSourceEndIt(t *testing.T) {
 	url, _ := stub(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	long := Stream{Source: endless{}, URL: url, Connections: 4, Timeout: time.Second, Success: ok,
-		Starts: Schedule{Rate: 10, Length: time.Minute}.Starts()}
-	_, _, err := Run(ctx, Job{Streams: []Stream{long}})
-	if !errors.Is(err, context.DeadlineExceeded) { // not after its minute
+	job := jobOf(t, url, 10, time.Minute, 4)
+	if _, _, err := Run(ctx, job); !errors.Is(err, context.DeadlineExceeded) { // not after its minute
 		t.Error(err)
 	}
-	long.Source, long.Starts = few{}, Schedule{Rate: 100, Length: time.Second}.Starts()
-	if _, _, err := Run(context.Background(), Job{Streams: []Stream{long}}); err == nil ||
-		!strings.Contains(err.Error(), "no more than 0 operations, and 100 were planned") {
+	job.Streams[0].Lines = &Lines{File: os.DevNull, Size: 1}
+	if _, _, err := Run(t.Context(), job); err == nil ||
+		!strings.Contains(err.Error(), "no more than 0 operations, and 600 were planned") {
+		t.Error(err)
+	}
+	job.Streams[0].Lines.File = "nowhere"
+	if _, _, err := Run(t.Context(), job); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
-
-type few struct{ endless }
-
-func (few) Next() (exchange.Operation, error) { return exchange.Operation{}, io.EOF }
 
 // startsOnTime runs 10,000 operations a second on one CPU, against a stub on another CPU if there are two.
 func startsOnTime(t testing.TB, length time.Duration) (percent float64, p999 time.Duration, cpu float64) {
@@ -319,10 +313,8 @@ func startsOnTime(t testing.TB, length time.Duration) (percent float64, p999 tim
 	if err != nil {
 		t.Skip(err)
 	}
-	result, totals := one(t, url, 10_000, length, 64)
-	if err := undo(); err != nil {
-		t.Fatal(err)
-	}
+	result, totals := run(t, jobOf(t, url, 10_000, length, 64))
+	must(t, undo())
 	if result.Answered != result.Planned {
 		t.Fatalf("%d of %d were answered: %s", result.Answered, result.Planned, result.Failure)
 	}
@@ -364,17 +356,10 @@ func BenchmarkPause(b *testing.B) {
 func TestWindowsAreTheWholeInPieces(t *testing.T) {
 	url, _ := stub(t)
 	sum, windows := newResult(), 0
-	job := Job{LateAfter: time.Millisecond, Patience: 10 * time.Second, Window: 20 * time.Millisecond,
-		Each: func(window []*Result) {
-			sum, windows = Add([]*Result{sum}, window)[0], windows+1
-		},
-		Streams: []Stream{{Source: endless{}, URL: url, Connections: 4, Timeout: 5 * time.Second, Success: ok,
-			Starts: Schedule{Rate: 500, Length: 400 * time.Millisecond}.Starts()}}}
-	results, _, err := Run(context.Background(), job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := results[0]
+	job := jobOf(t, url, 500, 400*time.Millisecond, 4)
+	job.Patience, job.Window = 10*time.Second, 20*time.Millisecond
+	job.Each = func(window []*Result) { sum, windows = Add([]*Result{sum}, window)[0], windows+1 }
+	whole, _ := run(t, job)
 	if whole.Planned != 200 || whole.Answered != 200 || whole.Response.TotalCount() != 200 {
 		t.Errorf("all windows and the rest are %+v", whole)
 	}

@@ -28,9 +28,7 @@ const (
 func dumped(t *testing.T, content []byte) (*Dump, string, error) {
 	t.Helper()
 	path, cache := filepath.Join(t.TempDir(), "dump"), t.TempDir()
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, content, 0o644))
 	d, err := ReadDump(t.Context(), path, cache)
 	return d, cache, err
 }
@@ -112,13 +110,9 @@ func TestWhatIsKeptOfAFileOfZstdAreItsLines(t *testing.T) {
 // Escaped characters of tags reach the database as they were written.
 func TestADumpKeepsItsLinesAsTheyAre(t *testing.T) {
 	d, cache, err := dumped(t, []byte(influxLine))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines bytes.Buffer
-	if err := unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines))
 	if lines.String() != influxLine {
 		t.Errorf("got %q", lines.String())
 	}
@@ -152,9 +146,7 @@ func TestABadDumpIsRefusedWithItsLine(t *testing.T) {
 // A program that still writes the file appends to it while it is read.
 func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dump")
-	if err := os.WriteFile(path, bytes.Repeat([]byte(influxLine), 100_000), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, bytes.Repeat([]byte(influxLine), 30_000), 0o644))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -185,16 +177,12 @@ func TestADumpThatGrowsWhileItIsReadIsRefused(t *testing.T) {
 func TestTheUsersLinesContinueTheDataLater(t *testing.T) {
 	first := strings.Replace(influxLine, "9513600", "9513700", 1)
 	d, cache, err := dumped(t, []byte(influxLine+first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start := time.Unix(1749513600, 0)
 	plan := &record.Plan{Workload: &record.WorkloadPlan{Told: "x", Start: start, End: start.Add(101 * time.Second)}}
 	var moved bytes.Buffer
 	j := &job{plan: plan, format: d.Format, entries: 5}
-	if err := later(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), j, &moved); err != nil {
-		t.Fatal(err)
-	}
+	must(t, later(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), j, &moved))
 	var times []string
 	for line := range strings.Lines(moved.String()) {
 		series, at, _ := strings.Cut(strings.TrimSpace(line), " 1749")

@@ -3,18 +3,18 @@ package workload
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
+	"tsduel/host/exchange"
 	"tsduel/host/formats"
 	"tsduel/host/proc"
 	"tsduel/host/record"
@@ -145,7 +145,8 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	shape := shapeOf(j.format)
 	tell := func(entries int64) { spec.Events.Progress("data", entries, j.entries) }
 	data := &content{count: shape.counter(), tell: tell}
-	to := &lineWriter{to: io.MultiWriter(z, data), changes: changesOf(j)}
+	var end ending
+	to := &lineWriter{to: io.MultiWriter(z, data, &end), changes: changesOf(j)}
 	code, complaints := 0, []byte(nil)
 	if plan.Told != "" {
 		err = later(ctx, filepath.Join(spec.Cache, "workload", plan.Data[0].Key, "data.zst"), j, to)
@@ -162,13 +163,9 @@ func makeData(ctx context.Context, spec record.Spec, j *job) error {
 	}
 	if code != 0 || data.entries != j.entries {
 		return record.FailedError("tsbs_generate_data wrote %d %s instead of %d (exit code %d)%s; nothing was kept",
-			data.entries, shape.unit, j.entries, code, firstError(complaints, data.last()))
+			data.entries, shape.unit, j.entries, code, firstError(complaints, end))
 	}
-	sum, err := frameChecksum(partial)
-	if err != nil {
-		return err
-	}
-	j.made = file{ContentChecksum: sum, ContentBytes: data.bytes}
+	j.made = file{ContentBytes: data.bytes}
 	return j.publish(partial)
 }
 
@@ -177,33 +174,39 @@ func later(ctx context.Context, from string, j *job, to io.Writer) (err error) {
 	buffer := bufio.NewWriterSize(to, 1<<20)
 	defer func() { err = errors.Join(err, buffer.Flush()) }()
 	window := j.plan.Workload.End.Sub(j.plan.Workload.Start).Milliseconds()
-	var moved []byte
 	for left, by := j.entries, window; left > 0; by += window {
-		packed, err := os.Open(from)
+		sent, err := laterBy(ctx, from, j.format, by, left, buffer)
 		if err != nil {
 			return err
 		}
-		unpacked, err := zstd.NewReader(reader{ctx, packed}, zstd.WithDecoderMaxWindow(1<<27))
-		if err != nil {
-			return errors.Join(err, packed.Close())
-		}
-		lines := bufio.NewReaderSize(unpacked, 1<<20)
-		for left > 0 && err == nil {
-			var line []byte
-			if line, err = lines.ReadBytes('\n'); err != nil {
-				break
-			}
-			if moved, err = formats.Moved(moved[:0], line[:len(line)-1], j.format, by); err == nil {
-				_, err = buffer.Write(append(moved, '\n'))
-				left--
-			}
-		}
-		unpacked.Close()
-		if err := errors.Join(err, packed.Close()); !errors.Is(err, io.EOF) && err != nil {
-			return err
-		}
+		left -= sent
 	}
 	return nil
+}
+
+// laterBy writes lines later by so many milliseconds, at most so many lines, and returns their number.
+func laterBy(ctx context.Context, from, format string, ms, most int64, to io.Writer) (count int64, err error) {
+	lines, err := exchange.OpenBatches(from, "", 1)
+	if err != nil {
+		return 0, err
+	}
+	defer lines.Close()
+	var moved []byte
+	for ; count < most && ctx.Err() == nil; count++ {
+		line, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return count, nil
+		} else if err != nil {
+			return count, err
+		}
+		if moved, err = formats.Moved(moved[:0], bytes.TrimSuffix(line.Body, []byte{'\n'}), format, ms); err != nil {
+			return count, err
+		}
+		if _, err := to.Write(append(moved, '\n')); err != nil {
+			return count, err
+		}
+	}
+	return count, ctx.Err()
 }
 
 func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
@@ -216,48 +219,31 @@ func makeQueries(ctx context.Context, spec record.Spec, j *job) error {
 		return j.publish(partial)
 	}
 	// The generator writes to a pipe, since it ignores the error of its last write to a full disk.
-	out, err := os.Create(partial)
+	generated := j.path + ".generated.new"
+	defer os.Remove(generated)
+	out, err := os.Create(generated)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	queries := &content{count: func([]byte) int64 { return 0 }, tell: func(int64) {}}
-	code, complaints, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, queries),
+	var end ending
+	code, complaints, err := generate(ctx, spec, "tsbs_generate_queries", j, io.MultiWriter(out, &end),
 		"--query-type="+j.query.TSBS(), fmt.Sprintf("--seed=%d", j.query.Seed), fmt.Sprintf("--queries=%d", j.entries))
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	made, name := int64(0), j.query.Name
-	// At its end it prints "VictoriaMetrics max of ...: 20000 points".
-	for _, m := range points.FindAllSubmatch(complaints, -1) {
-		n, _ := strconv.ParseInt(string(m[1]), 10, 64)
-		made += n
+	if reason := firstError(complaints, end); reason != "" { // TSBS does not know the type
+		return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s",
+			j.query.Name, j.plan.Workload.UseCase, reason)
+	}
+	made, err := rewrite(generated, partial, j.ask)
+	if err != nil {
+		return record.FailedError("%d of %d queries of %s were written for %s: %v; nothing was kept",
+			made, j.entries, j.query.Name, cmp.Or(j.form, j.format), err)
 	}
 	if code != 0 || made != j.entries {
-		if reason := firstError(complaints, queries.last()); reason != "" { // TSBS does not know the type
-			return record.UserError("queries.types: tsbs_generate_queries makes no %s for %s%s",
-				name, j.plan.Workload.UseCase, reason)
-		}
 		return record.FailedError("tsbs_generate_queries made %d queries of %s instead of %d (exit code %d); "+
-			"nothing was kept", made, name, j.entries, code)
-	}
-	if j.plan.Queries.Alike {
-		drawn := j.path + ".alike.new"
-		defer os.Remove(drawn)
-		if made, err = alike(partial, drawn, j.plan.Workload, j.query.Seed); err != nil || made != j.entries {
-			return record.FailedError("%d of %d queries of %s were made alike for all databases: %v; nothing was kept",
-				made, j.entries, name, err)
-		}
-		partial = drawn
-	}
-	if j.form != "" {
-		translated := j.path + ".translated.new"
-		defer os.Remove(translated)
-		if made, err = translate(partial, translated, j.form); err != nil || made != j.entries {
-			return record.FailedError("%d of %d queries of %s were translated for %s: %v; nothing was kept",
-				made, j.entries, name, j.form, err)
-		}
-		partial = translated
+			"nothing was kept", made, j.query.Name, j.entries, code)
 	}
 	return j.publish(partial)
 }
@@ -271,21 +257,6 @@ func window(plan *record.WorkloadPlan, format string) int {
 		size <<= 1
 	}
 	return size
-}
-
-// frameChecksum returns the checksum of the content, the last four bytes of a zstd frame, as zstd prints it.
-func frameChecksum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	var sum uint32
-	if _, err := f.Seek(-4, io.SeekEnd); err != nil {
-		return "", err
-	}
-	err = binary.Read(f, binary.LittleEndian, &sum)
-	return fmt.Sprintf("%08x", sum), err
 }
 
 // unpack writes the content of a zstd file. A wrong checksum is an error.
@@ -306,10 +277,7 @@ func unpack(ctx context.Context, path string, w io.Writer) error {
 	return nil
 }
 
-var (
-	points    = regexp.MustCompile(`(?m): ([0-9]+) points$`)
-	tsbsError = regexp.MustCompile(`(?m)^(?:error|panic): (.*)$`)
-)
+var tsbsError = regexp.MustCompile(`(?m)^(?:error|panic): (.*)$`)
 
 // firstError returns the first error of TSBS in these texts after a colon, without Go's stack, or "".
 func firstError(texts ...[]byte) string {
@@ -321,10 +289,9 @@ func firstError(texts ...[]byte) string {
 	return ""
 }
 
-// content counts entries and bytes. It keeps the last bytes, since an error is in the last line.
+// content counts entries and bytes.
 type content struct {
 	entries, bytes int64
-	tail           []byte
 	count          func(text []byte) int64
 	tell           func(entries int64)
 }
@@ -332,14 +299,17 @@ type content struct {
 func (c *content) Write(text []byte) (int, error) {
 	c.entries += c.count(text)
 	c.bytes += int64(len(text))
-	c.tail = append(c.tail[max(0, len(c.tail)-500):], text[max(0, len(text)-500):]...)
 	c.tell(c.entries)
 	return len(text), nil
 }
 
-func (c *content) last() []byte {
-	text := bytes.TrimRight(c.tail, "\n")
-	return text[bytes.LastIndexByte(text, '\n')+1:]
+// ending keeps the end of a text, since an error is in its last line.
+type ending []byte
+
+func (e *ending) Write(text []byte) (int, error) {
+	all := append(*e, text[max(0, len(text)-500):]...)
+	*e = append((*e)[:0], all[max(0, len(all)-500):]...)
+	return len(text), nil
 }
 
 // reader ends with ctx.

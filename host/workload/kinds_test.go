@@ -19,14 +19,11 @@ func write(t *testing.T, text string, bytesEach int, changes []change) string {
 	w := &lineWriter{to: &out, changes: changes}
 	for len(text) > 0 {
 		n := min(len(text), bytesEach)
-		if _, err := w.Write([]byte(text[:n])); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Write([]byte(text[:n]))
+		must(t, err)
 		text = text[n:]
 	}
-	if err := w.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.flush())
 	return out.String()
 }
 

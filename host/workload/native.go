@@ -64,9 +64,8 @@ func (n *natives) next() error {
 	}
 	data, err := n.part()
 	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
+		return io.ErrUnexpectedEOF
+	} else if err != nil {
 		return err
 	}
 	if err := n.name.Unmarshal(name); err != nil {

@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -37,17 +39,13 @@ func TestANativeExportIsReadAsLinesOfJSON(t *testing.T) {
 	content := nativeOf([]int64{5, 13, -20}, []int64{1})
 	for _, packed := range [][]byte{content, gzipped(string(content)), zstdOf(string(content))} {
 		d, cache, err := dumped(t, packed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d.Format != "json" || d.Samples != 4 || d.Series != 2 || d.Lines != 2 ||
 			strings.Join(d.Names, "") != "queue_length" {
 			t.Errorf("%+v", d)
 		}
 		var lines bytes.Buffer
-		if err := unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unpack(t.Context(), filepath.Join(cache, "workload", d.Key, "data.zst"), &lines))
 		first, _, _ := strings.Cut(lines.String(), "\n")
 		if want := `{"metric":{"__name__":"queue_length","instance":"a","path":"a \"b\\c\n"},"values":[0.5,1.3,-2],` +
 			`"timestamps":[1749513600000,1749513610000,1749513620000]}`; first != want {
@@ -57,20 +55,28 @@ func TestANativeExportIsReadAsLinesOfJSON(t *testing.T) {
 }
 
 func TestADamagedNativeExportIsRefusedWithItsBlock(t *testing.T) {
+	first := nativeOf([]int64{5, 13, -20})
 	content := nativeOf([]int64{5, 13, -20}, []int64{1, 2, 3})
-	for cut := 17; cut < len(content); cut++ {
-		_, _, err := dumped(t, content[:cut])
-		if first := bytes.Equal(content[:cut], nativeOf([]int64{5, 13, -20})); first != (err == nil) {
-			t.Errorf("cut at %d: %v", cut, err)
-		} else if !first && !strings.Contains(err.Error(), "block ") {
+	read := func(content []byte) error {
+		blocks, err := newNatives(bufio.NewReader(bytes.NewReader(content)))
+		must(t, err)
+		_, err = io.ReadAll(blocks)
+		return err
+	}
+	for cut := nativeHead + 1; cut < len(content); cut++ {
+		if err := read(content[:cut]); cut == len(first) && err != nil ||
+			cut != len(first) && (err == nil || !strings.HasPrefix(err.Error(), "block ")) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 300 { // an error or other samples, and no panic
 		broken := bytes.Clone(content)
-		broken[16+draw.IntN(len(broken)-16)] ^= byte(1 + draw.IntN(255))
-		_, _, _ = dumped(t, broken)
+		broken[nativeHead+draw.IntN(len(broken)-nativeHead)] ^= byte(1 + draw.IntN(255))
+		_ = read(broken)
+	}
+	if _, _, err := dumped(t, content[:len(first)+1]); err == nil || !strings.Contains(err.Error(), "block 2: ") {
+		t.Error(err)
 	}
 }
 

@@ -4,9 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/gob"
-	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,21 +27,14 @@ func ownQueries(runDir, to string, j *job) error {
 }
 
 // writeRequests writes so many requests; after the last one follows the first.
-func writeRequests(to string, count int64, requests []query.HTTP) (err error) {
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	buffer := bufio.NewWriterSize(out, 1<<20)
-	encoder := gob.NewEncoder(buffer)
-	for k := range count {
-		q := requests[k%int64(len(requests))]
-		if err := encoder.Encode(&q); err != nil {
-			return err
+func writeRequests(to string, count int64, requests []query.HTTP) error {
+	_, err := writeQueries(to, func(k int64) (*query.HTTP, error) {
+		if k == count {
+			return nil, io.EOF
 		}
-	}
-	return buffer.Flush()
+		return &requests[k%int64(len(requests))], nil
+	})
+	return err
 }
 
 func requestsOf(path, base string, of *record.QueryType) (requests []query.HTTP, err error) {

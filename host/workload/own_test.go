@@ -20,21 +20,14 @@ import (
 func ownRun(t *testing.T, requests string) (runDir string, j *job) {
 	t.Helper()
 	runDir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(runDir, "plan"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(runDir, "plan"), 0o755))
 	file, err := os.Create(filepath.Join(runDir, "plan", "requests.txt.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	packed := gzip.NewWriter(file)
-	if _, err := io.WriteString(packed, requests); err != nil {
-		t.Fatal(err)
-	}
-	if err := packed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(packed, requests)
+	must(t, err)
+	must(t, packed.Close())
 	query := &record.QueryType{Name: "a", Own: "q.yml:3"}
 	return runDir, &job{path: filepath.Join(runDir, "k1.gob"), entries: 5, query: query}
 }
@@ -42,13 +35,9 @@ func ownRun(t *testing.T, requests string) (runDir string, j *job) {
 // Requests of a type are repeated in their order until there are as many as planned.
 func TestOwnRequestsAreReadAsThoseOfTSBS(t *testing.T) {
 	runDir, j := ownRun(t, "k1 GET /api/v1/query?query=up&time=1\nk2 GET /x\nk1 GET /api/v1/query?query=down&time=2\n")
-	if err := ownQueries(runDir, j.path, j); err != nil {
-		t.Fatal(err)
-	}
-	source, err := exchange.OpenQueries(j.path, 1, "&db=b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, ownQueries(runDir, j.path, j))
+	source, err := exchange.OpenQueries(j.path, 1, "&db=b", false)
+	must(t, err)
 	defer source.Close()
 	var paths []string
 	for {
@@ -89,16 +78,13 @@ func BenchmarkOwnQueries(b *testing.B) {
 			Method:           []byte("GET"), Path: []byte(request)}}); err != nil {
 			b.Fatal(err)
 		}
-		source, err := exchange.OpenQueries(j.path, 0, "")
-		if err != nil {
-			b.Fatal(err)
-		}
+		source, err := exchange.OpenQueries(j.path, 0, "", false)
+		must(b, err)
 		defer source.Close()
 		begin := time.Now()
 		for range j.entries {
-			if _, err := source.Next(); err != nil {
-				b.Fatal(err)
-			}
+			_, err := source.Next()
+			must(b, err)
 		}
 		return time.Since(begin).Seconds() * 1e6 / float64(j.entries)
 	}

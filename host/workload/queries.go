@@ -31,11 +31,18 @@ var (
 	timeEdge = regexp.MustCompile(`time (>=|<) '([^']+)'`)
 )
 
-// alike writes the queries of a file to another file, with the same hosts and windows for every format.
-func alike(from, to string, plan *record.WorkloadPlan, seed int64) (made int64, err error) {
-	return rewrite(from, to, func(k int64, q *query.HTTP) error {
-		return askAlike(q, plan, rand.New(rand.NewPCG(uint64(seed), uint64(k))))
-	})
+// ask makes a query of TSBS what a job asks: with the same hosts and windows for every format, and in its form.
+func (j *job) ask(k int64, q *query.HTTP) error {
+	if j.plan.Queries.Alike {
+		draw := rand.New(rand.NewPCG(uint64(j.query.Seed), uint64(k)))
+		if err := askAlike(q, j.plan.Workload, draw); err != nil {
+			return err
+		}
+	}
+	if j.form == "" {
+		return nil
+	}
+	return translate(q, j.form)
 }
 
 // rewrite writes the queries of a file to another file, each changed, and returns their number.
@@ -45,22 +52,39 @@ func rewrite(from, to string, change func(k int64, q *query.HTTP) error) (made i
 		return 0, err
 	}
 	defer in.Close()
+	read := gob.NewDecoder(bufio.NewReaderSize(in, 1<<20))
+	return writeQueries(to, func(k int64) (*query.HTTP, error) {
+		var q query.HTTP // new for each query, since gob does not reset missing fields
+		if err := read.Decode(&q); errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		} else if err != nil {
+			return nil, fmt.Errorf("no file of TSBS's HTTP queries: %w", err)
+		}
+		if err := change(k, &q); err != nil {
+			return nil, fmt.Errorf("query %d (%s): %w", k, q.HumanDescription, err)
+		}
+		return &q, nil
+	})
+}
+
+// writeQueries writes a file of TSBS's queries until next returns io.EOF, and returns their number.
+func writeQueries(to string, next func(k int64) (*query.HTTP, error)) (made int64, err error) {
 	out, err := os.Create(to)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	buffer := bufio.NewWriterSize(out, 1<<20)
-	read, write := gob.NewDecoder(bufio.NewReaderSize(in, 1<<20)), gob.NewEncoder(buffer)
+	write := gob.NewEncoder(buffer)
 	for ; ; made++ {
-		var q query.HTTP // new for each query, since gob does not reset missing fields
-		if err := read.Decode(&q); errors.Is(err, io.EOF) {
+		q, err := next(made)
+		if errors.Is(err, io.EOF) {
 			return made, buffer.Flush()
 		} else if err != nil {
-			return made, fmt.Errorf("no file of TSBS's HTTP queries: %w", err)
+			return made, err
 		}
-		if err := errors.Join(change(made, &q), write.Encode(&q)); err != nil {
-			return made, fmt.Errorf("query %d (%s): %w", made, q.HumanDescription, err)
+		if err := write.Encode(q); err != nil {
+			return made, err
 		}
 	}
 }
@@ -160,20 +184,17 @@ func windowOf(arguments url.Values, text string) (begin time.Time, length, step 
 	return begin, end.Sub(begin), 0, nil
 }
 
-// translate writes the queries of a TSBS file to another file in another form, and returns their number.
-// Files are cached by the name of a form: a changed form needs a new name.
-func translate(from, to, form string) (count int64, err error) {
+// translate puts a query into another form. Files are cached by the name of a form: a changed form needs a new name.
+func translate(q *query.HTTP, form string) error {
 	if form != "prometheus" {
-		return 0, fmt.Errorf("this tsduel knows no form %q of queries", form)
+		return fmt.Errorf("this tsduel knows no form %q of queries", form)
 	}
-	return rewrite(from, to, func(_ int64, q *query.HTTP) error {
-		path, err := toPrometheus(string(q.Path))
-		q.Path = []byte(path)
-		for _, label := range []*[]byte{&q.HumanLabel, &q.HumanDescription} {
-			*label = bytes.ReplaceAll(*label, []byte("VictoriaMetrics"), []byte("Prometheus"))
-		}
-		return err
-	})
+	path, err := toPrometheus(string(q.Path))
+	q.Path = []byte(path)
+	for _, label := range []*[]byte{&q.HumanLabel, &q.HumanDescription} {
+		*label = bytes.ReplaceAll(*label, []byte("VictoriaMetrics"), []byte("Prometheus"))
+	}
+	return err
 }
 
 // prefix stands before fields in VictoriaMetrics' series of Influx's lines. Remote write has no prefix.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/timescale/tsbs/pkg/query"
+
+	"tsduel/host/record"
 )
 
 // asked returns the path of a request, as TSBS writes it.
@@ -71,7 +73,8 @@ func TestAFileIsTranslatedQueryByQuery(t *testing.T) {
 		must(t, file.Close())
 	}
 	write("cpu_usage_user", "cpu_usage_idle")
-	if count, err := translate(from, to, "prometheus"); count != 2 || err != nil {
+	j := &job{plan: &record.Plan{}, form: "prometheus"}
+	if count, err := rewrite(from, to, j.ask); count != 2 || err != nil {
 		t.Errorf("%d: %v", count, err)
 	}
 	in, err := os.Open(to)
@@ -87,11 +90,12 @@ func TestAFileIsTranslatedQueryByQuery(t *testing.T) {
 		}
 	}
 	write("cpu_usage_user", "cpu")
-	if count, err := translate(from, to, "prometheus"); count != 1 || err == nil ||
+	if count, err := rewrite(from, to, j.ask); count != 1 || err == nil ||
 		!strings.Contains(err.Error(), "cpu is no series of the data") {
 		t.Errorf("%d: %v", count, err)
 	}
-	if _, err := translate(from, to, "nonsense"); err == nil || !strings.Contains(err.Error(), `no form "nonsense"`) {
+	j.form = "nonsense"
+	if _, err := rewrite(from, to, j.ask); err == nil || !strings.Contains(err.Error(), `no form "nonsense"`) {
 		t.Error(err)
 	}
 }

@@ -69,18 +69,20 @@ func (s *Shape) Write(to io.Writer) error {
 func (s *Shape) scrape(w *bufio.Writer, target int, at int64) error {
 	step := uint64(at-s.Start) / uint64(s.IntervalS)
 	labels := s.labels(target, at)
+	quote := `"`
+	if s.Format == "influx" {
+		quote = ""
+	}
 	line := func(metric string, value float64, le string) {
-		if s.Format == "influx" {
-			if le != "" {
-				le = ",le=" + le
-			}
-			fmt.Fprintf(w, "%s,%s%s value=%s %d\n", metric, labels, le, short(value), at*int64(time.Second))
-			return
-		}
+		tags, number := labels, strconv.FormatFloat(value, 'f', -1, 64)
 		if le != "" {
-			le = `,le="` + le + `"`
+			tags += ",le=" + quote + le + quote
 		}
-		fmt.Fprintf(w, "%s{%s%s} %s %d\n", metric, labels, le, short(value), at*1000)
+		if s.Format == "influx" {
+			fmt.Fprintf(w, "%s,%s value=%s %d\n", metric, tags, number, at*int64(time.Second))
+		} else {
+			fmt.Fprintf(w, "%s{%s} %s %d\n", metric, tags, number, at*1000)
+		}
 	}
 	for i := range s.Gauges {
 		noise := float64(s.drawn(1, uint64(i), uint64(target), step)%10_000) / 100
@@ -165,5 +167,3 @@ func (s *Shape) drawn(of ...uint64) uint64 {
 	}
 	return x
 }
-
-func short(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }

@@ -23,9 +23,7 @@ func shaped(change func(*Shape)) Shape {
 func linesOf(t *testing.T, s Shape) string {
 	t.Helper()
 	var text bytes.Buffer
-	if err := s.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(&text))
 	return text.String()
 }
 
@@ -35,13 +33,9 @@ func TestAShapeHasItsSeriesAndSamplesInBothFormats(t *testing.T) {
 		for _, escaped := range []float64{0, 100} {
 			s := shaped(func(s *Shape) { s.Format, s.EscapedPct = format, escaped })
 			given, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d, err := MakeShape(t.Context(), string(given), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if d.Format != format || d.Series != 3*18 || d.Samples != 3*18*60 || d.Duplicates+d.Late != 0 ||
 				d.Start != s.Start*1000 || d.End != (s.End-60)*1000 {
 				t.Errorf("%s, %g %% escaped: %+v", format, escaped, d)
@@ -82,7 +76,7 @@ func TestCountersAndBucketsNeverFall(t *testing.T) {
 
 // A fifth of the targets, on average, gets another pod every quarter of an hour.
 func TestTargetsComeAndGoWithChurn(t *testing.T) {
-	text := linesOf(t, shaped(func(s *Shape) { s.Targets, s.ChurnPct, s.ChurnEveryS = 100, 20, 900 }))
+	text := linesOf(t, shaped(func(s *Shape) { s.Targets, s.Histograms, s.ChurnPct, s.ChurnEveryS = 100, 0, 20, 900 }))
 	pods := map[string]bool{}
 	for _, found := range regexp.MustCompile(`pod="([^"]*)"`).FindAllStringSubmatch(text, -1) {
 		pods[found[1]] = true
@@ -96,7 +90,7 @@ func TestTargetsComeAndGoWithChurn(t *testing.T) {
 func TestChurnIsDrawnOnce(t *testing.T) {
 	s := shaped(func(s *Shape) {
 		s.Targets, s.Gauges, s.Counters, s.Histograms, s.Labels = 1, 1, 0, 0, 0
-		s.End, s.IntervalS, s.ChurnPct, s.ChurnEveryS = s.Start+20*86400, 20, 50, 1
+		s.End, s.IntervalS, s.ChurnPct, s.ChurnEveryS = s.Start+20*86400, 200, 50, 1
 	})
 	made := make(chan string, 1)
 	go func() { made <- linesOf(t, s) }()

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -233,22 +234,28 @@ func (j *job) isGood() (bool, error) {
 	return sum == j.made.SHA256 && size == j.made.Bytes, nil
 }
 
-func sumOf(path string) (sum string, size int64, err error) {
+// sumOf returns the sha256 of a file and its size, and copies it to other writers.
+func sumOf(path string, also ...io.Writer) (sum string, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, err
 	}
 	defer f.Close()
 	hash := sha256.New()
-	size, err = io.Copy(hash, f)
+	size, err = io.Copy(io.MultiWriter(append(also, hash)...), f)
 	return hex.EncodeToString(hash.Sum(nil)), size, err
 }
 
-// publish gives a new file its name, and writes its record.
+// publish gives a new file its name, and writes its record. That of data has the checksum of the content: the last
+// four bytes of a zstd frame, as zstd prints it.
 func (j *job) publish(partial string) (err error) {
 	j.made.Entries = j.entries
-	if j.made.SHA256, j.made.Bytes, err = sumOf(partial); err != nil {
+	var end ending
+	if j.made.SHA256, j.made.Bytes, err = sumOf(partial, &end); err != nil {
 		return err
+	}
+	if j.query == nil {
+		j.made.ContentChecksum = fmt.Sprintf("%08x", binary.LittleEndian.Uint32(end[len(end)-4:]))
 	}
 	if err := os.Remove(j.path + ".json"); err != nil && !os.IsNotExist(err) {
 		return err

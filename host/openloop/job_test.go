@@ -25,8 +25,8 @@ func TestClientsAreAdded(t *testing.T) {
 			if client == 0 && draw.Float64() < 0.02 {
 				d *= 50
 			}
-			put(r.Response, d)
-			put(r.Service, d)
+			r.Response.put(d)
+			r.Service.put(d)
 			pooled = append(pooled, int64(d))
 		}
 		averaged += float64(r.Response.ValueAtQuantile(99.9)) / 4
