@@ -377,10 +377,10 @@ def dumped(**fields):
 
 
 def test_the_example_of_a_dump_can_be_written_again():
-    """`python -m tests.owndump` writes what is in the checkout, in under 60 kB."""
+    """`python -m tests.owndump` writes what is in the checkout, in under 20 kB."""
     packed = owndump.PATH.read_bytes()
     assert gzip.decompress(packed).decode() == "".join(owndump.lines())
-    assert len(packed) < 60_000
+    assert len(packed) < 20_000
 
 
 def refused_dump(found, target=TARGET, flags=(), against=(), **how):
