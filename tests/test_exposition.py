@@ -79,7 +79,7 @@ def test_cut_gzip_is_a_sentence(tmp_path):
     whole = gzip.compress(BODY.encode() * 50)
     for damaged in (whole[:60], whole[:10] + b"\xff" * 50):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match="not a whole gzip file"):
+        with pytest.raises(UserError, match="no whole file of snapshots"):
             read_snapshots(path, WANTED)
 
 

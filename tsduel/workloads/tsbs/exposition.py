@@ -9,13 +9,13 @@ belongs to. A missing name is never an error: names differ between versions.
 import gzip
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tsduel.core import files
 from tsduel.core.errors import UserError
 from tsduel.core.target import Counter
 
@@ -63,11 +63,8 @@ class Snapshot:
 
 def read_snapshots(path: Path, wanted: Wanted) -> list[Snapshot]:
     """Read a metrics.prom.gz; snapshots come in the order of the file."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
-            return list(parse_snapshots(stream.read(), wanted, str(path)))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file ({error}): what wrote it was cut short") from None
+    with files.reading(path, "file of snapshots"), gzip.open(path, "rt", encoding="utf-8", errors="replace") as stream:
+        return list(parse_snapshots(stream.read(), wanted, str(path)))
 
 
 def parse_snapshots(text: str, wanted: Wanted, file: str = "metrics.prom") -> Iterator[Snapshot]:
