@@ -16,7 +16,6 @@ from tsduel.core.errors import UserError
 from tsduel.core.metrics import METRICS
 from tsduel.core.rundir import open_run
 from tsduel.tidy import tables as tidy
-from tsduel.workloads.reading import reader
 from tsduel.workloads.tsbs.exchanges import ratio_of_sums, read_exchanges, trimmed_mean
 
 SPEC = synthetic.Spec(blocks=2, query_types=synthetic.TWO_TYPES, load_s=6, exchanges=60)
@@ -391,13 +390,6 @@ class TestLoadInTurn:
         found = values_of(in_turn, 0, "candidate")
         assert ("load_rate", "") in found
         assert ("disk_bytes", "") not in found
-
-
-def test_both_workloads_are_readers():
-    """They have what tidy and stats call."""
-    for kind in ("tsbs", "gobench"):
-        of = reader(kind)
-        assert {"read_block", "rows", "metrics", "bench_name", "bench_unit"} <= set(dir(of))
 
 
 def test_nothing_depends_on_the_time_or_the_machine(tmp_path):
