@@ -123,7 +123,7 @@ def written_dump(path, kind):
     ("kind", "samples"), [("escaped", owndump.SAMPLES), ("plain", 242), ("openmetrics", 242), ("json", 61)]
 )
 def test_each_variant_alone_loads_the_users_data(block, tmp_path, kind, samples):
-    """By TSBS's loader where it can send the lines, else by ours; all are stored, and TSBS's client asks for them, too."""
+    """By TSBS's loader where it can send the lines, else by ours; all are stored; TSBS's client asks, too."""
     sections = {"queries": {}} if kind == "escaped" else written_dump(tmp_path, kind)
     sections = {name: {"batch_size": 100} | of if name == "workload" else of for name, of in sections.items()}
     sections["queries"] |= {"solo": True, "count": 20, "workers": 2}
